@@ -1,23 +1,23 @@
-//! Pauses between attempts, each twice as long as the last one.
+//! Pauses between attempts, each twice as long as the previous one.
 
 use std::time::Duration;
 
-/// The pauses between the attempts of one thing.
+/// The pauses between the attempts of one operation.
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    next: Duration,
-    longest: Duration,
+    next_pause: Duration,
+    max_pause: Duration,
 }
 
 impl Backoff {
-    /// Begins with this pause, up to the longest one.
-    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
-        Self { next: first, longest }
+    /// Begins with the pause `first`, and doubles it up to `max_pause`.
+    pub(crate) const fn new(first: Duration, max_pause: Duration) -> Self {
+        Self { next_pause: first, max_pause }
     }
 
     /// Waits before the next attempt.
     pub(crate) async fn pause(&mut self) {
-        tokio::time::sleep(self.next).await;
-        self.next = (self.next * 2).min(self.longest);
+        tokio::time::sleep(self.next_pause).await;
+        self.next_pause = (self.next_pause * 2).min(self.max_pause);
     }
 }

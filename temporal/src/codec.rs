@@ -2,9 +2,9 @@
 //!
 //! The codec seals payloads with ChaCha20-Poly1305 under a key that the hosts share, so that the server, its database,
 //! its page and their backups have neither definitions nor outputs nor secrets. Names of workflows, of task queues and
-//! of runs are not payloads, and Temporal does not pass search attributes to a codec: they stay readable. A worker
-//! writes every other payload, so the codec refuses an unsealed one: a writer to the server without the key puts no
-//! word into a run.
+//! of runs are not payloads, and Temporal does not pass search attributes to a codec: they stay readable. Workers
+//! write all other payloads, so the codec refuses an unsealed payload: without the key, a client of the server cannot
+//! change a run.
 
 use std::collections::HashMap;
 use std::fs;
@@ -28,10 +28,10 @@ use temporalio_common::protos::temporal::api::common::v1::Payload;
 const ENCODING: &[u8] = b"binary/steplatch-sealed-1";
 
 /// Prefix of the encodings of all versions.
-const ENCODINGS: &[u8] = b"binary/steplatch-sealed-";
+const ENCODING_PREFIX: &[u8] = b"binary/steplatch-sealed-";
 
-/// Bytes of a key.
-const KEY: usize = 32;
+/// Length of a key, in bytes.
+const KEY_BYTES: usize = 32;
 
 /// Reason why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +45,10 @@ pub enum KeyError {
         #[source]
         cause: io::Error,
     },
-    /// Others can read it.
+    /// Other users can read the file.
     #[error("the key '{}' can be read by other users; protect it with: chmod 600 '{}'", .0.display(), .0.display())]
     NotPrivate(PathBuf),
-    /// It is not 64 hexadecimal digits.
+    /// The file does not have 64 hexadecimal digits.
     #[error("the key '{}' is not 64 hexadecimal digits; copy it from a host that has it", .0.display())]
     Unreadable(PathBuf),
 }
@@ -59,7 +59,7 @@ pub enum SealError {
     /// The system has no random numbers.
     #[error("the system has no randomness")]
     NoRandomness,
-    /// It has no seal.
+    /// The payload has no seal.
     #[error(
         "a payload is not sealed, so it does not come from a worker with the key of this namespace, and is refused; \
          docs/temporal.md says how the run goes on"
@@ -92,26 +92,26 @@ impl std::fmt::Debug for Codec {
 }
 
 impl Codec {
-    /// Reads the key of a file, and makes a missing one.
+    /// Reads the key from a file. Creates a missing file.
     ///
     /// # Errors
-    /// If reading or making the file fails, or others can read it.
+    /// If reading or creating the file fails, or other users can read it.
     pub fn of_file(path: &Path) -> Result<Self, KeyError> {
         let failed = |cause| KeyError::File { path: path.to_owned(), cause };
         match fs::metadata(path) {
-            Ok(about) if about.mode() & 0o077 != 0 => return Err(KeyError::NotPrivate(path.to_owned())),
+            Ok(metadata) if metadata.mode() & 0o077 != 0 => return Err(KeyError::NotPrivate(path.to_owned())),
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make(path).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create_key_file(path).map_err(failed)?,
             Err(error) => return Err(failed(error)),
         }
         let text = fs::read_to_string(path).map_err(failed)?;
-        let key = unhex(text.trim()).ok_or_else(|| KeyError::Unreadable(path.to_owned()))?;
+        let key = decode_hex(text.trim()).ok_or_else(|| KeyError::Unreadable(path.to_owned()))?;
         Ok(Self::new(&key))
     }
 
-    /// Seals with a key.
+    /// Creates a codec with this key.
     #[must_use]
-    pub fn new(key: &[u8; KEY]) -> Self {
+    pub fn new(key: &[u8; KEY_BYTES]) -> Self {
         let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("a key of this cipher has 32 bytes");
         Self { key: Arc::new(LessSafeKey::new(key)), random: SystemRandom::new() }
     }
@@ -128,7 +128,7 @@ impl Codec {
         let mut data = payload.encode_to_vec();
         self.key
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(ENCODING), &mut data)
-            // A payload is shorter than what the cipher takes.
+            // The cipher accepts any payload of Temporal's size.
             .map_err(|_| SealError::Unreadable)?;
         let data = [&nonce[..], &data].concat();
         let metadata = HashMap::from([("encoding".to_owned(), ENCODING.to_vec())]);
@@ -138,7 +138,7 @@ impl Codec {
     fn open(&self, payload: Payload) -> Result<Payload, SealError> {
         match payload.metadata.get("encoding").map(Vec::as_slice) {
             Some(ENCODING) => {}
-            Some(encoding) if encoding.starts_with(ENCODINGS) => return Err(SealError::Unreadable),
+            Some(encoding) if encoding.starts_with(ENCODING_PREFIX) => return Err(SealError::Unreadable),
             _ => return Err(SealError::NotSealed),
         }
         let (nonce, sealed) = payload.data.split_at_checked(NONCE_LEN).ok_or(SealError::AnotherKey)?;
@@ -166,38 +166,38 @@ impl PayloadCodec for Codec {
     ) -> BoxFuture<'static, Result<Vec<Payload>, PayloadConversionError>> {
         let opened: Result<Vec<Payload>, SealError> = payloads.into_iter().map(|payload| self.open(payload)).collect();
         if let Err(error) = &opened {
-            // The SDK fails what has the payload, and the server tries that again.
+            // The SDK fails the task with this payload, and the server retries it.
             tracing::error!("{error}");
         }
         async { Ok(opened?) }.boxed()
     }
 }
 
-fn make(path: &Path) -> io::Result<()> {
-    let mut key = [0; KEY];
+fn create_key_file(path: &Path) -> io::Result<()> {
+    let mut key = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no randomness"))?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     if let Some(folder) = path.parent() {
-        // The worker may be the first program here, so this makes the state directory with the key.
+        // Create the state directory: the worker may be the first program here.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let fresh = path.with_extension(format!("new{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let temporary_path = path.with_extension(format!("new{}", std::process::id()));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary_path)?;
     file.write_all(text.as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()?;
-    // Of two workers that make it at once, both use the first one's.
-    let linked = fs::hard_link(&fresh, path);
-    fs::remove_file(&fresh)?;
+    // If two workers create the file at once, both use the first one.
+    let linked = fs::hard_link(&temporary_path, path);
+    fs::remove_file(&temporary_path)?;
     match linked {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     }
 }
 
-fn unhex(text: &str) -> Option<[u8; KEY]> {
-    let mut key = [0; KEY];
-    if text.len() != 2 * KEY || !text.is_ascii() {
+fn decode_hex(text: &str) -> Option<[u8; KEY_BYTES]> {
+    let mut key = [0; KEY_BYTES];
+    if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
         return None;
     }
     for (byte, place) in key.iter_mut().zip(0..) {
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_sealed_payload_hides_its_text_and_opens_with_its_key_only() {
-        let (codec, other) = (Codec::new(&[1; KEY]), Codec::new(&[2; KEY]));
+        let (codec, other) = (Codec::new(&[1; KEY_BYTES]), Codec::new(&[2; KEY_BYTES]));
         let plain = payload("\"hunter2\"");
         let sealed = codec.seal(&plain).unwrap();
         assert!(!sealed.data.windows(7).any(|part| part == b"hunter2"));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_payload_that_is_not_sealed_is_refused() {
-        let codec = Codec::new(&[1; KEY]);
+        let codec = Codec::new(&[1; KEY_BYTES]);
         assert_eq!(codec.open(payload("\"yes\"")), Err(SealError::NotSealed));
         assert_eq!(codec.open(Payload::default()), Err(SealError::NotSealed));
         // What it says of itself does not make it sealed.

@@ -1,4 +1,4 @@
-//! The connection with the daemon of this host.
+//! The connection to the daemon of this host.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,20 +12,20 @@ use steplatch_protocol::{
 #[derive(Debug)]
 pub struct DaemonConnection {
     client: ReconnectingClient,
-    token: PathBuf,
+    token_file: PathBuf,
 }
 
 impl DaemonConnection {
-    /// Connects with the daemon of a state directory. `program` starts it where there is none.
+    /// Creates a connection to the daemon of a state directory. `program` starts a missing daemon.
     #[must_use]
     pub fn new(place: DaemonPaths, program: PathBuf, hello: Hello) -> Self {
-        let token = place.state().join("worker_token");
-        Self { client: ReconnectingClient::new(place, Starter { program }, hello), token }
+        let token_file = place.state().join("worker_token");
+        Self { client: ReconnectingClient::new(place, Starter { program }, hello), token_file }
     }
 
-    /// The secret of the state directory. The daemon makes it, and it does not change.
+    /// Returns the secret of the state directory. The daemon creates it, and it does not change.
     fn token(&self) -> WorkerToken {
-        WorkerToken(fs::read_to_string(&self.token).unwrap_or_default().trim().to_owned())
+        WorkerToken(fs::read_to_string(&self.token_file).unwrap_or_default().trim().to_owned())
     }
 
     /// Performs a task.
@@ -37,7 +37,7 @@ impl DaemonConnection {
         Ok(client.call(PerformTask { token: self.token(), ..verb }).await?)
     }
 
-    /// Reports what became of a request. A daemon that is gone needs no report.
+    /// Reports the result of a request. Ignores a missing daemon, which needs no report.
     pub async fn report(&self, report: ReportRequest) {
         let reply = self.client.call(ReportRequest { token: self.token(), ..report }).await;
         match reply {
@@ -58,7 +58,7 @@ impl DaemonConnection {
         if reply.success {
             return Ok((reply, events));
         }
-        // The daemon made the secret just now.
+        // Try again: the daemon may have created the secret only now.
         Ok(client.subscribe(verb(self.token())).await?)
     }
 

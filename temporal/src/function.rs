@@ -1,7 +1,7 @@
-//! A run of a function: the daemon of its host continues it, and this workflow does what it waits for.
+//! A run of a function: the daemon of its host executes it, and this workflow performs its calls and waits.
 //!
 //! The function itself, its variables and its journal are on the host. The workflow requests a turn from the daemon,
-//! and gets the things that the run waits for then: calls become activities, times become timers, nested runs become
+//! and gets the work that the run then waits for: calls become activities, times become timers, nested runs become
 //! child workflows. Their outcomes go into the next turn, in the order of their arrival. This module decides nothing.
 
 use std::cell::RefCell;
@@ -21,36 +21,36 @@ use temporalio_sdk::{
     TimerOptions, WaitConditionOptions, WorkflowCancellationToken, WorkflowIdReusePolicy,
 };
 
-use crate::run::{CHILD_END_TIMEOUT, Context, Shown, SteplatchRun};
+use crate::run::{CHILD_END_TIMEOUT, Context, SearchAttributes, SteplatchRun};
 use crate::tasks::Tasks;
 use crate::wire::{DECISION_TIMEOUT, PassedInput, RunInput, TakenInput, TaskInput, TaskOutput, queue_of};
 
 /// Time limit of one attempt of a task. A call has limits of its own, and missing heartbeats show a lost worker.
 const TASK_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
 
-/// Maximum size of the inputs of a turn as JSON, in bytes: a payload in Temporal has at most 2 MB. One input is always
-/// brought, and the daemon answers with outcomes of at most 1.9 MB.
+/// Maximum size of the inputs of a turn as JSON, in bytes: a payload in Temporal has at most 2 MB. A turn always has at
+/// least one input, and the daemon returns outcomes of at most 1.9 MB.
 const MAX_TURN_BYTES: usize = 1_900_000;
 
-/// Time by which a deadline may be later than the armed one, without a timer of its own.
+/// Maximum time by which the armed timer may be later than a deadline.
 const DEADLINE_TOLERANCE: Duration = Duration::from_millis(500);
 
 /// Result of ended work.
-enum Ended {
+enum WorkResult {
     /// An input for the daemon's next turn.
     Input(FunctionInput),
-    /// The daemon has something to report.
+    /// No input, but the daemon needs another turn.
     Turn,
     Nothing,
 }
 
 struct Pending<'a> {
-    /// The name of the work; `None` of what the function does not wait for.
+    /// Name of the work; `None` if the function does not wait for it.
     id: Option<String>,
     token: WorkflowCancellationToken,
-    /// True if it is a nested run, whose end the workflow awaits even when the function does not.
+    /// True for a nested run, whose end the workflow awaits even if the function does not.
     is_run: bool,
-    future: LocalBoxFuture<'a, Ended>,
+    future: LocalBoxFuture<'a, WorkResult>,
 }
 
 pub(crate) struct FunctionDriver<'a> {
@@ -66,11 +66,11 @@ pub(crate) struct FunctionDriver<'a> {
     /// Time at which the timer of the deadline ends, since 1970.
     deadline: Option<Duration>,
     is_cancelled: bool,
-    /// The actor of the run's present pause.
+    /// The actor that has paused the run.
     paused: Rc<RefCell<Option<String>>>,
-    /// True if the run above knows that this one waits.
+    /// True if the parent run knows that this run waits.
     reported_waiting: bool,
-    shown: Shown,
+    search_attributes: SearchAttributes,
 }
 
 impl<'a> FunctionDriver<'a> {
@@ -90,16 +90,16 @@ impl<'a> FunctionDriver<'a> {
             is_cancelled: false,
             paused: Rc::default(),
             reported_waiting: false,
-            shown: Shown::default(),
+            search_attributes: SearchAttributes::default(),
         }
     }
 
     pub(crate) async fn drive(mut self) -> Outcome {
         loop {
-            let count = self.portion();
+            let count = self.count_turn_inputs();
             let FunctionTurn { whole, begun, ended, taken, deadline, shown, gate, waits, paused, over } =
                 self.advance(count).await;
-            // With the end, what was not brought any more has no effect, and its senders wait.
+            // At the end of the run, the remaining inputs have no effect. Answer them, because their senders wait.
             let answered = if over.is_some() { self.inputs.len() } else { count };
             for (place, (update, _)) in self.inputs.drain(..answered).enumerate() {
                 if let Some(update) = update {
@@ -111,23 +111,23 @@ impl<'a> FunctionDriver<'a> {
                 return self.finish(outcome).await;
             }
             *self.paused.borrow_mut() = paused;
-            self.leave(whole, &begun, &ended);
+            self.drop_ended_work(whole, &begun, &ended);
             for work in begun {
                 if !self.pending.iter().any(|pending| pending.id.as_deref() == Some(&work.id)) {
                     self.begin(work);
                 }
             }
-            self.arm(deadline);
-            self.shown.show(self.ctx, shown, gate);
+            self.arm_deadline(deadline);
+            self.search_attributes.update(self.ctx, shown, gate);
             self.notify_parent(waits);
             if self.inputs.is_empty() {
-                self.wake().await;
+                self.wait_for_input().await;
             }
         }
     }
 
-    /// Returns how many inputs the next turn brings.
-    fn portion(&self) -> usize {
+    /// Returns the number of inputs of the next turn.
+    fn count_turn_inputs(&self) -> usize {
         let mut bytes = 0;
         let fits = |(_, input): &&(Option<u64>, FunctionInput)| {
             bytes += serde_json::to_string(input).map_or(0, |text| text.len());
@@ -136,7 +136,7 @@ impl<'a> FunctionDriver<'a> {
         self.inputs.iter().take_while(fits).count().max(1).min(self.inputs.len())
     }
 
-    /// Has the daemon make a turn with the first inputs. Waits for a host that is away.
+    /// Requests a turn with the first inputs from the daemon. Waits for an unreachable host.
     async fn advance(&mut self, count: usize) -> FunctionTurn {
         self.turn += 1;
         let inputs = self.inputs.iter().take(count).map(|(_, input)| input.clone()).collect();
@@ -151,8 +151,8 @@ impl<'a> FunctionDriver<'a> {
         }
     }
 
-    /// Ends what the function does not wait for any longer.
-    fn leave(&mut self, whole: bool, begun: &[FunctionWork], ended: &[String]) {
+    /// Cancels work that the function no longer waits for.
+    fn drop_ended_work(&mut self, whole: bool, begun: &[FunctionWork], ended: &[String]) {
         let is_left = |id: &String| match whole {
             true => !begun.iter().any(|work| work.id == *id),
             false => ended.contains(id),
@@ -173,22 +173,22 @@ impl<'a> FunctionDriver<'a> {
             FunctionWorkKind::Timer { after } => {
                 let options = TimerOptions::builder(after).cancellation_token(token.clone()).build();
                 let (timer, id) = (ctx.timer(options), id.clone());
-                timer.map(|_| Ended::Input(FunctionInput::TimerEnded { id })).boxed_local()
+                timer.map(|_| WorkResult::Input(FunctionInput::TimerEnded { id })).boxed_local()
             }
             FunctionWorkKind::Call { number } => {
                 let (first, second) = (self.call(number, false), self.call(number, true));
-                let (options, again) = (self.options(token.clone()), self.options(token.clone()));
+                let (options, second_options) = (self.options(token.clone()), self.options(token.clone()));
                 let cancelled = token.clone();
                 async move {
                     let mut performed = ctx.execute_activity(Tasks::perform, first, options).await;
                     if performed.is_err() && !cancelled.is_cancelled() {
-                        performed = ctx.execute_activity(Tasks::perform, second, again).await;
+                        performed = ctx.execute_activity(Tasks::perform, second, second_options).await;
                     }
                     match performed {
                         Ok(TaskOutput { answer: EngineAnswer::Called { outcome }, .. }) => {
-                            Ended::Input(FunctionInput::Called { number, outcome })
+                            WorkResult::Input(FunctionInput::Called { number, outcome })
                         }
-                        _ => Ended::Turn,
+                        _ => WorkResult::Turn,
                     }
                 }
                 .boxed_local()
@@ -196,8 +196,8 @@ impl<'a> FunctionDriver<'a> {
             FunctionWorkKind::Run { number, step, limit } => {
                 let (input, options) = (
                     self.task(EngineTask::BeginRun { number }),
-                    // A run that has begun at its host starts also when nothing waits for it any longer; the workflow
-                    // cancels it then.
+                    // A run that has begun at its host starts even if the function no longer waits for it. The
+                    // workflow then cancels it.
                     self.options(WorkflowCancellationToken::new()),
                 );
                 let beginning = ctx.execute_activity(Tasks::perform, input, options);
@@ -205,12 +205,12 @@ impl<'a> FunctionDriver<'a> {
                 beginning
                     .then(async move |begun| match begun {
                         Ok(TaskOutput { answer: EngineAnswer::Begun { workflow, events, function }, .. }) => {
-                            Ended::Input(child.run(ctx, workflow, events, function).await)
+                            WorkResult::Input(child.run(ctx, workflow, events, function).await)
                         }
                         Ok(TaskOutput { answer: EngineAnswer::Called { outcome }, .. }) => {
-                            Ended::Input(FunctionInput::Called { number, outcome })
+                            WorkResult::Input(FunctionInput::Called { number, outcome })
                         }
-                        _ => Ended::Turn,
+                        _ => WorkResult::Turn,
                     })
                     .boxed_local()
             }
@@ -240,8 +240,8 @@ impl<'a> FunctionDriver<'a> {
             .build()
     }
 
-    /// Sets the timer of the deadline. An earlier one stays: the daemon then gets a request, and sees that it is early.
-    fn arm(&mut self, after: Option<Duration>) {
+    /// Sets the timer of the deadline. Keeps an earlier timer: the daemon then gets a turn before the deadline.
+    fn arm_deadline(&mut self, after: Option<Duration>) {
         let Some(after) = after else { return };
         let now = self.ctx.workflow_time().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
         let at = now + after;
@@ -250,14 +250,13 @@ impl<'a> FunctionDriver<'a> {
         }
         let token = WorkflowCancellationToken::new();
         let timer = self.ctx.timer(TimerOptions::builder(after).cancellation_token(token.clone()).build());
-        let future = timer.map(|_| Ended::Input(FunctionInput::DeadlinePassed)).boxed_local();
+        let future = timer.map(|_| WorkResult::Input(FunctionInput::DeadlinePassed)).boxed_local();
         self.pending.push(Pending { id: None, token, is_run: false, future });
         self.deadline = Some(at);
     }
 
-    /// Waits until the next turn has something to bring, or the daemon has something to tell. Polls all in a fixed
-    /// order.
-    async fn wake(&mut self) {
+    /// Waits until the next turn has an input, or the daemon needs a turn. Polls all work in a fixed order.
+    async fn wait_for_input(&mut self) {
         loop {
             let ctx = self.ctx;
             let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
@@ -285,15 +284,15 @@ impl<'a> FunctionDriver<'a> {
             if let Some(reason) = cancel {
                 self.is_cancelled = true;
                 let reason = if reason.is_empty() { "cancelled in Temporal".to_owned() } else { reason };
-                self.pass(None, Input::Cancel { reason });
+                self.add_input(None, Input::Cancel { reason });
                 return;
             }
             while let Some((update, input)) = ctx.state_mut(SteplatchRun::next_arrived) {
-                self.pass(update, input);
+                self.add_input(update, input);
             }
             let mut wants_turn = false;
             for (id, end) in ended {
-                wants_turn |= self.has_ended(id, end);
+                wants_turn |= self.handle_end(id, end);
             }
             if wants_turn || !self.inputs.is_empty() {
                 return;
@@ -301,41 +300,41 @@ impl<'a> FunctionDriver<'a> {
         }
     }
 
-    fn pass(&mut self, update: Option<u64>, input: Input) {
+    fn add_input(&mut self, update: Option<u64>, input: Input) {
         self.inputs.push((update, FunctionInput::Passed { input: Box::new(input) }));
     }
 
-    /// Takes what has ended. Returns whether the daemon has something to tell.
-    fn has_ended(&mut self, id: Option<String>, end: Ended) -> bool {
+    /// Handles the result of ended work. Returns whether the daemon needs a turn.
+    fn handle_end(&mut self, id: Option<String>, end: WorkResult) -> bool {
         match end {
-            Ended::Input(FunctionInput::DeadlinePassed) => {
+            WorkResult::Input(FunctionInput::DeadlinePassed) => {
                 self.deadline = None;
                 self.inputs.push((None, FunctionInput::DeadlinePassed));
             }
-            // The function does not wait for it any longer.
+            // The function no longer waits for this work.
             _ if id.is_none() => {}
-            Ended::Input(input) => self.inputs.push((None, input)),
-            Ended::Turn => return true,
-            Ended::Nothing => {}
+            WorkResult::Input(input) => self.inputs.push((None, input)),
+            WorkResult::Turn => return true,
+            WorkResult::Nothing => {}
         }
         false
     }
 
-    /// Notifies the run above whenever this one begins or ceases to wait: its clock stands still meanwhile.
+    /// Notifies the parent run when this run starts or stops waiting: the parent's clock stops in the meantime.
     fn notify_parent(&mut self, waits: bool) {
         let Some(step) = self.parent.clone().filter(|_| waits != self.reported_waiting) else { return };
         self.reported_waiting = waits;
         let token = WorkflowCancellationToken::new();
         let options = SignalWorkflowOptions::builder().cancellation_token(token.clone()).build();
-        let above = self.ctx.external_workflow(step.run.to_string(), None);
+        let parent_run = self.ctx.external_workflow(step.run.to_string(), None);
         let sending =
-            above.signal(SteplatchRun::notify, PassedInput { input: Input::ChildWaits { step, waits } }, options);
+            parent_run.signal(SteplatchRun::notify, PassedInput { input: Input::ChildWaits { step, waits } }, options);
         // A run that has ended needs no notice.
-        let future = sending.map(|_| Ended::Nothing).boxed_local();
+        let future = sending.map(|_| WorkResult::Nothing).boxed_local();
         self.pending.push(Pending { id: None, token, is_run: false, future });
     }
 
-    /// Ends what is in flight, and returns the outcome for the run above.
+    /// Cancels all pending work, and returns the outcome for the parent run.
     async fn finish(mut self, outcome: Outcome) -> Outcome {
         let ctx = self.ctx;
         for pending in &self.pending {
@@ -344,17 +343,17 @@ impl<'a> FunctionDriver<'a> {
         let mut runs: Vec<Pending<'a>> = self.pending.drain(..).filter(|pending| pending.is_run).collect();
         if !runs.is_empty() {
             let token = WorkflowCancellationToken::new();
-            let mut late =
+            let mut timeout =
                 Box::pin(ctx.timer(TimerOptions::builder(CHILD_END_TIMEOUT).cancellation_token(token).build()));
             poll_fn(|cx| {
                 runs.retain_mut(|run| run.future.poll_unpin(cx).is_pending());
-                if runs.is_empty() { Poll::Ready(()) } else { late.poll_unpin(cx).map(drop) }
+                if runs.is_empty() { Poll::Ready(()) } else { timeout.poll_unpin(cx).map(drop) }
             })
             .await;
-            late.cancel();
+            timeout.cancel();
         }
-        self.shown.show(ctx, String::new(), false);
-        SteplatchRun::answer_late(ctx).await;
+        self.search_attributes.update(ctx, String::new(), false);
+        SteplatchRun::answer_remaining(ctx).await;
         outcome
     }
 }
@@ -364,11 +363,11 @@ struct Child {
     number: u64,
     /// The step of the run.
     step: StepId,
-    /// Maximum time of the wait for it.
+    /// Maximum time to wait for the run.
     limit: Option<Duration>,
-    /// Cancels it at the end of the wait for it.
+    /// Cancels the run when the function no longer waits for it.
     token: WorkflowCancellationToken,
-    /// The actor that has paused the run above it.
+    /// The actor that has paused the parent run.
     paused: Rc<RefCell<Option<String>>>,
 }
 
@@ -396,23 +395,23 @@ impl Child {
             // A run that has ended needs no pause.
             drop(ctx.external_workflow(id, None).signal(SteplatchRun::notify, input, options).await);
         }
-        let mut late = match limit {
+        let mut timeout = match limit {
             Some(limit) => {
                 let options = TimerOptions::builder(limit).cancellation_token(token.clone()).build();
                 ctx.timer(options).map(drop).boxed_local()
             }
             None => std::future::pending().boxed_local(),
         };
-        let mut given_up = token.cancelled().boxed_local();
+        let mut abandoned = token.cancelled().boxed_local();
         let mut result = Box::pin(child.result());
         let mut is_late = false;
         let error = poll_fn(|cx| {
             if let Poll::Ready(result) = result.poll_unpin(cx) {
                 return Poll::Ready(result.err().map(|error| error.to_string()));
             }
-            if !is_late && (late.poll_unpin(cx).is_ready() || given_up.poll_unpin(cx).is_ready()) {
+            if !is_late && (timeout.poll_unpin(cx).is_ready() || abandoned.poll_unpin(cx).is_ready()) {
                 is_late = true;
-                // Awaits its end, because it closes its terminals.
+                // Await the end of the run, because it closes its terminals.
                 result.cancel();
             }
             Poll::Pending

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // There is no other place to say it.
+            // Ignore an error: there is no other output.
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(2)
         }
@@ -103,8 +103,8 @@ fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
         .ok_or_else(|| "--lost-after is a number of seconds from 0.5 to 3600".to_owned())?;
     let Arguments { tls, tls_ca, tls_cert, tls_key, tls_domain, .. } = arguments;
     let files = TlsFiles { authority: tls_ca, client: tls_cert.zip(tls_key), domain: tls_domain };
-    let is_named = files.authority.is_some() || files.client.is_some() || files.domain.is_some();
-    let is_encrypted = tls || is_named || arguments.api_key.is_some();
+    let has_tls_files = files.authority.is_some() || files.client.is_some() || files.domain.is_some();
+    let is_encrypted = tls || has_tls_files || arguments.api_key.is_some();
     Ok(WorkerSettings {
         address: arguments.temporal,
         namespace: arguments.namespace,

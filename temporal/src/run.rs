@@ -1,8 +1,9 @@
 //! The workflow: one run, of a machine here, or of a [function](crate::function).
 //!
-//! It folds the events into a [`History`] and calls [`decide`] for every input, as the daemon's own engine does. Both
-//! are pure, so a replay makes the same commands. Effects become activities, timers and child workflows, and their ends
-//! become inputs. Events go to the journal of the run's host with its next task, before the effect of the task begins.
+//! The workflow folds the events into a [`History`] and calls [`decide`] for every input, like the daemon's own engine.
+//! Both are pure, so a replay makes the same commands. Effects become activities, timers and child workflows, and their
+//! ends become inputs. Events go to the journal of the run's host with its next task, before the effect of the task
+//! begins.
 #![allow(missing_docs, reason = "what the macros of the SDK write has no comments")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -48,17 +49,17 @@ pub(crate) const CHILD_END_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum wait for the screens of a failed run.
 const SCREENS_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Time for which a run that has ended waits for its host, to hand its last events over.
+/// Time that an ended run waits for its host to take over its last events.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
 
-/// Maximum size of the events that go with one task, in bytes. More go before, in pieces.
+/// Maximum size of the events of one task, in bytes. Further events are sent before the task.
 const MAX_TASK_EVENT_BYTES: usize = 512 * 1024;
 
 /// Maximum length of the name of a state in the search attributes, in characters.
 const MAX_STATE_CHARS: usize = 200;
 
-/// Reason of the cancellation of a run whose parent continued without it.
-const LEFT_ALONE: &str = "the run that started it went on without it";
+/// Reason for the cancellation of a run whose parent continues without it.
+const ABANDONED_REASON: &str = "the run that started it went on without it";
 
 /// One run.
 #[workflow]
@@ -69,11 +70,11 @@ pub struct SteplatchRun {
     events: Vec<Event>,
     /// Number of events that the host has.
     recorded: usize,
-    /// Inputs that arrived, with the number of the update that brought them.
+    /// Arrived inputs, each with the number of its update.
     inbox: VecDeque<(Option<u64>, Input)>,
     /// Number of inputs so far.
-    passed: u64,
-    /// Effects of the passed inputs.
+    input_count: u64,
+    /// Effects of the inputs, by the numbers of their updates.
     taken: BTreeMap<u64, TakenInput>,
 }
 
@@ -82,12 +83,12 @@ impl SteplatchRun {
         &self.input
     }
 
-    /// Returns whether there is an input that the run has not taken yet.
+    /// Returns whether an unprocessed input has arrived.
     pub(crate) fn has_arrived(&self) -> bool {
         !self.inbox.is_empty()
     }
 
-    /// Takes the next input that has arrived, with the number of the update that brought it.
+    /// Takes the next arrived input, with the number of its update.
     pub(crate) fn next_arrived(&mut self) -> Option<(Option<u64>, Input)> {
         self.inbox.pop_front()
     }
@@ -97,8 +98,8 @@ impl SteplatchRun {
         self.taken.insert(update, taken);
     }
 
-    /// Answers the updates that arrived with the end of the run: they have no effect, and their senders wait.
-    pub(crate) async fn answer_late(ctx: &Context) {
+    /// Answers the updates that arrived too late for the run: they have no effect, and their senders wait.
+    pub(crate) async fn answer_remaining(ctx: &Context) {
         while let Some((update, _)) = ctx.state_mut(Self::next_arrived) {
             if let Some(update) = update {
                 ctx.state_mut(|run| run.answer(update, TakenInput::default()));
@@ -125,7 +126,7 @@ impl SteplatchRun {
             events,
             recorded: 0,
             inbox: VecDeque::new(),
-            passed: 0,
+            input_count: 0,
             taken: BTreeMap::new(),
         }
     }
@@ -137,7 +138,7 @@ impl SteplatchRun {
         if let Some(error) = ctx.state(|run| run.definition.as_ref().err().cloned()).filter(|_| !is_function) {
             return Err(ApplicationFailure::new(error).into());
         }
-        // After a failure of the workflow task another worker gets it, and this one again after its update.
+        // A failed workflow task goes to another worker, or to this one after its update.
         let version = ctx.state(|run| run.input.semantics_version);
         assert!(
             version <= SEMANTICS_VERSION,
@@ -146,7 +147,7 @@ impl SteplatchRun {
         if is_function {
             return Ok(RunOutput { outcome: FunctionDriver::new(ctx).drive().await });
         }
-        // The host has the first events: it decided them.
+        // The host has the first events, because it decided them.
         ctx.state_mut(|run| run.recorded = run.events.len());
         let outcome = Driver::new(ctx).drive().await;
         Ok(RunOutput { outcome })
@@ -160,7 +161,7 @@ impl SteplatchRun {
         passed: &PassedInput,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         if self.input.function {
-            // The daemon has checked it, and knows the state of the function.
+            // The daemon has checked the input, and knows the state of the function.
             return Ok(());
         }
         let Ok(definition) = &self.definition else { return Err("the run has no definition".into()) };
@@ -171,20 +172,20 @@ impl SteplatchRun {
         }
     }
 
-    /// Takes an input, and returns what follows from it.
+    /// Processes an input, and returns its effect.
     #[update(name = "pass")]
     pub async fn pass(ctx: &mut WorkflowContext<Self>, passed: PassedInput) -> TakenInput {
         let key = ctx.state_mut(|run| {
-            run.passed += 1;
-            run.inbox.push_back((Some(run.passed), passed.input));
-            run.passed
+            run.input_count += 1;
+            run.inbox.push_back((Some(run.input_count), passed.input));
+            run.input_count
         });
         let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
         let _ = ctx.wait_condition_with_options(|run: &Self| run.taken.contains_key(&key), options).await;
         ctx.state(|run| run.taken.get(&key).cloned().unwrap_or_default())
     }
 
-    /// Takes an input of a run above or below.
+    /// Receives an input from the parent or from a child run.
     #[signal(name = "notify")]
     pub fn notify(&mut self, _ctx: &mut SyncWorkflowContext<Self>, passed: PassedInput) {
         self.inbox.push_back((None, passed.input));
@@ -193,13 +194,13 @@ impl SteplatchRun {
 
 pub(crate) type Context = WorkflowContext<SteplatchRun>;
 
-/// The search attributes of a run: its state, and whether a gate is open.
+/// The search attributes of a run: its state, and true if a gate is open.
 #[derive(Default)]
-pub(crate) struct Shown(Option<(String, bool)>);
+pub(crate) struct SearchAttributes(Option<(String, bool)>);
 
-impl Shown {
-    /// Keeps the search attributes up to date, if the namespace has them.
-    pub(crate) fn show(&mut self, ctx: &Context, state: String, gate: bool) {
+impl SearchAttributes {
+    /// Updates the search attributes, if the namespace has them.
+    pub(crate) fn update(&mut self, ctx: &Context, state: String, gate: bool) {
         let (is_searchable, workflow) = ctx.state(|run| (run.input.searchable, run.input.workflow.clone()));
         let state: String = state.chars().take(MAX_STATE_CHARS).collect();
         if !is_searchable || self.0.as_ref().is_some_and(|shown| *shown == (state.clone(), gate)) {
@@ -214,26 +215,26 @@ impl Shown {
     }
 }
 
-/// Work in flight.
+/// Identity of pending work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Key {
     /// The step that waits for it.
     Step(StepId),
     /// The child run of a step, once it has begun.
     Child(StepId),
-    /// The limit of a gate.
+    /// The time limit of a gate.
     Expiry(StepId),
     /// The deadline of the run.
     Deadline,
     /// A handover of events is in progress.
     Record,
-    /// A notice to another run.
+    /// A notification of another run.
     Notice,
 }
 
 /// Result of ended work.
 #[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
-enum Happening {
+enum WorkResult {
     Input(Input),
     /// A task ended; the journal has the events up to this number.
     Task(TaskOutput),
@@ -258,15 +259,15 @@ enum Happening {
 struct Pending<'a> {
     key: Key,
     token: WorkflowCancellationToken,
-    future: LocalBoxFuture<'a, Happening>,
+    future: LocalBoxFuture<'a, WorkResult>,
 }
 
-/// Reason for which the driver woke.
+/// Reason for which the driver continues.
 #[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
 enum Wake {
     Inbox,
     Cancelled(String),
-    Ended(Key, Happening),
+    Ended(Key, WorkResult),
 }
 
 struct Driver<'a> {
@@ -275,14 +276,14 @@ struct Driver<'a> {
     host: String,
     lost_after: Duration,
     pending: Vec<Pending<'a>>,
-    /// Inputs that need no wait.
+    /// Inputs that are available without a wait.
     ready: VecDeque<Input>,
     is_cancelled: bool,
-    /// Maximum number of events that a task in flight takes to the host.
-    taken_along: usize,
-    /// True if the run above knows that this one waits.
+    /// Number of events that pending tasks send to the host.
+    sent_count: usize,
+    /// True if the parent run knows that this run waits.
     reported_waiting: bool,
-    shown: Shown,
+    search_attributes: SearchAttributes,
 }
 
 impl<'a> Driver<'a> {
@@ -300,9 +301,9 @@ impl<'a> Driver<'a> {
             pending: Vec::new(),
             ready: VecDeque::new(),
             is_cancelled: false,
-            taken_along: 0,
+            sent_count: 0,
             reported_waiting: false,
-            shown: Shown::default(),
+            search_attributes: SearchAttributes::default(),
         }
     }
 
@@ -322,14 +323,14 @@ impl<'a> Driver<'a> {
         self.notify_parent();
         while !self.is_over() {
             if let Some(input) = self.ready.pop_front() {
-                self.take(input).await;
+                self.process(input).await;
                 continue;
             }
-            match self.wake().await {
+            match self.wait_for_work().await {
                 Wake::Inbox => {
                     let Some((key, input)) = self.ctx.state_mut(|run| run.inbox.pop_front()) else { continue };
                     let from = self.ctx.state(|run| run.events.len());
-                    self.take(input).await;
+                    self.process(input).await;
                     if let Some(key) = key {
                         self.ctx.state_mut(|run| {
                             let taken =
@@ -341,25 +342,25 @@ impl<'a> Driver<'a> {
                 Wake::Cancelled(reason) => {
                     self.is_cancelled = true;
                     let reason = if reason.is_empty() { "cancelled in Temporal".to_owned() } else { reason };
-                    self.take(Input::Cancel { reason }).await;
+                    self.process(Input::Cancel { reason }).await;
                 }
-                Wake::Ended(key, happening) => self.happened(key, happening).await,
+                Wake::Ended(key, work_result) => self.handle_result(key, work_result).await,
             }
         }
         self.finish().await
     }
 
-    fn show(&mut self) {
+    fn update_search_attributes(&mut self) {
         let (state, gate) = self.ctx.state(|run| {
             let state = run.history.current().map(|current| current.step.place.as_str()).or(run.history.last_state());
             (state.unwrap_or_default().to_owned(), run.history.gate().is_some())
         });
-        self.shown.show(self.ctx, state, gate);
+        self.search_attributes.update(self.ctx, state, gate);
     }
 
-    /// Waits for what comes first. Polls all in a fixed order.
-    async fn wake(&mut self) -> Wake {
-        self.show();
+    /// Waits for the first input or result. Polls all work in a fixed order.
+    async fn wait_for_work(&mut self) -> Wake {
+        self.update_search_attributes();
         let ctx = self.ctx;
         let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
         let mut arrived =
@@ -375,9 +376,9 @@ impl<'a> Driver<'a> {
                 return Poll::Ready(Wake::Inbox);
             }
             for place in 0..pending.len() {
-                if let Poll::Ready(happening) = pending[place].future.poll_unpin(cx) {
+                if let Poll::Ready(work_result) = pending[place].future.poll_unpin(cx) {
                     let Pending { key, .. } = pending.remove(place);
-                    return Poll::Ready(Wake::Ended(key, happening));
+                    return Poll::Ready(Wake::Ended(key, work_result));
                 }
             }
             Poll::Pending
@@ -385,30 +386,30 @@ impl<'a> Driver<'a> {
         .await
     }
 
-    async fn happened(&mut self, key: Key, happening: Happening) {
-        match happening {
-            Happening::Input(input) => self.take(input).await,
-            Happening::Task(TaskOutput { recorded, answer }) => {
+    async fn handle_result(&mut self, key: Key, work_result: WorkResult) {
+        match work_result {
+            WorkResult::Input(input) => self.process(input).await,
+            WorkResult::Task(TaskOutput { recorded, answer }) => {
                 self.note_recorded(recorded);
                 match (answer, key) {
-                    (EngineAnswer::Input { input }, _) => self.take(input).await,
+                    (EngineAnswer::Input { input }, _) => self.process(input).await,
                     (_, Key::Record) => self.hand_over(),
                     _ => {}
                 }
             }
-            Happening::Begun { step, workflow, events, function, limit } => {
+            WorkResult::Begun { step, workflow, events, function, limit } => {
                 self.start_child(step, workflow, events, function, limit);
             }
-            Happening::Started { step, workflow, child, limit } => {
+            WorkResult::Started { step, workflow, child, limit } => {
                 self.await_child(step.clone(), *child, limit);
-                self.take(Input::ChildBegan { step, workflow }).await;
+                self.process(Input::ChildBegan { step, workflow }).await;
             }
-            Happening::Nothing => {}
+            WorkResult::Nothing => {}
         }
     }
 
-    /// Decides what follows from an input, and performs it.
-    async fn take(&mut self, input: Input) {
+    /// Decides the events and effects of an input, and performs the effects.
+    async fn process(&mut self, input: Input) {
         if let Input::Outcome { step, outcome } = &input
             && let Some(session_id) =
                 self.ctx.state(|run| wants_screen(run.definition.as_ref().ok()?, &run.history, step, outcome))
@@ -428,13 +429,13 @@ impl<'a> Driver<'a> {
         if let Some(gate) = gate {
             self.drop_pending(&Key::Expiry(gate));
         }
-        let applied = self.ctx.state_mut(|run| {
+        let wants_screens = self.ctx.state_mut(|run| {
             run.history.extend(&events);
             wants_last_screens(&run.history, &events)
         });
-        if applied && let Some(kept) = self.last_screens().await {
-            self.ctx.state_mut(|run| run.history.apply(&kept));
-            events.insert(0, kept);
+        if wants_screens && let Some(screens_event) = self.last_screens().await {
+            self.ctx.state_mut(|run| run.history.apply(&screens_event));
+            events.insert(0, screens_event);
         }
         self.ctx.state_mut(|run| run.events.extend(events));
         self.perform_all(effects).await;
@@ -456,12 +457,17 @@ impl<'a> Driver<'a> {
         });
     }
 
-    /// Reads the screens of the run's terminals, which close when the run has failed.
+    /// Reads the screens of the run's terminals, which close after the failure of the run.
     async fn last_screens(&self) -> Option<Event> {
         let terminals = self.ctx.state(|run| {
-            let worked_in = run.history.session_id();
-            let others = run.history.sessions().filter(|session| Some(*session) != worked_in);
-            worked_in.into_iter().chain(others).take(LastScreen::MAX_PER_RUN).map(str::to_owned).collect::<Vec<_>>()
+            let current_session = run.history.session_id();
+            let others = run.history.sessions().filter(|session| Some(*session) != current_session);
+            current_session
+                .into_iter()
+                .chain(others)
+                .take(LastScreen::MAX_PER_RUN)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         });
         if terminals.is_empty() {
             return None;
@@ -495,7 +501,7 @@ impl<'a> Driver<'a> {
             for effect in stage {
                 self.perform(effect, &mut closing).await;
             }
-            futures_join(closing).await;
+            join_all(closing).await;
         }
         self.hand_over();
     }
@@ -503,7 +509,7 @@ impl<'a> Driver<'a> {
     async fn perform(&mut self, effect: Effect, closing: &mut Vec<LocalBoxFuture<'a, ()>>) {
         match effect {
             Effect::Perform { ref step, ref tool, ref params, limit } => {
-                let (step, once) = (step.clone(), types(tool));
+                let (step, once) = (step.clone(), must_not_repeat(tool));
                 let own = params.get("timeout").and_then(serde_json::Value::as_f64);
                 let own = own.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
                 let within = limit.into_iter().chain(own).max().map_or(TASK_TIMEOUT, |limit| limit + TASK_MARGIN);
@@ -557,7 +563,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Has an effect performed by the host. Events that the host does not have go with it.
+    /// Starts a task that performs an effect at the host, and sends the events that the host does not have.
     async fn task(&mut self, key: Key, effect: Effect, within: Duration, once: bool) {
         if self.unrecorded_bytes() > MAX_TASK_EVENT_BYTES {
             self.hand_over_now().await;
@@ -568,9 +574,9 @@ impl<'a> Driver<'a> {
         };
         let input = |repeated| self.task_input(EngineTask::Perform { effect: Box::new(effect.clone()), repeated });
         let (first, second) = (input(false), input(true));
-        self.taken_along = self.ctx.state(|run| run.events.len());
+        self.sent_count = self.ctx.state(|run| run.events.len());
         let token = WorkflowCancellationToken::new();
-        let (ctx, queue, lost_after, within_token) = (self.ctx, queue_of(&self.host), self.lost_after, token.clone());
+        let (ctx, queue, lost_after, task_token) = (self.ctx, queue_of(&self.host), self.lost_after, token.clone());
         let step = match &key {
             Key::Step(step) => Some(step.clone()),
             _ => None,
@@ -585,29 +591,29 @@ impl<'a> Driver<'a> {
                 .task_queue(queue.clone())
                 .heartbeat_timeout(lost_after)
                 .retry_policy(retry)
-                .cancellation_token(within_token.clone())
+                .cancellation_token(task_token.clone())
                 .do_not_eagerly_execute(true)
                 .build()
         };
         let cancelled = token.clone();
         let future = async move {
-            // A step that types has one attempt. After a loss of its worker, the workflow requests the state of the
-            // step from the host.
+            // A step that must not be repeated has one attempt. After a loss of its worker, the workflow requests the
+            // state of the step from the host.
             let first = ctx.execute_activity(Tasks::perform, first, options(u32::from(once))).await;
             let output = match first {
                 Ok(output) => Ok(output),
-                Err(_) if cancelled.is_cancelled() => return Happening::Nothing,
+                Err(_) if cancelled.is_cancelled() => return WorkResult::Nothing,
                 Err(_) => ctx.execute_activity(Tasks::perform, second, options(0)).await,
             };
             match (output, step) {
                 (Ok(TaskOutput { answer: EngineAnswer::Begun { workflow, events, function }, .. }), Some(step)) => {
-                    Happening::Begun { step, workflow, events, function, limit }
+                    WorkResult::Begun { step, workflow, events, function, limit }
                 }
-                (Ok(output), _) => Happening::Task(output),
+                (Ok(output), _) => WorkResult::Task(output),
                 (Err(_), Some(step)) if !cancelled.is_cancelled() => {
-                    Happening::Input(Input::Outcome { step, outcome: Outcome::Unknown })
+                    WorkResult::Input(Input::Outcome { step, outcome: Outcome::Unknown })
                 }
-                _ => Happening::Nothing,
+                _ => WorkResult::Nothing,
             }
         };
         self.pending.push(Pending { key, token, future: future.boxed_local() });
@@ -632,24 +638,24 @@ impl<'a> Driver<'a> {
         });
     }
 
-    /// Hands events over that no task takes along.
+    /// Hands over events that no pending task sends.
     fn hand_over(&mut self) {
         let (recorded, count) = self.ctx.state(|run| (run.recorded, run.events.len()));
         let is_recording = self.pending.iter().any(|pending| pending.key == Key::Record);
-        if recorded.max(self.taken_along) >= count || is_recording || self.is_over() {
+        if recorded.max(self.sent_count) >= count || is_recording || self.is_over() {
             return;
         }
-        let input = self.piece();
+        let input = self.next_record_task();
         let token = WorkflowCancellationToken::new();
         let future = self.record(input, token.clone(), HANDOVER_TIMEOUT);
-        let future = future.map(|output| output.map_or(Happening::Nothing, Happening::Task)).boxed_local();
+        let future = future.map(|output| output.map_or(WorkResult::Nothing, WorkResult::Task)).boxed_local();
         self.pending.push(Pending { key: Key::Record, token, future });
     }
 
-    /// Hands all events over, and waits for that.
+    /// Hands over all events, and waits for the end of the handover.
     async fn hand_over_now(&self) {
         while self.ctx.state(|run| run.recorded < run.events.len()) {
-            let input = self.piece();
+            let input = self.next_record_task();
             match self.record(input, WorkflowCancellationToken::new(), HANDOVER_TIMEOUT).await {
                 Some(TaskOutput { recorded, .. }) => self.note_recorded(recorded),
                 None => return,
@@ -657,15 +663,15 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Returns the next events for the journal, as many as one task takes.
-    fn piece(&self) -> TaskInput {
+    /// Returns a task with the next events for the journal, up to the size limit.
+    fn next_record_task(&self) -> TaskInput {
         let mut input = self.task_input(EngineTask::Record);
         let mut bytes = 0;
         let fits = |event: &Event| {
             bytes += serde_json::to_string(event).map_or(0, |text| text.len());
             bytes <= MAX_TASK_EVENT_BYTES
         };
-        // One event is always taken: no state has a result that is longer than a payload may be.
+        // Take at least one event: no result of a state exceeds the limit of a payload.
         let count = input.events.iter().map(fits).take_while(|fits| *fits).count().max(1);
         input.events.truncate(count);
         input
@@ -698,7 +704,7 @@ impl<'a> Driver<'a> {
         let (timer, cancelled) = (self.ctx.timer(options), token.clone());
         let future = async move {
             timer.await;
-            if cancelled.is_cancelled() { Happening::Nothing } else { Happening::Input(input) }
+            if cancelled.is_cancelled() { WorkResult::Nothing } else { WorkResult::Input(input) }
         };
         self.pending.push(Pending { key, token, future: future.boxed_local() });
     }
@@ -717,7 +723,7 @@ impl<'a> Driver<'a> {
     fn close(&self, effect: Effect) -> LocalBoxFuture<'a, ()> {
         let task = EngineTask::Perform { effect: Box::new(effect), repeated: false };
         let input = TaskInput { events: Vec::new(), ..self.task_input(task) };
-        closed(self.ctx, queue_of(&self.host), self.lost_after, input).boxed_local()
+        close_terminal(self.ctx, queue_of(&self.host), self.lost_after, input).boxed_local()
     }
 
     fn start_child(
@@ -748,8 +754,8 @@ impl<'a> Driver<'a> {
         let key = Key::Child(step.clone());
         let future = async move {
             match starting.await {
-                Ok(child) => Happening::Started { step, workflow, child: Box::new(child), limit },
-                Err(error) => Happening::Input(Input::Outcome { step, outcome: refused(&error.to_string()) }),
+                Ok(child) => WorkResult::Started { step, workflow, child: Box::new(child), limit },
+                Err(error) => WorkResult::Input(Input::Outcome { step, outcome: failed_outcome(&error.to_string()) }),
             }
         };
         self.pending.push(Pending { key, token, future: future.boxed_local() });
@@ -760,33 +766,33 @@ impl<'a> Driver<'a> {
         let ctx = self.ctx;
         let (key, cancelled) = (Key::Child(step.clone()), token.clone());
         let future = async move {
-            let mut late = match limit {
+            let mut timeout = match limit {
                 Some(limit) => {
                     let options = TimerOptions::builder(limit).cancellation_token(cancelled.clone()).build();
                     ctx.timer(options).map(drop).boxed_local()
                 }
                 None => std::future::pending().boxed_local(),
             };
-            let mut given_up = cancelled.cancelled().boxed_local();
+            let mut abandoned = cancelled.cancelled().boxed_local();
             let mut result = Box::pin(child.result());
             let mut is_late = false;
             let outcome = poll_fn(|cx| {
                 if let Poll::Ready(result) = result.poll_unpin(cx) {
                     return Poll::Ready(match result {
                         Ok(RunOutput { outcome }) => outcome,
-                        Err(error) => refused(&error.to_string()),
+                        Err(error) => failed_outcome(&error.to_string()),
                     });
                 }
-                if !is_late && (late.poll_unpin(cx).is_ready() || given_up.poll_unpin(cx).is_ready()) {
+                if !is_late && (timeout.poll_unpin(cx).is_ready() || abandoned.poll_unpin(cx).is_ready()) {
                     is_late = true;
-                    // Awaits its end, because it closes its terminals.
+                    // Await the end of the child, because it closes its terminals.
                     result.cancel();
                 }
                 Poll::Pending
             })
             .await;
             let outcome = if is_late && !cancelled.is_cancelled() { Outcome::TimedOut } else { outcome };
-            Happening::Input(Input::Outcome { step, outcome })
+            WorkResult::Input(Input::Outcome { step, outcome })
         };
         self.pending.push(Pending { key, token, future: future.boxed_local() });
     }
@@ -794,20 +800,21 @@ impl<'a> Driver<'a> {
     /// Cancels a child and waits for its end. Closes the terminals that it has left to this run.
     fn give_up_child(&self, child: Pending<'a>) -> LocalBoxFuture<'a, ()> {
         let (ctx, keep) = (self.ctx, self.ctx.state(|run| run.history.keep_terminals()));
-        child.token.cancel_with_reason(LEFT_ALONE);
+        child.token.cancel_with_reason(ABANDONED_REASON);
         let (host, run, lost_after) = (self.host.clone(), self.run.clone(), self.lost_after);
         async move {
             let mut ended = child.future;
-            let mut late = Box::pin(ctx.timer(
+            let mut timeout = Box::pin(ctx.timer(
                 TimerOptions::builder(CHILD_END_TIMEOUT).cancellation_token(WorkflowCancellationToken::new()).build(),
             ));
-            let happening = poll_fn(|cx| match ended.poll_unpin(cx) {
-                Poll::Ready(happening) => Poll::Ready(Some(happening)),
-                Poll::Pending => late.poll_unpin(cx).map(|_| None),
+            let work_result = poll_fn(|cx| match ended.poll_unpin(cx) {
+                Poll::Ready(work_result) => Poll::Ready(Some(work_result)),
+                Poll::Pending => timeout.poll_unpin(cx).map(|_| None),
             })
             .await;
-            late.cancel();
-            let Some(Happening::Input(Input::Outcome { outcome: Outcome::Finished { result }, .. })) = happening else {
+            timeout.cancel();
+            let Some(WorkResult::Input(Input::Outcome { outcome: Outcome::Finished { result }, .. })) = work_result
+            else {
                 return;
             };
             if keep || result.get("status").and_then(serde_json::Value::as_str) != Some("completed") {
@@ -818,7 +825,7 @@ impl<'a> Driver<'a> {
                 let task =
                     EngineTask::Perform { effect: Box::new(Effect::CloseTerminal { session_id }), repeated: false };
                 let input = TaskInput { run: run.to_string(), from: 0, events: Vec::new(), task };
-                closed(ctx, queue_of(&host), lost_after, input).await;
+                close_terminal(ctx, queue_of(&host), lost_after, input).await;
             }
         }
         .boxed_local()
@@ -830,31 +837,31 @@ impl<'a> Driver<'a> {
         let other = self.ctx.external_workflow(run.to_string(), None);
         let sending = other.signal(SteplatchRun::notify, PassedInput { input }, options);
         // A run that has ended needs no notice.
-        let future = sending.map(|_| Happening::Nothing).boxed_local();
+        let future = sending.map(|_| WorkResult::Nothing).boxed_local();
         self.pending.push(Pending { key: Key::Notice, token, future });
     }
 
-    /// Notifies the run above whenever this one begins or ceases to wait: its clock stands still meanwhile.
+    /// Notifies the parent run when this run starts or stops waiting: the parent's clock stops in the meantime.
     fn notify_parent(&mut self) {
         let (parent, waits) = self
             .ctx
             .state(|run| (run.history.parent().cloned(), run.history.gate().is_some() || run.history.child_waits()));
         let Some(step) = parent.filter(|_| waits != self.reported_waiting) else { return };
         self.reported_waiting = waits;
-        let above = step.run.clone();
-        self.notify(&above, Input::ChildWaits { step, waits });
+        let parent = step.run.clone();
+        self.notify(&parent, Input::ChildWaits { step, waits });
     }
 
-    /// Ends what is in flight, hands the last events over, and returns the outcome for the run above.
+    /// Cancels pending work, hands over the last events, and returns the outcome for the parent run.
     async fn finish(mut self) -> Outcome {
         for pending in self.pending.drain(..).filter(|pending| pending.key != Key::Record) {
             pending.token.cancel();
         }
-        self.show();
+        self.update_search_attributes();
         self.hand_over_now().await;
         let ctx = self.ctx;
-        SteplatchRun::answer_late(ctx).await;
-        let mut outcome = ctx.state(|run| child_outcome(&run.history, name_of(run.history.status())));
+        SteplatchRun::answer_remaining(ctx).await;
+        let mut outcome = ctx.state(|run| child_outcome(&run.history, status_name(run.history.status())));
         if let Outcome::Finished { result } = &mut outcome {
             result.insert("workflow_name".to_owned(), ctx.state(|run| run.input.workflow.clone()).into());
         }
@@ -862,8 +869,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Has a host close a terminal. A host that is away for so long closes nothing now.
-async fn closed(ctx: &Context, queue: String, lost_after: Duration, input: TaskInput) {
+/// Requests a host to close a terminal. Gives up after [`CLOSE_TIMEOUT`].
+async fn close_terminal(ctx: &Context, queue: String, lost_after: Duration, input: TaskInput) {
     let options = ActivityOptions::with_schedule_to_close_timeout(CLOSE_TIMEOUT)
         .task_queue(queue)
         .heartbeat_timeout(lost_after)
@@ -873,12 +880,12 @@ async fn closed(ctx: &Context, queue: String, lost_after: Duration, input: TaskI
     drop(ctx.execute_activity(Tasks::perform, input, options).await);
 }
 
-/// Returns whether an action types, or does something else that must not happen twice.
-fn types(tool: &str) -> bool {
+/// Returns whether an action has an effect that must not happen twice, such as typing.
+fn must_not_repeat(tool: &str) -> bool {
     !matches!(tool, "await_output" | "get_screen_content" | "list_terminal_sessions" | "exit_terminal")
 }
 
-fn name_of(status: &Status) -> &'static str {
+fn status_name(status: &Status) -> &'static str {
     match status {
         Status::NotStarted | Status::Running => "running",
         Status::Waiting => "waiting",
@@ -888,11 +895,11 @@ fn name_of(status: &Status) -> &'static str {
     }
 }
 
-fn refused(error: &str) -> Outcome {
+fn failed_outcome(error: &str) -> Outcome {
     let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
     Outcome::Finished { result: fields.into_iter().collect() }
 }
 
-async fn futures_join(futures: Vec<LocalBoxFuture<'_, ()>>) {
+async fn join_all(futures: Vec<LocalBoxFuture<'_, ()>>) {
     temporalio_sdk::workflows::join_all(futures).await;
 }

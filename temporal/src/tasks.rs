@@ -1,4 +1,4 @@
-//! The activity of a host: it brings a task to the daemon, and the answer back.
+//! The activity of a host: sends a task to the daemon, and returns the answer.
 #![allow(missing_docs, reason = "what the macros of the SDK write has no comments")]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::backoff::Backoff;
 use crate::daemon::DaemonConnection;
 use crate::wire::{TaskInput, TaskOutput, refuse_long_texts};
 
-/// Interval of offered heartbeats. The SDK sends as many as the timeout needs.
+/// Interval of heartbeats. The SDK sends only those that the timeout needs.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Tasks of runs, performed by the daemon of this host.
@@ -23,7 +23,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Brings tasks to a daemon.
+    /// Sends tasks to a daemon.
     #[must_use]
     pub fn new(daemon: Arc<DaemonConnection>) -> Self {
         Self { daemon }
@@ -32,29 +32,29 @@ impl Tasks {
 
 #[activities]
 impl Tasks {
-    /// Brings a task to the daemon until it has an answer.
+    /// Sends a task to the daemon until it has an answer.
     ///
-    /// Waits for a daemon that is away. It then requests the task again as a repeated one, and on every attempt of this
+    /// Waits for a missing daemon. Marks the task as repeated after a lost request, and on every attempt of this
     /// activity after the first: the terminal host knows which steps it has performed.
     #[activity(name = "steplatch_task")]
     pub async fn perform(self: Arc<Self>, ctx: ActivityContext, input: TaskInput) -> Result<TaskOutput, ActivityError> {
         let is_repeated = ctx.info().attempt > 1;
-        let asking = self.ask(input, is_repeated);
-        tokio::pin!(asking);
-        let mut beats = tokio::time::interval(HEARTBEAT_INTERVAL);
+        let request = self.request(input, is_repeated);
+        tokio::pin!(request);
+        let mut heartbeats = tokio::time::interval(HEARTBEAT_INTERVAL);
         loop {
             tokio::select! {
-                output = &mut asking => return Ok(output),
-                // Dropping the request takes it back from the daemon.
+                output = &mut request => return Ok(output),
+                // Dropping the request cancels it at the daemon.
                 () = ctx.cancelled() => return Err(ActivityError::cancelled()),
-                _ = beats.tick() => drop(ctx.record_heartbeat(()).await),
+                _ = heartbeats.tick() => drop(ctx.record_heartbeat(()).await),
             }
         }
     }
 }
 
 impl Tasks {
-    async fn ask(&self, input: TaskInput, mut is_repeated: bool) -> TaskOutput {
+    async fn request(&self, input: TaskInput, mut is_repeated: bool) -> TaskOutput {
         let TaskInput { run, from, events, task } = input;
         let events: Vec<_> =
             events.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
@@ -86,7 +86,7 @@ impl Tasks {
                 },
                 Ok(reply) => reply.error.unwrap_or_default(),
                 Err(error) => {
-                    // The daemon may have begun with it.
+                    // The daemon may have begun the task.
                     is_repeated = true;
                     error.to_string()
                 }

@@ -14,8 +14,8 @@ use temporalio_common::search_attributes::SearchAttributeKey;
 /// The task queue of workflows.
 pub const COMMON_QUEUE: &str = "steplatch";
 
-/// Time limit of a worker's decision, after which another worker decides. A killed worker holds a run up for that long,
-/// and the wait for an answer to a gate takes a little longer.
+/// Time limit of a worker's decision, after which another worker decides. A killed worker delays a run by this time,
+/// and the answer to a gate by a little more.
 pub const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The search attribute with the name of a run's workflow.
@@ -24,7 +24,7 @@ pub const WORKFLOW: SearchAttributeKey<String> = SearchAttributeKey::keyword("St
 /// The search attribute with the name of a run's state.
 pub const STATE: SearchAttributeKey<String> = SearchAttributeKey::keyword("StepState");
 
-/// The search attribute that tells whether a run waits at a gate.
+/// The search attribute that is true while a run waits at a gate.
 pub const GATE_OPEN: SearchAttributeKey<bool> = SearchAttributeKey::bool("StepGateOpen");
 
 /// Returns the task queue of a host.
@@ -36,7 +36,7 @@ pub fn queue_of(host: &str) -> String {
 /// The input of a run at its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunInput {
-    /// The version of the rules under which the daemon decided the first events. The events name it too.
+    /// Version of the rules with which the daemon decided the first events. The events contain it as well.
     pub semantics_version: u32,
     /// The host that has the run's terminals and its journal.
     pub host: String,
@@ -44,10 +44,10 @@ pub struct RunInput {
     pub workflow: String,
     /// Its first events. A function has none: its daemon continues it.
     pub events: Vec<Event>,
-    /// True if it is a function.
+    /// True if the run is a function.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub function: bool,
-    /// The step of the run above that starts it.
+    /// The step of the parent run that starts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<StepId>,
     /// Seconds without a heartbeat after which a worker counts as lost.
@@ -57,7 +57,7 @@ pub struct RunInput {
     pub searchable: bool,
 }
 
-/// The result of a run for the run above it.
+/// The result of a run for its parent run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunOutput {
     /// The outcome of the step that started it.
@@ -76,7 +76,7 @@ pub struct PassedInput {
 pub struct TakenInput {
     /// The number of events before these.
     pub from: u64,
-    /// The events. Without any, the input had no effect on a machine.
+    /// The events. If empty, the input had no effect on a machine.
     pub events: Vec<Event>,
     /// True if it had an effect on a function.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -106,11 +106,12 @@ pub struct TaskOutput {
     pub answer: EngineAnswer,
 }
 
-/// Maximum bytes of a text in a result. Later steps compute with it, so a result with a longer one has failed.
+/// Maximum length of a text in a result, in bytes. A result with a longer text counts as a failure, because later steps
+/// compute with it.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// Makes an answer with a text that is too long the failure of its action. Outcomes of a function's calls stay: the daemon
-/// bounds them.
+/// Turns an answer with a too long text into the failure of its action. Leaves outcomes of a function's calls, which
+/// the daemon limits.
 pub fn refuse_long_texts(answer: &mut EngineAnswer) {
     let outcome = match answer {
         EngineAnswer::Input { input: Input::Outcome { outcome, .. } } => Some(outcome),
@@ -118,13 +119,13 @@ pub fn refuse_long_texts(answer: &mut EngineAnswer) {
         _ => None,
     };
     if let Some(Outcome::Finished { result }) = outcome {
-        refuse_long_fields(result);
+        fail_on_long_field(result);
     }
 }
 
-fn refuse_long_fields(result: &mut Map<String, Value>) {
-    let lengths = result.iter().filter_map(|(name, value)| Some((name, longest_in(value)?)));
-    let Some((name, bytes)) = lengths.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > MAX_TEXT_BYTES)
+fn fail_on_long_field(result: &mut Map<String, Value>) {
+    let field_bytes = result.iter().filter_map(|(name, value)| Some((name, max_text_bytes(value)?)));
+    let Some((name, bytes)) = field_bytes.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > MAX_TEXT_BYTES)
     else {
         return;
     };
@@ -137,12 +138,12 @@ fn refuse_long_fields(result: &mut Map<String, Value>) {
     result.extend(session.map(|session| ("session_id".to_owned(), session)));
 }
 
-/// Returns the bytes of the longest text in a value, if it has any.
-fn longest_in(value: &Value) -> Option<usize> {
+/// Returns the length of the longest text in a value, in bytes; `None` without a text.
+fn max_text_bytes(value: &Value) -> Option<usize> {
     match value {
         Value::String(text) => Some(text.len()),
-        Value::Object(fields) => fields.values().filter_map(longest_in).max(),
-        Value::Array(items) => items.iter().filter_map(longest_in).max(),
+        Value::Object(fields) => fields.values().filter_map(max_text_bytes).max(),
+        Value::Array(items) => items.iter().filter_map(max_text_bytes).max(),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
@@ -160,14 +161,14 @@ mod tests {
             json!({"success": true, "session_id": "t", "result": {"parts": ["x", "y".repeat(100_000)]}}),
         ] {
             let mut result = long.as_object().unwrap().clone();
-            refuse_long_fields(&mut result);
+            fail_on_long_field(&mut result);
             assert_eq!((&result["success"], &result["session_id"]), (&json!(false), &json!("t")));
             assert!(result["error"].as_str().unwrap().contains("100000 bytes"), "{result:?}");
             assert_eq!(result.len(), 3);
         }
         let short = json!({"success": true, "output": "x".repeat(MAX_TEXT_BYTES), "exit_code": 0});
         let mut result = short.as_object().unwrap().clone();
-        refuse_long_fields(&mut result);
+        fail_on_long_field(&mut result);
         assert_eq!(json!(result), short);
     }
 }

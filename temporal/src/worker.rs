@@ -1,4 +1,4 @@
-//! The worker of a host: it runs workflows, has tasks of this host performed, and passes the requests of the daemon on.
+//! The worker of a host: runs workflows, performs the tasks of this host, and forwards the requests of the daemon.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,12 +26,12 @@ use crate::run::SteplatchRun;
 use crate::tasks::Tasks;
 use crate::wire::{COMMON_QUEUE, DECISION_TIMEOUT, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
 
-/// Returns the pauses before further attempts.
+/// Returns the pauses between attempts.
 const fn backoff() -> Backoff {
     Backoff::new(Duration::from_millis(200), Duration::from_secs(10))
 }
 
-/// Time for which a workflow task waits for the worker that has the run in memory. After that any worker replays it.
+/// Time that a workflow task waits for the worker with the run in memory. Then any worker replays the run.
 const STICKY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Certificates and keys of an encrypted connection.
@@ -41,7 +41,7 @@ pub struct TlsFiles {
     pub authority: Option<PathBuf>,
     /// The certificate of the client and its key.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// The name that the server has in its certificate.
+    /// The name of the server in its certificate.
     pub domain: Option<String>,
 }
 
@@ -62,9 +62,9 @@ pub struct WorkerSettings {
     pub place: DaemonPaths,
     /// The program that starts a daemon.
     pub program: PathBuf,
-    /// The introduction to the daemon.
+    /// The first message to the daemon.
     pub hello: Hello,
-    /// The name of this host, instead of the one that the daemon has chosen.
+    /// The name of this host, instead of the daemon's choice.
     pub host: Option<String>,
     /// Time without a sign of life after which a worker counts as lost.
     pub lost_after: Duration,
@@ -72,7 +72,7 @@ pub struct WorkerSettings {
     pub workflows: bool,
 }
 
-/// Reason why a worker does not work.
+/// Error that ends a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// There is no key.
@@ -120,7 +120,7 @@ pub enum WorkerError {
     Start(String),
 }
 
-/// Works until it is ended, or cannot continue.
+/// Runs a worker until it is dropped or cannot continue.
 ///
 /// # Errors
 /// If the settings are wrong, the server or the daemon refuses, or the SDK ends.
@@ -130,7 +130,7 @@ pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
     let client = connect(&settings).await?;
     let daemon =
         Arc::new(DaemonConnection::new(settings.place.clone(), settings.program.clone(), settings.hello.clone()));
-    let (host, requests) = serve(&daemon, &settings).await?;
+    let (host, requests) = serve_runs(&daemon, &settings).await?;
     let is_searchable = add_search_attributes(&client, &settings.namespace).await;
     let failed = |error: &dyn std::fmt::Display| WorkerError::Start(error.to_string());
     let tasks = WorkerOptions::new(queue_of(&host))
@@ -162,7 +162,7 @@ pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
     }
 }
 
-/// Connects with Temporal. Waits for a server that is away.
+/// Connects to Temporal. Waits for an unreachable server.
 async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
     let WorkerSettings { address, namespace, .. } = settings;
     let converter = Codec::of_file(&settings.key)?.into_converter();
@@ -193,7 +193,7 @@ fn connection_options(settings: &WorkerSettings) -> Result<ConnectionOptions, Wo
         .filter(|target| target.host().is_some() && target.port_or_known_default().is_some() && target.path() == "/")
         .ok_or_else(|| WorkerError::Address { address: address.clone() })?;
     let tls = settings.tls.as_ref().map(tls_options).transpose()?;
-    let api_key = settings.api_key.as_ref().map(text_of).transpose()?;
+    let api_key = settings.api_key.as_ref().map(read_file).transpose()?;
     Ok(ConnectionOptions::new(target)
         .identity(format!("steplatch-temporal {}@{}", std::process::id(), hostname()))
         .maybe_tls_options(tls)
@@ -207,9 +207,9 @@ async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(
     let mut backoff = backoff();
     loop {
         let request = DescribeNamespaceRequest { namespace: namespace.clone(), ..DescribeNamespaceRequest::default() };
-        let asked =
+        let reply =
             client.connection().clone().workflow_service().describe_namespace(tonic::Request::new(request)).await;
-        match asked {
+        match reply {
             Ok(_) => return Ok(()),
             Err(status) if status.code() == tonic::Code::NotFound => {
                 return Err(WorkerError::Namespace { address, namespace });
@@ -225,7 +225,7 @@ async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(
     }
 }
 
-/// Adds the search attributes to the namespace. Returns whether it has them.
+/// Adds the search attributes to the namespace. Returns whether the namespace has them.
 async fn add_search_attributes(client: &Client, namespace: &str) -> bool {
     use temporalio_common::protos::temporal::api::operatorservice::v1::{
         AddSearchAttributesRequest, ListSearchAttributesRequest,
@@ -240,8 +240,8 @@ async fn add_search_attributes(client: &Client, namespace: &str) -> bool {
     let mut operator = client.connection().operator_service();
     let listing = ListSearchAttributesRequest { namespace: namespace.to_owned() };
     if let Ok(listed) = operator.list_search_attributes(tonic::Request::new(listing)).await {
-        let there = listed.into_inner().custom_attributes;
-        if attributes.keys().all(|name| there.contains_key(name)) {
+        let existing = listed.into_inner().custom_attributes;
+        if attributes.keys().all(|name| existing.contains_key(name)) {
             return true;
         }
     }
@@ -262,11 +262,14 @@ async fn add_search_attributes(client: &Client, namespace: &str) -> bool {
 fn tls_options(files: &TlsFiles) -> Result<TlsOptions, WorkerError> {
     let client = match &files.client {
         Some((certificate, key)) => Some(
-            ClientTlsOptions::builder().client_cert(text_of(certificate)?).client_private_key(text_of(key)?).build(),
+            ClientTlsOptions::builder()
+                .client_cert(read_file(certificate)?)
+                .client_private_key(read_file(key)?)
+                .build(),
         ),
         None => None,
     };
-    let authority = files.authority.as_ref().map(text_of).transpose()?;
+    let authority = files.authority.as_ref().map(read_file).transpose()?;
     Ok(TlsOptions::builder()
         .maybe_server_root_ca_cert(authority)
         .maybe_domain(files.domain.clone())
@@ -274,7 +277,7 @@ fn tls_options(files: &TlsFiles) -> Result<TlsOptions, WorkerError> {
         .build())
 }
 
-fn text_of(path: &PathBuf) -> Result<Vec<u8>, WorkerError> {
+fn read_file(path: &PathBuf) -> Result<Vec<u8>, WorkerError> {
     std::fs::read(path).map_err(|cause| WorkerError::File { path: path.clone(), cause })
 }
 
@@ -288,8 +291,8 @@ fn error_with_causes(error: &dyn std::error::Error) -> String {
     format!("{error}{}", causes.collect::<String>())
 }
 
-/// Offers the daemon to serve its runs. Starts a daemon that is away, or waits for it.
-async fn serve(daemon: &DaemonConnection, settings: &WorkerSettings) -> Result<(String, Events), WorkerError> {
+/// Offers the daemon to serve its runs. Starts a missing daemon, or waits for it.
+async fn serve_runs(daemon: &DaemonConnection, settings: &WorkerSettings) -> Result<(String, Events), WorkerError> {
     let mut backoff = backoff();
     loop {
         match daemon.serve(&settings.address, settings.host.as_deref()).await {
@@ -304,7 +307,7 @@ async fn serve(daemon: &DaemonConnection, settings: &WorkerSettings) -> Result<(
     }
 }
 
-/// Passes requests of the daemon on.
+/// Forwards the requests of the daemon to Temporal.
 struct Bridge {
     client: Client,
     daemon: Arc<DaemonConnection>,
@@ -315,24 +318,24 @@ struct Bridge {
 }
 
 impl Bridge {
-    /// Serves requests of one daemon after the other. Returns the reason why it cannot continue.
+    /// Serves the requests of one daemon after another. Returns the error that prevents this.
     async fn serve_requests(self: Arc<Self>, mut requests: Events) -> WorkerError {
         loop {
             while let Some(request) = requests.next().await {
                 match serde_json::from_value::<EngineRequest>(request) {
-                    Ok(request) => drop(tokio::spawn(self.clone().carry_out(request))),
+                    Ok(request) => drop(tokio::spawn(self.clone().perform_request(request))),
                     Err(error) => tracing::error!(%error, "a request of the daemon cannot be read"),
                 }
             }
             tracing::info!("the daemon went away");
-            match serve(&self.daemon, &self.settings).await {
-                Ok((_, again)) => requests = again,
+            match serve_runs(&self.daemon, &self.settings).await {
+                Ok((_, new_requests)) => requests = new_requests,
                 Err(error) => return error,
             }
         }
     }
 
-    async fn carry_out(self: Arc<Self>, request: EngineRequest) {
+    async fn perform_request(self: Arc<Self>, request: EngineRequest) {
         match request {
             EngineRequest::Start { run_id, workflow, events, function } => {
                 self.start(run_id, workflow, events, function).await;
@@ -392,7 +395,7 @@ impl Bridge {
         self.watch(run_id).await;
     }
 
-    /// Reports a run that Temporal ends by itself. A run that ends as it decides hands its events over before.
+    /// Reports a run that Temporal ends. A run that ends by its own decision hands over its events before.
     async fn watch(&self, run_id: String) {
         let run = self.client.get_workflow_handle::<SteplatchRun>(run_id.clone());
         let mut backoff = backoff();
@@ -449,7 +452,7 @@ impl Bridge {
         loop {
             let options = WorkflowCancelOptions::builder().reason(reason.clone()).build();
             match run.cancel(options).await {
-                // A missing run has ended, or not begun yet; a worker that connects gets the request again.
+                // A missing run has ended, or has not begun; the next connected worker gets the request again.
                 Ok(()) | Err(WorkflowInteractionError::NotFound(_)) => return,
                 Err(error) => {
                     tracing::info!(%error, run_id, "a run is cancelled once Temporal is reached");

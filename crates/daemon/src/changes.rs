@@ -1,7 +1,7 @@
 //! Notifications of changes, for subscribers.
 //!
-//! A component announces its changes to every subscriber. Subscribers receive it after a short delay, once for many
-//! changes of the same object. The number of objects bounds the pending changes, so a slow subscriber loses nothing and
+//! A component announces its changes to every subscriber. A subscriber receives them after a short delay, once for many
+//! changes of one object. The number of objects limits the pending changes, so a slow subscriber loses nothing and
 //! delays no other component.
 
 use std::collections::BTreeSet;
@@ -22,21 +22,21 @@ const GATHER_TIME: Duration = Duration::from_millis(100);
 /// All subscribers. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChangeHub {
-    all: Arc<HubState>,
+    state: Arc<HubState>,
 }
 
 #[derive(Debug, Default)]
 struct HubState {
-    watchers: Mutex<Vec<Weak<Subscriber>>>,
-    /// The number of subscribers, so that a run without subscribers costs nothing.
-    count: AtomicUsize,
+    subscribers: Mutex<Vec<Weak<Subscriber>>>,
+    /// Number of subscribers. Without subscribers, a change costs one load.
+    subscriber_count: AtomicUsize,
 }
 
 /// One subscriber.
 #[derive(Debug, Default)]
 struct Subscriber {
-    noted: Mutex<PendingChanges>,
-    something: Notify,
+    pending: Mutex<PendingChanges>,
+    has_changes: Notify,
 }
 
 /// Unsent changes.
@@ -49,40 +49,40 @@ struct PendingChanges {
 impl ChangeHub {
     /// Records that the tools may have changed.
     pub(crate) fn tools(&self) {
-        self.notify_watchers(|noted| noted.tools = true);
+        self.notify_subscribers(|pending| pending.tools = true);
     }
 
     /// Records that a run has progressed.
     pub(crate) fn run(&self, run: &RunId) {
-        self.notify_watchers(|noted| {
-            noted.runs.insert(run.clone());
+        self.notify_subscribers(|pending| {
+            pending.runs.insert(run.clone());
         });
     }
 
-    fn notify_watchers(&self, note: impl Fn(&mut PendingChanges)) {
-        if self.all.count.load(Ordering::Acquire) == 0 {
+    fn notify_subscribers(&self, record: impl Fn(&mut PendingChanges)) {
+        if self.state.subscriber_count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut watchers = self.all.watchers.lock();
-        watchers.retain(|watcher| match watcher.upgrade() {
-            Some(watcher) => {
-                note(&mut watcher.noted.lock());
-                watcher.something.notify_one();
+        let mut subscribers = self.state.subscribers.lock();
+        subscribers.retain(|subscriber| match subscriber.upgrade() {
+            Some(subscriber) => {
+                record(&mut subscriber.pending.lock());
+                subscriber.has_changes.notify_one();
                 true
             }
             None => false,
         });
-        self.all.count.store(watchers.len(), Ordering::Release);
+        self.state.subscriber_count.store(subscribers.len(), Ordering::Release);
     }
 
     /// Subscribes to changes.
     pub(crate) fn watch(&self) -> Subscription {
-        let watcher = Arc::<Subscriber>::default();
-        let mut watchers = self.all.watchers.lock();
-        watchers.push(Arc::downgrade(&watcher));
-        self.all.count.store(watchers.len(), Ordering::Release);
-        drop(watchers);
-        Subscription(watcher)
+        let subscriber = Arc::<Subscriber>::default();
+        let mut subscribers = self.state.subscribers.lock();
+        subscribers.push(Arc::downgrade(&subscriber));
+        self.state.subscriber_count.store(subscribers.len(), Ordering::Release);
+        drop(subscribers);
+        Subscription(subscriber)
     }
 }
 
@@ -103,14 +103,14 @@ impl RunListener for ChangeHub {
 pub(crate) struct Subscription(Arc<Subscriber>);
 
 impl Subscription {
-    /// Waits for changes, and returns the gathered ones. Safe to drop and call again.
+    /// Waits for changes, and returns those of a short interval. Cancellation-safe.
     pub(crate) async fn next(&self) -> Vec<Change> {
         loop {
-            self.0.something.notified().await;
+            self.0.has_changes.notified().await;
             tokio::time::sleep(GATHER_TIME).await;
-            let noted = std::mem::take(&mut *self.0.noted.lock());
-            let runs = noted.runs.into_iter().map(|run| Change::Run { run_id: run.to_string() });
-            let changes: Vec<Change> = noted.tools.then_some(Change::Tools).into_iter().chain(runs).collect();
+            let pending = std::mem::take(&mut *self.0.pending.lock());
+            let runs = pending.runs.into_iter().map(|run| Change::Run { run_id: run.to_string() });
+            let changes: Vec<Change> = pending.tools.then_some(Change::Tools).into_iter().chain(runs).collect();
             if !changes.is_empty() {
                 return changes;
             }
@@ -142,6 +142,10 @@ mod tests {
         assert_eq!(watching.next().await, [Change::Tools]);
         drop(watching);
         changes.tools();
-        assert_eq!(changes.all.count.load(Ordering::Acquire), 0, "who does not watch any more is forgotten");
+        assert_eq!(
+            changes.state.subscriber_count.load(Ordering::Acquire),
+            0,
+            "who does not watch any more is forgotten"
+        );
     }
 }

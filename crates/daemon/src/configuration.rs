@@ -21,15 +21,15 @@ pub struct Configuration {
     pub remotes: Vec<steplatch_remote::Config>,
     /// Other machines for terminals.
     pub hosts: Vec<RemoteHostConfig>,
-    /// The weakest proof of a person that gates for people accept.
+    /// The weakest accepted proof of a person at gates for people.
     pub gate_proof: Proof,
-    /// Minutes for which a tab of the page may keep the approver's passphrase; 0 if that is off.
+    /// Minutes that a tab of the page may keep the approver's passphrase; 0 disables keeping.
     pub remember_minutes: u64,
     /// True if pagers and editors open in shells for one command.
     pub command_pagers: bool,
     /// True if inner shells are integrated with their first command.
     pub command_integration: bool,
-    /// The engine of runs that specify none.
+    /// The engine of runs without an explicit engine.
     pub engine: EngineKind,
 }
 
@@ -120,8 +120,8 @@ fn follow<T: Send + 'static>(
     tokio::spawn(async move {
         // Without a sender the configuration never changes.
         while configuration.changed().await.is_ok() {
-            let now = part(&configuration.borrow_and_update());
-            apply(&now);
+            let value = part(&configuration.borrow_and_update());
+            apply(&value);
         }
     });
 }

@@ -33,7 +33,7 @@ pub(crate) async fn serve(
     let _counted = service.count_client();
     let in_flight = InFlight::default();
     tokio::select! {
-        () = read(&service, reading, sink.clone(), &in_flight, standing) => {}
+        () = read_messages(&service, reading, sink.clone(), &in_flight, standing) => {}
         _ = service.stopped() => {}
     }
     // The client's waits end with its connection; runs do not.
@@ -44,7 +44,7 @@ pub(crate) async fn serve(
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sink.shutdown()).await;
 }
 
-async fn read(
+async fn read_messages(
     service: &Arc<Dispatcher>,
     stream: impl AsyncRead + Unpin,
     sink: EventSink,
@@ -84,9 +84,9 @@ async fn read(
                     Ok(ParsedCommand { command: Command::Hello(hello), warnings, .. }) => {
                         let answer = match service.hello(&hello) {
                             Ok(answer) => {
-                                let caller_of_hello = Caller::from_hello(hello);
-                                caller = Arc::new(Caller { standing: standing.clone(), connection, ..caller_of_hello });
-                                result(answer, warnings, request_id)
+                                let named_caller = Caller::from_hello(hello);
+                                caller = Arc::new(Caller { standing: standing.clone(), connection, ..named_caller });
+                                result_message(answer, warnings, request_id)
                             }
                             Err(refusal) => refused(refusal, request_id),
                         };
@@ -97,7 +97,7 @@ async fn read(
                         // reply.
                         let turn = sink.backlog().wait_for_turn(&command).await;
                         let task = Task { request_id, sessions, warnings, sink: sink.clone(), step, is_repeated, turn };
-                        start(service, &caller, command, task, in_flight);
+                        spawn_command(service, &caller, command, task, in_flight);
                         Ok(())
                     }
                 }
@@ -121,7 +121,7 @@ struct Task {
     turn: Option<OwnedSemaphorePermit>,
 }
 
-fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
+fn spawn_command(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
     // Box the command: a task reserves memory for all moved values, and thousands of commands may wait at once.
     let command = Box::new(command);
     let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
@@ -129,9 +129,9 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
     // Hold the lock until the task is registered, so that it cannot end earlier.
     let mut tasks = in_flight.lock();
     let name = key.clone();
-    let place = task.sink.backlog().count_command();
+    let command_count = task.sink.backlog().count_command();
     let running = tokio::spawn(async move {
-        let _place = place;
+        let _command_count = command_count;
         let Task { request_id, sessions, warnings, sink, step, is_repeated, turn: _turn } = task;
         let _repeated = step.as_ref().filter(|_| is_repeated).map(|step| service.record_repeated(step));
         let (answer, following) = match Box::pin(service.check_session(&caller, &sessions)).await {
@@ -139,7 +139,7 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
             None => service.answer(&caller, command, step).await,
         };
         // Ignore an error: later work ends by itself without a client.
-        let _ = sink.send(&result(answer, warnings, request_id.clone())).await;
+        let _ = sink.send(&result_message(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
             Box::pin(following.forward(&request_id, &sink)).await;
         }
@@ -170,7 +170,7 @@ fn parse_command(name: &str, mut params: Value) -> Result<ParsedCommand, Refusal
     }
 }
 
-fn result(answer: VerbReply, warnings: Vec<String>, request_id: Value) -> FromDaemon {
+fn result_message(answer: VerbReply, warnings: Vec<String>, request_id: Value) -> FromDaemon {
     let VerbReply { success, error, data } = answer;
     FromDaemon::Result { success, data, error, error_code: None, warnings, request_id }
 }

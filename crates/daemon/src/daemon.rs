@@ -24,7 +24,7 @@ use tokio::sync::{Notify, watch};
 use crate::configuration::{self, Configuration};
 use crate::connection;
 use crate::dispatcher::{Dispatcher, DispatcherParts};
-use crate::lock::{LockError, LockPlace, LockWatch, StateLock};
+use crate::lock::{LockError, LockFileState, LockWatch, StateLock};
 use crate::ssh_environment::DaemonSshEnvironment;
 use crate::ssh_questions::SshQuestions;
 
@@ -39,7 +39,7 @@ pub struct Options {
     pub workers: WorkerStarter,
     /// Retention of finished runs.
     pub runs: RetentionPolicy,
-    /// The configuration, which may change at run time. It is constant without a sender.
+    /// The configuration, which may change at run time. Without a sender it is constant.
     pub configuration: watch::Receiver<Configuration>,
     /// The clock of runs. Terminals and their programs use the system's clock.
     pub clock: Clock,
@@ -47,12 +47,12 @@ pub struct Options {
     pub substitutes: Substitutes,
 }
 
-/// Parts of a daemon that a test provides in the place of the system's.
+/// Parts of a daemon that a test provides instead of the system's.
 #[derive(Debug, Clone, Default)]
 pub struct Substitutes {
-    /// The journal of runs, in the place of the file in the state directory.
+    /// The journal of runs, instead of the file in the state directory.
     pub journal: Option<Arc<dyn Journal>>,
-    /// The way to other machines, in the place of OpenSSH.
+    /// The transport to other machines, instead of OpenSSH.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
@@ -78,7 +78,7 @@ pub enum StartError {
     /// The journal of runs cannot be opened.
     #[error("the journal of runs cannot be opened: {}; {}", error_with_causes(.0), journal_advice(.0))]
     Journal(#[from] OpenError),
-    /// The system refused.
+    /// A system call failed.
     #[error("the daemon could not start: {0}")]
     System(#[from] io::Error),
 }
@@ -135,7 +135,7 @@ impl Daemon {
         let (joined, in_group) = watch::channel(!is_separate);
         if is_separate {
             // Joining takes ten milliseconds, so the daemon opens its state in the meantime. It starts no process
-            // before the end.
+            // before it has joined the group.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = join_group() {
                     tracing::info!(%error, "the daemon could not join its own control group");
@@ -157,7 +157,7 @@ impl Daemon {
             terminals.history_folder = Some(place.state().to_owned());
         }
         let secrets = Arc::new(Redactor::default());
-        let hidden = secrets.clone();
+        let redactor = secrets.clone();
         let hosts = Hosts::find(
             Role::Daemon,
             place.runtime(),
@@ -165,7 +165,7 @@ impl Daemon {
             starter,
             env!("CARGO_PKG_VERSION"),
             move |secret| {
-                hidden.hide(&secret);
+                redactor.hide(&secret);
             },
         )
         .await?;
@@ -186,11 +186,11 @@ impl Daemon {
         });
         configuration::follow_hosts(options.configuration.clone(), hosts.clone());
         let own_processes = OwnProcesses::new(hosts.clone(), is_separate);
-        let (first, mut may_start) = (hosts.clone(), in_group.clone());
+        let (early_hosts, mut joined_group) = (hosts.clone(), in_group.clone());
         tokio::spawn(async move {
             // Ignore an error: the thread has ended after its attempt.
-            let _ = may_start.wait_for(|joined| *joined).await;
-            if let Err(error) = first.prepare().await {
+            let _ = joined_group.wait_for(|joined| *joined).await;
+            if let Err(error) = early_hosts.prepare().await {
                 tracing::warn!(%error, "no terminal host could be started; the next terminal starts one");
             }
         });
@@ -201,7 +201,7 @@ impl Daemon {
             questions,
             workers: Workers::new(options.workers),
             secrets,
-            keep: options.runs,
+            retention: options.runs,
             configuration: options.configuration,
             clock: options.clock,
             journal,
@@ -233,7 +233,7 @@ impl Daemon {
     /// If the socket accepts no more clients.
     pub async fn serve(mut self) -> io::Result<()> {
         let user = rustix::process::getuid().as_raw();
-        let ending = loop {
+        let mode = loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => match stream.peer_cred() {
@@ -256,21 +256,21 @@ impl Daemon {
                     Ok(listener) => self.listener = listener,
                     Err(error) => tracing::warn!(%error, "the socket cannot be created again"),
                 },
-                ending = self.service.stopped() => break ending,
-                lost = self.lock.lost(&mut self.lock_watch) => {
+                mode = self.service.stopped() => break mode,
+                lost = self.lock.wait_until_lost(&mut self.lock_watch) => {
                     let state = self.service.place.state().display();
                     tracing::error!(%state, "the state directory was removed or replaced, so this daemon ends; its \
                                              terminals stay open");
                     // The socket in a recreated directory may belong to another daemon.
-                    break if lost == LockPlace::Replaced { ShutdownMode::GiveWay } else { ShutdownMode::KeepTerminals };
+                    break if lost == LockFileState::Replaced { ShutdownMode::GiveWay } else { ShutdownMode::KeepTerminals };
                 }
             }
         };
-        // No new client finds the daemon, and connected clients get an end of stream.
-        if ending != ShutdownMode::GiveWay {
+        // Without the socket no new client finds the daemon. Connected clients get an end of stream.
+        if mode != ShutdownMode::GiveWay {
             let _ = std::fs::remove_file(self.service.place.socket());
         }
-        self.service.close(ending).await;
+        self.service.close(mode).await;
         Ok(())
     }
 }
@@ -332,8 +332,8 @@ impl ShutdownHandle {
     }
 
     /// Requests the end of the daemon.
-    pub fn stop(&self, ending: ShutdownMode) {
-        self.stop.send_replace(Some(ending));
+    pub fn stop(&self, mode: ShutdownMode) {
+        self.stop.send_replace(Some(mode));
     }
 }
 

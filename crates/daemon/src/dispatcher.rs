@@ -85,8 +85,8 @@ impl ReplyStream {
             Self::Hold(held) => held.forward().await,
             Self::Engine(requests) => requests.forward(request_id, sink).await,
             Self::Changes(watching) => watching.forward(request_id, sink).await,
-            Self::Stop(stop, ending) => {
-                stop.send_replace(Some(ending));
+            Self::Stop(stop, mode) => {
+                stop.send_replace(Some(mode));
                 Ok(())
             }
         };
@@ -103,7 +103,7 @@ impl Drop for ConnectionGuard<'_> {
     }
 }
 
-/// A step of a client that is repeated, during its request.
+/// A repeated step of a client. Dropping it ends the record of the repetition.
 #[derive(Debug)]
 pub(crate) struct RepeatedStep {
     sessions: Sessions,
@@ -123,13 +123,13 @@ pub(crate) struct DispatcherParts {
     pub(crate) hosts: Hosts,
     /// The environment of connections to other machines.
     pub(crate) ssh: Arc<DaemonSshEnvironment>,
-    /// The questions of those connections.
+    /// Questions of `ssh` for these connections.
     pub(crate) questions: Arc<SshQuestions>,
     /// The workers that execute functions.
     pub(crate) workers: Workers,
     pub(crate) secrets: Arc<Redactor>,
     /// Retention of finished runs.
-    pub(crate) keep: RetentionPolicy,
+    pub(crate) retention: RetentionPolicy,
     /// Settings that may change while the daemon runs.
     pub(crate) configuration: watch::Receiver<Configuration>,
     pub(crate) clock: Clock,
@@ -148,8 +148,18 @@ impl Dispatcher {
         parts: DispatcherParts,
         in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
-        let DispatcherParts { place, hosts, ssh, questions, workers, secrets, keep, configuration, clock, journal } =
-            parts;
+        let DispatcherParts {
+            place,
+            hosts,
+            ssh,
+            questions,
+            workers,
+            secrets,
+            retention,
+            configuration,
+            clock,
+            journal,
+        } = parts;
         let stop = watch::Sender::new(None);
         let runtime = place.runtime().to_owned();
         let policy = Arc::new(configuration::CommandSettings { configuration: configuration.clone(), runtime });
@@ -193,8 +203,8 @@ impl Dispatcher {
         };
         let recordings = Recordings::new(place.recordings(), secrets.clone());
         let runs = Arc::new(match journal {
-            Some(journal) => Runs::new(journal, place.state(), dependencies, keep),
-            None => Runs::open(place.journal(), dependencies, keep).await?,
+            Some(journal) => Runs::new(journal, place.state(), dependencies, retention),
+            None => Runs::open(place.journal(), dependencies, retention).await?,
         });
         if let Some(mut in_group) = in_group {
             // Ignore an error: the thread has ended after its attempt.
@@ -239,11 +249,11 @@ impl Dispatcher {
         ConnectionGuard(&self.clients)
     }
 
-    /// Leaves the runs to the next daemon, and closes terminals unless the mode keeps them.
-    pub(crate) async fn close(&self, ending: ShutdownMode) {
+    /// Leaves the runs for the next daemon, and closes terminals unless the mode keeps them.
+    pub(crate) async fn close(&self, mode: ShutdownMode) {
         self.runs.leave().await;
         self.nodes.close().await;
-        if !ending.keeps_terminals() {
+        if !mode.keeps_terminals() {
             self.sessions.close_all().await;
         }
     }
@@ -273,7 +283,7 @@ impl Dispatcher {
         }))
     }
 
-    /// Returns the reply to a command that names a session other than the project of `caller`.
+    /// Returns the error reply if a named session is not the project of `caller`.
     pub(crate) async fn check_session(&self, caller: &Caller, names: &[String]) -> Option<VerbReply> {
         for name in names {
             if let Err(error) = self.projects().session(caller, name).await {
@@ -285,7 +295,7 @@ impl Dispatcher {
 
     /// Performs a command. Some commands also start a stream of events, which follow the reply.
     ///
-    /// With a `step`, does not repeat an opening or an input of that step.
+    /// With a `step`, does not repeat a terminal's opening or an input that the step has already performed.
     pub(crate) async fn answer(
         &self,
         caller: &Arc<Caller>,
@@ -309,8 +319,8 @@ impl Dispatcher {
                 let remote_terminals = sessions.list_hosts().hosts.iter().map(|host| host.terminals).sum();
                 let (terminals, runs) = (status.terminals, status.runs);
                 let reply = StopDaemonReply { pid: status.pid, terminals, remote_terminals, runs };
-                let ending = if verb.keep_terminals { ShutdownMode::KeepTerminals } else { ShutdownMode::CloseTerminals };
-                return (VerbReply::from_reply(reply), Some(ReplyStream::Stop(self.stop.clone(), ending)));
+                let mode = if verb.keep_terminals { ShutdownMode::KeepTerminals } else { ShutdownMode::CloseTerminals };
+                return (VerbReply::from_reply(reply), Some(ReplyStream::Stop(self.stop.clone(), mode)));
             }
             Command::AwaitOutput(verb) => {
                 VerbReply::from_reply(Box::pin(waiting::wait(sessions, &self.runs, caller, verb)).await)
@@ -402,8 +412,8 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
-            // Treat this like the passphrase: an agent that edits the settings must not lower the proof for its own
-            // questions.
+            // Require a person, as for the passphrase: an agent that edits the settings must not lower the proof for
+            // its own questions.
             Command::LowerRequirement(verb) => match caller.is_at_own_terminal().await {
                 true => {
                     let by = format!("{} ({})", caller.display_name().await, caller.display_surface().await);
@@ -562,7 +572,7 @@ impl Dispatcher {
             Metric::gauge("steplatch_terminals", "Open terminals.", number(status.terminals)),
             Metric::gauge("steplatch_uptime_seconds", "Seconds since the daemon began.", status.uptime_seconds),
         ]);
-        metrics.sort_by(|one, other| one.name.cmp(&other.name));
+        metrics.sort_by(|left, right| left.name.cmp(&right.name));
         metrics
     }
 

@@ -1,6 +1,6 @@
 //! The lock on a state directory: one directory has one daemon.
 //!
-//! The kernel's lock (flock(2)) ends with its owner in any case. The file names the owner, for people and clients.
+//! The kernel releases the lock (flock(2)) when its owner ends. The file names the owner, for people and clients.
 //!
 //! An flock belongs to the open file description, which a forked child shares until its `exec`. So closing our
 //! descriptor does not release the lock during the start of a child; [`StateLock`] unlocks explicitly, and
@@ -29,7 +29,7 @@ pub(crate) struct StateLock {
     path: PathBuf,
 }
 
-/// Watch of the locked file: without it, another daemon may own the directory.
+/// Watch of the locked file. Once the file is gone, another daemon may own the directory.
 ///
 /// Does not watch the directory itself, because its journal changes all the time.
 pub(crate) struct LockWatch {
@@ -44,40 +44,40 @@ impl std::fmt::Debug for LockWatch {
     }
 }
 
-/// Place of a locked file.
+/// State of the path of a locked file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LockPlace {
-    /// The lock is unchanged.
+pub(crate) enum LockFileState {
+    /// The path is unchanged.
     Same,
-    /// The lock was removed, perhaps with its directory.
+    /// The file was removed, perhaps with its directory.
     Removed,
-    /// Another file is there: the directory is a new one.
+    /// Another file has the path: the directory was recreated.
     Replaced,
 }
 
 /// Reason for a failure to acquire a state directory.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another daemon owns it.
+    /// Another daemon owns the directory.
     #[error("a daemon (pid {}, version {}) already owns '{state}' and listens on '{}'; stop it with: steplatch daemon stop", .owner.pid, .owner.version, .owner.socket.display())]
     Owned {
-        /// The folder.
+        /// Path of the state directory.
         state: String,
         /// The other daemon.
         owner: DaemonRecord,
     },
-    /// An unnamed process owns it.
+    /// A process without a record owns the directory.
     #[error("another process owns '{state}'")]
     OwnedByUnknown {
-        /// The folder.
+        /// Path of the state directory.
         state: String,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("the state directory '{state}' cannot be locked: {source}")]
     System {
-        /// The folder.
+        /// Path of the state directory.
         state: String,
-        /// Reason.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -87,7 +87,7 @@ impl StateLock {
     /// holds the lock.
     pub(crate) async fn acquire(place: &DaemonPaths) -> Result<Self, LockError> {
         let state = place.state().display().to_string();
-        let system = |source| LockError::System { state: state.clone(), source };
+        let system_error = |source| LockError::System { state: state.clone(), source };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -95,7 +95,7 @@ impl StateLock {
             .truncate(false)
             .mode(0o600)
             .open(place.lock())
-            .map_err(system)?;
+            .map_err(system_error)?;
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
@@ -107,7 +107,7 @@ impl StateLock {
                         None => LockError::OwnedByUnknown { state },
                     });
                 }
-                Err(TryLockError::Error(error)) => return Err(system(error)),
+                Err(TryLockError::Error(error)) => return Err(system_error(error)),
             }
         }
         let mut lock = Self { file, path: place.lock() };
@@ -116,7 +116,7 @@ impl StateLock {
             socket: place.socket(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        lock.write(&owner).map_err(system)?;
+        lock.write(&owner).map_err(system_error)?;
         Ok(lock)
     }
 
@@ -129,7 +129,7 @@ impl StateLock {
             let _ = sender.try_send(());
         });
         let watcher = watcher.and_then(|mut watcher| {
-            // A removal changes the number of links of the file, although it is open here.
+            // The watch detects a removal although the file is open here: its number of links changes.
             watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
             Ok(watcher)
         });
@@ -144,12 +144,12 @@ impl StateLock {
         }
     }
 
-    /// Returns after the locked file was removed or replaced. Cancellation-safe.
-    pub(crate) async fn lost(&self, watch: &mut LockWatch) -> LockPlace {
+    /// Waits until the locked file is removed or replaced. Cancellation-safe.
+    pub(crate) async fn wait_until_lost(&self, watch: &mut LockWatch) -> LockFileState {
         loop {
             match self.place() {
-                LockPlace::Same => {}
-                lost => return lost,
+                LockFileState::Same => {}
+                changed => return changed,
             }
             if watch.changed.recv().await.is_none() {
                 return std::future::pending().await;
@@ -157,15 +157,15 @@ impl StateLock {
         }
     }
 
-    fn place(&self) -> LockPlace {
+    fn place(&self) -> LockFileState {
         match (self.file.metadata(), std::fs::metadata(&self.path)) {
             (Ok(locked), Ok(current)) if (locked.dev(), locked.ino()) == (current.dev(), current.ino()) => {
-                LockPlace::Same
+                LockFileState::Same
             }
-            (Ok(_), Ok(_)) => LockPlace::Replaced,
-            (Ok(_), Err(error)) if error.kind() == io::ErrorKind::NotFound => LockPlace::Removed,
+            (Ok(_), Ok(_)) => LockFileState::Replaced,
+            (Ok(_), Err(error)) if error.kind() == io::ErrorKind::NotFound => LockFileState::Removed,
             // An inaccessible file counts as unchanged.
-            _ => LockPlace::Same,
+            _ => LockFileState::Same,
         }
     }
 
@@ -179,7 +179,7 @@ impl StateLock {
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // Remove the name, which would be misleading. If that fails, the lock still decides.
+        // Clear the record of the owner, which would be misleading. If that fails, the lock is still released below.
         let _ = self.file.set_len(0);
         // Closing is not enough: a forked child that has not reached its `exec` holds the same lock. The kernel
         // releases it in any case when the last holder closes.
@@ -217,14 +217,14 @@ mod tests {
         let mut watch = lock.watch();
         tokio::select! {
             biased;
-            lost = lock.lost(&mut watch) => panic!("{lost:?}"),
+            lost = lock.wait_until_lost(&mut watch) => panic!("{lost:?}"),
             () = std::future::ready(()) => {}
         }
         std::fs::remove_dir_all(folder.path()).unwrap();
-        assert_eq!(lock.lost(&mut watch).await, LockPlace::Removed);
+        assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Removed);
         std::fs::create_dir(folder.path()).unwrap();
         let other = StateLock::acquire(&place(&folder)).await.unwrap();
-        assert_eq!(lock.lost(&mut watch).await, LockPlace::Replaced);
+        assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Replaced);
         drop(other);
     }
 
@@ -235,9 +235,9 @@ mod tests {
         let mut watch = lock.watch();
         std::fs::write(place(&folder).lock(), "x").unwrap();
         watch.changed.recv().await.unwrap();
-        assert_eq!(lock.place(), LockPlace::Same);
+        assert_eq!(lock.place(), LockFileState::Same);
         std::fs::rename(place(&folder).lock(), folder.path().join("elsewhere")).unwrap();
-        assert_eq!(lock.lost(&mut watch).await, LockPlace::Removed);
+        assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Removed);
     }
 
     #[tokio::test(start_paused = true)]

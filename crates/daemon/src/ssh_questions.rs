@@ -36,7 +36,8 @@ pub(crate) struct SshQuestions {
 
 #[derive(Debug, Default)]
 struct HostQuestions {
-    asked: u64,
+    /// Number of questions so far.
+    asked_count: u64,
     /// The runs of the open questions.
     open: Vec<RunId>,
 }
@@ -66,7 +67,7 @@ impl SshQuestions {
         }
     }
 
-    /// Asks a person.
+    /// Asks a person a question of `ssh`, and returns the answer.
     pub(crate) async fn ask(self: &Arc<Self>, runs: &Arc<Runs>, verb: AskSshQuestion) -> AskSshQuestionReply {
         let host = self.tickets.lock().iter().find(|(ticket, _)| *ticket == verb.ticket).map(|(_, host)| host.clone());
         let Some(host) = host else {
@@ -76,7 +77,8 @@ impl SshQuestions {
         let question: String = verb.question.trim().chars().take(MAX_QUESTION_CHARS).collect();
         let caller = Arc::new(Caller { name: Some("ssh".to_owned()), ..Caller::unknown() });
         let open = OpenQuestion { questions: self.clone(), host: host.name.clone(), run: Mutex::default() };
-        let asked = Box::pin(runs.ask_person(&caller, definition(&host, &question), |run| open.begin(run))).await;
+        let asked =
+            Box::pin(runs.ask_person(&caller, question_workflow(&host, &question), |run| open.begin(run))).await;
         let answer =
             asked.and_then(|fields| fields.get("reply").or_else(|| fields.get("answer"))?.as_str().map(str::to_owned));
         let error = answer.is_none().then(|| "the question was not answered".to_owned());
@@ -86,7 +88,7 @@ impl SshQuestions {
 
 impl QuestionWatch for SshQuestions {
     fn question_count(&self, host: &str) -> u64 {
-        self.by_host.lock().get(host).map_or(0, |questions| questions.asked)
+        self.by_host.lock().get(host).map_or(0, |questions| questions.asked_count)
     }
 
     fn is_open(&self, host: &str) -> bool {
@@ -107,7 +109,7 @@ impl OpenQuestion {
         {
             let mut hosts = self.questions.by_host.lock();
             let questions = hosts.entry(self.host.clone()).or_default();
-            questions.asked += 1;
+            questions.asked_count += 1;
             questions.open.push(run.clone());
         }
         self.questions.changed.send_modify(|changed| *changed += 1);
@@ -129,13 +131,13 @@ fn is_yes_or_no(question: &str) -> bool {
     question.contains("(yes/no")
 }
 
-/// Returns the machine of the question. The question is foreign text: the gate shows it literally, without replacing
-/// placeholders.
-fn definition(host: &RemoteHostConfig, question: &str) -> Value {
-    let shown = question.replace('{', "(").replace('}', ")");
+/// Returns the workflow that asks the question at a gate. The question is foreign text: the gate shows it without
+/// replacing placeholders.
+fn question_workflow(host: &RemoteHostConfig, question: &str) -> Value {
+    let escaped = question.replace('{', "(").replace('}', ")");
     let mut result = "{ask_answer}";
     let mut params = json!({
-        "prompt": format!("ssh asks about host '{}' ({}):\n{shown}", host.name, host.ssh),
+        "prompt": format!("ssh asks about host '{}' ({}):\n{escaped}", host.name, host.ssh),
         "answered_by": "human",
         "timeout": ANSWER_SECONDS,
     });

@@ -1,7 +1,7 @@
-//! The registry of workflows that are tools: of the library, and of remote services.
+//! The registry of workflows that are tools, from the library and from remote services.
 //!
 //! All lists of tools come from here. Names, descriptions and schemas of remote tools are foreign text, cleaned on
-//! receipt; those of the library come from its authors.
+//! receipt. Texts of library tools come from the library's authors.
 
 mod files;
 mod listed;
@@ -76,15 +76,14 @@ impl Tools {
         let proven = self.workflows.proven(caller).await?;
         let names: Vec<String> = proven.iter().filter_map(|workflow| workflow.name.clone()).collect();
         let tools = self.remotes.library_names(names).await;
-        Ok(library_tools_of(proven, &tools))
+        Ok(to_tools(proven, &tools))
     }
 
     /// Finds the tool that `caller` calls, and checks the arguments.
     ///
     /// # Errors
     ///
-    /// If there is no such tool, with the available ones; with every problem of the arguments; or if the disk does not
-    /// answer.
+    /// If there is no such tool, if the arguments are invalid, or if the disk does not answer.
     pub(crate) async fn find_checked(
         &self,
         caller: &Caller,
@@ -126,7 +125,7 @@ pub(crate) struct ToolNotFound {
     /// The names of the first available tools.
     available: Vec<String>,
     /// Number of further available tools.
-    more: usize,
+    omitted_count: usize,
 }
 
 impl CallRejected {
@@ -149,8 +148,8 @@ impl ToolNotFound {
     /// Creates the error for a name that is not in `tools`.
     fn new(name: &str, tools: &[ToolInfo]) -> Self {
         let available: Vec<String> = tools.iter().take(MAX_SUGGESTED_NAMES).map(|tool| tool.name.clone()).collect();
-        let more = tools.len() - available.len();
-        Self { name: name.chars().take(80).collect(), available, more }
+        let omitted_count = tools.len() - available.len();
+        Self { name: name.chars().take(80).collect(), available, omitted_count }
     }
 }
 
@@ -158,18 +157,18 @@ impl std::error::Error for ToolNotFound {}
 
 impl fmt::Display for ToolNotFound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, available, more } = self;
+        let Self { name, available, omitted_count } = self;
         if available.is_empty() {
             let reason = "no workflow is a tool now; run_workflow runs saved ones by name";
             return write!(out, "There is no tool '{name}': {reason}");
         }
         write!(out, "There is no tool '{name}'; there are {}", available.join(", "))?;
-        if *more > 0 { write!(out, " and {more} more") } else { Ok(()) }
+        if *omitted_count > 0 { write!(out, " and {omitted_count} more") } else { Ok(()) }
     }
 }
 
 /// Converts saved workflows to tools, sorted by name.
-fn library_tools_of(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, String>) -> Vec<ToolInfo> {
+fn to_tools(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, String>) -> Vec<ToolInfo> {
     let tool = |workflow: DescribeWorkflowReply| {
         let name = workflow.name.clone()?;
         let description = workflow.description.as_deref().map(str::trim).filter(|text| !text.is_empty());

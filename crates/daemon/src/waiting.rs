@@ -9,19 +9,19 @@ use tokio::time::Instant;
 
 /// Waits until the condition of `verb` holds for a terminal, or until a run has ended or waits at a gate.
 pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut verb: AwaitOutput) -> AwaitOutputReply {
-    let watched = verb.run_ids.take().unwrap_or_default();
-    if watched.is_empty() {
+    let run_ids = verb.run_ids.take().unwrap_or_default();
+    if run_ids.is_empty() {
         return sessions.wait(caller, verb).await;
     }
     if verb.mode == AwaitMode::All {
-        return refused(
+        return error_reply(
             "mode all supports only terminals; wait for runs with mode any, or one after the other".to_owned(),
         );
     }
     let began = Instant::now();
     let has_terminals = !verb.session_id.is_empty() || verb.session_ids.as_ref().is_some_and(|ids| !ids.is_empty());
     let pending = FuturesUnordered::new();
-    for run_id in watched {
+    for run_id in run_ids {
         pending.push(runs.get_run(GetRun { run_id, wait_seconds: Some(verb.timeout), ..GetRun::default() }));
     }
     let reply = tokio::select! {
@@ -35,7 +35,7 @@ pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut 
 async fn first_at_rest(mut pending: impl Stream<Item = RunReply> + Unpin) -> AwaitOutputReply {
     while let Some(RunReply { run_id, status, error, .. }) = pending.next().await {
         match status.as_str() {
-            "" => return refused(error.unwrap_or_else(|| format!("there is no run '{run_id}'"))),
+            "" => return error_reply(error.unwrap_or_else(|| format!("there is no run '{run_id}'"))),
             "running" => {}
             _ => {
                 return AwaitOutputReply {
@@ -55,6 +55,6 @@ async fn first_at_rest(mut pending: impl Stream<Item = RunReply> + Unpin) -> Awa
     }
 }
 
-fn refused(error: String) -> AwaitOutputReply {
+fn error_reply(error: String) -> AwaitOutputReply {
     AwaitOutputReply { error: Some(error), ..AwaitOutputReply::default() }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 digest (FIPS 180-4) of the content of a file. Its text is that of sha256sum(1): 64 hexadecimal digits.
+/// The SHA-256 digest (FIPS 180-4) of the content of a file. Its text has 64 hexadecimal digits, as in sha256sum(1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct FileDigest([u8; 32]);

@@ -35,7 +35,7 @@ pub fn absolute(path: &Path) -> PathBuf {
 /// Describes a file or directory.
 ///
 /// # Errors
-/// If there is none, or access to it fails.
+/// If the path does not exist, or access to it fails.
 pub fn describe(path: &Path) -> Result<FileFacts, FileError> {
     let path = absolute(path);
     let metadata = fs::metadata(&path).map_err(|error| read_error(&path, &error))?;
@@ -203,7 +203,7 @@ fn resolve_target(target: &WriteTarget) -> Result<TargetPaths, FileError> {
     let path = absolute(path);
     let path = match fs::canonicalize(&path) {
         Ok(path) => path,
-        // It does not exist yet, or is a dangling link, which the new file replaces. Only the directory is resolved.
+        // The file does not exist yet, or is a dangling link, which the new file replaces. Resolve only its directory.
         Err(_) => match (path.parent().and_then(|folder| fs::canonicalize(folder).ok()), path.file_name()) {
             (Some(folder), Some(name)) => folder.join(name),
             _ => path,
@@ -257,7 +257,7 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
 ///
 /// # Errors
 /// If the copy differs from the sent file, another file exists and the request does not replace it, or the system
-/// refuses the change. This then removes the unfinished copy.
+/// refuses the change. The unfinished copy is removed then.
 pub fn finish(
     target: &WriteTarget,
     length: u64,
@@ -266,15 +266,15 @@ pub fn finish(
     replace: bool,
 ) -> Result<FileWritten, FileError> {
     let paths = resolve_target(target)?;
-    let finished = put_in_place(&paths, length, expected, mode, replace);
+    let finished = move_into_place(&paths, length, expected, mode, replace);
     if finished.is_err() {
-        // Ignores a failure: the caller gets the first error.
+        // Ignore the error: the caller gets the first error.
         let _ = fs::remove_file(&paths.part);
     }
     finished
 }
 
-fn put_in_place(
+fn move_into_place(
     TargetPaths { target, part, folder }: &TargetPaths,
     length: u64,
     expected: FileDigest,
@@ -283,7 +283,7 @@ fn put_in_place(
 ) -> Result<FileWritten, FileError> {
     let failed = |error: io::Error| system_error(target, &error);
     let existing = fs::metadata(target).ok();
-    let has_content = |path: &Path| File::open(path).is_ok_and(|file| is_content(&file, length, expected));
+    let has_content = |path: &Path| File::open(path).is_ok_and(|file| has_digest(&file, length, expected));
     let written = |metadata: &fs::Metadata, replaced, unchanged| FileWritten {
         path: display_path(target),
         mode: metadata.mode() & PERMISSION_BITS,
@@ -301,7 +301,7 @@ fn put_in_place(
         }
         Err(error) => return Err(failed(error)),
     };
-    if !is_content(&file, length, expected) {
+    if !has_digest(&file, length, expected) {
         return Err(FileError::Damaged(display_path(target)));
     }
     let mode = mode.or_else(|| existing.as_ref().map(fs::Metadata::mode)).unwrap_or(DEFAULT_MODE) & PERMISSION_BITS;
@@ -322,7 +322,7 @@ fn put_in_place(
                     _ => Err(FileError::Exists(display_path(target))),
                 };
             }
-            // A file system without the flag supports links.
+            // Use a link on a file system without support for the flag.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 fs::hard_link(part, target).map_err(|error| match error.kind() {
                     io::ErrorKind::AlreadyExists => FileError::Exists(display_path(target)),
@@ -339,7 +339,7 @@ fn put_in_place(
 }
 
 /// Returns whether a file has this content.
-fn is_content(file: &File, length: u64, expected: FileDigest) -> bool {
+fn has_digest(file: &File, length: u64, expected: FileDigest) -> bool {
     let has_length = file.metadata().is_ok_and(|metadata| metadata.len() == length);
     has_length && digest_prefix(file, length).is_ok_and(|(digest, read)| read == length && digest == expected)
 }
@@ -347,7 +347,7 @@ fn is_content(file: &File, length: u64, expected: FileDigest) -> bool {
 /// Removes the unfinished copy of a file.
 pub fn abandon(target: &WriteTarget) {
     if let Ok(paths) = resolve_target(target) {
-        // Usually there is none: the file is in place, or no piece was written.
+        // Ignore the error: usually the file is in place, or no piece was written.
         let _ = fs::remove_file(paths.part);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::request::MAX_PIECE_BYTES;
 
-/// The length of the next piece, in bytes: 64 KiB at first, then for 50 to 250 ms a piece, up to [`MAX_PIECE_BYTES`].
+/// The length of the next piece: 64 KiB at first, then such that a piece takes 50 to 250 ms, up to [`MAX_PIECE_BYTES`].
 ///
 /// A transfer shares its connection with terminals. A key waits for one piece at most, so pieces are short on a slow
 /// connection. They are long on a fast one, where each round trip takes most of the time.
@@ -17,10 +17,10 @@ const FIRST_PIECE_BYTES: usize = 64 << 10;
 /// Minimum length of a piece, in bytes.
 const MIN_PIECE_BYTES: usize = 4 << 10;
 
-/// Time of a piece below which the next one is longer.
+/// Minimum time of a piece. After a shorter time the next piece is longer.
 const MIN_PIECE_TIME: Duration = Duration::from_millis(50);
 
-/// Time of a piece above which the next one is shorter.
+/// Maximum time of a piece. After a longer time the next piece is shorter.
 const MAX_PIECE_TIME: Duration = Duration::from_millis(250);
 
 impl Default for PieceSize {
@@ -36,12 +36,12 @@ impl PieceSize {
         self.0
     }
 
-    /// Returns the length of the next piece, after this one was sent in `took`.
+    /// Returns the length of the next piece, after this one was sent in `elapsed`.
     #[must_use]
-    pub fn next(self, took: Duration) -> Self {
-        Self(match took {
-            took if took < MIN_PIECE_TIME => (self.0 * 2).min(MAX_PIECE_BYTES),
-            took if took > MAX_PIECE_TIME => (self.0 / 2).max(MIN_PIECE_BYTES),
+    pub fn next(self, elapsed: Duration) -> Self {
+        Self(match elapsed {
+            elapsed if elapsed < MIN_PIECE_TIME => (self.0 * 2).min(MAX_PIECE_BYTES),
+            elapsed if elapsed > MAX_PIECE_TIME => (self.0 / 2).max(MIN_PIECE_BYTES),
             _ => self.0,
         })
     }
@@ -53,11 +53,11 @@ mod tests {
 
     /// Returns the length after `pieces` pieces over a connection with this round trip and throughput.
     fn settled(round_trip: Duration, bytes_a_second: usize, pieces: usize) -> usize {
-        let took = |size: PieceSize| {
+        let elapsed = |size: PieceSize| {
             round_trip
                 + Duration::from_secs(1) * u32::try_from(size.bytes()).unwrap() / u32::try_from(bytes_a_second).unwrap()
         };
-        (0..pieces).fold(PieceSize::default(), |size, _| size.next(took(size))).bytes()
+        (0..pieces).fold(PieceSize::default(), |size, _| size.next(elapsed(size))).bytes()
     }
 
     #[test]

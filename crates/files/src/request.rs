@@ -17,7 +17,7 @@ pub const MAX_DIRECTORY_ENTRIES: usize = 100_000;
 /// listing.
 const MAX_NAME_BYTES: usize = 3 * 255;
 
-/// Returns whether a name can be that of a directory entry: one component of a path, and neither `.` nor `..`.
+/// Returns whether a directory entry can have this name: one component of a path, and neither `.` nor `..`.
 #[must_use]
 pub fn is_entry_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= MAX_NAME_BYTES

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::effect::{EffectKey, names_step};
 use crate::ledger::{EffectState, Ledger, LedgerLimits};
 
-/// Requests for the effects of steps. `W` waits for a result `R`, `N` receives the notice of a given up step, and `T`
+/// Requests for the effects of steps. `W` waits for a result `R`, `N` receives the notice of an abandoned step, and `T`
 /// is a terminal.
 ///
 /// Decides which request performs an effect, which one waits, and what happens to the shell of a single command. The
@@ -22,7 +22,7 @@ pub struct EffectDesk<W, R, N, T> {
 struct Shell<T> {
     terminal: T,
     /// True if the command is still running or has unread output. The client owns the terminal of a settled step.
-    is_left: bool,
+    is_left_open: bool,
 }
 
 /// An effect in progress.
@@ -30,7 +30,7 @@ struct Shell<T> {
 struct Performing<W, N> {
     waiters: Vec<W>,
     notified: N,
-    /// True if its requester settled the step before the end of the effect.
+    /// True if the requester settled the step before the end of the effect.
     is_given_up: bool,
 }
 
@@ -41,7 +41,7 @@ pub enum Admission<R> {
     Perform,
     /// The effect is in progress. The desk keeps the waiter until its end.
     Wait,
-    /// The effect is a finished one, with this result.
+    /// The effect is finished, with this result.
     Answer(R),
     /// The effect began before, and the ledger has no result. No process may perform it again.
     Unknown,
@@ -52,7 +52,7 @@ pub enum Admission<R> {
 pub enum EffectEnd<R> {
     /// The effect took place, perhaps in part. The result has this size in bytes.
     Performed(R, usize),
-    /// Nothing has changed: a repeated request performs it.
+    /// Nothing has changed: a repeated request performs the effect.
     Refused,
     /// Its result will never arrive.
     Lost,
@@ -65,8 +65,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         Self { ledger: Ledger::new(limits), shells: BTreeMap::new() }
     }
 
-    /// Takes a request for an effect. `is_settled_later` is whether the requester settles the step once it has stored
-    /// the result; `notified` receives the notice if the requester gives the step up while the effect is in progress.
+    /// Handles a request for an effect. `is_settled_later` is true if the requester settles the step once it has stored
+    /// the result. `notified` receives the notice if the requester gives the step up while the effect is in progress.
     pub fn request(&mut self, key: EffectKey, is_settled_later: bool, waiter: W, notified: N) -> Admission<R> {
         match self.ledger.find(&key) {
             None => {
@@ -84,8 +84,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     }
 
     /// Registers a waiter for an effect in progress, or returns the result of a finished effect, including a settled
-    /// opening.
-    /// `Err` returns the waiter if there is no result.
+    /// opening. `Err` returns the waiter if there is no result.
     ///
     /// # Errors
     /// If the ledger does not know the effect or its result.
@@ -105,7 +104,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         })
     }
 
-    /// Records the end of an effect in progress. Returns those who wait for it.
+    /// Records the end of an effect in progress. Returns its waiters.
     pub fn end(&mut self, key: &EffectKey, end: EffectEnd<R>) -> Vec<W> {
         let performing = match end {
             EffectEnd::Performed(result, bytes) => self.ledger.finish(key, result, bytes),
@@ -120,7 +119,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     pub fn add_shell(&mut self, opening: &EffectKey, terminal: T) -> Option<T> {
         match self.ledger.find(opening) {
             Some(EffectState::Performing(performing)) if !performing.is_given_up => {
-                self.shells.insert(opening.step.clone(), Shell { terminal, is_left: false });
+                self.shells.insert(opening.step.clone(), Shell { terminal, is_left_open: false });
                 None
             }
             _ => Some(terminal),
@@ -137,7 +136,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     /// result.
     pub fn leave_shell(&mut self, step: &str) {
         if let Some(shell) = self.shells.get_mut(step) {
-            shell.is_left = true;
+            shell.is_left_open = true;
         }
     }
 
@@ -156,7 +155,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         let shells = settled.iter().filter_map(|step| self.shells.remove(step));
         // If a run ends before it stored the result, no client knows the terminal.
         let is_run = steps.ends_with('/');
-        shells.filter(|shell| is_run || !shell.is_left).map(|shell| shell.terminal).collect()
+        shells.filter(|shell| is_run || !shell.is_left_open).map(|shell| shell.terminal).collect()
     }
 
     /// Returns whether a step has an effect, or is settled.

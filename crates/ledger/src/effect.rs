@@ -5,11 +5,11 @@
 pub enum Effect {
     /// Opens a terminal.
     Open,
-    /// A command is run.
+    /// Runs a command.
     Run,
     /// Types text or keys.
     Type,
-    /// Puts a file in its place.
+    /// Moves a written file into place.
     Write,
     /// Closes a terminal.
     Close,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::effect::{Effect, EffectKey, names_step};
 
-/// Bounds of a ledger. They drop no effect in progress, and no name of an effect that its requester still settles: a
+/// Bounds of a ledger. Effects in progress stay, and so do names of effects that their requesters still settle: a
 /// repeated request must not perform them again.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerLimits {
@@ -30,17 +30,17 @@ pub enum EffectState<'a, P, R> {
 pub struct Ledger<P, R> {
     limits: LedgerLimits,
     entries: BTreeMap<EffectKey, Entry<P, R>>,
-    /// Ended effects that no requester will settle, oldest first.
+    /// Ended effects that no requester still settles, oldest first.
     ended: VecDeque<EffectKey>,
     /// Effects with a kept result, by the number of the result.
     results: BTreeMap<u64, EffectKey>,
     next_result: u64,
     result_bytes: usize,
-    /// Number of effects that their requester settles and has not settled yet.
+    /// Number of effects that their requesters still have to settle.
     unsettled: usize,
     /// Settled names, as [`names_step`] takes them, and the order of their settlement.
     settled: BTreeSet<String>,
-    settled_first: VecDeque<String>,
+    settlement_order: VecDeque<String>,
 }
 
 #[derive(Debug)]
@@ -80,13 +80,13 @@ impl<P, R> Ledger<P, R> {
             result_bytes: 0,
             unsettled: 0,
             settled: BTreeSet::new(),
-            settled_first: VecDeque::new(),
+            settlement_order: VecDeque::new(),
         }
     }
 
     /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or it ended so long ago that
-    /// its name was dropped. The effects of a step that its requester settled before their request are unknown: the
-    /// step is given up.
+    /// its name was dropped. If the requester settled the step before it requested an effect, the effect is unknown:
+    /// the step is abandoned.
     pub fn find(&mut self, key: &EffectKey) -> Option<EffectState<'_, P, R>> {
         if !self.entries.contains_key(key) && self.is_settled(&key.step) {
             return Some(EffectState::Unknown);
@@ -115,11 +115,11 @@ impl<P, R> Ledger<P, R> {
     }
 
     fn is_settled(&self, step: &str) -> bool {
-        let mut wholes = step.match_indices('/').map(|(at, _)| &step[..=at]);
-        self.settled.contains(step) || wholes.any(|whole| self.settled.contains(whole))
+        let mut prefixes = step.match_indices('/').map(|(at, _)| &step[..=at]);
+        self.settled.contains(step) || prefixes.any(|prefix| self.settled.contains(prefix))
     }
 
-    /// Adds an effect that begins now and that [`Self::find`] does not find. `is_settled_later` is whether the
+    /// Adds an effect that begins now and that [`Self::find`] does not find. `is_settled_later` is true if the
     /// requester calls [`Self::settle`] once it has stored the result.
     pub fn begin(&mut self, key: EffectKey, is_settled_later: bool, performing: P) {
         let settlement = if is_settled_later { Settlement::Pending } else { Settlement::Unreported };
@@ -185,10 +185,10 @@ impl<P, R> Ledger<P, R> {
             }
         }
         if self.settled.insert(steps.to_owned()) {
-            self.settled_first.push_back(steps.to_owned());
+            self.settlement_order.push_back(steps.to_owned());
         }
-        if self.settled_first.len() > self.limits.max_names
-            && let Some(oldest) = self.settled_first.pop_front()
+        if self.settlement_order.len() > self.limits.max_names
+            && let Some(oldest) = self.settlement_order.pop_front()
         {
             self.settled.remove(&oldest);
         }
@@ -200,7 +200,7 @@ impl<P, R> Ledger<P, R> {
         self.unsettled > 0
     }
 
-    /// Returns whether it has an effect whose requester sends no report, and may request it again.
+    /// Returns whether an effect exists whose requester sends no report, and may request it again.
     #[must_use]
     pub fn has_unreported(&self) -> bool {
         self.entries.values().any(|entry| entry.settlement == Settlement::Unreported)

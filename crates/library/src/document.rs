@@ -17,10 +17,10 @@ pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Written, or edited since it ran to its end.
+    /// New, or edited since its last completed run.
     #[default]
     Draft,
-    /// The document ran to its end in this form.
+    /// A run of this definition has completed.
     Proven,
 }
 
@@ -35,7 +35,8 @@ pub struct Metadata {
     pub hash: Signature,
     /// Time of its first save, as in RFC 3339.
     pub created: String,
-    /// Number of its versions, from 1: changes of its behaviour. Stored as text, `"1.0"` for 1; a number is valid too.
+    /// Number of its version, from 1; a change of its behaviour increases it. Stored as text, `"1.0"` for 1; a number
+    /// is valid too.
     #[serde(serialize_with = "serialize_version")]
     pub version: u32,
     /// Draft or proven.
@@ -93,7 +94,7 @@ fn take_field<T: DeserializeOwned + Default>(fields: &mut Map<String, Value>, ke
     fields.shift_remove(key).and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
 }
 
-/// Reads a version: the integer part of a number, or of a text that begins with one. Any other value counts as 1.
+/// Reads a version: the integer part of a number, or of a text that begins with a number. Any other value counts as 1.
 fn parse_version(value: &Value) -> u32 {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
@@ -157,7 +158,7 @@ pub(crate) fn to_text(stored: &Stored) -> String {
     text
 }
 
-/// Returns the definition with `name` as its name, which becomes the first key if it had none.
+/// Returns the definition with `name` as its name, which becomes the first key if the definition had no name.
 pub(crate) fn with_name(definition: Value, name: &WorkflowName) -> Value {
     let Value::Object(mut fields) = definition else { return definition };
     let value = Value::from(name.as_str());
@@ -170,7 +171,7 @@ pub(crate) fn with_name(definition: Value, name: &WorkflowName) -> Value {
     Value::Object(fields)
 }
 
-/// Returns a time as in RFC 3339, to the second; 1970 for an invalid one.
+/// Returns a time as in RFC 3339, to the second; 1970 for an invalid time.
 pub(crate) fn to_rfc3339(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).and_then(|time| time.round(Unit::Second));
     time.unwrap_or(Timestamp::UNIX_EPOCH).to_string()

@@ -23,7 +23,7 @@ pub(crate) struct FolderLock<'f> {
     file: File,
 }
 
-/// Distinguishes a replaced or edited file from the read one.
+/// Identity and times of a file, which detect its replacement or edit.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stamp {
     size: u64,
@@ -42,7 +42,7 @@ impl Stamp {
         stamp(path)
     }
 
-    /// Returns whether the last change of the file is old enough that its timestamps would show another one.
+    /// Returns whether the last change of the file is so old that a further change would change its timestamps.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
@@ -61,7 +61,7 @@ impl Stamp {
     }
 }
 
-/// A file of the folder that was not read yet.
+/// A file of the folder, not yet read.
 #[derive(Debug)]
 pub(crate) struct FoundFile {
     pub(crate) name: OsString,
@@ -74,7 +74,7 @@ impl<'f> FolderLock<'f> {
     /// Waits for the lock, after creating the folder if it is missing.
     pub(crate) fn wait(folder: &'f Path) -> Result<Self, FolderError> {
         create_folder(folder)?;
-        let file = lock_file(folder)?;
+        let file = open_lock_file(folder)?;
         loop {
             match file.lock() {
                 Ok(()) => break,
@@ -89,12 +89,12 @@ impl<'f> FolderLock<'f> {
 
     /// Takes the lock of an existing directory, if it is free.
     pub(crate) fn try_lock(folder: &'f Path) -> Option<Self> {
-        let file = lock_file(folder).ok()?;
+        let file = open_lock_file(folder).ok()?;
         file.try_lock().ok()?;
         Some(Self { folder, file })
     }
 
-    /// Replaces a file atomically: a reader sees the old or the new one, also after a crash.
+    /// Replaces a file atomically: a reader sees the old or the new file, also after a crash.
     pub(crate) fn replace(&self, name: &str, text: &[u8]) -> Result<(), FolderError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -105,10 +105,10 @@ impl<'f> FolderLock<'f> {
             file.write_all(text)?;
             file.sync_all()?;
             fs::rename(&unfinished, &target)?;
-            sync(target.parent().unwrap_or(self.folder))
+            sync_folder(target.parent().unwrap_or(self.folder))
         };
         write().map_err(|cause| {
-            // It may not exist; if the removal fails, the next writer removes it.
+            // The file may not exist. If the removal fails, the next writer removes the file.
             let _ = fs::remove_file(&unfinished);
             FolderError::from_io(&target, cause)
         })
@@ -117,7 +117,7 @@ impl<'f> FolderLock<'f> {
     /// Removes a file. Returns whether it existed.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, FolderError> {
         let file = self.folder.join(name);
-        match fs::remove_file(&file).and_then(|()| sync(file.parent().unwrap_or(self.folder))) {
+        match fs::remove_file(&file).and_then(|()| sync_folder(file.parent().unwrap_or(self.folder))) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(FolderError::from_io(&file, error)),
@@ -130,7 +130,7 @@ impl<'f> FolderLock<'f> {
         if directory.is_dir() {
             return Ok(());
         }
-        let created = fs::create_dir(&directory).and_then(|()| sync(directory.parent().unwrap_or(self.folder)));
+        let created = fs::create_dir(&directory).and_then(|()| sync_folder(directory.parent().unwrap_or(self.folder)));
         created.map_err(|error| FolderError::from_io(&directory, error))
     }
 
@@ -139,7 +139,7 @@ impl<'f> FolderLock<'f> {
         let Ok(files) = fs::read_dir(self.folder) else { return };
         for file in files.flatten() {
             if file.file_name().to_string_lossy().starts_with(UNFINISHED_PREFIX) {
-                // Ignores a failure: an unfinished file does no harm.
+                // Ignore the error: an unfinished file does no harm.
                 let _ = fs::remove_file(file.path());
             }
         }
@@ -148,14 +148,14 @@ impl<'f> FolderLock<'f> {
 
 impl Drop for FolderLock<'_> {
     fn drop(&mut self) {
-        // Closing is not enough: a forked child that has not reached its `exec` shares the open file and its lock. The
-        // kernel releases it in any case when the last holder closes.
+        // Closing is not enough: a forked child that has not reached its `exec` shares the open file and its lock. If
+        // this fails, the kernel releases the lock when the last holder closes the file.
         let _ = self.file.unlock();
     }
 }
 
 /// Makes changes of a directory's entries durable.
-fn sync(folder: &Path) -> io::Result<()> {
+fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
@@ -168,7 +168,7 @@ fn create_folder(folder: &Path) -> Result<(), FolderError> {
     fs::write(folder.join(".gitignore"), GITIGNORE_TEXT).map_err(failed)
 }
 
-fn lock_file(folder: &Path) -> Result<File, FolderError> {
+fn open_lock_file(folder: &Path) -> Result<File, FolderError> {
     let path = folder.join(LOCK_FILE);
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
     file.map_err(|cause| FolderError::from_io(&path, cause))
@@ -206,7 +206,7 @@ pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
 /// # Errors
 /// The defect of the file.
 pub(crate) fn read(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>>, FileError> {
-    // Checked first, because opening a pipe blocks until a writer opens it.
+    // Check this first, because opening a pipe blocks until a writer opens it.
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => return Err(FileError::NotFile),
         Ok(_) => {}

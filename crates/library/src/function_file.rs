@@ -14,13 +14,13 @@ use crate::{FileError, Signature, Stamp};
 /// A file of functions in the library.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunctionFile {
-    /// Its name without the ending.
+    /// Its name without the suffix.
     pub name: WorkflowName,
     /// Its source text.
     pub text: String,
     /// Its metadata, with the hash of the current text. The workflows of an edited text are drafts.
     pub metadata: FunctionMetadata,
-    /// Reason why reading its metadata failed, if it did.
+    /// Error of reading its metadata, if it failed.
     pub metadata_error: Option<String>,
 }
 
@@ -85,24 +85,24 @@ pub struct Counts {
     pub counted: Vec<String>,
 }
 
-/// Maximum number of ids of counted runs in the metadata of a workflow: more than end at the same time.
+/// Maximum number of ids of counted runs in the metadata of a workflow: more than the number of runs that end at once.
 const MAX_COUNTED_RUNS: usize = 32;
 
-/// A file of functions that was not read yet.
+/// A file of functions, not yet read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFunctions {
     /// Its name within the folder.
     pub file: String,
-    /// Its name without the ending, or the reason why that is not a workflow name.
+    /// Its name without the suffix, or the error if that is not a workflow name.
     pub name: Result<WorkflowName, InvalidId>,
-    /// Distinguishes it from another version; `None` for anything but a regular file.
+    /// The stamp of the file; `None` for anything but a regular file.
     pub stamp: Option<Stamp>,
-    /// The same for its metadata.
+    /// The stamp of its metadata.
     pub about: Option<Stamp>,
 }
 
 impl FunctionMetadata {
-    /// Reads the metadata of a file with this text. Invalid metadata count as none, and their error is returned.
+    /// Reads the metadata of a file with this text. Invalid metadata count as missing, and their error is returned.
     pub(crate) fn read(bytes: Result<Option<Vec<u8>>, FileError>, text: &str) -> (Self, Option<FileError>) {
         let parsed = bytes.and_then(|bytes| match bytes {
             Some(bytes) => serde_json::from_slice::<Self>(&bytes).map(Some).map_err(FileError::Form),
@@ -115,7 +115,7 @@ impl FunctionMetadata {
         (metadata.for_text(text), error)
     }
 
-    /// Returns the metadata of the file with this text: of the next version, if the text differs.
+    /// Returns the metadata for this text. A different text becomes the next version.
     pub(crate) fn for_text(mut self, text: &str) -> Self {
         let hash = Signature::of_text(text);
         if self.hash != hash {

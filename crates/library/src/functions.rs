@@ -24,7 +24,7 @@ impl Library {
     /// Returns the files of functions by name, without reading them.
     ///
     /// # Errors
-    /// If reading the directory fails. A missing one is empty.
+    /// If reading the directory fails. A missing directory is empty.
     pub fn functions(&self) -> Result<Vec<FoundFunctions>, FolderError> {
         let files = folder::files(self.folder(), FUNCTIONS_SUFFIX)?.into_iter().map(|found| {
             let file = found.name.to_string_lossy().into_owned();
@@ -39,7 +39,7 @@ impl Library {
     /// Reads a file of functions. Its metadata may be missing or invalid.
     ///
     /// # Errors
-    /// If there is none of that name, or reading its text fails.
+    /// If there is no file of that name, or reading its text fails.
     pub fn function_file(&self, name: &WorkflowName) -> Result<FunctionFile, LookupError> {
         let file = self.function_path(name);
         let broken = |reason: FileError| LookupError::Broken { file: file.clone(), reason };
@@ -52,7 +52,7 @@ impl Library {
         Ok(FunctionFile { name: name.clone(), text, metadata, metadata_error })
     }
 
-    /// Saves a file of functions as `name`. Replaces another text only if that has the signature `replaces`, and keeps
+    /// Saves a file of functions as `name`. Replaces another text only if it has the signature `replaces`, and keeps
     /// the counts. The workflows of a changed text become drafts.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Library {
         let mut metadata = metadata.for_text(text);
         metadata.origin = origin;
         metadata.declares = declares;
-        // The text first: if the second write fails, the text counts as edited.
+        // Write the text first: if the second write fails, the text counts as edited.
         lock.replace(&functions_file_name(name), text.as_bytes())?;
         lock.replace(&metadata_file_name(name), metadata.to_text().as_bytes())?;
         Ok(FunctionFile { name: name.clone(), text: text.to_owned(), metadata, metadata_error: None })
@@ -90,7 +90,7 @@ impl Library {
     /// Removes a file of functions and its metadata, even if it is unreadable.
     ///
     /// # Errors
-    /// If there is none of that name, or writing to the directory fails.
+    /// If there is no file of that name, or writing to the directory fails.
     pub fn delete_functions(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
         if !self.folder().is_dir() {
@@ -107,7 +107,7 @@ impl Library {
     /// one.
     ///
     /// # Errors
-    /// If there is none of that name, or reading it or writing to the directory fails.
+    /// If there is no file of that name, or reading it or writing to the directory fails.
     pub fn record_function_run(
         &self,
         name: &WorkflowName,

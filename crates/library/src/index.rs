@@ -11,8 +11,8 @@ use crate::folder::{self, FoundFile, Stamp};
 use crate::functions::METADATA_SUFFIX;
 use crate::{FileError, FolderError, Stored};
 
-/// The name of the file, which no workflow can have.
-pub(crate) const FILE: &str = "index.json";
+/// Name of the index file, which no workflow can have.
+pub(crate) const INDEX_FILE: &str = "index.json";
 /// Version of the format. Raise it when the meaning of an entry changes; the library then rebuilds the index.
 const FORMAT: u32 = 2;
 /// Maximum size of an index, in bytes; a larger file is not an index.
@@ -76,26 +76,26 @@ enum CachedListing {
 impl Index {
     /// Reads the index; an empty one if there is no valid one.
     pub(crate) fn read(folder: &std::path::Path) -> Self {
-        let text = folder::read(&folder.join(FILE), MAX_INDEX_BYTES).ok().flatten();
+        let text = folder::read(&folder.join(INDEX_FILE), MAX_INDEX_BYTES).ok().flatten();
         let index: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
         index.filter(|index| index.format == FORMAT).unwrap_or_default()
     }
 
     /// Returns the index of the current files, after reading those that have changed.
     pub(crate) fn refresh(&self, folder: &std::path::Path) -> Result<Self, FolderError> {
-        let known: HashMap<String, &IndexedFile> =
-            self.files.iter().map(|known| (known.listing.file_name(), known)).collect();
+        let indexed: HashMap<String, &IndexedFile> =
+            self.files.iter().map(|indexed| (indexed.listing.file_name(), indexed)).collect();
         let files = folder::files(folder, ".json")?.into_iter().filter(|found| {
             let name = found.name.to_string_lossy();
             // The metadata of functions are not workflows.
-            name != FILE && !name.ends_with(METADATA_SUFFIX)
+            name != INDEX_FILE && !name.ends_with(METADATA_SUFFIX)
         });
         let index_file = |found: FoundFile| {
-            let cached = known.get(&*found.name.to_string_lossy()).filter(|known| known.stamp == found.stamp);
+            let cached = indexed.get(&*found.name.to_string_lossy()).filter(|indexed| indexed.stamp == found.stamp);
             match cached {
                 // A file that was unreadable may be readable now, with the same stamp.
-                Some(known) if found.stamp.is_some() && matches!(known.listing, CachedListing::Entry(_)) => {
-                    Some((*known).clone())
+                Some(indexed) if found.stamp.is_some() && matches!(indexed.listing, CachedListing::Entry(_)) => {
+                    Some((*indexed).clone())
                 }
                 _ => Some(IndexedFile { stamp: found.stamp.clone(), listing: CachedListing::read_file(&found)? }),
             }

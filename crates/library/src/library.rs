@@ -81,7 +81,7 @@ impl Library {
     /// author; this call then adds the author.
     ///
     /// # Errors
-    /// If there is none of that name, its file is broken, `after` is too long, or writing to the directory fails.
+    /// If no workflow has that name, its file is broken, `after` is too long, or writing to the directory fails.
     pub fn replace(
         &self,
         name: &WorkflowName,
@@ -106,7 +106,7 @@ impl Library {
         Ok(Some(self.save_next(&lock, current, after, author)?))
     }
 
-    /// Replaces a definition: by the next version, unless the two are equivalent.
+    /// Replaces a definition. The new one becomes the next version, unless the two are equivalent.
     fn save_next(
         &self,
         lock: &FolderLock<'_>,
@@ -143,7 +143,7 @@ impl Library {
     ) -> Result<SaveOutcome, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let hash = Signature::of_value(definition);
-        let wanted_name = match (name, fields.get("name").and_then(Value::as_str)) {
+        let preferred_name = match (name, fields.get("name").and_then(Value::as_str)) {
             (Some(name), _) => name.clone(),
             (None, Some(name)) => name.parse()?,
             (None, None) => format!("workflow_{}", hash.short()).parse()?,
@@ -152,7 +152,7 @@ impl Library {
         let lock = FolderLock::wait(&self.folder)?;
         let listing = Index::read(&self.folder).refresh(&self.folder)?.into_listing();
         let equivalents = || listing.entries.iter().filter(|entry| entry.metadata.hash == hash);
-        if let Some(entry) = equivalents().find(|entry| entry.name == wanted_name).or_else(|| equivalents().next()) {
+        if let Some(entry) = equivalents().find(|entry| entry.name == preferred_name).or_else(|| equivalents().next()) {
             // Read the file, because the index has only a part of it.
             if entry.metadata.status == Status::Draft
                 && let Ok(mut stored) = self.read(&entry.name)
@@ -163,7 +163,7 @@ impl Library {
             }
             return Ok(SaveOutcome { saved: false, name: entry.name.clone() });
         }
-        let name = self.free_name(&wanted_name, is_taken);
+        let name = self.free_name(&preferred_name, is_taken);
         let definition = document::with_name(definition.clone(), &name);
         let metadata = self.initial_metadata(&name, hash, Status::Proven)?;
         self.save_new(&lock, &Stored { name: name.clone(), definition, metadata }, author)?;
@@ -173,7 +173,7 @@ impl Library {
     /// Reads a saved workflow.
     ///
     /// # Errors
-    /// If there is none of that name, or its file is broken.
+    /// If there is no workflow of that name, or its file is broken.
     pub fn get(&self, name: &WorkflowName) -> Result<Stored, LookupError> {
         self.read(name)
     }
@@ -181,7 +181,7 @@ impl Library {
     /// Returns all workflows and invalid files, by name.
     ///
     /// # Errors
-    /// If reading the directory fails. A missing one is empty.
+    /// If reading the directory fails. A missing directory is empty.
     pub fn list(&self) -> Result<Listing, FolderError> {
         let cached = Index::read(&self.folder);
         let index = cached.refresh(&self.folder)?;
@@ -189,7 +189,7 @@ impl Library {
         if index != cached
             && let Some(lock) = FolderLock::try_lock(&self.folder)
         {
-            let _ = lock.replace(index::FILE, index.to_text().as_bytes());
+            let _ = lock.replace(index::INDEX_FILE, index.to_text().as_bytes());
         }
         Ok(index.into_listing())
     }
@@ -197,7 +197,7 @@ impl Library {
     /// Removes a saved workflow, even if it is broken. Its versions stay, see [`Self::forget_versions`].
     ///
     /// # Errors
-    /// If there is none of that name, or writing to the directory fails.
+    /// If there is no workflow of that name, or writing to the directory fails.
     pub fn delete(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
         if is_reserved(name) || !self.folder.is_dir() {
@@ -233,7 +233,7 @@ impl Library {
     /// saved one.
     ///
     /// # Errors
-    /// If there is none of that name, its file is broken, or writing to the directory fails.
+    /// If there is no workflow of that name, its file is broken, or writing to the directory fails.
     pub fn record_run(
         &self,
         name: &WorkflowName,
@@ -287,24 +287,24 @@ impl Library {
         Ok(())
     }
 
-    /// Returns the metadata of a new workflow. A re-created one continues the version numbers of the removed one.
+    /// Returns the metadata of a new workflow. A re-created workflow continues the version numbers of the removed one.
     fn initial_metadata(&self, name: &WorkflowName, hash: Signature, status: Status) -> Result<Metadata, FolderError> {
         let (created, version) = (to_rfc3339(SystemTime::now()), self.next_version(name, 0)?);
         Ok(Metadata { hash, created, version, status, ..Metadata::default() })
     }
 
-    /// Returns `wanted_name`, with the first free number after it if it is in use.
-    fn free_name(&self, wanted_name: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
+    /// Returns `preferred_name`, or if it is in use, the name with the first free number after it.
+    fn free_name(&self, preferred_name: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
         let is_free =
             |name: &WorkflowName| !is_reserved(name) && !is_taken(name) && self.file(name).symlink_metadata().is_err();
         let numbered = (2u64..).map(|number| {
             let suffix = format!("_{number}");
-            let stem = wanted_name.as_str();
+            let stem = preferred_name.as_str();
             // A name is ASCII, so it can be cut at any length.
-            let beginning = &stem[..stem.len().min(MAX_NAME_CHARS - suffix.len())];
-            format!("{beginning}{suffix}").parse().expect("the beginning of a name with '_' and digits is a name")
+            let prefix = &stem[..stem.len().min(MAX_NAME_CHARS - suffix.len())];
+            format!("{prefix}{suffix}").parse().expect("the beginning of a name with '_' and digits is a name")
         });
-        std::iter::once(wanted_name.clone())
+        std::iter::once(preferred_name.clone())
             .chain(numbered)
             .find(is_free)
             .expect("a folder has fewer files than numbers")
@@ -321,7 +321,7 @@ fn golden_name(name: &WorkflowName) -> String {
 
 /// Returns whether the file of a workflow of that name would be that of the index.
 fn is_reserved(name: &WorkflowName) -> bool {
-    file_name(name) == index::FILE
+    file_name(name) == index::INDEX_FILE
 }
 
 fn check_length(definition: &Value) -> Result<(), CreateError> {

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
-/// Maximum integer that `f64` represents exactly, as do all smaller ones.
+/// Maximum integer up to which `f64` represents all integers exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The SHA-256 of a definition without its `name`, `description` and `$schema`, in a canonical form.
 ///
-/// That form is JSON without white space, with the keys of every object sorted by their UTF-8 bytes, and integers
+/// The form is JSON without white space, with the keys of every object sorted by their UTF-8 bytes, and integers
 /// without a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference. Only the branches of a
-/// `parallel` keep their order, because they start in it.
+/// `parallel` keep their order, because they start in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Signature(String);
@@ -25,9 +25,9 @@ impl Signature {
         let mut text = String::new();
         match definition {
             Value::Object(fields) => {
-                let behaviour =
+                let behaviour_fields =
                     fields.iter().filter(|(key, _)| !["name", "description", "$schema"].contains(&key.as_str()));
-                write_fields(behaviour, None, &mut text);
+                write_fields(behaviour_fields, None, &mut text);
             }
             value => write_canonical(value, None, &mut text),
         }
@@ -68,7 +68,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Appends a value in the canonical form. `branches` are those of an enclosing `parallel`, which keep their order.
+/// Appends a value in the canonical form. `branches` are those of an enclosing `parallel`; they keep their order.
 fn write_canonical(value: &Value, branches: Option<&Value>, text: &mut String) {
     match value {
         Value::Object(fields) => {

@@ -47,7 +47,7 @@ pub struct Author {
 }
 
 impl Author {
-    /// Shortens the texts to their limits, and drops blank ones.
+    /// Shortens the texts to their limits, and drops blank texts.
     fn shorten(self) -> Self {
         let shorten = |text: Option<String>, max_chars: usize| {
             text.map(|text| text.chars().take(max_chars).collect::<String>()).filter(|text| !text.trim().is_empty())
@@ -153,7 +153,7 @@ impl Library {
     /// Returns one version of a workflow.
     ///
     /// # Errors
-    /// As [`Self::versions`], or if there is no version of that number.
+    /// Those of [`Self::versions`], or if there is no version of that number.
     pub fn version(&self, name: &WorkflowName, version: u32) -> Result<SavedVersion, VersionError> {
         let versions = self.versions(name)?;
         let available: Vec<u32> = versions.iter().map(|version| version.version).collect();
@@ -187,8 +187,8 @@ impl Library {
         Ok(newest.max(current).saturating_add(1))
     }
 
-    /// Records the current version before its replacement, unless it has a record. Returns its number: a new one if
-    /// another definition has its number.
+    /// Records the current version before its replacement, unless it has a record. Returns its number: a new number if
+    /// the record of another definition has it.
     pub(crate) fn record_replaced(&self, lock: &FolderLock<'_>, stored: &Stored) -> Result<u32, FolderError> {
         let Stored { name, definition, metadata } = stored;
         let recorded = self.read_version(name, metadata.version);
@@ -256,7 +256,7 @@ impl Library {
         lock.replace(&file_name(name, file.version), text.as_bytes())
     }
 
-    /// Reads the recorded versions, without other files.
+    /// Reads the recorded versions, and ignores other files.
     fn read_versions(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
         let numbers = self.version_numbers(name)?;
         Ok(numbers.into_iter().filter_map(|version| self.read_version(name, version)).collect())

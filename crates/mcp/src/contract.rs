@@ -61,7 +61,7 @@ const RUN_TIMEOUT_SECONDS: f64 = 7200.0;
 #[derive(Debug)]
 pub struct Contract {
     clients: ClientPool,
-    people: Elicitor,
+    elicitor: Elicitor,
     registry: Registry,
 }
 
@@ -69,74 +69,73 @@ impl Contract {
     /// Creates the offer of the daemon behind `daemon`.
     #[must_use]
     pub fn new(daemon: ReconnectingClient) -> Self {
-        // On a separate connection, because watching the list of tools belongs to no client's call.
+        // Use a separate connection, because watching the list of tools belongs to no client's call.
         let registry = Registry::new(daemon.apart("mcp tools"));
-        Self { registry, people: Elicitor::default(), clients: ClientPool::new(daemon) }
+        Self { registry, elicitor: Elicitor::default(), clients: ClientPool::new(daemon) }
     }
 
     /// Returns the connection to the daemon that carries the client's name.
-    fn daemon_of(&self, asker: &ClientContext<'_>) -> ReconnectingClient {
-        self.clients.client(asker.name())
+    fn daemon_of(&self, client: &ClientContext<'_>) -> ReconnectingClient {
+        self.clients.client(client.name())
     }
 
     async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<ToolReply> {
         let daemon = self.daemon_of(&call.asker);
         let arguments = call.arguments.clone();
-        let may_ask = [RunWorkflow::NAME, GetRun::NAME, CallTool::NAME].contains(&verb);
+        let may_wait_at_gate = [RunWorkflow::NAME, GetRun::NAME, CallTool::NAME].contains(&verb);
         let round = std::mem::take(&mut call.round);
-        let asked = async {
+        let step = async {
             if !matches!(round.came, ClientInput::Nothing) {
-                let reached = self.people.resume(round, &mut Caller::new(&daemon, call)).await?;
-                return Ok(reached.map(|reached| (reached, Vec::new())));
+                let step = self.elicitor.resume(round, &mut Caller::new(&daemon, call)).await?;
+                return Ok(step.map(|step| (step, Vec::new())));
             }
-            let (reply, warnings) = waiting::ask(&daemon, verb, params, call.progress.as_mut()).await?;
-            let reached = match may_ask && reply["status"] == "waiting" {
-                true => self.people.reach(reply, &Caller::new(&daemon, call)).await?,
+            let (reply, warnings) = waiting::call_with_progress(&daemon, verb, params, call.progress.as_mut()).await?;
+            let step = match may_wait_at_gate && reply["status"] == "waiting" {
+                true => self.elicitor.ask_person(reply, &Caller::new(&daemon, call)).await?,
                 false => GateStep::Reply(reply),
             };
-            Ok(Some((reached, warnings)))
+            Ok(Some((step, warnings)))
         };
-        match asked.await {
+        match step.await {
             Ok(Some((GateStep::Reply(mut data), warnings))) => {
-                leave_out_the_obvious(verb, arguments.as_ref(), &mut data);
-                Outcome::Done(ToolReply::Result(replied(verb, data, warnings)))
+                remove_redundant_fields(verb, arguments.as_ref(), &mut data);
+                Outcome::Done(ToolReply::Result(tool_result(verb, data, warnings)))
             }
             Ok(Some((GateStep::Ask(ask), _))) => Outcome::Ask(ask),
             Ok(None) => {
                 let error = "inputResponses come with the requestState of the question that they answer";
                 Outcome::Refused(ErrorData::invalid_params(error, None))
             }
-            Err(error) => Outcome::Done(ToolReply::Result(failed(verb, &call.name, &error))),
+            Err(error) => Outcome::Done(ToolReply::Result(error_result(verb, &call.name, &error))),
         }
     }
 }
 
-/// Characters of a command's output that a client gets if it does not say how many: reading and searching reach the
-/// rest.
-const OUTPUT_LIMIT: u32 = 4000;
+/// Default limit on a command's output, in characters: reading and searching reach the rest.
+const MAX_OUTPUT_CHARS: u32 = 4000;
 
-/// Adds to the arguments of a tool that its reply has only what is new, unless they say otherwise: a model reads each
-/// reply whole, and pays for it.
-fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
+/// Requests a short reply in the arguments of a tool, unless they specify the length: a model reads and pays for every
+/// word of a reply.
+fn set_brief_defaults(verb: &str, arguments: Option<JsonObject>) -> Value {
     let (field, value) = match verb {
         SendInput::NAME | AwaitOutput::NAME => ("screen", json!(ScreenMode::Auto)),
-        RunCommand::NAME => ("limit", OUTPUT_LIMIT.into()),
+        RunCommand::NAME => ("limit", MAX_OUTPUT_CHARS.into()),
         GetWorkflowSchema::NAME => ("topic", json!(WorkflowTopic::Overview)),
         RunWorkflow::NAME | GetRun::NAME => ("detail", json!(RunDetail::Brief)),
         _ => return arguments.map_or(Value::Null, Value::Object),
     };
     let mut arguments = arguments.unwrap_or_default();
-    // The reader of a wrapped value refuses an unreadable one.
+    // Leave a wrapped value unchanged: its reader rejects an invalid one.
     if !is_wrapped(&arguments) {
         arguments.entry(field).or_insert(value);
     }
     Value::Object(arguments)
 }
 
-/// Leaves redundant parts out of a reply, unless the client has named the part of the screen that it wants.
-fn leave_out_the_obvious(verb: &str, arguments: Option<&JsonObject>, reply: &mut Value) {
+/// Removes redundant fields from a reply, unless the client has selected a part of the screen.
+fn remove_redundant_fields(verb: &str, arguments: Option<&JsonObject>, reply: &mut Value) {
     let verbs = [OpenTerminal::NAME, SendInput::NAME, AwaitOutput::NAME];
-    if !verbs.contains(&verb) || arguments.is_some_and(|given| given.contains_key("screen")) {
+    if !verbs.contains(&verb) || arguments.is_some_and(|arguments| arguments.contains_key("screen")) {
         return;
     }
     let Value::Object(fields) = reply else { return };
@@ -144,10 +143,10 @@ fn leave_out_the_obvious(verb: &str, arguments: Option<&JsonObject>, reply: &mut
         return;
     }
     let waited = fields.get("waited").and_then(|waited| waited["reason"].as_str()).map(str::to_owned);
-    let at_rest = matches!(waited.as_deref(), Some("prompt" | "input"));
+    let is_at_rest = matches!(waited.as_deref(), Some("prompt" | "input"));
     fields.retain(|name, value| match name.as_str() {
         "message" | "timestamp" | "pid" | "cols" | "rows" => false,
-        "process_running" | "awaiting_input" if at_rest => *value == false,
+        "process_running" | "awaiting_input" if is_at_rest => *value == false,
         "process_running" => *value == false,
         "timeout_occurred" | "alternate_screen" => *value == true,
         "busy" if waited.as_deref() == Some("prompt") => false,
@@ -167,15 +166,15 @@ fn leave_out_the_obvious(verb: &str, arguments: Option<&JsonObject>, reply: &mut
 }
 
 /// Returns the tool result of a call that the daemon did not answer.
-fn failed(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
+fn error_result(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
     let error = match error {
         AskError::Call(CallError::Refused(refusal)) if refusal.code == ErrorCode::InvalidParams => {
             format!("{tool}: {}", refusal.error)
         }
         AskError::Call(CallError::Lost) => {
-            let look = if verb == Decide::NAME { "get_run" } else { "list_terminal_sessions" };
+            let lookup_tool = if verb == Decide::NAME { "get_run" } else { "list_terminal_sessions" };
             format!(
-                "the daemon went away while this was under way, so it may or may not have happened; look with {look} \
+                "the daemon went away while this was under way, so it may or may not have happened; look with {lookup_tool} \
                  before doing it again"
             )
         }
@@ -185,7 +184,7 @@ fn failed(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
 }
 
 /// Returns a reply as a tool result.
-fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
+fn structured_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     let mut image = None;
     if let Value::Object(fields) = &mut data {
         image = fields.remove(PNG_FIELD);
@@ -199,19 +198,19 @@ fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     }
     let mut result = CallToolResult::structured(data);
     if let Some(Value::String(png)) = image {
-        // As text an image would cost an agent a hundred thousand tokens and show it nothing.
+        // As text, an image would cost a hundred thousand tokens and show an agent nothing.
         result.content.push(ContentBlock::image(png, "image/png"));
     }
     result
 }
 
 /// Returns the tool result of a reply, according to the verb.
-fn replied(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
+fn tool_result(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
     if verb == CallTool::NAME {
-        return finished(data, warnings);
+        return workflow_result(data, warnings);
     }
     let is_error = is_failed_action(verb, &data);
-    let mut result = completed(data, warnings);
+    let mut result = structured_result(data, warnings);
     result.is_error = Some(is_error);
     result
 }
@@ -219,7 +218,7 @@ fn replied(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
 /// Returns whether a reply reports a failed action on a terminal. A command that still runs, or a wait that timed out,
 /// is a result. So is a run that failed.
 fn is_failed_action(verb: &str, data: &Value) -> bool {
-    let acts = [
+    let terminal_verbs = [
         OpenTerminal::NAME,
         SendInput::NAME,
         AwaitOutput::NAME,
@@ -227,24 +226,24 @@ fn is_failed_action(verb: &str, data: &Value) -> bool {
         ExitTerminal::NAME,
         RunCommand::NAME,
     ];
-    let goes_on = ["timed_out", "awaiting_input"].iter().any(|field| data[*field] == true);
-    acts.contains(&verb) && data["success"] == false && !goes_on && (data["exit_code"].is_null())
+    let is_in_progress = ["timed_out", "awaiting_input"].iter().any(|field| data[*field] == true);
+    terminal_verbs.contains(&verb) && data["success"] == false && !is_in_progress && (data["exit_code"].is_null())
 }
 
 /// Returns the result of a workflow called as a tool. A failed run is a failed tool call; a running or cancelled one is
-/// not. Places the result of a remote service's run where that service's users expect it, beside the fields of the run
-/// here.
-fn finished(mut data: Value, warnings: Vec<String>) -> CallToolResult {
+/// not. Moves the result of a remote service's run beside the fields of the local run, where the service's users expect
+/// it.
+fn workflow_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     let is_error = data["status"] == "failed";
-    let of_service =
+    let is_remote_result =
         |result: &Value| result.get("correlationId").is_some() && result.get("originalWorkflowId").is_some();
     if let Value::Object(fields) = &mut data
-        && fields.get("result").is_some_and(of_service)
+        && fields.get("result").is_some_and(is_remote_result)
         && let Some(Value::Object(result)) = fields.remove("result")
     {
         fields.extend(result);
     }
-    let mut result = completed(data, warnings);
+    let mut result = structured_result(data, warnings);
     result.is_error = Some(is_error);
     result
 }
@@ -256,7 +255,7 @@ fn identity() -> Implementation {
     identity
 }
 
-fn internal(error: &AskError) -> ErrorData {
+fn internal_error(error: &AskError) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
@@ -291,7 +290,7 @@ impl ServerBackend for Contract {
             None => return Outcome::Unknown,
             Some(FoundTool::Verb(verb)) => {
                 call.arguments = call.arguments.take().map(unwrapped);
-                (verb.name, ask_for_little(verb.name, call.arguments.clone()))
+                (verb.name, set_brief_defaults(verb.name, call.arguments.clone()))
             }
             Some(FoundTool::Workflow { sync }) => {
                 let arguments = call.arguments.clone().unwrap_or_default();
@@ -302,12 +301,12 @@ impl ServerBackend for Contract {
                 (CallTool::NAME, params)
             }
         };
-        let begins = [RunWorkflow::NAME, CallTool::NAME].contains(&verb);
-        if begins && call.asker.takes_tasks() && matches!(call.round.came, ClientInput::Nothing) {
+        let starts_run = [RunWorkflow::NAME, CallTool::NAME].contains(&verb);
+        if starts_run && call.asker.takes_tasks() && matches!(call.round.came, ClientInput::Nothing) {
             return match tasks::begin(verb, params, &self.daemon_of(&call.asker)).await {
                 Ok(Ok(task)) => Outcome::Done(ToolReply::Task(task)),
-                Ok(Err((reply, warnings))) => Outcome::Done(ToolReply::Result(replied(verb, reply, warnings))),
-                Err(error) => Outcome::Done(ToolReply::Result(failed(verb, &call.name, &error))),
+                Ok(Err((reply, warnings))) => Outcome::Done(ToolReply::Result(tool_result(verb, reply, warnings))),
+                Err(error) => Outcome::Done(ToolReply::Result(error_result(verb, &call.name, &error))),
             };
         }
         self.run(verb, params, call).await
@@ -321,20 +320,20 @@ impl ServerBackend for Contract {
         prompts::write(&call.name, call.arguments.as_ref(), &self.daemon_of(&call.asker)).await
     }
 
-    async fn resources(&self, asker: &ClientContext<'_>) -> Result<CachedList<Resource>, ErrorData> {
-        resources::all(&self.daemon_of(asker)).await.map_err(|error| internal(&error))
+    async fn resources(&self, client: &ClientContext<'_>) -> Result<CachedList<Resource>, ErrorData> {
+        resources::all(&self.daemon_of(client)).await.map_err(|error| internal_error(&error))
     }
 
     fn templates(&self) -> CachedList<ResourceTemplate> {
         resources::templates()
     }
 
-    async fn read(&self, uri: &str, asker: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
-        resources::read(uri, &self.daemon_of(asker)).await.map_err(|error| internal(&error))
+    async fn read(&self, uri: &str, client: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
+        resources::read(uri, &self.daemon_of(client)).await.map_err(|error| internal_error(&error))
     }
 
     async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
-        resources::follow(uri, self.clients.unnamed()).await.map_err(|error| internal(&error))
+        resources::follow(uri, self.clients.unnamed()).await.map_err(|error| internal_error(&error))
     }
 
     async fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> Vec<String> {
@@ -344,21 +343,24 @@ impl ServerBackend for Contract {
         })
     }
 
-    async fn task(&self, id: &str, asker: &ClientContext<'_>) -> Result<Option<DetailedTask>, ErrorData> {
-        self.people.task(id, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
+    async fn task(&self, id: &str, client: &ClientContext<'_>) -> Result<Option<DetailedTask>, ErrorData> {
+        self.elicitor.task(id, &self.daemon_of(client), client).await.map_err(|error| internal_error(&error))
     }
 
     async fn answer_task(
         &self,
         id: &str,
         responses: InputResponses,
-        asker: &ClientContext<'_>,
+        client: &ClientContext<'_>,
     ) -> Result<bool, ErrorData> {
-        self.people.submit_answers(id, responses, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
+        self.elicitor
+            .submit_answers(id, responses, &self.daemon_of(client), client)
+            .await
+            .map_err(|error| internal_error(&error))
     }
 
-    async fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
-        tasks::cancel(id, &self.daemon_of(asker)).await.map_err(|error| internal(&error))
+    async fn cancel_task(&self, id: &str, client: &ClientContext<'_>) -> Result<bool, ErrorData> {
+        tasks::cancel(id, &self.daemon_of(client)).await.map_err(|error| internal_error(&error))
     }
 
     fn changes(&self) -> broadcast::Receiver<ListChange> {
@@ -376,7 +378,7 @@ mod tests {
         for (status, is_error) in
             [("running", false), ("waiting", false), ("completed", false), ("cancelled", false), ("failed", true)]
         {
-            let result = finished(json!({"success": status == "completed", "status": status}), Vec::new());
+            let result = workflow_result(json!({"success": status == "completed", "status": status}), Vec::new());
             assert_eq!(result.is_error, Some(is_error), "{status}");
         }
     }

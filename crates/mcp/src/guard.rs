@@ -1,9 +1,9 @@
 //! A transport that shuts down cleanly.
 //!
-//! It wraps the real transport to work around three faults of the protocol library: a notification as the first message
-//! ends the process; the library awaits the end of input for five seconds while a request is in flight; and the end of
-//! input before the first request is an error. The guard drops notifications before the first real request, and at the
-//! end of input it cancels a token that every request in flight observes.
+//! The guard wraps the real transport to work around three faults of the protocol library: a notification as the first
+//! message ends the process; the library awaits the end of input for five seconds while a request is in flight; and the
+//! end of input before the first request is an error. The guard drops notifications before the first real request, and
+//! at the end of input it cancels a token that every request in flight observes.
 
 use std::borrow::Cow;
 
@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Guard<T> {
     inner: T,
     ended: CancellationToken,
-    begun: bool,
+    has_request: bool,
 }
 
 impl<T> Guard<T> {
     /// Wraps `inner`; cancels `ended` at the end of input.
     pub(crate) fn new(inner: T, ended: CancellationToken) -> Self {
-        Self { inner, ended, begun: false }
+        Self { inner, ended, has_request: false }
     }
 }
 
@@ -50,13 +50,13 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Guard<T> {
             };
             match &message {
                 JsonRpcMessage::Request(request) => {
-                    // Ping and discover only probe the server; the next message may be of either era.
-                    let asks =
+                    // Ping and discover only probe the server; the next message may belong to either protocol version.
+                    let is_probe =
                         matches!(request.request, ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_));
-                    self.begun |= !asks;
+                    self.has_request |= !is_probe;
                     return Some(message);
                 }
-                _ if self.begun => return Some(message),
+                _ if self.has_request => return Some(message),
                 _ => tracing::debug!("a message before the first request was dropped"),
             }
         }

@@ -19,7 +19,7 @@ use crate::seal::Seals;
 use crate::server::{Server, Shared};
 pub use sessions::Sessions;
 
-/// Lifetime of a session of a version before 2026-07-28 without a message from its client. A gate may be open
+/// Lifetime of a session (before 2026-07-28) without a message from its client. A gate may be open
 /// in the meantime, for example overnight.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
 

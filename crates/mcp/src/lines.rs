@@ -18,8 +18,7 @@ use steplatch_protocol::{Line, LineReader};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-/// Maximum number of consecutive answered faults, so that a peer that echoes the answers does not cause endless
-/// answers.
+/// Maximum number of consecutive answered faults. Prevents endless answers to a peer that echoes them.
 const MAX_FAULTS: usize = 100;
 
 /// A transport over two streams.
@@ -27,13 +26,13 @@ const MAX_FAULTS: usize = 100;
 pub(crate) struct Lines<R, W> {
     lines: LineReader<R>,
     out: Arc<Mutex<W>>,
-    faults: usize,
+    fault_count: usize,
 }
 
 impl<R: AsyncBufRead + Unpin, W> Lines<R, W> {
-    /// Creates a transport that reads lines of at most `longest` bytes.
-    pub(crate) fn new(input: R, output: W, longest: usize) -> Self {
-        Self { lines: LineReader::with_longest(input, longest), out: Arc::new(Mutex::new(output)), faults: 0 }
+    /// Creates a transport that reads lines of at most `max_bytes` bytes.
+    pub(crate) fn new(input: R, output: W, max_bytes: usize) -> Self {
+        Self { lines: LineReader::with_longest(input, max_bytes), out: Arc::new(Mutex::new(output)), fault_count: 0 }
     }
 }
 
@@ -69,15 +68,16 @@ where
             };
             match read {
                 Ok(Some(message)) => {
-                    self.faults = 0;
+                    self.fault_count = 0;
                     return Some(message);
                 }
                 Ok(None) => {}
                 Err(fault) => {
                     tracing::debug!(?fault, "a line is not a message");
-                    self.faults += 1;
-                    if self.faults <= MAX_FAULTS {
-                        // The caller may drop this future at any moment, and half a line would spoil the next one.
+                    self.fault_count += 1;
+                    if self.fault_count <= MAX_FAULTS {
+                        // Write in a task: the caller may drop this future at any moment, and half a line would corrupt
+                        // the next one.
                         let out = self.out.clone();
                         tokio::spawn(async move { write(&out, &fault.answer()).await });
                     }
@@ -139,32 +139,32 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
     if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return invalid("a message has \"jsonrpc\": \"2.0\"", id);
     }
-    let asks = method.is_some() && fields.contains_key("id");
-    if asks && id.is_none() {
+    let is_request = method.is_some() && fields.contains_key("id");
+    if is_request && id.is_none() {
         return invalid("the id of a request is a text or a whole number", None);
     }
     let params = Value::clone(fields.get("params").unwrap_or(&Value::Null));
     match serde_json::from_value(value) {
         Ok(JsonRpcMessage::Request(request)) => match &request.request {
             // A request of a known method with unknown parameters is invalid.
-            ClientRequest::CustomRequest(custom) if KNOWN.contains(&custom.method.as_str()) => {
+            ClientRequest::CustomRequest(custom) if TYPED_METHODS.contains(&custom.method.as_str()) => {
                 let problem = match custom.params {
                     Some(Value::Object(_)) | None => "are not those of this method",
                     Some(_) => "are an object",
                 };
-                let message = format!("the parameters of {} {problem}{}", custom.method, about_arguments(&params));
+                let message = format!("the parameters of {} {problem}{}", custom.method, arguments_hint(&params));
                 Err(Fault::new(ErrorCode::INVALID_PARAMS, message, id))
             }
             _ => Ok(Some(JsonRpcMessage::Request(request))),
         },
         Ok(message) => Ok(Some(message)),
         // Invalid responses and notifications get no answer.
-        Err(_) if !asks => Ok(None),
+        Err(_) if !is_request => Ok(None),
         Err(error) => Err(Fault::new(ErrorCode::INVALID_REQUEST, format!("the message cannot be read: {error}"), id)),
     }
 }
 
-fn about_arguments(params: &Value) -> &'static str {
+fn arguments_hint(params: &Value) -> &'static str {
     match params.get("arguments") {
         Some(Value::Object(_)) | None => "",
         Some(_) => ": arguments is an object",
@@ -172,7 +172,7 @@ fn about_arguments(params: &Value) -> &'static str {
 }
 
 /// The methods of the protocol whose requests have typed parameters.
-const KNOWN: [&str; 17] = [
+const TYPED_METHODS: [&str; 17] = [
     "initialize",
     "server/discover",
     "completion/complete",

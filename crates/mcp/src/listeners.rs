@@ -29,18 +29,18 @@ const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum number of resources that one client, or one request to listen, can follow.
 const MAX_FOLLOWED: usize = 32;
 
-/// The notifications to a client. Those of before 2026-07-28 end with the drop of this.
+/// The notifications to a client. Dropping it ends those of clients before 2026-07-28.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     followed: Mutex<HashMap<String, DropGuard>>,
     lists: Mutex<Option<DropGuard>>,
-    /// Changes of lists for requests to listen before their acknowledgement, oldest first.
+    /// Changes of lists for acknowledged requests to listen that have not begun, oldest first.
     accepted: Mutex<VecDeque<broadcast::Receiver<ListChange>>>,
 }
 
 impl Listeners {
-    /// Collects changes of lists for a request to listen with its acknowledgement next: the client relies on them from
-    /// then on, and the request begins later.
+    /// Collects changes of lists for a request to listen that is acknowledged next. The client relies on changes from
+    /// the acknowledgement on, and the request begins later.
     pub(crate) fn accept(&self, changes: broadcast::Receiver<ListChange>) {
         self.accepted.lock().push_back(changes);
     }
@@ -50,9 +50,11 @@ impl Listeners {
         self.accepted.lock().pop_front()
     }
 
+    /// Checks that the client may follow another resource.
+    ///
     /// # Errors
-    /// If there are no more places for followed resources.
-    pub(crate) fn make_room(&self, uri: &str) -> Result<(), ErrorData> {
+    /// If the client follows the maximum number of resources.
+    pub(crate) fn check_limit(&self, uri: &str) -> Result<(), ErrorData> {
         let followed = self.followed.lock();
         if followed.len() < MAX_FOLLOWED || followed.contains_key(uri) {
             return Ok(());
@@ -64,7 +66,7 @@ impl Listeners {
     /// Starts sending the changes of a resource to a client.
     ///
     /// # Errors
-    /// As [`Listeners::make_room`].
+    /// As [`Listeners::check_limit`].
     pub(crate) fn subscribe(
         &self,
         uri: String,
@@ -72,7 +74,7 @@ impl Listeners {
         peer: Peer<RoleServer>,
         ended: &CancellationToken,
     ) -> Result<(), ErrorData> {
-        self.make_room(&uri)?;
+        self.check_limit(&uri)?;
         let token = ended.child_token();
         let mut followed = self.followed.lock();
         followed.insert(uri.clone(), token.clone().drop_guard());
@@ -119,13 +121,13 @@ pub(crate) fn notify_of_changes(
 }
 
 /// Cuts the list of resources to the limit of one request to listen.
-pub(crate) fn bounded(mut uris: Vec<String>) -> Vec<String> {
+pub(crate) fn limit_resources(mut uris: Vec<String>) -> Vec<String> {
     uris.truncate(MAX_FOLLOWED);
     uris
 }
 
-/// Sends the requested notifications until the client or the server ends the request. `changes` are those of lists since
-/// before its acknowledgement.
+/// Sends the requested notifications until the client or the server ends the request. `changes` receives the changes of
+/// lists since before the acknowledgement.
 ///
 /// # Errors
 /// If following a resource fails.
@@ -137,7 +139,7 @@ pub(crate) async fn listen(
 ) -> Result<(), ErrorData> {
     let mut changes = DebouncedChanges::new(changes);
     let (sender, mut updated) = mpsc::channel(MAX_FOLLOWED);
-    // They end with this request.
+    // The tasks end with this request.
     let mut following = JoinSet::new();
     let work = async {
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
@@ -145,8 +147,7 @@ pub(crate) async fn listen(
             let Some(mut updates) = offer.follow(uri).await? else { continue };
             let (uri, sender) = (uri.clone(), sender.clone());
             following.spawn(async move {
-                // The acknowledgement of the request came before this. Changes since then are unknown, so this assumes
-                // one.
+                // Assume a change: those since the acknowledgement of the request are unknown.
                 if sender.send(uri.clone()).await.is_err() {
                     return;
                 }
@@ -193,19 +194,19 @@ struct DebouncedChanges {
     changes: broadcast::Receiver<ListChange>,
     changed: BTreeSet<ListChange>,
     /// The end of the interval that began with the first change.
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 impl DebouncedChanges {
     fn new(changes: broadcast::Receiver<ListChange>) -> Self {
-        Self { changes, changed: BTreeSet::new(), until: None }
+        Self { changes, changed: BTreeSet::new(), deadline: None }
     }
 
     /// Waits for a change and collects further ones. `None` when there will be no more. Cancellation-safe.
     async fn next(&mut self) -> Option<BTreeSet<ListChange>> {
         loop {
-            let next = match self.until {
-                Some(until) => tokio::time::timeout_at(until, self.changes.recv()).await.ok(),
+            let next = match self.deadline {
+                Some(deadline) => tokio::time::timeout_at(deadline, self.changes.recv()).await.ok(),
                 None => Some(self.changes.recv().await),
             };
             match next {
@@ -214,11 +215,11 @@ impl DebouncedChanges {
                 Some(Err(RecvError::Lagged(_))) => self.changed.extend([ListChange::Tools, ListChange::Prompts]),
                 Some(Err(RecvError::Closed)) if self.changed.is_empty() => return None,
                 Some(Err(RecvError::Closed)) | None => {
-                    self.until = None;
+                    self.deadline = None;
                     return Some(std::mem::take(&mut self.changed));
                 }
             }
-            self.until.get_or_insert_with(|| Instant::now() + GATHER_TIME);
+            self.deadline.get_or_insert_with(|| Instant::now() + GATHER_TIME);
         }
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::progress::Progress;
 
-/// Offer of a server. It is the same for every client and every connection; the requesting client only determines the
+/// Offer of a server, the same for every client and every connection. The requesting client determines only the
 /// possible questions in return.
 pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the server's identity, capabilities and instructions.
@@ -49,7 +49,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// If listing them fails.
     fn resources(
         &self,
-        asker: &ClientContext<'_>,
+        client: &ClientContext<'_>,
     ) -> impl Future<Output = Result<CachedList<Resource>, ErrorData>> + Send;
 
     /// Returns the URI templates of the resources.
@@ -62,7 +62,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     fn read(
         &self,
         uri: &str,
-        asker: &ClientContext<'_>,
+        client: &ClientContext<'_>,
     ) -> impl Future<Output = Result<Option<Vec<ResourceContents>>, ErrorData>> + Send;
 
     /// Follows a resource; `None` if no resource has that URI.
@@ -81,31 +81,32 @@ pub trait ServerBackend: Send + Sync + 'static {
     fn task(
         &self,
         id: &str,
-        asker: &ClientContext<'_>,
+        client: &ClientContext<'_>,
     ) -> impl Future<Output = Result<Option<DetailedTask>, ErrorData>> + Send;
 
     /// Sends the requested input to a task. Returns whether the task exists.
     ///
     /// # Errors
-    /// If passing it on fails.
+    /// If passing the input on fails.
     fn answer_task(
         &self,
         id: &str,
         responses: InputResponses,
-        asker: &ClientContext<'_>,
+        client: &ClientContext<'_>,
     ) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
     /// Cancels a task that has not ended. Returns whether the task exists.
     ///
     /// # Errors
-    /// If cancelling it fails.
-    fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> impl Future<Output = Result<bool, ErrorData>> + Send;
+    /// If the cancellation fails.
+    fn cancel_task(&self, id: &str, client: &ClientContext<'_>)
+    -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
-    /// Returns a receiver of later changes of the lists. Starts the watcher of the lists, since there is a listener.
+    /// Returns a receiver of later changes of the lists, and starts watching the lists.
     fn changes(&self) -> broadcast::Receiver<ListChange>;
 }
 
-/// All items of one kind, and for how long a client may cache them.
+/// All items of one kind, and the time that a client may cache them.
 #[derive(Debug, Clone)]
 pub struct CachedList<T> {
     /// The items, in a stable order.
@@ -123,8 +124,8 @@ pub enum ListChange {
     Prompts,
 }
 
-/// Receives a message whenever a followed resource has changed; one message may cover several changes. The drop of this
-/// ends the following; the end of the channel means that there will be no more changes.
+/// Receives a message whenever a followed resource has changed; one message may cover several changes. Dropping it
+/// ends the subscription. The channel closes when there will be no more changes.
 pub type Updates = mpsc::Receiver<()>;
 
 /// A request to call a tool, or to write a prompt.
@@ -136,7 +137,7 @@ pub struct Call<'c> {
     pub arguments: Option<JsonObject>,
     /// The requesting client.
     pub asker: ClientContext<'c>,
-    /// Sends progress to the client, if it requested that.
+    /// Sends progress to the client, if the client requested progress.
     pub progress: Option<Progress>,
     /// The previous round of the call.
     pub round: CallRound,
@@ -176,7 +177,7 @@ pub enum Outcome<T> {
     Ask(Ask),
     /// No tool or prompt has that name.
     Unknown,
-    /// The call is impossible, for a reason that lies with the client and not with the agent.
+    /// The call is impossible because of the client, not because of the agent.
     Refused(ErrorData),
 }
 
@@ -249,43 +250,43 @@ impl<'c> ClientContext<'c> {
     /// Returns whether the client speaks the protocol of 2026-07-28 or later, in which questions are results of calls.
     #[must_use]
     pub fn is_modern(&self) -> bool {
-        self.speaks(&ProtocolVersion::V_2026_07_28)
+        self.supports_version(&ProtocolVersion::V_2026_07_28)
     }
 
     /// Returns whether the client speaks that version of the protocol, or a later one.
-    fn speaks(&self, version: &ProtocolVersion) -> bool {
+    fn supports_version(&self, version: &ProtocolVersion) -> bool {
         // Versions are dates, which sort as text.
-        self.context.protocol_version().is_some_and(|spoken| spoken.as_str() >= version.as_str())
+        self.context.protocol_version().is_some_and(|client_version| client_version.as_str() >= version.as_str())
     }
 
     /// Returns whether the client accepts a task in place of a result.
     #[must_use]
     pub fn takes_tasks(&self) -> bool {
-        self.is_modern() && self.context.client_capabilities().is_some_and(|can| can.supports_tasks())
+        self.is_modern() && self.context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
     }
 
     /// Returns whether the client can show a form to a person.
     #[must_use]
     pub fn takes_forms(&self) -> bool {
-        let can = self.context.client_capabilities().unwrap_or_default();
+        let capabilities = self.context.client_capabilities().unwrap_or_default();
         // A client that names no modes supports forms, the first specified mode.
-        can.elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
+        capabilities.elicitation.is_some_and(|capabilities| capabilities.form.is_some() || capabilities.url.is_none())
     }
 
     /// Returns whether the client supports choices with titles.
     #[must_use]
     pub fn knows_titles(&self) -> bool {
-        self.speaks(&ProtocolVersion::V_2025_11_25)
+        self.supports_version(&ProtocolVersion::V_2025_11_25)
     }
 
     /// Returns whether the client supports that question.
     #[must_use]
     pub fn takes(&self, question: &InputRequest) -> bool {
-        let can = || self.context.client_capabilities().unwrap_or_default();
+        let capabilities = || self.context.client_capabilities().unwrap_or_default();
         match question {
             InputRequest::Elicitation(_) => self.takes_forms(),
-            InputRequest::CreateMessage(_) => can().sampling.is_some(),
-            InputRequest::ListRoots(_) => can().roots.is_some(),
+            InputRequest::CreateMessage(_) => capabilities().sampling.is_some(),
+            InputRequest::ListRoots(_) => capabilities().roots.is_some(),
             _ => false,
         }
     }

@@ -9,8 +9,8 @@ use rmcp::{Peer, RoleServer};
 /// Minimum time between two messages.
 const MIN_MESSAGE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The time between two signs of life of a wait without progress.
-pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+/// Interval of messages during a wait without progress.
+pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum length of a message in characters; clients show it on one line.
 const MAX_MESSAGE_CHARS: usize = 200;
@@ -21,61 +21,67 @@ pub struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     /// The last sent progress. The protocol requires it to grow.
-    told: f64,
+    last_progress: f64,
     /// The next message; a later message replaces it.
-    due: Option<String>,
+    pending_message: Option<String>,
     /// The earliest time of the next message.
-    next: tokio::time::Instant,
+    next_time: tokio::time::Instant,
 }
 
 impl Progress {
     /// Returns the receiver of a request's progress, if the client gave a token.
     pub(crate) fn for_request(context: &RequestContext<RoleServer>) -> Option<Self> {
         let token = context.meta.get_progress_token()?;
-        Some(Self { peer: context.peer.clone(), token, told: 0.0, due: None, next: tokio::time::Instant::now() })
+        Some(Self {
+            peer: context.peer.clone(),
+            token,
+            last_progress: 0.0,
+            pending_message: None,
+            next_time: tokio::time::Instant::now(),
+        })
     }
 
     /// Sends the progress, as a growing number out of `total`.
     pub async fn report(&mut self, done: f64, total: Option<f64>) {
         let mut progress = ProgressNotificationParam::new(self.token.clone(), done);
         progress.total = total;
-        self.told = done;
+        self.last_progress = done;
         self.send(progress).await;
     }
 
-    /// Schedules a message for when the pause since the last one has ended; replaces a pending message.
-    pub(crate) fn say(&mut self, message: String) {
-        self.due = Some(message);
+    /// Sets the next message, and replaces a pending one.
+    pub(crate) fn set_message(&mut self, message: String) {
+        self.pending_message = Some(message);
     }
 
-    /// Sends nothing for a moment, to collect events.
-    pub(crate) fn gather(&mut self, moment: Duration) {
-        self.next = tokio::time::Instant::now() + moment;
+    /// Delays the next message, to collect events.
+    pub(crate) fn delay_messages(&mut self, delay: Duration) {
+        self.next_time = tokio::time::Instant::now() + delay;
     }
 
-    /// Completes when it is time to send the pending message; never while there is none.
-    pub(crate) async fn is_due(&self) {
-        match self.due {
-            Some(_) => tokio::time::sleep_until(self.next).await,
+    /// Waits until the pending message may be sent; forever while there is none.
+    pub(crate) async fn wait_until_due(&self) {
+        match self.pending_message {
+            Some(_) => tokio::time::sleep_until(self.next_time).await,
             None => std::future::pending().await,
         }
     }
 
     /// Sends the pending message now, if there is one.
     pub(crate) async fn flush(&mut self) {
-        let Some(message) = self.due.take() else { return };
-        self.told += 1.0;
+        let Some(message) = self.pending_message.take() else { return };
+        self.last_progress += 1.0;
         let message = match message.char_indices().nth(MAX_MESSAGE_CHARS) {
             Some((end, _)) => format!("{}…", &message[..end]),
             None => message,
         };
-        self.send(ProgressNotificationParam::new(self.token.clone(), self.told).with_message(message)).await;
+        self.send(ProgressNotificationParam::new(self.token.clone(), self.last_progress).with_message(message)).await;
     }
 
-    /// Reports a question to a person, until they answer: clients abort calls that stay silent.
-    pub(crate) async fn waits_for_a_person(&mut self, since: Instant) {
-        tokio::time::sleep(SIGN_OF_LIFE).await;
-        self.say(format!("waiting for a person since {} s", since.elapsed().as_secs()));
+    /// Waits for the interval, then reports the wait for a person: clients abort silent calls.
+    pub(crate) async fn report_waiting(&mut self, since: Instant) {
+        tokio::time::sleep(KEEP_ALIVE_INTERVAL).await;
+        self.set_message(format!("waiting for a person since {} s", since.elapsed().as_secs()));
         self.flush().await;
     }
 
@@ -83,6 +89,6 @@ impl Progress {
         if let Err(error) = self.peer.notify_progress(progress).await {
             tracing::debug!(%error, "the progress cannot be sent");
         }
-        self.next = tokio::time::Instant::now() + MIN_MESSAGE_INTERVAL;
+        self.next_time = tokio::time::Instant::now() + MIN_MESSAGE_INTERVAL;
     }
 }

@@ -1,8 +1,8 @@
 //! Questions to a client, according to its protocol version.
 //!
-//! Since 2026-07-28 a question is the result of a call, which the client makes again with the answers. Before that it
-//! is a request to the client during the call. An [`Offer`](crate::Offer) sees neither: it returns a question, and the
-//! next call has the outcome.
+//! Since 2026-07-28 a question is the result of a call, which the client repeats with the answers. Before that, a
+//! question is a request to the client during the call. A [`ServerBackend`](crate::ServerBackend) sees neither: it
+//! returns a question, and the next call has the outcome.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::offer::{Ask, Call, CallRound, ClientContext, ClientInput};
 use crate::progress::Progress;
-use crate::seal::{Seals, Unsealed, same_call};
+use crate::seal::{SealError, Seals, call_fingerprint};
 
 /// Time that a client may take to answer a request.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -38,7 +38,7 @@ pub(crate) struct ActiveCall<'c> {
     rounds: usize,
 }
 
-fn refused(error: &Unsealed) -> ErrorData {
+fn invalid_state(error: &SealError) -> ErrorData {
     ErrorData::invalid_params(error.to_string(), None)
 }
 
@@ -46,18 +46,18 @@ impl<'c> ActiveCall<'c> {
     /// Begins or continues a call.
     ///
     /// # Errors
-    /// If the client returned another state than the given one.
-    pub(crate) async fn new(arrived: IncomingCall<'c>, seals: &Seals) -> Result<Self, ErrorData> {
-        let IncomingCall { method, name, arguments, answers, state, asker } = arrived;
+    /// If the returned state is not the state that the server sent.
+    pub(crate) async fn new(incoming: IncomingCall<'c>, seals: &Seals) -> Result<Self, ErrorData> {
+        let IncomingCall { method, name, arguments, answers, state, asker } = incoming;
         let round = match (state, answers) {
             (Some(sealed), answers) => {
-                let same = same_call(method, &name, arguments.as_ref());
-                let carried = seals.open(&sealed, &same).await.map_err(|error| refused(&error))?;
+                let fingerprint = call_fingerprint(method, &name, arguments.as_ref());
+                let carried = seals.open(&sealed, &fingerprint).await.map_err(|error| invalid_state(&error))?;
                 let mut answers = answers.unwrap_or_default();
-                // Keeps only answers to its questions.
+                // Keep only answers to the questions of this state.
                 answers.retain(|name, answer| carried.asked.contains(name) && answer.is_object());
                 if !answers.is_empty() {
-                    seals.spend(&carried).map_err(|error| refused(&error))?;
+                    seals.mark_used(&carried).map_err(|error| invalid_state(&error))?;
                 }
                 CallRound { carried: Some(carried.state), came: ClientInput::Answers(answers) }
             }
@@ -73,7 +73,11 @@ impl<'c> ActiveCall<'c> {
     ///
     /// # Errors
     /// If the call exceeds the limit of rounds.
-    pub(crate) async fn put(&mut self, ask: Ask, seals: &Seals) -> Result<Option<InputRequiredResult>, ErrorData> {
+    pub(crate) async fn ask_client(
+        &mut self,
+        ask: Ask,
+        seals: &Seals,
+    ) -> Result<Option<InputRequiredResult>, ErrorData> {
         let Ask { questions, carried, moot } = ask;
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
@@ -87,22 +91,22 @@ impl<'c> ActiveCall<'c> {
         if call.asker.is_modern() {
             let state = match carried {
                 Some(state) => {
-                    let same = same_call(self.method, &call.name, call.arguments.as_ref());
-                    Some(seals.close(questions.keys().cloned().collect(), state, &same).await)
+                    let fingerprint = call_fingerprint(self.method, &call.name, call.arguments.as_ref());
+                    Some(seals.close(questions.keys().cloned().collect(), state, &fingerprint).await)
                 }
                 None => None,
             };
             return Ok(Some(InputRequiredResult::new(Some(questions), state)));
         }
-        let (mut moot, late) = (moot, tokio::time::sleep(ANSWER_TIMEOUT));
-        tokio::pin!(late);
+        let (mut moot, timeout) = (moot, tokio::time::sleep(ANSWER_TIMEOUT));
+        tokio::pin!(timeout);
         let mut answers = InputResponses::new();
         let mut came = None;
         for (name, question) in questions {
-            match requested(question, call, &mut moot, late.as_mut()).await {
+            match send_question(question, call, &mut moot, timeout.as_mut()).await {
                 Ok(answer) => drop(answers.insert(name, answer)),
-                Err(instead) => {
-                    came = Some(instead);
+                Err(outcome) => {
+                    came = Some(outcome);
                     break;
                 }
             }
@@ -112,12 +116,12 @@ impl<'c> ActiveCall<'c> {
     }
 }
 
-/// Sends a question as a request to a client of before 2026-07-28, and waits while the question is relevant.
-async fn requested(
+/// Sends a question as a request, for protocol versions before 2026-07-28, and waits while the question is relevant.
+async fn send_question(
     question: InputRequest,
     call: &mut Call<'_>,
     moot: &mut (impl Future<Output = ()> + Unpin),
-    mut late: std::pin::Pin<&mut tokio::time::Sleep>,
+    mut timeout: std::pin::Pin<&mut tokio::time::Sleep>,
 ) -> Result<Value, ClientInput> {
     let request = match question {
         InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
@@ -129,7 +133,7 @@ async fn requested(
     let asked = context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
     let Ok(mut asked) = asked else { return Err(ClientInput::Unreachable) };
     let began = Instant::now();
-    let instead = loop {
+    let outcome = loop {
         tokio::select! {
             answered = &mut asked.rx => {
                 let answer = match answered {
@@ -141,8 +145,8 @@ async fn requested(
                 return answer.map_err(|_| ClientInput::Unreachable);
             }
             () = &mut *moot => break ClientInput::Moot,
-            () = &mut late => break ClientInput::Late,
-            () = sign_of_life(&mut call.progress, began) => {}
+            () = &mut timeout => break ClientInput::Late,
+            () = report_waiting(&mut call.progress, began) => {}
             () = context.ct.cancelled() => break ClientInput::Moot,
         }
     };
@@ -150,12 +154,12 @@ async fn requested(
     if let Err(error) = asked.cancel(Some("the question is no longer open here".to_owned())).await {
         tracing::debug!(%error, "a question cannot be withdrawn");
     }
-    Err(instead)
+    Err(outcome)
 }
 
-async fn sign_of_life(progress: &mut Option<Progress>, began: Instant) {
+async fn report_waiting(progress: &mut Option<Progress>, began: Instant) {
     match progress {
-        Some(progress) => progress.waits_for_a_person(began).await,
+        Some(progress) => progress.report_waiting(began).await,
         None => std::future::pending().await,
     }
 }

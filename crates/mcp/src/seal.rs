@@ -36,17 +36,17 @@ type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
 /// Seals and opens states.
 #[derive(Debug)]
 pub(crate) struct Seals {
-    /// The directory of the key; without one the server draws a key for itself only.
+    /// Directory of the key. Without it, the server uses a random key of its own.
     folder: Option<PathBuf>,
     codec: OnceCell<RequestStateCodec>,
-    lasts: Duration,
+    lifetime: Duration,
     used: Mutex<VecDeque<u128>>,
 }
 
 /// The content of a seal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RequestState {
-    /// Names of the asked questions.
+    /// Names of the questions.
     pub(crate) asked: Vec<String>,
     /// State for the next round.
     pub(crate) state: Value,
@@ -56,7 +56,7 @@ pub(crate) struct RequestState {
 
 /// Reason for the rejection of a seal.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unsealed {
+pub(crate) enum SealError {
     #[error("this requestState is too old, so nothing was answered; ask again, about a run with get_run")]
     Expired,
     #[error(
@@ -71,15 +71,15 @@ pub(crate) enum Unsealed {
 impl Seals {
     /// Creates seals with the key of a state `folder`, or with their own key.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, codec: OnceCell::new(), lasts: SEAL_LIFETIME, used: Mutex::default() }
+        Self { folder, codec: OnceCell::new(), lifetime: SEAL_LIFETIME, used: Mutex::default() }
     }
 
-    /// Seals the state that a `call` needs to continue, for that call only.
+    /// Seals the state that `call` needs to continue. It is valid for that call only.
     pub(crate) async fn close(&self, asked: Vec<String>, state: Value, call: &str) -> String {
         let mut once = [0; 16];
         getrandom::fill(&mut once).expect("the operating system has randomness");
         let carried = RequestState { asked, state, once: u128::from_le_bytes(once) };
-        let options = SealOptions::new().associated_data(call.as_bytes()).ttl(self.lasts);
+        let options = SealOptions::new().associated_data(call.as_bytes()).ttl(self.lifetime);
         self.codec().await.seal_json_with(&carried, &options).expect("what is carried has only JSON in it")
     }
 
@@ -87,24 +87,24 @@ impl Seals {
     ///
     /// # Errors
     /// If it is not a seal for that call, is too old, or used already.
-    pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<RequestState, Unsealed> {
+    pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<RequestState, SealError> {
         let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
         let carried: RequestState = opened.map_err(|error| match error {
-            RequestStateError::Expired => Unsealed::Expired,
-            _ => Unsealed::Foreign,
+            RequestStateError::Expired => SealError::Expired,
+            _ => SealError::Foreign,
         })?;
         let used = self.used.lock();
-        if used.contains(&carried.once) { Err(Unsealed::Used) } else { Ok(carried) }
+        if used.contains(&carried.once) { Err(SealError::Used) } else { Ok(carried) }
     }
 
     /// Marks a seal as used.
     ///
     /// # Errors
-    /// If it is a used one.
-    pub(crate) fn spend(&self, carried: &RequestState) -> Result<(), Unsealed> {
+    /// If the seal is used already.
+    pub(crate) fn mark_used(&self, carried: &RequestState) -> Result<(), SealError> {
         let mut used = self.used.lock();
         if used.contains(&carried.once) {
-            return Err(Unsealed::Used);
+            return Err(SealError::Used);
         }
         if used.len() == MAX_USED_SEALS {
             used.pop_front();
@@ -118,43 +118,43 @@ impl Seals {
             .get_or_init(|| async {
                 let folder = self.folder.clone();
                 let key = tokio::task::spawn_blocking(move || match folder {
-                    Some(folder) => key_of(&folder).unwrap_or_else(|error| {
+                    Some(folder) => load_or_create_key(&folder).unwrap_or_else(|error| {
                         let folder = folder.display();
                         tracing::warn!(%error, %folder, "questions to people do not outlive this server");
-                        drawn()
+                        random_key()
                     }),
-                    None => drawn(),
+                    None => random_key(),
                 });
-                let key = key.await.unwrap_or_else(|_| drawn());
+                let key = key.await.unwrap_or_else(|_| random_key());
                 RequestStateCodec::try_new(key).expect("the key is as long as it must be")
             })
             .await
     }
 }
 
-fn drawn() -> Key {
+fn random_key() -> Key {
     let mut key = Key::default();
     getrandom::fill(&mut key).expect("the operating system has randomness");
     key
 }
 
-/// Returns the key of a state directory; draws one if there is none.
-fn key_of(folder: &Path) -> io::Result<Key> {
+/// Returns the key of a state directory. Creates a random one if there is none.
+fn load_or_create_key(folder: &Path) -> io::Result<Key> {
     let path = folder.join(KEY_FILE);
     if let Some(key) = read_key(&path)? {
         return Ok(key);
     }
     ensure_private(folder).map_err(io::Error::other)?;
-    // Writes the key to another file and then links it, which fails if another process was faster. So the file is
+    // Write the key to a temporary file and then link it, which fails if another process was faster. So the file is
     // always complete, and all processes read the same key.
     let mut suffix = [0; 8];
     getrandom::fill(&mut suffix).expect("the operating system has randomness");
-    let own = folder.join(format!(".{KEY_FILE}.{:016x}", u64::from_le_bytes(suffix)));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
-    file.write_all(&drawn())?;
+    let temporary_path = folder.join(format!(".{KEY_FILE}.{:016x}", u64::from_le_bytes(suffix)));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary_path)?;
+    file.write_all(&random_key())?;
     file.sync_all()?;
-    let linked = fs::hard_link(&own, &path);
-    fs::remove_file(&own)?;
+    let linked = fs::hard_link(&temporary_path, &path);
+    fs::remove_file(&temporary_path)?;
     match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -164,12 +164,12 @@ fn key_of(folder: &Path) -> io::Result<Key> {
 
 fn read_key(path: &Path) -> io::Result<Option<Key>> {
     let key_error = |what: &str| io::Error::other(format!("'{}' {what}; remove it", path.display()));
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    if !found.is_file() || found.mode() & 0o077 != 0 {
+    if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
         return Err(key_error("can be read by others"));
     }
     let key = fs::read(path)?;
@@ -177,21 +177,21 @@ fn read_key(path: &Path) -> io::Result<Option<Key>> {
 }
 
 /// Returns a text that is the same for equal calls: the method, the name and the arguments with their fields sorted.
-pub(crate) fn same_call(method: &str, name: &str, arguments: Option<&JsonObject>) -> String {
+pub(crate) fn call_fingerprint(method: &str, name: &str, arguments: Option<&JsonObject>) -> String {
     let arguments: BTreeMap<_, _> =
-        arguments.into_iter().flatten().map(|(name, value)| (name, sorted(value))).collect();
+        arguments.into_iter().flatten().map(|(name, value)| (name, sort_fields(value))).collect();
     let arguments = serde_json::to_string(&arguments).expect("arguments have only JSON in them");
     format!("{method} {name} {arguments}")
 }
 
-fn sorted(value: &Value) -> Value {
+fn sort_fields(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.iter().collect();
             fields.sort_by_key(|(name, _)| *name);
-            fields.into_iter().map(|(name, value)| (name.clone(), sorted(value))).collect()
+            fields.into_iter().map(|(name, value)| (name.clone(), sort_fields(value))).collect()
         }
-        Value::Array(items) => items.iter().map(sorted).collect(),
+        Value::Array(items) => items.iter().map(sort_fields).collect(),
         plain => plain.clone(),
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     const CALL: &str = "tools/call";
 
     fn get_run(arguments: Value) -> String {
-        same_call(CALL, "get_run", arguments.as_object())
+        call_fingerprint(CALL, "get_run", arguments.as_object())
     }
 
     async fn sealed(seals: &Seals, call: &str) -> String {
@@ -221,25 +221,26 @@ mod tests {
         let opened = seals.open(&carried, &same).await.unwrap();
         assert_eq!((opened.asked.as_slice(), &opened.state["run"]), (["gate".to_owned()].as_slice(), &json!("run_x")));
         let other = get_run(json!({"run_id": "run_z", "wait_seconds": 1}));
-        assert!(matches!(seals.open(&carried, &other).await, Err(Unsealed::Foreign)));
-        let prompt = same_call("prompts/get", "get_run", json!({"run_id": "run_x", "wait_seconds": 1}).as_object());
-        assert!(matches!(seals.open(&carried, &prompt).await, Err(Unsealed::Foreign)));
+        assert!(matches!(seals.open(&carried, &other).await, Err(SealError::Foreign)));
+        let prompt =
+            call_fingerprint("prompts/get", "get_run", json!({"run_id": "run_x", "wait_seconds": 1}).as_object());
+        assert!(matches!(seals.open(&carried, &prompt).await, Err(SealError::Foreign)));
         let middle = carried.len() / 2;
         let changed = if &carried[middle..=middle] == "A" { "B" } else { "A" };
         let tampered = format!("{}{changed}{}", &carried[..middle], &carried[middle + 1..]);
-        assert!(matches!(seals.open(&tampered, &call).await, Err(Unsealed::Foreign)));
-        assert!(matches!(Seals::new(None).open(&carried, &call).await, Err(Unsealed::Foreign)), "another server's");
-        assert!(seals.spend(&opened).is_ok() && seals.spend(&opened).is_err());
-        assert!(matches!(seals.open(&carried, &call).await, Err(Unsealed::Used)));
+        assert!(matches!(seals.open(&tampered, &call).await, Err(SealError::Foreign)));
+        assert!(matches!(Seals::new(None).open(&carried, &call).await, Err(SealError::Foreign)), "another server's");
+        assert!(seals.mark_used(&opened).is_ok() && seals.mark_used(&opened).is_err());
+        assert!(matches!(seals.open(&carried, &call).await, Err(SealError::Used)));
     }
 
     #[tokio::test]
     async fn what_is_too_old_is_refused() {
-        let seals = Seals { lasts: Duration::ZERO, ..Seals::new(None) };
+        let seals = Seals { lifetime: Duration::ZERO, ..Seals::new(None) };
         let carried = sealed(&seals, "call").await;
         // Its codec reads the system's clock, which need not have moved on.
         steplatch_patience::eventually("the seal is too old", async || match seals.open(&carried, "call").await {
-            Err(error @ Unsealed::Expired) => Ok(error),
+            Err(error @ SealError::Expired) => Ok(error),
             other => Err(other.map(|_| ())),
         })
         .await;
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left over");
         fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
         let distrustful = of_folder();
-        assert!(matches!(distrustful.open(&first, "call").await, Err(Unsealed::Foreign)), "others could have read it");
+        assert!(matches!(distrustful.open(&first, "call").await, Err(SealError::Foreign)), "others could have read it");
         assert!(distrustful.open(&sealed(&distrustful, "call").await, "call").await.is_ok());
     }
 }

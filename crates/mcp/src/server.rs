@@ -58,13 +58,13 @@ impl<O: ServerBackend> Server<O> {
 
     /// Runs a future until the cancellation of the request. A cancelled request stops only the wait; the awaited run
     /// continues.
-    async fn awaited<T>(
+    async fn run_cancellable<T>(
         &self,
         context: &RequestContext<RoleServer>,
         work: impl Future<Output = Result<T, ErrorData>>,
     ) -> Result<T, ErrorData> {
         tokio::select! {
-            // First, so that an open question of this call is withdrawn.
+            // Poll the work first, so that it withdraws an open question of this call.
             biased;
             done = work => done,
             () = context.ct.cancelled() => Err(ErrorData::internal_error("the call was cancelled", None)),
@@ -73,7 +73,7 @@ impl<O: ServerBackend> Server<O> {
     }
 
     /// Adds the server's identity to a result, for clients without a session.
-    fn signed(&self, meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Option<MetaObject> {
+    fn with_identity(&self, meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Option<MetaObject> {
         if !ClientContext::new(context).is_modern() {
             return meta;
         }
@@ -83,26 +83,26 @@ impl<O: ServerBackend> Server<O> {
         Some(meta)
     }
 
-    async fn called(&self, mut under_way: ActiveCall<'_>) -> Result<CallToolResponse, ErrorData> {
-        let context = under_way.call.asker.context();
+    async fn run_tool_call(&self, mut active_call: ActiveCall<'_>) -> Result<CallToolResponse, ErrorData> {
+        let context = active_call.call.asker.context();
         loop {
-            return match self.offer().call(&mut under_way.call).await {
+            return match self.offer().call(&mut active_call.call).await {
                 Outcome::Done(ToolReply::Result(mut result)) => {
-                    result.meta = self.signed(result.meta, context);
+                    result.meta = self.with_identity(result.meta, context);
                     Ok(result.into())
                 }
                 Outcome::Done(ToolReply::Task(mut task)) => {
-                    task.meta = self.signed(task.meta, context);
+                    task.meta = self.with_identity(task.meta, context);
                     Ok(task.into())
                 }
-                Outcome::Ask(ask) => match under_way.put(ask, &self.shared.seals).await? {
+                Outcome::Ask(ask) => match active_call.ask_client(ask, &self.shared.seals).await? {
                     Some(mut input) => {
-                        input.meta = self.signed(input.meta, context);
+                        input.meta = self.with_identity(input.meta, context);
                         Ok(input.into())
                     }
                     None => continue,
                 },
-                Outcome::Unknown => Err(self.no_such_tool(&under_way.call.name).await),
+                Outcome::Unknown => Err(self.no_such_tool(&active_call.call.name).await),
                 Outcome::Refused(error) => Err(error),
             };
         }
@@ -110,28 +110,28 @@ impl<O: ServerBackend> Server<O> {
 
     async fn no_such_tool(&self, name: &str) -> ErrorData {
         let known: Vec<_> = self.offer().tools().await.items.into_iter().map(|tool| tool.name).collect();
-        let name = shortened(name);
+        let name = shorten_name(name);
         ErrorData::invalid_params(format!("there is no tool '{name}'; there are {}", known.join(", ")), None)
     }
 
-    async fn written(&self, mut under_way: ActiveCall<'_>) -> Result<GetPromptResponse, ErrorData> {
-        let context = under_way.call.asker.context();
+    async fn write_prompt(&self, mut active_call: ActiveCall<'_>) -> Result<GetPromptResponse, ErrorData> {
+        let context = active_call.call.asker.context();
         loop {
-            return match self.offer().prompt(&mut under_way.call).await {
+            return match self.offer().prompt(&mut active_call.call).await {
                 Outcome::Done(mut result) => {
-                    result.meta = self.signed(result.meta, context);
+                    result.meta = self.with_identity(result.meta, context);
                     Ok(result.into())
                 }
-                Outcome::Ask(ask) => match under_way.put(ask, &self.shared.seals).await? {
+                Outcome::Ask(ask) => match active_call.ask_client(ask, &self.shared.seals).await? {
                     Some(mut input) => {
-                        input.meta = self.signed(input.meta, context);
+                        input.meta = self.with_identity(input.meta, context);
                         Ok(input.into())
                     }
                     None => continue,
                 },
                 Outcome::Unknown => {
                     let known: Vec<_> = self.offer().prompts().items.into_iter().map(|prompt| prompt.name).collect();
-                    let name = shortened(&under_way.call.name);
+                    let name = shorten_name(&active_call.call.name);
                     let error = format!("there is no prompt '{name}'; there are {}", known.join(", "));
                     Err(ErrorData::invalid_params(error, None))
                 }
@@ -142,7 +142,7 @@ impl<O: ServerBackend> Server<O> {
 }
 
 /// Shortens a foreign name for use in an error message.
-fn shortened(name: &str) -> String {
+fn shorten_name(name: &str) -> String {
     name.chars().filter(|character| !character.is_control()).take(80).collect()
 }
 
@@ -152,16 +152,16 @@ fn no_such_resource(uri: &str) -> ErrorData {
 }
 
 fn no_such_task(id: &str) -> ErrorData {
-    let error = format!("there is no task '{}'; list_runs tells which runs there are", shortened(id));
+    let error = format!("there is no task '{}'; list_runs tells which runs there are", shorten_name(id));
     ErrorData::invalid_params(error, None)
 }
 
 /// Rejects cursors: every list has one page, because lists are short and some clients do not page.
-fn first_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+fn check_first_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     match request.and_then(|request| request.cursor) {
         None => Ok(()),
         Some(cursor) => {
-            let error = format!("there is no page '{}': everything is on the first one", shortened(&cursor));
+            let error = format!("there is no page '{}': everything is on the first one", shorten_name(&cursor));
             Err(ErrorData::invalid_params(error, None))
         }
     }
@@ -187,10 +187,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        first_page(request)?;
+        check_first_page(request)?;
         let listed = self.offer().tools().await;
         let mut list = ListToolsResult::with_all_items(listed.items);
-        list.meta = self.signed(list.meta, &context);
+        list.meta = self.with_identity(list.meta, &context);
         Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
     }
 
@@ -203,7 +203,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arrived = IncomingCall {
+        let incoming_call = IncomingCall {
             method: "tools/call",
             name: request.name.into_owned(),
             arguments: request.arguments,
@@ -211,9 +211,9 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
             state: request.request_state,
             asker: ClientContext::new(&context),
         };
-        let under_way = ActiveCall::new(arrived, &self.shared.seals).await?;
+        let active_call = ActiveCall::new(incoming_call, &self.shared.seals).await?;
         // The library moves the future of a request several times.
-        Box::pin(self.awaited(&context, self.called(under_way))).await
+        Box::pin(self.run_cancellable(&context, self.run_tool_call(active_call))).await
     }
 
     async fn list_prompts(
@@ -221,10 +221,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        first_page(request)?;
+        check_first_page(request)?;
         let listed = self.offer().prompts();
         let mut list = ListPromptsResult::with_all_items(listed.items);
-        list.meta = self.signed(list.meta, &context);
+        list.meta = self.with_identity(list.meta, &context);
         Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
     }
 
@@ -233,7 +233,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let arrived = IncomingCall {
+        let incoming_call = IncomingCall {
             method: "prompts/get",
             name: request.name,
             arguments: request.arguments,
@@ -241,8 +241,8 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
             state: request.request_state,
             asker: ClientContext::new(&context),
         };
-        let under_way = ActiveCall::new(arrived, &self.shared.seals).await?;
-        Box::pin(self.awaited(&context, self.written(under_way))).await
+        let active_call = ActiveCall::new(incoming_call, &self.shared.seals).await?;
+        Box::pin(self.run_cancellable(&context, self.write_prompt(active_call))).await
     }
 
     async fn list_resources(
@@ -250,11 +250,11 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        first_page(request)?;
-        let asker = ClientContext::new(&context);
-        let listed = self.awaited(&context, self.offer().resources(&asker)).await?;
+        check_first_page(request)?;
+        let client = ClientContext::new(&context);
+        let listed = self.run_cancellable(&context, self.offer().resources(&client)).await?;
         let mut list = ListResourcesResult::with_all_items(listed.items);
-        list.meta = self.signed(list.meta, &context);
+        list.meta = self.with_identity(list.meta, &context);
         Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Private))
     }
 
@@ -263,10 +263,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        first_page(request)?;
+        check_first_page(request)?;
         let listed = self.offer().templates();
         let mut list = ListResourceTemplatesResult::with_all_items(listed.items);
-        list.meta = self.signed(list.meta, &context);
+        list.meta = self.with_identity(list.meta, &context);
         Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
     }
 
@@ -275,10 +275,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let asker = ClientContext::new(&context);
-        let read = self.awaited(&context, self.offer().read(&request.uri, &asker)).await?;
+        let client = ClientContext::new(&context);
+        let read = self.run_cancellable(&context, self.offer().read(&request.uri, &client)).await?;
         let mut result = ReadResourceResult::new(read.ok_or_else(|| no_such_resource(&request.uri))?);
-        result.meta = self.signed(result.meta, &context);
+        result.meta = self.with_identity(result.meta, &context);
         // A live resource may change at any moment.
         Ok(result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into())
     }
@@ -288,7 +288,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.listeners.make_room(&request.uri)?;
+        self.listeners.check_limit(&request.uri)?;
         let updates = self.offer().follow(&request.uri).await?.ok_or_else(|| no_such_resource(&request.uri))?;
         self.listeners.subscribe(request.uri, updates, context.peer.clone(), &self.ended)
     }
@@ -303,11 +303,12 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // The filter as requested: the protocol library removes what this server does not announce.
+        // Accept the requested filter: the protocol library removes what this server does not announce.
         let mut accepted = SubscriptionFilter::default();
         accepted.tools_list_changed = requested.tools_list_changed;
         accepted.prompts_list_changed = requested.prompts_list_changed;
-        accepted.resource_subscriptions = requested.resource_subscriptions.clone().map(crate::listeners::bounded);
+        accepted.resource_subscriptions =
+            requested.resource_subscriptions.clone().map(crate::listeners::limit_resources);
         self.listeners.accept(self.offer().changes());
         Some(accepted)
     }
@@ -323,13 +324,13 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let complete = async { Ok(self.offer().complete(&request.r#ref, &request.argument).await) };
-        let mut values = self.awaited(&context, complete).await?;
+        let mut values = self.run_cancellable(&context, complete).await?;
         let total = values.len();
         values.truncate(CompletionInfo::MAX_VALUES);
         let has_more = total > values.len();
         let info = CompletionInfo::with_pagination(values, u32::try_from(total).ok(), has_more);
         let mut result = CompleteResult::new(info.expect("they were cut to as many as there may be"));
-        result.meta = self.signed(result.meta, &context);
+        result.meta = self.with_identity(result.meta, &context);
         Ok(result)
     }
 
@@ -351,10 +352,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let asker = ClientContext::new(&context);
-        let task = self.awaited(&context, self.offer().task(&request.task_id, &asker)).await?;
+        let client = ClientContext::new(&context);
+        let task = self.run_cancellable(&context, self.offer().task(&request.task_id, &client)).await?;
         let mut result = GetTaskResult::new(task.ok_or_else(|| no_such_task(&request.task_id))?);
-        result.meta = self.signed(result.meta, &context);
+        result.meta = self.with_identity(result.meta, &context);
         Ok(result)
     }
 
@@ -363,9 +364,9 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = ClientContext::new(&context);
-        let answer = self.offer().answer_task(&request.task_id, request.input_responses, &asker);
-        if self.awaited(&context, answer).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
+        let client = ClientContext::new(&context);
+        let answer = self.offer().answer_task(&request.task_id, request.input_responses, &client);
+        if self.run_cancellable(&context, answer).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
     }
 
     async fn cancel_task(
@@ -373,8 +374,8 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = ClientContext::new(&context);
-        let cancel = self.offer().cancel_task(&request.task_id, &asker);
-        if self.awaited(&context, cancel).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
+        let client = ClientContext::new(&context);
+        let cancel = self.offer().cancel_task(&request.task_id, &client);
+        if self.run_cancellable(&context, cancel).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
     }
 }

@@ -32,7 +32,7 @@ pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     let seals = Seals::new(Some(daemon.place().state().to_owned()));
     let shared = Shared { offer: Contract::new(daemon.clone()), seals };
     let server = Server::new(Arc::new(shared), ended.clone());
-    // Connects early, so that the first call finds the connection ready.
+    // Connect early, so that the first call finds the connection ready.
     tokio::spawn(async move {
         if let Err(error) = daemon.client().await {
             tracing::warn!(%error, "the daemon cannot be reached");
@@ -40,7 +40,7 @@ pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     });
     match Box::pin(server.serve(Guard::new(transport, ended))).await {
         Ok(running) => {
-            // The outcome does not matter: the client has disconnected and there is nothing left to answer.
+            // Only log the outcome: the client has disconnected, and nothing is left to answer.
             let quit = running.waiting().await;
             tracing::debug!(?quit, "the client has disconnected");
             Ok(())

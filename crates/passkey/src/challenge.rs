@@ -1,4 +1,4 @@
-//! Challenges that a passkey signs: hashes, in a form of its own for each purpose.
+//! Challenges that a passkey signs: hashes of texts with a separate form for each purpose.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

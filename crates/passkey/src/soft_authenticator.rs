@@ -1,4 +1,4 @@
-//! A software authenticator for tests: it verifies no person, and sets the flags that the test requests.
+//! A software authenticator for tests: verifies no person, and sets the flags that the test requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

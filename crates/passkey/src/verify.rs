@@ -8,7 +8,7 @@ use crate::challenge::Challenge;
 use crate::decode;
 use crate::key::PublicKey;
 
-/// Flags of the authenticator's data: a person was present, was verified, and a key follows.
+/// Flags of the authenticator's data: a person was present, the person was verified, a key follows.
 const USER_PRESENT: u8 = 0x01;
 const USER_VERIFIED: u8 = 0x04;
 const HAS_KEY: u8 = 0x40;
@@ -56,7 +56,7 @@ pub struct Assertion<'a> {
 /// Reason for the refusal of a registration or a signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
-    /// A part of it is invalid.
+    /// A part of the message is invalid.
     #[error("its {0} cannot be read")]
     Malformed(&'static str),
     /// The message is for another purpose: a registration in place of a signature, or the reverse.
@@ -65,10 +65,10 @@ pub enum PasskeyError {
     /// The signature is for another answer, or answers another ticket.
     #[error("it is for another question or answer")]
     OtherChallenge,
-    /// A page of another origin made it.
+    /// A page of another origin created the message.
     #[error("it is from a page at {found}, but the passkey was registered at {registered}")]
     OtherOrigin {
-        /// The origin of the page that made it.
+        /// The origin of the page that created the message.
         found: String,
         /// The origin of the page that registered the passkey.
         registered: String,
@@ -103,7 +103,7 @@ struct ClientData {
 /// # Errors
 /// If it is not the answer to this challenge, from a top-level page, by an authenticator that verified the person.
 pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result<Registered, PasskeyError> {
-    let (client, _) = client_data(registration.client_data, "webauthn.create", challenge)?;
+    let (client, _) = parse_client_data(registration.client_data, "webauthn.create", challenge)?;
     let data = decode(registration.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
     let credential = check_header(&data, &client.origin, HAS_KEY)?;
     let malformed = PasskeyError::Malformed("key");
@@ -126,7 +126,7 @@ pub fn verify(
     assertion: Assertion<'_>,
     challenge: &Challenge,
 ) -> Result<(), PasskeyError> {
-    let (client, bytes) = client_data(assertion.client_data, "webauthn.get", challenge)?;
+    let (client, bytes) = parse_client_data(assertion.client_data, "webauthn.get", challenge)?;
     if client.origin != origin {
         return Err(PasskeyError::OtherOrigin { found: client.origin, registered: origin.to_owned() });
     }
@@ -138,8 +138,8 @@ pub fn verify(
     key.verify(&signed, &signature).map_err(|_| PasskeyError::WrongSignature)
 }
 
-/// Parses and checks client data. Returns also their bytes.
-fn client_data(text: &str, kind: &str, challenge: &Challenge) -> Result<(ClientData, Vec<u8>), PasskeyError> {
+/// Parses and checks client data. Also returns their bytes.
+fn parse_client_data(text: &str, kind: &str, challenge: &Challenge) -> Result<(ClientData, Vec<u8>), PasskeyError> {
     let malformed = || PasskeyError::Malformed("client data");
     let bytes = decode(text).ok_or_else(malformed)?;
     let client: ClientData = serde_json::from_slice(&bytes).map_err(|_| malformed())?;
@@ -171,7 +171,7 @@ fn check_header<'d>(data: &'d [u8], origin: &str, required_flags: u8) -> Result<
     }
 }
 
-/// Returns the host of an origin. The page is at `localhost`, or behind TLS.
+/// Returns the host of an origin. `None` unless the page is at `localhost` or behind TLS.
 fn host(origin: &str) -> Option<&str> {
     let authority = origin.strip_prefix("https://").or_else(|| {
         origin.strip_prefix("http://").filter(|authority| authority.split(':').next() == Some("localhost"))

@@ -9,9 +9,9 @@ pub const CANCELLED: &str = "asyncio.CancelledError";
 /// One call or one line of output that a function made through its context or with `print`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Its number within the execution, from 1. The same on every replay, so it is the name of the step.
+    /// Its number within the execution, from 1. It is the same on every replay, and therefore names the step.
     pub ordinal: u64,
-    /// The `run` call that is being answered by executing that function node; see
+    /// The `run` call whose function node the execution executes, as its answer; see
     /// [`Execution::inline`](crate::Execution::inline).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<u64>,
@@ -20,12 +20,12 @@ pub struct Call {
     pub kind: CallKind,
 }
 
-/// A request. Times are seconds, `None` is without end.
+/// A request. Times are in seconds; `None` means without a limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum CallKind {
-    /// Run a node; answered with its result, also when it failed. `TimeoutError` after `timeout`, `ValueError` for one
-    /// that does not exist.
+    /// Run a node; answered with its result, also if it failed. `TimeoutError` after `timeout`, `ValueError` if the
+    /// node does not exist.
     Run {
         /// The node.
         node: String,
@@ -42,13 +42,13 @@ pub enum CallKind {
         prompt: String,
         /// Maximum time to wait.
         timeout: Option<f64>,
-        /// The allowed answers, if not any text.
+        /// The allowed answers; `None` allows any text.
         choices: Option<Vec<String>>,
         /// A form to fill in, for front-ends that can show one.
         form: Option<Value>,
-        /// The kind of answerer that is allowed.
+        /// The kind of allowed answerer.
         answered_by: Option<String>,
-        /// The basis of the answer.
+        /// Further data for the decision.
         context: Option<Value>,
     },
     /// Start a run of another workflow; answered with its result. Raises if the run did not complete.
@@ -71,14 +71,14 @@ pub enum CallKind {
         /// Maximum time to wait.
         timeout: Option<f64>,
     },
-    /// Wait, durably; answered with anything.
+    /// Wait durably; answered with any value.
     Sleep {
         /// The time.
         seconds: f64,
     },
     /// Read the clock; answered with seconds since 1970 in UTC.
     Now {},
-    /// Draw a number; answered with one from 0 to below 1.
+    /// Draw a random number; answered with a number from 0 to below 1.
     Random {},
     /// An event. It has no answer.
     Emit {
@@ -87,9 +87,9 @@ pub enum CallKind {
         /// Its data.
         data: Value,
     },
-    /// Output that was printed since the last call. It has no answer.
+    /// Output since the last call. It has no answer.
     Log {
-        /// The text, without the end of its last line.
+        /// The text, without its final newline.
         text: String,
     },
     /// The end of a function node that the execution itself executes. It has no answer; the caller answers the `run`
@@ -159,25 +159,28 @@ impl CallKind {
     ///
     /// # Errors
     /// If a parameter is missing, or has another type or value than the call takes.
-    pub fn read(call: &str, mut asked: Map<String, Value>) -> Result<Self, InvalidCall> {
-        let call_name = || spoken(call).to_owned();
-        for (name, what) in [("node", "node_id"), ("workflow", "id"), ("graph", "id"), ("event_type", "event_type")] {
-            if asked.get(name).is_some_and(|value| !value.is_string()) {
-                return Err(InvalidCall::NotString { parameter: what, call: call_name() });
+    pub fn read(call: &str, mut parameters: Map<String, Value>) -> Result<Self, InvalidCall> {
+        let call_name = || display_name(call).to_owned();
+        for (name, python_name) in
+            [("node", "node_id"), ("workflow", "id"), ("graph", "id"), ("event_type", "event_type")]
+        {
+            if parameters.get(name).is_some_and(|value| !value.is_string()) {
+                return Err(InvalidCall::NotString { parameter: python_name, call: call_name() });
             }
         }
-        if asked.get("event_type").and_then(Value::as_str).is_some_and(|name| name.trim().is_empty()) {
+        if parameters.get("event_type").and_then(Value::as_str).is_some_and(|name| name.trim().is_empty()) {
             return Err(InvalidCall::EmptyEventType);
         }
         for name in ["timeout", "seconds"] {
-            let Some(value) = asked.get(name) else { continue };
-            let endless = name == "timeout" && value.is_null();
-            if !endless && value.as_f64().is_none_or(|seconds| seconds < 0.0) {
+            let Some(value) = parameters.get(name) else { continue };
+            let is_unlimited = name == "timeout" && value.is_null();
+            if !is_unlimited && value.as_f64().is_none_or(|seconds| seconds < 0.0) {
                 return Err(InvalidCall::NotSeconds { parameter: name, call: call_name(), given: value.clone() });
             }
         }
-        asked.insert("call".to_owned(), Value::String(call.to_owned()));
-        serde_json::from_value(Value::Object(asked)).map_err(|cause| InvalidCall::Form { call: call_name(), cause })
+        parameters.insert("call".to_owned(), Value::String(call.to_owned()));
+        serde_json::from_value(Value::Object(parameters))
+            .map_err(|cause| InvalidCall::Form { call: call_name(), cause })
     }
 
     /// Returns a description for the report of a divergence.
@@ -192,16 +195,16 @@ impl CallKind {
             if field == "call" {
                 name = value.as_str().unwrap_or_default().to_owned();
             } else if !value.is_null() && *value != Value::Object(Map::new()) {
-                parts.push(format!("{field}={}", shortened(value)));
+                parts.push(format!("{field}={}", shorten(value)));
             }
         }
         let dot = if ["log", "ended"].contains(&name.as_str()) { "" } else { "ctx." };
-        format!("{dot}{}({})", spoken(&name), parts.join(", "))
+        format!("{dot}{}({})", display_name(&name), parts.join(", "))
     }
 }
 
-/// Returns a value's JSON, not longer than a line.
-fn shortened(value: &Value) -> String {
+/// Returns a value as JSON, shortened to 60 characters.
+fn shorten(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -209,7 +212,7 @@ fn shortened(value: &Value) -> String {
     }
 }
 
-fn spoken(call: &str) -> &str {
+fn display_name(call: &str) -> &str {
     match call {
         "log" => "print",
         "ended" => "return",
@@ -225,7 +228,7 @@ pub enum Answer {
     Value(Value),
     /// An exception, which the function may catch.
     Raise {
-        /// Its name, as `TimeoutError`. One that Python does not have is raised as `RuntimeError`.
+        /// Its name, such as `TimeoutError`. An unknown name is raised as `RuntimeError`.
         exception: String,
         /// Its message.
         message: String,
@@ -233,7 +236,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns the exception for a time-out, which both of Python's names for it catch.
+    /// Returns the exception for a timeout: `TimeoutError`, which is also `asyncio.TimeoutError`.
     #[must_use]
     pub fn timed_out(message: impl Into<String>) -> Self {
         Self::Raise { exception: "TimeoutError".to_owned(), message: message.into() }
@@ -265,7 +268,7 @@ pub enum Entry {
         /// The answer.
         answer: Answer,
     },
-    /// A `run` call was left to the execution, which executes the function node itself.
+    /// The execution took over a `run` call: it executes the function node itself.
     Inlined {
         /// The call.
         ordinal: u64,

@@ -11,10 +11,10 @@ use crate::wire::{Ask, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VER
 /// The requests to a worker and its replies.
 #[derive(Debug, Default)]
 pub struct WorkerProtocol {
-    greeted: bool,
+    has_greeted: bool,
     last_number: u64,
     /// Requests without a reply, each with its execution.
-    open: VecDeque<(u64, Option<u64>)>,
+    open_requests: VecDeque<(u64, Option<u64>)>,
     memory: usize,
 }
 
@@ -51,7 +51,7 @@ impl WorkerProtocol {
     pub fn ask(&mut self, ask: Ask) -> (u64, Vec<u8>) {
         self.last_number += 1;
         let number = self.last_number;
-        self.open.push_back((number, ask.execution()));
+        self.open_requests.push_back((number, ask.execution()));
         (number, encode_line(&RequestLine { number, ask }))
     }
 
@@ -62,18 +62,18 @@ impl WorkerProtocol {
     pub fn receive(&mut self, line: &str) -> Result<WorkerEvent, ConversationError> {
         let invalid = |line: &dyn std::fmt::Display| ConversationError::InvalidLine(line.to_string());
         match serde_json::from_str(line).map_err(|error| invalid(&error))? {
-            ResponseLine::Hello { wire: WIRE_VERSION } if !self.greeted => {
-                self.greeted = true;
+            ResponseLine::Hello { wire: WIRE_VERSION } if !self.has_greeted => {
+                self.has_greeted = true;
                 Ok(WorkerEvent::Alive)
             }
-            ResponseLine::Hello { wire } if !self.greeted => Err(ConversationError::Version(wire)),
-            ResponseLine::StillAt(number) if self.open.front().is_some_and(|open| open.0 == number) => {
+            ResponseLine::Hello { wire } if !self.has_greeted => Err(ConversationError::Version(wire)),
+            ResponseLine::StillAt(number) if self.open_requests.front().is_some_and(|open| open.0 == number) => {
                 Ok(WorkerEvent::Alive)
             }
             ResponseLine::Replied { number, reply, memory }
-                if self.open.front().is_some_and(|open| open.0 == number) =>
+                if self.open_requests.front().is_some_and(|open| open.0 == number) =>
             {
-                self.open.pop_front();
+                self.open_requests.pop_front();
                 self.memory = memory;
                 Ok(WorkerEvent::Reply(number, reply))
             }
@@ -85,7 +85,7 @@ impl WorkerProtocol {
     /// that execution. All others can continue on other workers, by their histories.
     #[must_use]
     pub fn busy_with(&self) -> Option<Option<u64>> {
-        self.open.front().map(|(_, execution)| *execution)
+        self.open_requests.front().map(|(_, execution)| *execution)
     }
 
     /// Returns the memory in use by the worker at its last reply, in bytes.

@@ -14,11 +14,11 @@ pub struct Declaration {
     pub function: Option<String>,
     /// Its description: as given, else the function's docstring.
     pub description: Option<String>,
-    /// The data that its author keeps with it.
+    /// Data of its author.
     pub metadata: Value,
-    /// Everything else that it was declared with; a node or graph in it is given by its id. Not checked here.
+    /// All other arguments of the declaration, unchecked. Nodes and graphs appear as their ids.
     pub settings: Map<String, Value>,
-    /// The line on which it is declared or, if its id is computed, on which its function is. From 1.
+    /// Line of the declaration, from 1; the line of the function if the id is computed.
     pub line: Option<u32>,
 }
 
@@ -32,10 +32,10 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[Self] = &[$( Self::$kind, )*];
 
-            /// Returns the word for it: for nodes, that of their type.
+            /// Returns the word for the kind; for nodes, the word for their type.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -43,7 +43,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Returns the name by which a file declares one.
+            /// Returns the name of the class that declares it in a file.
             #[must_use]
             pub fn class(self) -> &'static str {
                 match self {
@@ -57,11 +57,11 @@ macro_rules! kinds {
 kinds! {
     /// A function that runs execute.
     Workflow = "workflow", "Workflow";
-    /// A function that is called as a node.
+    /// A function as a node.
     Function = "function", "FunctionNode";
     /// A command line.
     Bash = "bash", "BashNode";
-    /// A program that stays.
+    /// A long-running program in a terminal.
     Pty = "pty", "PTYNode";
     /// An HTTP request.
     Http = "http", "HttpNode";
@@ -74,7 +74,7 @@ kinds! {
 }
 
 impl Kind {
-    /// Returns whether it is declared with settings only: it has no function and no steps.
+    /// Returns whether the kind has only settings, neither a function nor steps.
     #[must_use]
     pub fn has_only_settings(self) -> bool {
         !matches!(self, Self::Workflow | Self::Function | Self::Graph)

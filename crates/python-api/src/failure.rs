@@ -67,7 +67,7 @@ pub struct Frame {
     pub marked: Option<(u32, u32)>,
 }
 
-/// Maximum number of frames of a deep recursion: half of them from each end.
+/// Maximum number of frames of a deep recursion: half of them from each end of the call stack.
 const MAX_FRAMES: usize = 20;
 
 impl Failure {
@@ -106,7 +106,7 @@ impl fmt::Display for Failure {
             }
             let Some(text) = &frame.text else { continue };
             writeln!(f, "    {text}")?;
-            // A mark under the whole line adds nothing, unless the error is about its text.
+            // Carets under the whole line add nothing, unless the error is about its text.
             let is_whole_line = |marked: &(u32, u32)| *marked == (0, text.chars().count() as u32);
             if let Some((from, to)) =
                 frame.marked.filter(|marked| self.kind == FailureKind::Unreadable || !is_whole_line(marked))

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The limits of one execution. Exceeding one fails it, uncatchably except for the recursion.
+/// The limits of one execution. It fails if it exceeds a limit; it can catch only the failure of the recursion limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Bytes that its values may take. It holds where the process counts its allocations, as a worker does.
+    /// Maximum memory of its values, in bytes. Enforced if the process counts its allocations, as a worker does.
     pub memory: usize,
-    /// Time that it may compute between two calls; waiting does not count.
+    /// Maximum computing time between two calls, without waits.
     pub time: Duration,
-    /// Maximum depth of the calls of its functions.
+    /// Maximum recursion depth of its functions.
     pub recursion: usize,
-    /// Calls in all, with what it emits and prints.
+    /// Maximum number of calls, including events and output.
     pub calls: u64,
-    /// Bytes that it may ask for, emit and print before it is answered.
+    /// Maximum size of calls, events and output before an answer, in bytes.
     pub told: usize,
 }
 
@@ -27,16 +27,16 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the longest silence of a worker that is busy with this. One that is silent for longer is stuck where
-    /// the interpreter counts no time, and has to be killed.
+    /// Returns the maximum silence of a worker that is busy with the execution. A worker that is silent for longer is
+    /// stuck in code without a time limit, and must be killed.
     #[must_use]
     pub fn longest_silence(&self) -> Duration {
-        self.time * REPLAY_TIME_FACTOR + GRACE
+        self.time * REPLAY_TIME_FACTOR + GRACE_PERIOD
     }
 }
 
-/// Factor by which a function may compute longer while it is replayed: a slower machine must not fail it.
+/// Factor of the time limit during a replay, so that a slower machine does not fail the function.
 pub const REPLAY_TIME_FACTOR: u32 = 4;
 
-/// The time that a loaded machine may take besides executing the function.
-const GRACE: Duration = Duration::from_secs(5);
+/// Additional time for a loaded machine.
+const GRACE_PERIOD: Duration = Duration::from_secs(5);

@@ -23,12 +23,12 @@ pub struct Start {
 /// The result of the start, of an answer, or of a replay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The calls and the output, in order. To be recorded before any of it is performed.
+    /// The calls and the output, in order. Record them before performing any of them.
     pub calls: Vec<Call>,
-    /// Calls whose answers are not waited for any more: another one, gathered with them, failed, or the execution was
-    /// cancelled or has ended.
+    /// Calls whose answers are no longer awaited: a call gathered with them failed, or the execution was cancelled or
+    /// has ended.
     pub abandoned: Vec<u64>,
-    /// Its state now.
+    /// The current state.
     pub state: State,
 }
 
@@ -36,9 +36,9 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// The function waits for answers to these calls, or at least to one of them; in order.
+    /// The function waits for at least one of the answers to these calls, in order.
     Waiting(Vec<u64>),
-    /// The function returned this.
+    /// The function returned this value.
     Completed(Value),
     /// The function failed.
     Failed(Failure),

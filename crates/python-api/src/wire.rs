@@ -57,7 +57,7 @@ pub enum Ask {
         /// The answer.
         answer: Answer,
     },
-    /// Leave a call to the execution itself. → Same as for an answer
+    /// Leave a call to the execution itself. → The same replies as for an answer
     Inline {
         /// The execution.
         execution: u64,
@@ -108,7 +108,7 @@ impl Ask {
 pub enum ResponseLine {
     /// The greeting, as the first line.
     Hello {
-        /// Its version of the protocol.
+        /// The worker's version of the protocol.
         wire: u32,
     },
     /// The worker is alive and still busy with this request.

@@ -2,7 +2,7 @@
 //!
 //! Everything that an execution does follows from its file, its initial values and the answers in their order. So its
 //! state needs no storage: [`Execution::replay`] restores it from its history. An execution takes answers one at a
-//! time, and runs after each until it stops, so that only their order matters.
+//! time, and runs after each answer until it stops, so that only their order matters.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,32 +14,32 @@ use steplatch_python_api::{
 
 use crate::interpreter::{Arrival, Paused, RequestError, Resume, Step, Stop};
 use crate::program::Program;
-use crate::value::weight;
+use crate::value::text_bytes;
 
 /// One execution. To end it early, drop it.
 pub struct Execution {
-    standing: ExecutionPhase,
+    phase: ExecutionPhase,
     /// The number of the last call.
-    last: u64,
-    most: u64,
+    last_ordinal: u64,
+    max_calls: u64,
     /// Bytes of calls and output since the last answer, and their limit.
-    told: usize,
-    most_told: usize,
-    /// The calls that have no answer, with the numbers under which the program awaits them.
-    open: BTreeMap<u64, u32>,
-    /// The open calls that it answers itself by executing a function, until the function has ended.
+    sent_bytes: usize,
+    max_sent_bytes: usize,
+    /// Calls without an answer, with the numbers under which the program awaits them.
+    open_calls: BTreeMap<u64, u32>,
+    /// Open calls that the execution answers itself by executing a function, until the function has ended.
     inlined: BTreeSet<u64>,
     /// The inputs that arrived during a blocking call of the program.
-    early: VecDeque<(u64, EarlyInput)>,
-    /// True if a cancellation takes effect as soon as all of it waits.
-    cancelling: bool,
-    /// The calls that raised because of the cancellation and that the next progress reports.
-    cancelled: Vec<u64>,
-    /// The number under which the program awaits that nothing else waits any more: its function ended, and functions
-    /// that it gathered may still clean up.
-    resting: Option<u32>,
-    /// Maximum number of awaited numbers besides those of open calls and `resting`.
-    strays: usize,
+    early_inputs: VecDeque<(u64, EarlyInput)>,
+    /// True if a cancellation takes effect once all tasks wait.
+    is_cancelling: bool,
+    /// Calls that the cancellation interrupted, for the next progress.
+    cancelled_calls: Vec<u64>,
+    /// The number under which the program awaits the end of all other waits: its function has ended, and functions that
+    /// it gathered may still clean up.
+    rest_number: Option<u32>,
+    /// Maximum number of awaited numbers besides those of open calls and `rest_number`.
+    stray_count: usize,
     /// True if progress lists the awaited calls.
     lists_waits: bool,
     state: State,
@@ -48,17 +48,17 @@ pub struct Execution {
 /// An input for a call.
 enum EarlyInput {
     Answer(Answer),
-    /// The execution is to execute the function node itself.
+    /// The execution executes the function node itself.
     Inline,
 }
 
 enum ExecutionPhase {
-    /// At a call that stops it.
+    /// At a call that blocks the program.
     Stopped {
         ordinal: u64,
         paused: Box<dyn Paused>,
     },
-    /// All of it waits.
+    /// All tasks wait.
     Waiting {
         numbers: Vec<u32>,
         paused: Box<dyn Paused>,
@@ -67,27 +67,27 @@ enum ExecutionPhase {
 }
 
 impl Execution {
-    /// Begins one.
+    /// Begins an execution.
     #[must_use]
     pub fn begin(program: &Program, start: &Start, limits: &Limits) -> (Self, Progress) {
         Self::begin_as(program, start, limits, false)
     }
 
-    /// Begins one. `is_cancelled` states whether its history cancels it: its end then waits for what it gathered.
+    /// Begins an execution. `is_cancelled` is true if its history cancels it: its end then awaits gathered functions.
     fn begin_as(program: &Program, start: &Start, limits: &Limits, is_cancelled: bool) -> (Self, Progress) {
         let mut execution = Self {
-            standing: ExecutionPhase::Over,
-            last: 0,
-            most: limits.calls,
-            told: 0,
-            most_told: limits.told,
-            open: BTreeMap::new(),
+            phase: ExecutionPhase::Over,
+            last_ordinal: 0,
+            max_calls: limits.calls,
+            sent_bytes: 0,
+            max_sent_bytes: limits.told,
+            open_calls: BTreeMap::new(),
             inlined: BTreeSet::new(),
-            early: VecDeque::new(),
-            cancelling: false,
-            cancelled: Vec::new(),
-            resting: None,
-            strays: 0,
+            early_inputs: VecDeque::new(),
+            is_cancelling: false,
+            cancelled_calls: Vec::new(),
+            rest_number: None,
+            stray_count: 0,
             lists_waits: true,
             state: State::Waiting(Vec::new()),
         };
@@ -120,24 +120,24 @@ impl Execution {
 
     fn supply_input(&mut self, ordinal: u64, input: EarlyInput) -> Progress {
         let mut calls = Vec::new();
-        if self.open.contains_key(&ordinal) && !self.early.iter().any(|(early, _)| *early == ordinal) {
-            match (std::mem::replace(&mut self.standing, ExecutionPhase::Over), input) {
+        if self.open_calls.contains_key(&ordinal) && !self.early_inputs.iter().any(|(early, _)| *early == ordinal) {
+            match (std::mem::replace(&mut self.phase, ExecutionPhase::Over), input) {
                 (ExecutionPhase::Stopped { ordinal: stopped, paused }, EarlyInput::Answer(answer))
                     if stopped == ordinal =>
                 {
-                    self.open.remove(&ordinal);
+                    self.open_calls.remove(&ordinal);
                     let step = paused.resume(match &answer {
                         Answer::Value(value) => Resume::Return(value),
                         Answer::Raise { exception, message } => Resume::Raise { exception, message },
                     });
                     self.run(step, &mut calls);
                 }
-                (standing @ ExecutionPhase::Stopped { .. }, input) => {
-                    self.early.push_back((ordinal, input));
-                    self.standing = standing;
+                (phase @ ExecutionPhase::Stopped { .. }, input) => {
+                    self.early_inputs.push_back((ordinal, input));
+                    self.phase = phase;
                 }
                 (ExecutionPhase::Waiting { numbers, paused }, input) => {
-                    self.early.push_back((ordinal, input));
+                    self.early_inputs.push_back((ordinal, input));
                     let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
                     self.run(step, &mut calls);
                 }
@@ -147,118 +147,117 @@ impl Execution {
         self.progress(calls)
     }
 
-    /// Raises `asyncio.CancelledError` in everything that it waits for, all at once. Functions that it executes as the
-    /// answers to calls receive it where they wait, and their callers after them. A blocking call defers the
+    /// Raises `asyncio.CancelledError` in all waits at once. Functions that the execution executes as answers to calls
+    /// receive it where they wait, and their callers after them. A blocking call defers the
     /// cancellation to the next wait.
     fn cancel(&mut self) -> Progress {
         let mut calls = Vec::new();
-        self.cancelling = true;
-        match std::mem::replace(&mut self.standing, ExecutionPhase::Over) {
+        self.is_cancelling = true;
+        match std::mem::replace(&mut self.phase, ExecutionPhase::Over) {
             ExecutionPhase::Waiting { numbers, paused } => {
                 let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
                 self.run(step, &mut calls);
             }
-            standing => self.standing = standing,
+            phase => self.phase = phase,
         }
         self.progress(calls)
     }
 
-    /// Returns its state.
+    /// Returns the state.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Compresses it for a long wait, at the cost of some 100 µs. Nothing else changes.
+    /// Compresses the execution for a long wait, which takes about 100 µs. Nothing else changes.
     pub fn park(&mut self) {
-        self.standing = match std::mem::replace(&mut self.standing, ExecutionPhase::Over) {
+        self.phase = match std::mem::replace(&mut self.phase, ExecutionPhase::Over) {
             ExecutionPhase::Stopped { ordinal, paused } => ExecutionPhase::Stopped { ordinal, paused: paused.park() },
             ExecutionPhase::Waiting { numbers, paused } => ExecutionPhase::Waiting { numbers, paused: paused.park() },
             ExecutionPhase::Over => ExecutionPhase::Over,
         };
     }
 
-    /// Restores a new execution from an earlier one's history. The progress has the calls that the history does not
-    /// have: they came after its last record. A call of the history without an answer there and without a wait for it
-    /// now is abandoned. Calls `at_it` before each entry. A history with [`Entry::Cancelled`] at the end also cancels
-    /// an execution.
+    /// Restores an execution from its history. The progress has the calls after the last record of the history. A call
+    /// is abandoned if the history has no answer to it and the function no longer waits for it. Calls `before_entry`
+    /// before each entry. A history with [`Entry::Cancelled`] at the end also cancels the execution.
     ///
     /// # Errors
-    /// If the function does something else than the history has.
+    /// If the function differs from its history.
     pub fn replay(
         program: &Program,
         start: &Start,
         limits: &Limits,
         history: Vec<Entry>,
-        mut at_it: impl FnMut(),
+        mut before_entry: impl FnMut(),
     ) -> Result<(Self, Progress), Box<Divergence>> {
         if history.is_empty() {
             return Ok(Self::begin(program, start, limits));
         }
         let is_cancelled = history.contains(&Entry::Cancelled);
-        let patient = Limits { time: limits.time * REPLAY_TIME_FACTOR, ..limits.clone() };
-        let (mut execution, progress) = Self::begin_as(program, start, &patient, is_cancelled);
-        let mut asked: VecDeque<Call> = progress.calls.into();
+        let replay_limits = Limits { time: limits.time * REPLAY_TIME_FACTOR, ..limits.clone() };
+        let (mut execution, progress) = Self::begin_as(program, start, &replay_limits, is_cancelled);
+        let mut new_calls: VecDeque<Call> = progress.calls.into();
         for entry in history {
-            at_it();
+            before_entry();
             match entry {
-                Entry::Called(recorded) => match asked.pop_front() {
+                Entry::Called(recorded) => match new_calls.pop_front() {
                     Some(call) if call == recorded => {}
                     call => return Err(Divergence::boxed(Some(recorded), call, &execution.state)),
                 },
-                Entry::Answered { .. } | Entry::Inlined { .. } | Entry::Cancelled if !asked.is_empty() => {
-                    return Err(Divergence::boxed(None, asked.pop_front(), &execution.state));
+                Entry::Answered { .. } | Entry::Inlined { .. } | Entry::Cancelled if !new_calls.is_empty() => {
+                    return Err(Divergence::boxed(None, new_calls.pop_front(), &execution.state));
                 }
-                Entry::Answered { ordinal, answer } => asked.extend(execution.answer(ordinal, answer).calls),
-                Entry::Inlined { ordinal } => asked.extend(execution.inline(ordinal).calls),
-                Entry::Cancelled => asked.extend(execution.cancel().calls),
+                Entry::Answered { ordinal, answer } => new_calls.extend(execution.answer(ordinal, answer).calls),
+                Entry::Inlined { ordinal } => new_calls.extend(execution.inline(ordinal).calls),
+                Entry::Cancelled => new_calls.extend(execution.cancel().calls),
             }
         }
-        match &mut execution.standing {
+        match &mut execution.phase {
             ExecutionPhase::Stopped { paused, .. } | ExecutionPhase::Waiting { paused, .. } => {
                 paused.allow(limits.time);
             }
             ExecutionPhase::Over => {}
         }
-        let progress = Progress { calls: asked.into(), abandoned: Vec::new(), state: execution.state.clone() };
+        let progress = Progress { calls: new_calls.into(), abandoned: Vec::new(), state: execution.state.clone() };
         Ok((execution, progress))
     }
 
-    /// Runs until it needs answers.
+    /// Runs until the program needs answers.
     fn run(&mut self, mut step: Step, calls: &mut Vec<Call>) {
-        self.told = 0;
+        self.sent_bytes = 0;
         loop {
             let Step { printed, stop } = step;
             let text = printed.strip_suffix('\n').unwrap_or(&printed);
-            self.told += printed.len();
+            self.sent_bytes += printed.len();
             if let Stop::Called { arguments: Ok(arguments), .. } = &stop {
-                self.told += weight(arguments);
+                self.sent_bytes += text_bytes(arguments);
             }
             if !printed.is_empty() {
-                calls.push(self.numbered(None, CallKind::Log { text: text.to_owned() }));
+                calls.push(self.make_call(None, CallKind::Log { text: text.to_owned() }));
             }
             step = match stop {
-                Stop::Called { paused, .. } if self.last >= self.most => {
-                    let most = self.most;
+                Stop::Called { paused, .. } if self.last_ordinal >= self.max_calls => {
+                    let most = self.max_calls;
                     paused.resume(Resume::Abort(&format!("{TOO_MANY} of {most} calls")))
                 }
-                Stop::Called { paused, .. } if self.told > self.most_told => {
-                    let most = self.most_told >> 10;
+                Stop::Called { paused, .. } if self.sent_bytes > self.max_sent_bytes => {
+                    let most = self.max_sent_bytes >> 10;
                     paused.resume(Resume::Abort(&format!("{TOO_LONG} of {most} KiB")))
                 }
-                Stop::Called { number, arguments, paused } => match arguments.and_then(read) {
+                Stop::Called { number, arguments, paused } => match arguments.and_then(parse_request) {
                     Err(error) => paused.resume(Resume::Raise { exception: "TypeError", message: &error.to_string() }),
-                    // It waits for the second answer to a call.
+                    // The program waits for the second answer to a call.
                     Ok(Request::Inline { of }) => {
                         if self.inlined.contains(&of) {
-                            self.open.insert(of, number);
+                            self.open_calls.insert(of, number);
                         } else {
-                            self.strays += 1;
+                            self.stray_count += 1;
                         }
                         paused.resume(Resume::Later)
                     }
                     Ok(Request::Rest) => {
-                        self.resting = Some(number);
+                        self.rest_number = Some(number);
                         paused.resume(Resume::Later)
                     }
                     Ok(Request::Call { within, kind }) => {
@@ -266,24 +265,24 @@ impl Execution {
                         if let CallKind::Ended { of, .. } = &*kind {
                             self.inlined.remove(of);
                         }
-                        let call = self.numbered(within, *kind);
+                        let call = self.make_call(within, *kind);
                         let ordinal = call.ordinal;
                         calls.push(call);
                         if wants_answer {
-                            self.open.insert(ordinal, number);
+                            self.open_calls.insert(ordinal, number);
                         }
                         if stops {
-                            self.standing = ExecutionPhase::Stopped { ordinal, paused };
+                            self.phase = ExecutionPhase::Stopped { ordinal, paused };
                             return;
                         }
                         paused.resume(if wants_answer { Resume::Later } else { Resume::Return(&Value::Null) })
                     }
                 },
-                Stop::Waiting { numbers, paused } if self.cancelling => {
-                    let raising = self.interrupted(&numbers);
+                Stop::Waiting { numbers, paused } if self.is_cancelling => {
+                    let raising = self.take_interrupted(&numbers);
                     paused.resume(Resume::AllRaise(&raising, (CANCELLED, "the run was cancelled")))
                 }
-                Stop::Waiting { numbers, paused } => match self.next_early(&numbers) {
+                Stop::Waiting { numbers, paused } => match self.take_early_input(&numbers) {
                     Some((ordinal, number, input)) => paused.resume(Resume::Arrived(
                         number,
                         match &input {
@@ -298,7 +297,7 @@ impl Execution {
                         },
                     )),
                     None if !self.waits_for_others(&numbers) => {
-                        if let Some(number) = self.resting.take() {
+                        if let Some(number) = self.rest_number.take() {
                             step = paused.resume(Resume::Arrived(number, Arrival::Value(&Value::Null)));
                             continue;
                         }
@@ -307,12 +306,12 @@ impl Execution {
                         return;
                     }
                     None => {
-                        self.standing = ExecutionPhase::Waiting { numbers, paused };
+                        self.phase = ExecutionPhase::Waiting { numbers, paused };
                         return;
                     }
                 },
-                Stop::Returned(Ok(result)) if weight(&result) > self.most_told => {
-                    let most = self.most_told >> 10;
+                Stop::Returned(Ok(result)) if text_bytes(&result) > self.max_sent_bytes => {
+                    let most = self.max_sent_bytes >> 10;
                     let message = format!("the result is larger than its limit of {most} KiB");
                     return self.end(State::Failed(Failure::new(FailureKind::Told, "ValueError", message)));
                 }
@@ -330,9 +329,9 @@ impl Execution {
                     }
                     if failure.frames.is_empty() {
                         // The interpreter does not report where it stopped; this is the best approximation.
-                        let place = match self.last {
+                        let place = match self.last_ordinal {
                             0 => "before its first call".to_owned(),
-                            last => format!("after call {last}"),
+                            last_ordinal => format!("after call {last_ordinal}"),
                         };
                         failure.message = format!("{} ({place})", failure.message);
                     }
@@ -342,11 +341,11 @@ impl Execution {
         }
     }
 
-    /// Takes the first early input that is still waited for.
-    fn next_early(&mut self, numbers: &[u32]) -> Option<(u64, u32, EarlyInput)> {
-        while let Some((ordinal, input)) = self.early.pop_front() {
+    /// Takes the first early input that the program still awaits.
+    fn take_early_input(&mut self, numbers: &[u32]) -> Option<(u64, u32, EarlyInput)> {
+        while let Some((ordinal, input)) = self.early_inputs.pop_front() {
             self.inlined.remove(&ordinal);
-            if let Some(number) = self.open.remove(&ordinal)
+            if let Some(number) = self.open_calls.remove(&ordinal)
                 && is_in(numbers, number)
             {
                 return Some((ordinal, number, input));
@@ -355,118 +354,116 @@ impl Execution {
         None
     }
 
-    /// Returns whether one of these numbers gets its answer from outside, rather than from a function in this
-    /// execution.
+    /// Returns whether one of these numbers awaits an answer from outside this execution.
     fn waits_for_others(&self, numbers: &[u32]) -> bool {
-        self.open.iter().any(|(ordinal, number)| !self.inlined.contains(ordinal) && is_in(numbers, *number))
+        self.open_calls.iter().any(|(ordinal, number)| !self.inlined.contains(ordinal) && is_in(numbers, *number))
     }
 
-    /// Takes the calls with an answer from outside, and returns their numbers.
-    fn interrupted(&mut self, numbers: &[u32]) -> Vec<u32> {
-        self.cancelling = false;
-        self.early.clear();
+    /// Takes the open calls with answers from outside, and returns the numbers that await them.
+    fn take_interrupted(&mut self, numbers: &[u32]) -> Vec<u32> {
+        self.is_cancelling = false;
+        self.early_inputs.clear();
         let inlined = &self.inlined;
-        let interrupted =
-            self.open.extract_if(.., |ordinal, number| !inlined.contains(ordinal) && is_in(numbers, *number));
-        let (ordinals, numbers): (Vec<u64>, Vec<u32>) = interrupted.unzip();
-        self.cancelled.extend(ordinals);
+        let take_interrupted =
+            self.open_calls.extract_if(.., |ordinal, number| !inlined.contains(ordinal) && is_in(numbers, *number));
+        let (ordinals, numbers): (Vec<u64>, Vec<u32>) = take_interrupted.unzip();
+        self.cancelled_calls.extend(ordinals);
         numbers
     }
 
-    fn numbered(&mut self, within: Option<u64>, kind: CallKind) -> Call {
-        self.last += 1;
-        Call { ordinal: self.last, within, kind }
+    fn make_call(&mut self, within: Option<u64>, kind: CallKind) -> Call {
+        self.last_ordinal += 1;
+        Call { ordinal: self.last_ordinal, within, kind }
     }
 
     fn end(&mut self, state: State) {
-        self.standing = ExecutionPhase::Over;
-        self.early.clear();
+        self.phase = ExecutionPhase::Over;
+        self.early_inputs.clear();
         self.inlined.clear();
         self.state = state;
     }
 
     fn progress(&mut self, calls: Vec<Call>) -> Progress {
         let mut abandoned = self.take_abandoned();
-        abandoned.append(&mut self.cancelled);
-        if !matches!(self.standing, ExecutionPhase::Over) {
+        abandoned.append(&mut self.cancelled_calls);
+        if !matches!(self.phase, ExecutionPhase::Over) {
             self.state = State::Waiting(if self.lists_waits { self.waits() } else { Vec::new() });
         }
         Progress { calls, abandoned, state: self.state.clone() }
     }
 
-    /// Takes the open calls that the program awaits no more.
+    /// Takes the open calls that the program no longer awaits.
     fn take_abandoned(&mut self) -> Vec<u64> {
-        let waited = |number: &u32| match &self.standing {
+        let is_awaited = |number: &u32| match &self.phase {
             ExecutionPhase::Stopped { .. } => true,
             ExecutionPhase::Waiting { numbers, .. } => is_in(numbers, *number),
             ExecutionPhase::Over => false,
         };
-        let none = match &self.standing {
+        let none_is_abandoned = match &self.phase {
             ExecutionPhase::Stopped { .. } => true,
-            // So many awaited numbers include the numbers of all open calls. There may be thousands.
+            // With so many awaited numbers, all open calls are awaited. This avoids a search for each of thousands.
             ExecutionPhase::Waiting { numbers, .. } => {
-                numbers.len() >= self.open.len() + usize::from(self.resting.is_some()) + self.strays
+                numbers.len() >= self.open_calls.len() + usize::from(self.rest_number.is_some()) + self.stray_count
             }
-            ExecutionPhase::Over => self.open.is_empty(),
+            ExecutionPhase::Over => self.open_calls.is_empty(),
         };
-        if none {
+        if none_is_abandoned {
             return Vec::new();
         }
-        let abandoned = self.open.iter().filter(|(_, number)| !waited(number)).map(|(ordinal, _)| *ordinal);
+        let abandoned = self.open_calls.iter().filter(|(_, number)| !is_awaited(number)).map(|(ordinal, _)| *ordinal);
         let abandoned: Vec<u64> = abandoned.collect();
         for ordinal in &abandoned {
-            self.open.remove(ordinal);
+            self.open_calls.remove(ordinal);
         }
         abandoned
     }
 
-    /// Returns the calls with awaited answers that have not come early, in order.
+    /// Returns the open calls without an early input, in order.
     fn waits(&self) -> Vec<u64> {
-        let early: BTreeSet<u64> = self.early.iter().map(|(ordinal, _)| *ordinal).collect();
-        self.open.keys().copied().filter(|ordinal| !early.contains(ordinal)).collect()
+        let early_inputs: BTreeSet<u64> = self.early_inputs.iter().map(|(ordinal, _)| *ordinal).collect();
+        self.open_calls.keys().copied().filter(|ordinal| !early_inputs.contains(ordinal)).collect()
     }
 
-    /// Leaves the awaited calls out of all further progress. The caller knows them, and every answer would list
-    /// thousands.
+    /// Omits the awaited calls from all further progress. The caller knows them, and every answer would list thousands.
     pub(crate) fn leave_out_waits(&mut self) {
         self.lists_waits = false;
     }
 }
 
-/// Returns whether a number is one of these, which are in order.
+/// Returns whether sorted numbers contain a number.
 fn is_in(numbers: &[u32], number: u32) -> bool {
     numbers.binary_search(&number).is_ok()
 }
 
-/// The beginning of the failure's message when a function makes too many calls.
+/// Beginning of the failure's message if a function makes too many calls.
 const TOO_MANY: &str = "the function asked and told more than its limit";
 
-/// The beginning of the failure's message when a function sends too many bytes before an answer.
+/// Beginning of the failure's message if a function sends too many bytes before an answer.
 const TOO_LONG: &str = "the function asked and told more before it was answered than its limit";
 
 /// A request of the prelude.
 enum Request {
     /// A call.
     Call { within: Option<u64>, kind: Box<CallKind> },
-    /// To wait for the second answer to a call that a function executed here answers.
+    /// A wait for the second answer to a call, after the end of the function that this execution executes for it.
     Inline { of: u64 },
-    /// To wait until nothing else waits.
+    /// A wait for the end of all other waits.
     Rest,
 }
 
 /// Reads the arguments of the prelude's call: its name, and its parameters.
-fn read(arguments: Value) -> Result<Request, RequestError> {
+fn parse_request(arguments: Value) -> Result<Request, RequestError> {
     let Value::Array(arguments) = arguments else { return Err(RequestError::NoContext) };
-    let Ok([Value::String(call), Value::Object(mut asked)]) = <[Value; 2]>::try_from(arguments) else {
+    let Ok([Value::String(call), Value::Object(mut parameters)]) = <[Value; 2]>::try_from(arguments) else {
         return Err(RequestError::NoContext);
     };
     if call == "inline" {
-        let of = asked.get("of").and_then(Value::as_u64).ok_or(RequestError::NoContext)?;
+        let of = parameters.get("of").and_then(Value::as_u64).ok_or(RequestError::NoContext)?;
         return Ok(Request::Inline { of });
     }
     if call == "rest" {
         return Ok(Request::Rest);
     }
-    let within = asked.remove("within").and_then(|within| within.as_u64());
-    Ok(Request::Call { within, kind: Box::new(CallKind::read(&call, asked)?) })
+    let within = parameters.remove("within").and_then(|within| within.as_u64());
+    Ok(Request::Call { within, kind: Box::new(CallKind::read(&call, parameters)?) })
 }

@@ -1,7 +1,7 @@
 //! The interface of an interpreter.
 //!
-//! A program runs until it calls out, until all of it waits, or until its end. It is then a paused value that the
-//! execution resumes. The only implementation is in [`monty`]; nothing else in this crate names it.
+//! A program runs until it makes a call, until all of its tasks wait, or until its end. It is then a paused value that
+//! the execution resumes. The only implementation is in [`monty`].
 
 pub(crate) mod monty;
 
@@ -14,25 +14,25 @@ use crate::value::JsonError;
 
 /// A file, compiled and ready to be run any number of times.
 pub(crate) trait Compiled {
-    /// Runs it until it stops for the first time. `given` is its initial value.
+    /// Runs the program up to its first stop. `given` is its initial value.
     fn start(&self, given: &Value, limits: &Limits) -> Step;
 }
 
 /// A paused program.
 pub(crate) trait Paused: Send {
-    /// Runs it until it stops again.
+    /// Runs the program up to its next stop.
     fn resume(self: Box<Self>, how: Resume<'_>) -> Step;
 
-    /// Lets it compute for this long between two calls, from its next one on.
+    /// Sets the time that the program may compute between two calls, from its next call on.
     fn allow(&mut self, time: Duration);
 
-    /// Compresses it during the pause. Resuming remains possible as before.
+    /// Compresses the program during its pause. It can still be resumed.
     fn park(self: Box<Self>) -> Box<dyn Paused>;
 }
 
 /// Way to resume a program.
 pub(crate) enum Resume<'a> {
-    /// The call returns this.
+    /// The call returns this value.
     Return(&'a Value),
     /// The call raises this.
     Raise {
@@ -45,9 +45,9 @@ pub(crate) enum Resume<'a> {
     Later,
     /// The answer awaited under this number has arrived. Only for a program that is [`Stop::Waiting`] for it.
     Arrived(u32, Arrival<'a>),
-    /// Everything awaited under these numbers raises an exception, at once. As [`Self::Arrived`].
+    /// All awaitables with these numbers raise an exception, at once. Only for a program that is [`Stop::Waiting`].
     AllRaise(&'a [u32], (&'a str, &'a str)),
-    /// The program ends; no handler in it can catch that.
+    /// The program ends with an exception that it cannot catch.
     Abort(&'a str),
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Arrival<'a> {
     Value(&'a Value),
     /// An exception, by its name and message.
     Raise(&'a str, &'a str),
-    /// The function is to execute the function node itself, as the answer to this call.
+    /// The program executes the function node itself, as the answer to this call.
     Inline(u64),
 }
 
@@ -86,9 +86,9 @@ pub(crate) enum RequestError {
     Call(#[from] InvalidCall),
 }
 
-/// The result of running.
+/// Result of running a program up to a stop.
 pub(crate) struct Step {
-    /// Its output in the meantime.
+    /// Output of the program since the last stop.
     pub(crate) printed: String,
     /// The reason for the stop.
     pub(crate) stop: Stop,
@@ -96,7 +96,7 @@ pub(crate) struct Step {
 
 /// Reason for the stop of a program.
 pub(crate) enum Stop {
-    /// The function calls out.
+    /// The function makes a call.
     Called {
         /// The number of an answer that comes later.
         number: u32,
@@ -105,7 +105,7 @@ pub(crate) enum Stop {
         /// The paused program.
         paused: Box<dyn Paused>,
     },
-    /// All of it waits for at least one of these.
+    /// All tasks of the program wait, for at least one of these calls.
     Waiting {
         /// The numbers of calls, in order.
         numbers: Vec<u32>,

@@ -22,12 +22,12 @@ impl Program {
     /// of every execution. Failures name the file as `file`.
     ///
     /// # Errors
-    /// If something in it is wrong; the failure states the place. An invalid file declares nothing.
+    /// If the file is invalid; the failure states the position. An invalid file declares nothing.
     pub fn load(file: &str, text: &str) -> Result<Self, Failure> {
         let source = std::sync::Arc::new(Source::read(file, text)?);
         let compiled = Rc::new(MontyProgram::compile(&source, &PRELUDE, &source.runnable())?);
-        let declared_value = match compiled.start(&Value::Null, &Limits::default()).stop {
-            Stop::Returned(declared_value) => declared_value.map_err(|error| {
+        let raw_declarations = match compiled.start(&Value::Null, &Limits::default()).stop {
+            Stop::Returned(raw_declarations) => raw_declarations.map_err(|error| {
                 Failure::new(
                     FailureKind::NotJson,
                     "TypeError",
@@ -40,10 +40,11 @@ impl Program {
                 return Err(Failure::new(FailureKind::Stuck, "RuntimeError", message));
             }
         };
-        let declared_value: Vec<RawDeclaration> = serde_json::from_value(declared_value).map_err(|error| {
+        let raw_declarations: Vec<RawDeclaration> = serde_json::from_value(raw_declarations).map_err(|error| {
             Failure::new(FailureKind::Raised, "TypeError", format!("a declaration of {file} is not right: {error}"))
         })?;
-        let declarations = declared_value.into_iter().map(|declared_value| declared(&source, declared_value)).collect();
+        let declarations =
+            raw_declarations.into_iter().map(|raw_declarations| to_declaration(&source, raw_declarations)).collect();
         Ok(Self { compiled, declarations })
     }
 
@@ -56,8 +57,9 @@ impl Program {
     /// Returns the executable workflow or function node of this id.
     #[must_use]
     pub fn entry(&self, id: &str) -> Option<&Declaration> {
-        let runs = |declared: &&Declaration| matches!(declared.kind, Kind::Workflow | Kind::Function);
-        self.declarations.iter().filter(runs).find(|declared| declared.id == id)
+        let is_executable =
+            |to_declaration: &&Declaration| matches!(to_declaration.kind, Kind::Workflow | Kind::Function);
+        self.declarations.iter().filter(is_executable).find(|to_declaration| to_declaration.id == id)
     }
 
     pub(crate) fn compiled(&self) -> &dyn Compiled {
@@ -65,12 +67,12 @@ impl Program {
     }
 }
 
-fn declared(source: &Source, declaration: RawDeclaration) -> Declaration {
+fn to_declaration(source: &Source, declaration: RawDeclaration) -> Declaration {
     let RawDeclaration { id, kind, function, description, metadata, settings } = declaration;
-    let written = function.as_deref().and_then(|name| source.function(name));
+    let source_function = function.as_deref().and_then(|name| source.function(name));
     let description = description.filter(|text| !text.is_empty());
-    let description = description.or_else(|| written.and_then(|function| function.docstring.clone()));
-    let line = source.line_of(&id).or(written.map(|function| function.line));
+    let description = description.or_else(|| source_function.and_then(|function| function.docstring.clone()));
+    let line = source.line_of(&id).or(source_function.map(|function| function.line));
     Declaration { id, kind, function, description, metadata, settings, line }
 }
 

@@ -1,8 +1,7 @@
-//! The static reading of a file.
+//! The static analysis of a file.
 //!
-//! Read with the interpreter's own parser, so that both agree on what Python is. It finds what the interpreter does not
-//! report: the parameters of functions, and their descriptions. A few constructs that the interpreter lacks are
-//! rewritten before the file is run.
+//! Uses the interpreter's own parser, so that both accept the same Python. Finds facts that the interpreter does not
+//! report: the parameters and the docstrings of functions. Rewrites a few constructs that the interpreter lacks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -16,7 +15,8 @@ use steplatch_python_api::{Failure, FailureKind, Frame, Kind};
 
 /// The code that precedes every file: `prelude.py`, with the functions that declare nodes.
 pub(crate) static PRELUDE: LazyLock<String> = LazyLock::new(|| {
-    let (before, after) = include_str!("prelude.py").split_once(NODES).expect("the prelude has a place for them");
+    let (before, after) =
+        include_str!("prelude.py").split_once(NODES_MARKER).expect("the prelude has a place for them");
     let kinds = Kind::ALL.iter().filter(|kind| kind.has_only_settings());
     let functions = kinds.map(|kind| {
         let (class, word) = (kind.class(), kind.word());
@@ -29,12 +29,12 @@ pub(crate) static PRELUDE: LazyLock<String> = LazyLock::new(|| {
     [before, &functions.join("\n\n"), after].concat()
 });
 
-/// The place of these functions: a comment of one line.
-const NODES: &str =
+/// The line of the prelude that these functions replace.
+const NODES_MARKER: &str =
     "# NODES: `source.rs` puts a function here for each kind of node with settings only, as `BashNode`.\n";
 
-/// The modules that the interpreter has.
-const MODULES: [&str; 18] = [
+/// Modules of the interpreter.
+const AVAILABLE_MODULES: [&str; 18] = [
     "__future__",
     "asyncio",
     "base64",
@@ -58,22 +58,22 @@ const MODULES: [&str; 18] = [
 /// A function of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Function {
-    /// True if it takes a call with one argument and nothing else, or another function of its name does.
+    /// True if this function, or another one of its name, accepts a call with exactly one argument.
     pub(crate) takes_one: bool,
     pub(crate) docstring: Option<String>,
     pub(crate) line: u32,
 }
 
-/// A file, as its author wrote it.
+/// A file with its author's text.
 pub(crate) struct Source {
     file: String,
     text: String,
-    /// The offsets of its lines.
+    /// Offsets of the beginnings of the lines.
     lines: Vec<usize>,
     functions: BTreeMap<String, Function>,
-    /// The lines of declarations with a literal id.
-    declared: HashMap<String, u32>,
-    /// The rewritten places: ranges of `text`, with their replacements.
+    /// Lines of the declarations with a literal id.
+    declared_lines: HashMap<String, u32>,
+    /// Ranges of `text` with their replacements.
     changes: Vec<(TextRange, String)>,
 }
 
@@ -81,7 +81,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it is not Python, or uses something that is certainly missing.
+    /// If it is not Python, or uses a feature that is certainly unsupported.
     pub(crate) fn read(file: &str, text: &str) -> Result<Self, Failure> {
         let text = text.trim_start_matches('\u{feff}');
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
@@ -90,7 +90,7 @@ impl Source {
             text: text.to_owned(),
             lines,
             functions: BTreeMap::new(),
-            declared: HashMap::new(),
+            declared_lines: HashMap::new(),
             changes: Vec::new(),
         };
         let parsed = match parse_module(text) {
@@ -100,9 +100,10 @@ impl Source {
                 return Err(failure.with_frames(vec![source.frame_at(error.location)]));
             }
         };
-        let mut reading = Reading { source: &mut source, in_class: false, in_doubt: false, missing: None };
-        reading.visit_body(parsed.suite());
-        if let Some((range, message)) = reading.missing.take() {
+        let mut visitor =
+            SourceVisitor { source: &mut source, in_class: false, may_be_missing: false, unsupported: None };
+        visitor.visit_body(parsed.suite());
+        if let Some((range, message)) = visitor.unsupported.take() {
             let failure = Failure::new(FailureKind::Unreadable, "NotImplementedError", message);
             return Err(failure.with_frames(vec![source.frame_at(range)]));
         }
@@ -114,14 +115,14 @@ impl Source {
         &self.file
     }
 
-    /// Returns the text to run: every line and column is where it was.
+    /// Returns the text to run, with unchanged lines and columns.
     pub(crate) fn runnable(&self) -> String {
         let mut text = self.text.clone();
         let mut changes: Vec<_> = self.changes.iter().collect();
-        // From the end, so that the offsets of earlier places stay valid.
+        // Replace from the end, so that the offsets of earlier ranges stay valid.
         changes.sort_unstable_by_key(|(range, _)| std::cmp::Reverse(range.start()));
-        for (range, instead) in changes {
-            text.replace_range(range.start().to_usize()..range.end().to_usize(), instead);
+        for (range, replacement) in changes {
+            text.replace_range(range.start().to_usize()..range.end().to_usize(), replacement);
         }
         text
     }
@@ -132,32 +133,32 @@ impl Source {
         self.functions.iter().map(|(name, function)| (name.clone(), about(function))).collect()
     }
 
-    /// Returns the function of this name; of several, the last.
+    /// Returns the last function of this name.
     pub(crate) fn function(&self, name: &str) -> Option<&Function> {
         self.functions.get(name)
     }
 
-    /// Returns the line of the declaration of this id, if the id is literal there.
+    /// Returns the line of the declaration with this literal id.
     pub(crate) fn line_of(&self, id: &str) -> Option<u32> {
-        self.declared.get(id).copied()
+        self.declared_lines.get(id).copied()
     }
 
-    /// Makes a frame from a place in the running code: `line` counts the lines of the prelude too.
+    /// Creates a frame for a position in the running code; `line` includes the lines of the prelude.
     pub(crate) fn frame(&self, line: u32, column: u32, to: Option<u32>, function: Option<&str>) -> Option<Frame> {
         let function = function.filter(|function| *function != "<module>");
         let line = line.checked_sub(prelude_lines()).filter(|line| *line > 0 && *line as usize <= self.lines.len())?;
-        Some(self.mark(line, column, to, function))
+        Some(self.make_frame(line, column, to, function))
     }
 
     fn frame_at(&self, range: TextRange) -> Frame {
-        // The place of an error at the end of a file is its last line.
+        // An error at the end of a file is on its last line.
         let last = self.text.trim_end().len();
         let (line, column) = self.position(range.start().to_usize().min(last));
         let (end, to) = self.position(range.end().to_usize());
-        self.mark(line, column, Some(if end == line { to } else { u32::MAX }), None)
+        self.make_frame(line, column, Some(if end == line { to } else { u32::MAX }), None)
     }
 
-    fn mark(&self, line: u32, column: u32, to: Option<u32>, function: Option<&str>) -> Frame {
+    fn make_frame(&self, line: u32, column: u32, to: Option<u32>, function: Option<&str>) -> Frame {
         let whole = self.line(line);
         let text = whole.trim_start();
         let indentation = (whole.chars().count() - text.chars().count()) as u32;
@@ -183,7 +184,7 @@ impl Source {
         self.text[from..].split('\n').next().unwrap_or_default()
     }
 
-    /// Returns line and column of a place in the file, both from 1.
+    /// Returns the line and column of an offset in the file, both from 1.
     fn position(&self, at: usize) -> (u32, u32) {
         let line = self.lines.partition_point(|begin| *begin <= at);
         let before = &self.text[self.lines[line - 1]..at.min(self.text.len())];
@@ -195,41 +196,41 @@ fn prelude_lines() -> u32 {
     PRELUDE.matches('\n').count() as u32
 }
 
-/// Walks through a file.
-struct Reading<'a> {
+/// Collects the facts about a file from its syntax tree.
+struct SourceVisitor<'a> {
     source: &'a mut Source,
     in_class: bool,
-    in_doubt: bool,
-    missing: Option<(TextRange, String)>,
+    may_be_missing: bool,
+    unsupported: Option<(TextRange, String)>,
 }
 
-impl<'a> Visitor<'a> for Reading<'_> {
+impl<'a> Visitor<'a> for SourceVisitor<'_> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         match statement {
-            Stmt::FunctionDef(definition) if !self.in_class => self.function(definition),
+            Stmt::FunctionDef(definition) if !self.in_class => self.add_function(definition),
             Stmt::ClassDef(_) => {
                 let outer = std::mem::replace(&mut self.in_class, true);
                 walk_stmt(self, statement);
                 self.in_class = outer;
                 return;
             }
-            Stmt::ImportFrom(import) if is_ours(import) => self.import_of_ours(import),
+            Stmt::ImportFrom(import) if is_own_import(import) => self.remove_own_import(import),
             Stmt::ImportFrom(import) if import.level == 0 && import.module.as_deref() == Some("asyncio") => {
-                self.import_of_asyncio(import);
+                self.rewrite_asyncio_import(import);
             }
             Stmt::ImportFrom(import) if import.level == 0 => {
-                self.import(import.module.as_deref().unwrap_or_default(), import.range);
+                self.check_module(import.module.as_deref().unwrap_or_default(), import.range);
             }
             Stmt::Import(import) => {
                 for name in &import.names {
-                    self.import(name.name.as_str(), name.range);
+                    self.check_module(name.name.as_str(), name.range);
                 }
             }
-            // The code may expect a missing module here.
+            // The code here may handle a missing module.
             Stmt::Try(_) | Stmt::If(_) => {
-                let outer = std::mem::replace(&mut self.in_doubt, true);
+                let outer = std::mem::replace(&mut self.may_be_missing, true);
                 walk_stmt(self, statement);
-                self.in_doubt = outer;
+                self.may_be_missing = outer;
                 return;
             }
             _ => {}
@@ -239,12 +240,12 @@ impl<'a> Visitor<'a> for Reading<'_> {
 
     fn visit_expr(&mut self, expression: &'a Expr) {
         match expression {
-            Expr::Call(call) => self.call(call),
+            Expr::Call(call) => self.visit_call(call),
             Expr::Attribute(attribute) => {
                 if let Expr::Name(module) = &*attribute.value
                     && module.id.as_str() == "asyncio"
                 {
-                    self.asyncio(attribute.attr.as_str(), attribute.range);
+                    self.check_asyncio_name(attribute.attr.as_str(), attribute.range);
                 }
             }
             _ => {}
@@ -253,18 +254,18 @@ impl<'a> Visitor<'a> for Reading<'_> {
     }
 }
 
-impl Reading<'_> {
-    fn function(&mut self, definition: &StmtFunctionDef) {
+impl SourceVisitor<'_> {
+    fn add_function(&mut self, definition: &StmtFunctionDef) {
         let docstring = match definition.body.first() {
             Some(Stmt::Expr(first)) => match &*first.value {
-                Expr::StringLiteral(text) => Some(cleaned(text.value.to_str())),
+                Expr::StringLiteral(text) => Some(clean_docstring(text.value.to_str())),
                 _ => None,
             },
             _ => None,
         };
         let known = self.source.functions.get(definition.name.as_str());
         let function = Function {
-            // The call decides between several of one name.
+            // Several functions may have one name: the call decides between them.
             takes_one: takes_one(&definition.parameters) || known.is_some_and(|known| known.takes_one),
             docstring: docstring.filter(|text| !text.is_empty()),
             line: self.source.position(definition.name.range().start().to_usize()).0,
@@ -272,8 +273,8 @@ impl Reading<'_> {
         self.source.functions.insert(definition.name.to_string(), function);
     }
 
-    fn call(&mut self, call: &ExprCall) {
-        self.item_method(call);
+    fn visit_call(&mut self, call: &ExprCall) {
+        self.rewrite_item_method(call);
         let Expr::Name(name) = &*call.func else { return };
         if !Kind::ALL.iter().any(|kind| kind.class() == name.id.as_str()) {
             return;
@@ -281,19 +282,19 @@ impl Reading<'_> {
         let named = call.arguments.keywords.iter().find(|keyword| keyword.arg.as_deref() == Some("id"));
         if let Some(Expr::StringLiteral(id)) = named.map(|keyword| &keyword.value).or(call.arguments.args.first()) {
             let line = self.source.position(call.range().start().to_usize()).0;
-            self.source.declared.entry(id.value.to_str().to_owned()).or_insert(line);
+            self.source.declared_lines.entry(id.value.to_str().to_owned()).or_insert(line);
         }
     }
 
-    /// Has the prelude perform `x.__setitem__(k, v)` and `x.__getitem__(k)`, which the interpreter's own types do not have.
-    fn item_method(&mut self, call: &ExprCall) {
+    /// Rewrites `x.__setitem__(k, v)` and `x.__getitem__(k)`, which the interpreter's types lack, to prelude calls.
+    fn rewrite_item_method(&mut self, call: &ExprCall) {
         let Expr::Attribute(method) = &*call.func else { return };
         let function = match method.attr.as_str() {
             "__setitem__" => "_setitem",
             "__getitem__" => "_getitem",
             _ => return,
         };
-        // Nothing else within it may be rewritten.
+        // The target must contain no other rewritten part.
         let mut target = &*method.value;
         while let Expr::Attribute(part) = target {
             target = &part.value;
@@ -305,55 +306,58 @@ impl Reading<'_> {
         }
         let target = &self.source.text[method.range.start().to_usize()..method.attr.range.start().to_usize()];
         let target = target.trim_end().trim_end_matches('.').trim_end().to_owned();
-        self.blank(range, &format!("{function}({target},"));
+        self.replace_in_place(range, &format!("{function}({target},"));
     }
 
-    /// Leaves out an import of what is there without it, except for other names that it gives.
-    fn import_of_ours(&mut self, import: &StmtImportFrom) {
+    /// Removes an import of names that every file has. Keeps the assignment of new names.
+    fn remove_own_import(&mut self, import: &StmtImportFrom) {
         let renamed = import.names.iter().filter_map(|name| Some(format!("{} = {}", name.asname.as_ref()?, name.name)));
-        self.import_instead(import, &renamed.collect::<Vec<_>>().join("; "));
+        self.replace_import(import, &renamed.collect::<Vec<_>>().join("; "));
     }
 
-    /// Leaves out of an import what is there without it.
-    fn import_of_asyncio(&mut self, import: &StmtImportFrom) {
-        let mut kept = Vec::new();
+    /// Removes names that every file has from an import of `asyncio`.
+    fn rewrite_asyncio_import(&mut self, import: &StmtImportFrom) {
+        let mut kept_names = Vec::new();
         let mut is_whole = true;
         for name in &import.names {
             match (name.name.as_str(), &name.asname) {
                 ("gather" | "run", asname) => {
                     let renamed = asname.as_ref().map(|asname| format!(" as {asname}")).unwrap_or_default();
-                    kept.push(format!("{}{renamed}", name.name));
+                    kept_names.push(format!("{}{renamed}", name.name));
                 }
                 ("CancelledError" | "TimeoutError", None) => is_whole = false,
-                (other, _) => self.asyncio(other, name.range),
+                (other, _) => self.check_asyncio_name(other, name.range),
             }
         }
-        if is_whole || self.missing.is_some() {
+        if is_whole || self.unsupported.is_some() {
             return;
         }
-        let kept = kept.join(", ");
-        self.import_instead(import, &if kept.is_empty() { kept } else { format!("from asyncio import {kept}") });
+        let kept_names = kept_names.join(", ");
+        self.replace_import(
+            import,
+            &if kept_names.is_empty() { kept_names } else { format!("from asyncio import {kept_names}") },
+        );
     }
 
-    fn import_instead(&mut self, import: &StmtImportFrom, instead: &str) {
-        let instead = if instead.is_empty() { "pass" } else { instead };
+    fn replace_import(&mut self, import: &StmtImportFrom, replacement: &str) {
+        let replacement = if replacement.is_empty() { "pass" } else { replacement };
         let text = &self.source.text[import.range.start().to_usize()..import.range.end().to_usize()];
-        let room = text.split('\n').next().unwrap_or_default().chars().count();
-        if instead.chars().count() > room {
+        let available_chars = text.split('\n').next().unwrap_or_default().chars().count();
+        if replacement.chars().count() > available_chars {
             let message = "an import of this module has to stand on one line".to_owned();
-            self.missing.get_or_insert((import.range, message));
+            self.unsupported.get_or_insert((import.range, message));
         } else {
-            self.blank(import.range, instead);
+            self.replace_in_place(import.range, replacement);
         }
     }
 
     /// Checks an imported module: a function that runs for a day should not fail late because a module is missing.
-    fn import(&mut self, module: &str, range: TextRange) {
+    fn check_module(&mut self, module: &str, range: TextRange) {
         let first = module.split('.').next().unwrap_or_default();
-        if self.in_doubt || MODULES.contains(&first) {
+        if self.may_be_missing || AVAILABLE_MODULES.contains(&first) {
             return;
         }
-        let instead = match first {
+        let replacement = match first {
             "random" | "secrets" | "uuid" => "; ctx.random() gives a number that is the same on every replay",
             "time" => "; ctx.now() tells the time, and ctx.sleep(seconds) waits",
             "subprocess" => "; declare a BashNode, and ctx.run it",
@@ -361,39 +365,40 @@ impl Reading<'_> {
             "steplatch" | "nerve" => "; its names are there without it, or with `from steplatch import …`",
             _ => "",
         };
-        self.missing.get_or_insert((range, format!("the module {module} is not available in a workflow{instead}")));
+        self.unsupported
+            .get_or_insert((range, format!("the module {module} is not available in a workflow{replacement}")));
     }
 
-    /// Checks a name of the module `asyncio`, of which the interpreter has little.
-    fn asyncio(&mut self, name: &str, range: TextRange) {
-        let instead = match name {
+    /// Checks a name of the module `asyncio`, which the interpreter supports only in part.
+    fn check_asyncio_name(&mut self, name: &str, range: TextRange) {
+        let replacement = match name {
             "gather" | "run" => return,
-            // The same class under another name, since Python 3.11.
-            "TimeoutError" => return self.blank(range, "(TimeoutError)"),
-            // As in the prelude.
-            "CancelledError" => return self.blank(range, "(KeyboardInterrupt)"),
+            // Since Python 3.11, this is the built-in class.
+            "TimeoutError" => return self.replace_in_place(range, "(TimeoutError)"),
+            // The prelude uses this class as well.
+            "CancelledError" => return self.replace_in_place(range, "(KeyboardInterrupt)"),
             "sleep" => "; await ctx.sleep(seconds) instead, which a restart does not cut short",
             "wait_for" | "timeout" => "; give the call a timeout= instead",
             "create_task" | "TaskGroup" | "wait" | "as_completed" => "; asyncio.gather(…) and ctx.run_parallel(…) are",
             "Semaphore" | "BoundedSemaphore" => "; ctx.run_parallel(…, limit=…) is",
             _ => "",
         };
-        let message = format!("asyncio.{name} is not available in a workflow{instead}");
-        self.missing.get_or_insert((range, message));
+        let message = format!("asyncio.{name} is not available in a workflow{replacement}");
+        self.unsupported.get_or_insert((range, message));
     }
 
-    /// Puts something else where `range` is, as long as that was in characters, so that nothing moves.
-    fn blank(&mut self, range: TextRange, instead: &str) {
+    /// Replaces the text of `range`, padded to its length in characters, so that lines and columns stay.
+    fn replace_in_place(&mut self, range: TextRange, replacement: &str) {
         let before = &self.source.text[range.start().to_usize()..range.end().to_usize()];
-        let mut given = instead.chars();
+        let mut given = replacement.chars();
         let after = before.chars().map(|old| if old == '\n' { '\n' } else { given.next().unwrap_or(' ') }).collect();
         self.source.changes.push((range, after));
     }
 }
 
-/// Returns whether it imports names that every file has: for an editor's sake, or because its author wrote it for
+/// Returns whether an import has only names that every file has: for an editor, or because the file was written for
 /// Nerve.
-fn is_ours(import: &StmtImportFrom) -> bool {
+fn is_own_import(import: &StmtImportFrom) -> bool {
     let module = import.module.as_deref().unwrap_or_default();
     import.level == 0 && (module == "steplatch" || module == "nerve" || module.starts_with("nerve."))
 }
@@ -405,8 +410,8 @@ fn takes_one(parameters: &Parameters) -> bool {
     required <= 1 && possible && parameters.kwonlyargs.iter().all(|parameter| parameter.default.is_some())
 }
 
-/// Takes the indentation off a docstring, as Python's `inspect.cleandoc` does.
-fn cleaned(text: &str) -> String {
+/// Removes the indentation of a docstring, as Python's `inspect.cleandoc` does.
+fn clean_docstring(text: &str) -> String {
     let indentation = |line: &str| line.len() - line.trim_start().len();
     let rest = text.lines().skip(1).filter(|line| !line.trim().is_empty()).map(indentation).min().unwrap_or(0);
     let lines = text

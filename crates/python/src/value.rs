@@ -4,7 +4,7 @@ use monty_types::MontyObject;
 use num_bigint::BigInt;
 use serde_json::{Map, Number, Value};
 
-/// Maximum nesting depth of a value. A reader of JSON gives up at 128, and this travels inside of something.
+/// Maximum nesting depth of a value. JSON readers accept up to 128 levels, and a message contains the value.
 const MAX_DEPTH: usize = 100;
 
 /// Reason why a value is not JSON.
@@ -49,11 +49,11 @@ fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Valu
         MontyObject::Int(value) => Ok(Value::from(*value)),
         MontyObject::BigInt(value) => match u64::try_from(value) {
             Ok(value) => Ok(Value::from(value)),
-            Err(_) => refuse(path, "a number that is too large for JSON as others read it"),
+            Err(_) => json_error(path, "a number that is too large for JSON as others read it"),
         },
         MontyObject::Float(value) => match Number::from_f64(*value) {
             Some(value) => Ok(Value::Number(value)),
-            None => refuse(path, &format!("the number {value}, which JSON does not have")),
+            None => json_error(path, &format!("the number {value}, which JSON does not have")),
         },
         MontyObject::String(value) => Ok(Value::String(value.clone())),
         MontyObject::List(items) | MontyObject::Tuple(items) | MontyObject::NamedTuple { values: items, .. } => {
@@ -70,10 +70,10 @@ fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Valu
             for (key, item) in pairs {
                 let name = match key {
                     MontyObject::String(name) => name.clone(),
-                    // As `json.dumps` does.
+                    // `json.dumps` converts integer keys in the same way.
                     MontyObject::Int(number) => number.to_string(),
                     other => {
-                        return refuse(path, &format!("a dict with the key {other}, and only strings can be keys"));
+                        return json_error(path, &format!("a dict with the key {other}, and only strings can be keys"));
                     }
                 };
                 path.push(match key {
@@ -85,20 +85,20 @@ fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Valu
             }
             Ok(Value::Object(converted))
         }
-        MontyObject::Set(_) | MontyObject::FrozenSet(_) => refuse(path, "a set; sorted(…) makes a list of it"),
-        MontyObject::Bytes(_) => refuse(path, "bytes; .decode() makes a string of them"),
-        MontyObject::Cycle(..) => refuse(path, "a value that contains itself"),
+        MontyObject::Set(_) | MontyObject::FrozenSet(_) => json_error(path, "a set; sorted(…) makes a list of it"),
+        MontyObject::Bytes(_) => json_error(path, "bytes; .decode() makes a string of them"),
+        MontyObject::Cycle(..) => json_error(path, "a value that contains itself"),
         MontyObject::ClassInstance(instance) => {
-            refuse(path, &format!("an object of the class {}", instance.class_type.name))
+            json_error(path, &format!("an object of the class {}", instance.class_type.name))
         }
         MontyObject::Date(_) | MontyObject::DateTime(_) | MontyObject::Time(_) => {
-            refuse(path, "a date or time; .isoformat() makes a string of it")
+            json_error(path, "a date or time; .isoformat() makes a string of it")
         }
-        other => refuse(path, &other.to_string()),
+        other => json_error(path, &other.to_string()),
     }
 }
 
-fn refuse(path: &[Part<'_>], what: &str) -> Result<Value, JsonError> {
+fn json_error(path: &[Part<'_>], what: &str) -> Result<Value, JsonError> {
     let mut place = String::new();
     for part in path {
         match part {
@@ -110,17 +110,17 @@ fn refuse(path: &[Part<'_>], what: &str) -> Result<Value, JsonError> {
     Err(if place.is_empty() { JsonError::Whole { found } } else { JsonError::Part { place, found } })
 }
 
-/// Returns about how many bytes a value takes as text.
-pub(crate) fn weight(value: &Value) -> usize {
+/// Returns the approximate length of a value as JSON text, in bytes.
+pub(crate) fn text_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| weight(item) + 1).sum::<usize>() + 2,
-        Value::Object(fields) => fields.iter().map(|(name, item)| name.len() + weight(item) + 4).sum::<usize>() + 2,
+        Value::Array(items) => items.iter().map(|item| text_bytes(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => fields.iter().map(|(name, item)| name.len() + text_bytes(item) + 4).sum::<usize>() + 2,
     }
 }
 
-/// Returns a value of JSON as the interpreter knows it.
+/// Converts a JSON value to a value of the interpreter.
 pub(crate) fn from_json(value: &Value) -> MontyObject {
     match value {
         Value::Null => MontyObject::None,

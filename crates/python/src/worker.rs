@@ -1,6 +1,6 @@
 //! The worker: the process that executes functions.
 //!
-//! It has one thread and does one thing at a time: the interpreter counts the memory of the whole process, on behalf of
+//! The worker executes on one thread, one request at a time: the interpreter counts the memory of the whole process for
 //! the running execution. A function that exceeds a limit fails alone; anything that aborts the process (a full native
 //! stack, memory taken in one piece) ends only this worker. A worker keeps no state that must survive it.
 
@@ -18,15 +18,15 @@ use steplatch_python_api::{Failure, Progress, State};
 use crate::execution::Execution;
 use crate::program::Program;
 
-/// The global allocator that a worker process must declare. It counts, and ends the process with [`OUT_OF_MEMORY`]
-/// where the program would exceed a limit.
+/// The global allocator that a worker process must declare. It counts memory, and ends the process with
+/// [`OUT_OF_MEMORY`] if the program would exceed a limit.
 pub use monty_alloc::LimitedAllocator as Allocator;
 
 // The client has no interpreter, so the wire has the exit code of its allocator as a number.
 const _: () = assert!(OUT_OF_MEMORY == monty_types::OOM_EXIT_CODE);
 
-/// The stack of the thread that executes: several times what the deepest allowed recursion takes.
-const STACK: usize = 64 << 20;
+/// Stack size of the executing thread: several times the need of the deepest allowed recursion.
+const STACK_BYTES: usize = 64 << 20;
 
 /// Maximum number of compiled files in memory.
 const MAX_COMPILED_FILES: usize = 32;
@@ -41,30 +41,30 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// exceeds it ends the process.
 ///
 /// # Errors
-/// Of reading and writing, for a line that makes no sense, and when the process does not count its memory.
+/// If reading or writing fails, a line is invalid, or the process does not count its memory.
 pub fn serve(input: impl Read + Send, output: impl Write + Send, memory: usize) -> io::Result<()> {
     monty_alloc::set_limit(Some(memory), false)
         .map_err(|_| io::Error::other("a worker's process needs steplatch_python::worker::Allocator"))?;
     thread::scope(|scope| {
         let serving = thread::Builder::new()
             .name("executions".to_owned())
-            .stack_size(STACK)
+            .stack_size(STACK_BYTES)
             .spawn_scoped(scope, || Worker::new(output).serve(input))?;
         serving.join().unwrap_or_else(|_| Err(io::Error::other("the interpreter panicked")))
     })
 }
 
-/// A worker on the thread of its caller, without a limit of memory: for simulations.
+/// A worker on the thread of its caller, without a memory limit, for simulations.
 pub struct LocalWorker(Worker<Vec<u8>>);
 
 impl LocalWorker {
     /// Creates a worker. Returns it with the bytes that it sends first.
     ///
     /// # Errors
-    /// Of writing to memory, which does not fail.
+    /// If writing to memory fails, which never happens.
     pub fn new() -> io::Result<(Self, Vec<u8>)> {
         let mut worker = Worker::new(Vec::new());
-        worker.greet()?;
+        worker.send_greeting()?;
         let greeting = std::mem::take(&mut worker.output);
         Ok((Self(worker), greeting))
     }
@@ -72,7 +72,7 @@ impl LocalWorker {
     /// Executes the request of a line, and returns the bytes of the reply.
     ///
     /// # Errors
-    /// For a line that makes no sense.
+    /// If the line is invalid.
     pub fn take(&mut self, line: &str) -> io::Result<Vec<u8>> {
         self.0.take(line)?;
         Ok(std::mem::take(&mut self.0.output))
@@ -87,29 +87,29 @@ impl std::fmt::Debug for LocalWorker {
 
 struct Worker<W> {
     output: W,
-    /// The recently used files, with the last one at the end.
+    /// Recently used files, the last used one at the end.
     programs: VecDeque<(String, String, Program)>,
     executions: HashMap<u64, Execution>,
     /// Executions that are not parked, the last resumed one at the end. Some of them may have ended.
-    awake: VecDeque<u64>,
+    awake_executions: VecDeque<u64>,
 }
 
 impl<W: Write> Worker<W> {
     fn new(output: W) -> Self {
-        Self { output, programs: VecDeque::new(), executions: HashMap::new(), awake: VecDeque::new() }
+        Self { output, programs: VecDeque::new(), executions: HashMap::new(), awake_executions: VecDeque::new() }
     }
 
     fn serve(mut self, input: impl Read) -> io::Result<()> {
         let mut input = BufReader::new(input);
-        self.greet()?;
+        self.send_greeting()?;
         while let Some(line) = read_line(&mut input)? {
             self.take(&line)?;
         }
         Ok(())
     }
 
-    fn greet(&mut self) -> io::Result<()> {
-        self.say(&ResponseLine::Hello { wire: WIRE_VERSION })
+    fn send_greeting(&mut self) -> io::Result<()> {
+        self.send(&ResponseLine::Hello { wire: WIRE_VERSION })
     }
 
     /// Executes the request of a line.
@@ -117,36 +117,36 @@ impl<W: Write> Worker<W> {
         let RequestLine { number, ask } = serde_json::from_str(line)?;
         let reply = self.answer(number, ask);
         let memory = LIVE_MEMORY.load(std::sync::atomic::Ordering::Relaxed);
-        self.say(&ResponseLine::Replied { number, reply, memory })
+        self.send(&ResponseLine::Replied { number, reply, memory })
     }
 
-    fn say(&mut self, line: &ResponseLine) -> io::Result<()> {
+    fn send(&mut self, line: &ResponseLine) -> io::Result<()> {
         self.output.write_all(&encode_line(line))?;
         self.output.flush()
     }
 
     fn answer(&mut self, number: u64, ask: Ask) -> Reply {
         match ask {
-            Ask::Load { file, text } => match self.program(file, text) {
+            Ask::Load { file, text } => match self.load_program(file, text) {
                 Ok(program) => Reply::Declares(program.declarations().to_vec()),
                 Err(failure) => Reply::Refused(failure),
             },
             Ask::Begin(begin) => {
                 let Begin { execution, file, text, start, limits, history } = *begin;
                 self.executions.remove(&execution);
-                let program = match self.program(file, text) {
+                let program = match self.load_program(file, text) {
                     Ok(program) => program,
                     Err(failure) => return Reply::Refused(failure),
                 };
                 let mut last_report = Instant::now();
-                let at_it = || {
+                let report_progress = || {
                     if last_report.elapsed() > PROGRESS_INTERVAL {
                         last_report = Instant::now();
                         // The reply detects a closed connection.
-                        let _ = self.say(&ResponseLine::StillAt(number));
+                        let _ = self.send(&ResponseLine::StillAt(number));
                     }
                 };
-                match Execution::replay(&program, &start, &limits, history, at_it) {
+                match Execution::replay(&program, &start, &limits, history, report_progress) {
                     Ok((mut execution_state, progress)) => {
                         if matches!(progress.state, State::Waiting(_)) {
                             execution_state.leave_out_waits();
@@ -180,18 +180,18 @@ impl<W: Write> Worker<W> {
     }
 
     fn mark_awake(&mut self, execution: u64) {
-        self.awake.retain(|known| *known != execution);
-        self.awake.push_back(execution);
-        if self.awake.len() > MAX_AWAKE_EXECUTIONS
-            && let Some(longest) = self.awake.pop_front()
-            && let Some(known) = self.executions.get_mut(&longest)
+        self.awake_executions.retain(|known| *known != execution);
+        self.awake_executions.push_back(execution);
+        if self.awake_executions.len() > MAX_AWAKE_EXECUTIONS
+            && let Some(oldest) = self.awake_executions.pop_front()
+            && let Some(known) = self.executions.get_mut(&oldest)
         {
             known.park();
         }
     }
 
-    /// Returns a file, compiled now or before.
-    fn program(&mut self, file: String, text: String) -> Result<Program, Failure> {
+    /// Returns the compiled file, and compiles it if necessary.
+    fn load_program(&mut self, file: String, text: String) -> Result<Program, Failure> {
         let known = self.programs.iter().position(|known| known.0 == file && known.1 == text);
         let known = match known.and_then(|at| self.programs.remove(at)) {
             Some(known) => known,

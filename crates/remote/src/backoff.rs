@@ -5,18 +5,18 @@
 
 use std::time::Duration;
 
-/// Delay before the first status request for a run, and minimum between two.
+/// Delay before the first status request for a run, and minimum delay between two requests.
 pub const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum delay while a service is busy or down.
 pub const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// Factor by which the delay grows while nothing changes.
-const GROWTH: f64 = 1.5;
+const GROWTH_FACTOR: f64 = 1.5;
 
 /// Delays of status requests for one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PollBackoff {
     max_delay: Duration,
-    next: Duration,
+    next_delay: Duration,
 }
 
 /// The result of a status request.
@@ -37,7 +37,7 @@ impl PollBackoff {
     /// Begins with the minimum delay. `max_delay` is the maximum while the service answers.
     #[must_use]
     pub fn new(max_delay: Duration) -> Self {
-        Self { max_delay: max_delay.max(MIN_PAUSE), next: MIN_PAUSE }
+        Self { max_delay: max_delay.max(MIN_PAUSE), next_delay: MIN_PAUSE }
     }
 
     /// Returns the delay before the first status request.
@@ -52,20 +52,20 @@ impl PollBackoff {
     pub fn next_delay(&mut self, poll: PollResult, jitter: f64) -> Duration {
         let retry_after = match poll {
             PollResult::Changed => {
-                self.next = MIN_PAUSE;
+                self.next_delay = MIN_PAUSE;
                 None
             }
             PollResult::Same => {
                 // The delay that the service requested after a failure no longer applies.
-                self.next = self.next.mul_f64(GROWTH).min(self.max_delay);
+                self.next_delay = self.next_delay.mul_f64(GROWTH_FACTOR).min(self.max_delay);
                 None
             }
             PollResult::Failed { retry_after } => {
-                self.next = (self.next * 2).min(MAX_PAUSE.max(self.max_delay));
+                self.next_delay = (self.next_delay * 2).min(MAX_PAUSE.max(self.max_delay));
                 retry_after
             }
         };
-        add_jitter(self.next, retry_after, jitter)
+        add_jitter(self.next_delay, retry_after, jitter)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Work that takes a while, away from the threads of the runtime.
+//! Blocking work, outside the worker threads of the async runtime.
 
 /// Runs work on a thread that may block.
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

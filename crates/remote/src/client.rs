@@ -1,8 +1,8 @@
 //! The HTTP client of a remote service.
 //!
 //! It only sends requests and reads responses; the other modules interpret them. It sends the token to the service's
-//! own origin only, whatever redirects and next-page links say, and removes it from all responses. It reads responses
-//! up to a bound.
+//! own origin only, whatever redirects and next-page links say, and removes it from all responses. It limits the
+//! size of responses.
 
 mod answer;
 mod error;
@@ -123,13 +123,13 @@ impl Client {
     #[boxed]
     pub async fn list(&self) -> Result<Listing, RequestError> {
         let limit = self.0.limits.list_timeout;
-        let late = |_| {
+        let timeout_error = |_| {
             RequestError::temporary(format!(
                 "The service did not return its list within {} seconds.",
                 limit.as_secs_f64()
             ))
         };
-        let mut listing = tokio::time::timeout(limit, self.read_pages()).await.map_err(late)??;
+        let mut listing = tokio::time::timeout(limit, self.read_pages()).await.map_err(timeout_error)??;
         listing.workflows.retain(|workflow| self.0.filter.admits(&workflow.title));
         Ok(listing)
     }
@@ -137,13 +137,13 @@ impl Client {
     async fn read_pages(&self) -> Result<Listing, RequestError> {
         let mut listing = Listing::default();
         let mut url = self.workflow_url(&["mcp"])?;
-        let mut seen = BTreeSet::new();
+        let mut seen_urls = BTreeSet::new();
         loop {
-            if !seen.insert(url.to_string()) {
+            if !seen_urls.insert(url.to_string()) {
                 listing.mark_cut("The pages of the list link to each other in a circle. Each page is read once.");
                 break;
             }
-            if seen.len() > MAX_PAGES {
+            if seen_urls.len() > MAX_PAGES {
                 listing.mark_cut("The list has too many pages. The first hundred are read.");
                 break;
             }

@@ -32,7 +32,7 @@ pub struct Config {
     pub discovery_mcp: Option<String>,
     /// Token of the service.
     pub token: Option<Token>,
-    /// Interval between two requests of the list; `None`: only at the start and on demand.
+    /// Interval between requests for the list. `None` requests it only at startup and on demand.
     pub discovery_interval: Option<Duration>,
     /// Time limit of one run.
     pub execution_timeout: Duration,
@@ -106,8 +106,8 @@ impl Config {
         reader.finish()
     }
 
-    /// Reads the service of the environment, named "default". `None` if no variable is set; an empty variable counts as
-    /// not set.
+    /// Reads the service that environment variables configure, named "default". `None` if no variable is set; an empty
+    /// variable counts as not set.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ pub fn diff(old: &[RemoteWorkflow], new: &[RemoteWorkflow]) -> Changes {
     for (id, hash) in by_id(new) {
         match old.remove(&id) {
             None => changes.added.push(id),
-            Some(before) if before == hash => changes.unchanged.push(id),
+            Some(old_hash) if old_hash == hash => changes.unchanged.push(id),
             Some(_) => changes.updated.push(id),
         }
     }

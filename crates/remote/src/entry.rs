@@ -41,7 +41,7 @@ pub struct RemoteWorkflow {
     /// Further fields of the service, cleaned: at most 8 KiB and eight levels.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "metadata::read")]
     pub metadata: Option<Map<String, Value>>,
-    /// The hash that pins its title, description and schema, as the service wrote them: SHA-256 in to_hexadecimal.
+    /// The hash that pins its title, description and schema, as the service wrote them: SHA-256 in hexadecimal.
     pub hash: String,
 }
 

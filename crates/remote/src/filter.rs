@@ -9,7 +9,7 @@ pub(crate) const MAX_PATTERNS: usize = 100;
 pub(crate) const MAX_PATTERN_CHARS: usize = 200;
 
 /// Globs of names: `*` matches any text, `?` any character, and a leading `!` excludes. A glob matches a whole name
-/// without regard to case: the title of a workflow, or the part of its tool's name from the title.
+/// without regard to case: the title of a workflow, or the part of its tool's name that comes from the title.
 ///
 /// Exclusions take precedence in any order. Without an including pattern, the filter offers everything else.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,10 +50,10 @@ impl Filter {
     #[must_use]
     pub fn admits(&self, title: &str) -> bool {
         let (slug, title) = (fold_case(&slug(title)), fold_case(title));
-        let is_in = |patterns: &[Vec<char>]| {
+        let matches_any = |patterns: &[Vec<char>]| {
             patterns.iter().any(|pattern| matches(pattern, &title) || (!slug.is_empty() && matches(pattern, &slug)))
         };
-        (self.included.is_empty() || is_in(&self.included)) && !is_in(&self.excluded)
+        (self.included.is_empty() || matches_any(&self.included)) && !matches_any(&self.excluded)
     }
 }
 

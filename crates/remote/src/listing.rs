@@ -153,14 +153,14 @@ impl Listing {
         let is_kept = |workflow: &&RemoteWorkflow| {
             !listed.contains(workflow.id.as_str()) && (self.is_cut || self.unreadable.contains(&workflow.id))
         };
-        let mut kept: Vec<RemoteWorkflow> = old.iter().filter(is_kept).cloned().collect();
+        let mut merged: Vec<RemoteWorkflow> = old.iter().filter(is_kept).cloned().collect();
         // Earlier workflows take precedence over new ones.
         let old_ids: BTreeSet<&str> = old.iter().map(|workflow| workflow.id.as_str()).collect();
         let (updated, added): (Vec<_>, Vec<_>) =
             self.workflows.iter().partition(|workflow| old_ids.contains(workflow.id.as_str()));
-        kept.extend(updated.into_iter().chain(added).cloned());
-        kept.truncate(MAX_WORKFLOWS);
-        kept
+        merged.extend(updated.into_iter().chain(added).cloned());
+        merged.truncate(MAX_WORKFLOWS);
+        merged
     }
 
     /// Marks the list as incomplete.

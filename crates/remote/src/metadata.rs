@@ -18,19 +18,19 @@ const MAX_TEXT_CHARS: usize = 1_000;
 /// `None` if `metadata` is not an object, or no field remains.
 pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
     let Value::Object(fields) = metadata else { return None };
-    let mut kept = Map::new();
-    // The two braces.
+    let mut cleaned = Map::new();
+    // Size of the two braces.
     let mut bytes = 2;
     for (name, value) in fields {
         let Some((name, value)) = clean_field(name, value, MAX_DEPTH) else { continue };
-        // With a colon and a comma.
+        // Size with a colon and a comma.
         let field_bytes = Value::from(name.as_str()).to_string().len() + value.to_string().len() + 2;
-        if bytes + field_bytes <= MAX_METADATA_BYTES && !kept.contains_key(&name) {
+        if bytes + field_bytes <= MAX_METADATA_BYTES && !cleaned.contains_key(&name) {
             bytes += field_bytes;
-            kept.insert(name, value);
+            cleaned.insert(name, value);
         }
     }
-    (!kept.is_empty()).then_some(kept)
+    (!cleaned.is_empty()).then_some(cleaned)
 }
 
 /// Reads fields from a file. An older version may have written it without cleaning them.
@@ -69,8 +69,8 @@ mod tests {
             "team": "core\u{1b}[31m\u{202e}", "tags": ["a\u{0}", 1, null], "owner": {"na\u{200b}me": "ada", "\u{200b}": 1},
             "\u{7}": "nothing is left of its name"
         });
-        let kept = json!({"team": "core", "tags": ["a", 1, null], "owner": {"name": "ada"}});
-        assert_eq!(clean(&given).map(Value::Object), Some(kept));
+        let cleaned = json!({"team": "core", "tags": ["a", 1, null], "owner": {"name": "ada"}});
+        assert_eq!(clean(&given).map(Value::Object), Some(cleaned));
         for none in [json!(null), json!([1]), json!("text"), json!({}), json!({"\u{200b}": 1})] {
             assert_eq!(clean(&none), None, "{none}");
         }
@@ -79,15 +79,15 @@ mod tests {
     #[test]
     fn metadata_is_bounded() {
         let long = json!({"a": "x".repeat(5_000), "b".repeat(500): 1});
-        let kept = clean(&long).unwrap();
-        assert_eq!(kept["a"].as_str().unwrap().chars().count(), MAX_TEXT_CHARS);
-        assert!(kept.keys().all(|name| name.chars().count() <= MAX_NAME_CHARS), "{kept:?}");
+        let cleaned = clean(&long).unwrap();
+        assert_eq!(cleaned["a"].as_str().unwrap().chars().count(), MAX_TEXT_CHARS);
+        assert!(cleaned.keys().all(|name| name.chars().count() <= MAX_NAME_CHARS), "{cleaned:?}");
 
         let mut many: Map<String, Value> = (0..2_000).map(|n| (format!("field {n}"), json!("日本"))).collect();
         many.insert("list".to_owned(), json!(vec!["x"; 100_000]));
-        let kept = clean(&Value::Object(many)).unwrap();
-        assert!(kept.contains_key("field 0") && !kept.contains_key("list"));
-        assert!(Value::Object(kept).to_string().len() <= MAX_METADATA_BYTES);
+        let cleaned = clean(&Value::Object(many)).unwrap();
+        assert!(cleaned.contains_key("field 0") && !cleaned.contains_key("list"));
+        assert!(Value::Object(cleaned).to_string().len() <= MAX_METADATA_BYTES);
 
         let deep = (0..100).fold(json!(1), |inner, _| json!({"in": inner}));
         let levels = serde_json::to_string(&clean(&deep)).unwrap().matches('{').count();

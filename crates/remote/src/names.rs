@@ -13,8 +13,8 @@ use crate::entry::to_hexadecimal;
 pub const PREFIX: &str = "workflow_";
 /// Maximum length of a name.
 const MAX_NAME_CHARS: usize = 64;
-/// Length of a suffix in characters; a multiple of it if the shorter name is in use.
-const SUFFIX_CHARS: usize = 8;
+/// Length of the shortest suffix. The length of each suffix is a multiple of it.
+const MIN_SUFFIX_CHARS: usize = 8;
 
 /// A workflow, identified among those of all services.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,18 +117,18 @@ fn unsuffixed_name(base: &str, max_chars: usize) -> String {
     name[..name.len().min(max_chars)].trim_end_matches('_').to_owned()
 }
 
-/// Returns names with a suffix, longer and longer, and then without end others of the maximum length, because other
-/// workflows may have the earlier ones.
+/// Returns an endless series of names with suffixes of increasing length, up to the maximum, because other workflows
+/// may have the earlier names.
 fn suffixed_names(key: &Key, base: &str) -> impl Iterator<Item = String> {
-    let max_suffix = (MAX_NAME_CHARS - PREFIX.len()) / SUFFIX_CHARS;
+    let max_suffix_units = (MAX_NAME_CHARS - PREFIX.len()) / MIN_SUFFIX_CHARS;
     (0_usize..).map(move |index| {
         // No name of a service contains a zero byte, so two different keys never give the same text.
         let Key { remote, id } = key;
-        let hash = match index.checked_sub(max_suffix) {
+        let hash = match index.checked_sub(max_suffix_units) {
             None => Sha256::digest(format!("{remote}\0{id}")),
             Some(round) => Sha256::digest(format!("{remote}\0{id}\0{round}")),
         };
-        let suffix = &to_hexadecimal(&hash)[..(index + 1).min(max_suffix) * SUFFIX_CHARS];
+        let suffix = &to_hexadecimal(&hash)[..(index + 1).min(max_suffix_units) * MIN_SUFFIX_CHARS];
         format!("{}_{suffix}", unsuffixed_name(base, MAX_NAME_CHARS - suffix.len() - 1))
     })
 }

@@ -42,7 +42,7 @@ pub struct Status {
     pub update_time: Option<i64>,
 }
 
-/// Meaning of the word for a state.
+/// Meaning of the service's word for a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// In progress; an unknown word counts as this.
@@ -87,10 +87,10 @@ impl Status {
         let value = |name: &str| fields.get(name).cloned().unwrap_or_default();
         let output = value("output");
         let pending_gate = output.get("pending_gate").filter(|gate| !gate.is_null() && !state.is_over()).cloned();
-        let either = |snake: &str, camel: &str| {
+        let find_field = |snake: &str, camel: &str| {
             [snake, camel].iter().find_map(|name| fields.get(*name).filter(|value| !value.is_null()))
         };
-        let time = |snake: &str, camel: &str| either(snake, camel).and_then(parse_time);
+        let time = |snake: &str, camel: &str| find_field(snake, camel).and_then(parse_time);
         Ok(Self {
             word,
             state,
@@ -98,8 +98,8 @@ impl Status {
             output,
             error: value("error"),
             pending_gate,
-            workflow: parse_id(either("workflow_id", "originalWorkflowId")),
-            correlation: parse_id(either("correlation_id", "correlationId")),
+            workflow: parse_id(find_field("workflow_id", "originalWorkflowId")),
+            correlation: parse_id(find_field("correlation_id", "correlationId")),
             progress: fields.get("progress").and_then(parse_progress),
             start_time: time("start_time", "startTime"),
             end_time: time("end_time", "endTime"),

@@ -10,11 +10,11 @@
 pub fn clean(text: &str, max_chars: usize) -> String {
     let mut cleaned = String::new();
     let mut length = 0;
-    let mut has_space = false;
+    let mut has_pending_space = false;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         if is_whitespace(character) {
-            has_space = length > 0;
+            has_pending_space = length > 0;
             continue;
         }
         if begins_escape(character) {
@@ -24,12 +24,12 @@ pub fn clean(text: &str, max_chars: usize) -> String {
         if is_invisible(character) {
             continue;
         }
-        let needed = 1 + usize::from(has_space);
+        let needed = 1 + usize::from(has_pending_space);
         if length + needed > max_chars {
             shorten(&mut cleaned, length, max_chars);
             break;
         }
-        if std::mem::take(&mut has_space) {
+        if std::mem::take(&mut has_pending_space) {
             cleaned.push(' ');
         }
         cleaned.push(character);

@@ -1,4 +1,4 @@
-//! Last valid list of each service, and the names of their workflows.
+//! The last valid list of each service, and the tool names of the workflows.
 //!
 //! Stored in a file of the state directory: a daemon that starts while a service is down offers its last list, and no
 //! name passes to another workflow.
@@ -34,7 +34,7 @@ struct CatalogFile {
     version: u32,
     #[serde(default)]
     services: BTreeMap<String, ServiceEntry>,
-    /// Tool names of library workflows, which no remote workflow gets.
+    /// Tool names of library workflows. No remote workflow gets such a name.
     #[serde(default)]
     library: BTreeSet<String>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct CatalogDiff {
 }
 
 impl Catalog {
-    /// Reads the file of the last daemon. Drops invalid parts.
+    /// Reads the file of the last daemon. Ignores an invalid file.
     pub(super) fn open(state: &Path) -> Self {
         let file = state.join("remote_workflows.json");
         let stored = match std::fs::read(&file) {
@@ -130,8 +130,8 @@ impl Catalog {
         let filter = Filter::new(&config.filter_patterns);
         let stored = self.lock();
         let Some(service) = stored.services.get(name) else { return Vec::new() };
-        let known = service.workflows.iter().filter(|(_, known)| filter.admits(&known.workflow.title));
-        let listed = known.filter_map(|(id, NamedWorkflow { workflow, changed })| {
+        let named = service.workflows.iter().filter(|(_, named)| filter.admits(&named.workflow.title));
+        let listed = named.filter_map(|(id, NamedWorkflow { workflow, changed })| {
             let tool = service.names.get(id)?.clone();
             Some(ToolEntry { workflow: workflow.clone(), tool, changed: *changed })
         });
@@ -143,7 +143,7 @@ impl Catalog {
         let now = clock::now();
         let mut stored = self.lock();
         let mut service = stored.services.get(name).cloned().unwrap_or_default();
-        let old: Vec<RemoteWorkflow> = service.workflows.values().map(|known| (*known.workflow).clone()).collect();
+        let old: Vec<RemoteWorkflow> = service.workflows.values().map(|named| (*named.workflow).clone()).collect();
         let new = listing.replacing(&old);
         let Changes { added, updated, removed, unchanged } = diff(&old, &new);
         for workflow in &updated {
@@ -151,8 +151,8 @@ impl Catalog {
         }
         let mut list = BTreeMap::new();
         for workflow in new {
-            let before = service.workflows.get(&workflow.id).and_then(|known| known.changed);
-            let changed = if updated.contains(&workflow.id) { Some(now) } else { before };
+            let last_change = service.workflows.get(&workflow.id).and_then(|named| named.changed);
+            let changed = if updated.contains(&workflow.id) { Some(now) } else { last_change };
             list.insert(workflow.id.clone(), NamedWorkflow { workflow: Arc::new(workflow), changed });
         }
         let changed = CatalogDiff {
@@ -162,7 +162,7 @@ impl Catalog {
             unchanged: unchanged.len(),
         };
         let titles: Vec<(Key, String)> =
-            list.iter().map(|(id, known)| (Key::new(name, id.clone()), known.workflow.title.clone())).collect();
+            list.iter().map(|(id, named)| (Key::new(name, id.clone()), named.workflow.title.clone())).collect();
         let known_names: BTreeMap<Key, String> = stored
             .services
             .iter()
@@ -201,7 +201,7 @@ impl Catalog {
         names.into_iter().map(|(key, tool)| (key.id, tool)).collect()
     }
 
-    /// Writes the file atomically. It is small.
+    /// Writes the file atomically.
     fn write(&self, stored: &CatalogFile) {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         let write_result = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
@@ -283,16 +283,16 @@ mod tests {
         let catalog = Catalog::open(state.path());
         let first = catalog.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "b")]));
         assert_eq!(first, CatalogDiff { added: 2, ..CatalogDiff::default() });
-        let before = names(&catalog);
+        let last_change = names(&catalog);
         let second = catalog.replace("one", list([workflow("2", "Deploy", "changed")]));
         assert_eq!(second, CatalogDiff { updated: 1, removed: 1, ..CatalogDiff::default() });
         let again = Catalog::open(state.path());
-        assert_eq!(names(&again), before[1..], "the one that stayed keeps its name");
+        assert_eq!(names(&again), last_change[1..], "the one that stayed keeps its name");
         assert!(again.discovered("one").is_some());
         let listed = &again.listed("one", &Config::default())[0];
         assert!(listed.info("one").changed.is_some(), "that it changed is told");
         again.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
-        assert_eq!(names(&again), before, "and the one that came back has its own");
+        assert_eq!(names(&again), last_change, "and the one that came back has its own");
     }
 
     #[test]

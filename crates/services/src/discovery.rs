@@ -16,7 +16,7 @@ use crate::service::Service;
 use crate::services::RemoteServices;
 
 /// The result of a discovery.
-pub(super) type Refreshed = Result<CatalogDiff, SharedDiscoveryError>;
+pub(super) type DiscoveryResult = Result<CatalogDiff, SharedDiscoveryError>;
 
 /// Maximum length of an MCP server's error, in characters.
 const MAX_ERROR_CHARS: usize = 500;
@@ -31,7 +31,7 @@ pub(super) async fn run_discovery(remotes: RemoteServices, service: Arc<Service>
     loop {
         let setup = service.setup().filter(|setup| setup.config.enabled);
         let Some(setup) = setup else {
-            // A service that is not in use receives no requests.
+            // A disabled service receives no requests.
             for waiter in service.take_refresh_waiters() {
                 let _ = waiter.send(Err(DiscoveryError::NotUsed { name: service.name.clone() }.into()));
             }
@@ -54,18 +54,18 @@ pub(super) async fn run_discovery(remotes: RemoteServices, service: Arc<Service>
                     continue;
                 }
             }
-            () = wait(delay) => {}
+            () = wait_for_delay(delay) => {}
         }
         // A later request waits for the next discovery.
         let waiters = service.take_refresh_waiters();
         let listing = discover(&setup).await;
-        // The configuration has changed in the meantime, so the answer is obsolete.
+        // The answer is obsolete if the configuration has changed in the meantime.
         if is_replaced(&service, &setup) {
-            service.put_back(waiters);
+            service.requeue_waiters(waiters);
             continue;
         }
         last_client = Some(setup.clone());
-        // This writes the catalog to disk, which may block.
+        // Storing writes the catalog to disk, which may block.
         let (services, listed_service) = (remotes.clone(), service.clone());
         let storing = tokio::task::spawn_blocking(move || store_listing(&services, &listed_service, listing));
         let listing = storing.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));
@@ -81,7 +81,7 @@ fn is_replaced(service: &Service, setup: &Arc<ServiceClient>) -> bool {
 }
 
 /// Waits for a delay; forever without one.
-async fn wait(delay: Option<Duration>) {
+async fn wait_for_delay(delay: Option<Duration>) {
     match delay {
         Some(delay) => tokio::time::sleep(delay).await,
         None => std::future::pending().await,
@@ -89,7 +89,11 @@ async fn wait(delay: Option<Duration>) {
 }
 
 /// Stores the list of a service. After an error the last list stays.
-fn store_listing(remotes: &RemoteServices, service: &Service, listing: Result<Listing, DiscoveryError>) -> Refreshed {
+fn store_listing(
+    remotes: &RemoteServices,
+    service: &Service,
+    listing: Result<Listing, DiscoveryError>,
+) -> DiscoveryResult {
     match listing {
         Ok(listing) => {
             let skipped = listing.skipped.clone();

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
 use super::admission_queue::{AdmissionQueue, Permit};
 use super::catalog::Catalog;
-use super::discovery::Refreshed;
+use super::discovery::DiscoveryResult;
 use super::metrics::ServiceMetrics;
 use crate::error::DiscoveryError;
 
@@ -23,7 +23,7 @@ pub struct Service {
     queue: Arc<AdmissionQueue>,
     health: Mutex<Health>,
     /// Callers that wait for the result of the next discovery.
-    refresh_waiters: Mutex<Vec<oneshot::Sender<Refreshed>>>,
+    refresh_waiters: Mutex<Vec<oneshot::Sender<DiscoveryResult>>>,
     pub(super) wake: Notify,
     /// Counters of its started and ended runs.
     pub metrics: ServiceMetrics,
@@ -118,10 +118,10 @@ impl Service {
     /// Waits until the service is configured and in use, and returns it.
     pub async fn usable(&self) -> Arc<ServiceClient> {
         let mut setup = self.setup.subscribe();
-        let usable = |setup: &Option<Arc<ServiceClient>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
+        let is_enabled = |setup: &Option<Arc<ServiceClient>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
         loop {
             // This struct owns the sender, so it outlives this call.
-            if let Ok(setup) = setup.wait_for(usable).await
+            if let Ok(setup) = setup.wait_for(is_enabled).await
                 && let Some(setup) = setup.clone()
             {
                 return setup;
@@ -154,7 +154,7 @@ impl Service {
     }
 
     /// Fetches its list, and returns the result.
-    pub(super) async fn refresh(&self) -> Refreshed {
+    pub(super) async fn refresh(&self) -> DiscoveryResult {
         let (sender, receiver) = oneshot::channel();
         self.refresh_waiters.lock().push(sender);
         self.wake.notify_one();
@@ -163,12 +163,12 @@ impl Service {
     }
 
     /// Takes the callers that wait for the next discovery.
-    pub(super) fn take_refresh_waiters(&self) -> Vec<oneshot::Sender<Refreshed>> {
+    pub(super) fn take_refresh_waiters(&self) -> Vec<oneshot::Sender<DiscoveryResult>> {
         std::mem::take(&mut *self.refresh_waiters.lock())
     }
 
     /// Puts back the callers that wait for a discovery that had no result.
-    pub(super) fn put_back(&self, waiters: Vec<oneshot::Sender<Refreshed>>) {
+    pub(super) fn requeue_waiters(&self, waiters: Vec<oneshot::Sender<DiscoveryResult>>) {
         self.refresh_waiters.lock().extend(waiters);
     }
 }

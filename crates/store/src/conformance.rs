@@ -5,7 +5,7 @@ use steplatch_ids::RunId;
 
 use crate::{Append, AppendError, Appended, Journal, KnownRun, Retention, RunFilter, Summary};
 
-/// The script that [`conformance!`](crate::conformance) plays against a journal.
+/// The tests that [`conformance!`](crate::conformance) runs against a journal.
 #[derive(Debug)]
 pub struct Scripted<J> {
     journal: J,
@@ -13,12 +13,12 @@ pub struct Scripted<J> {
 }
 
 impl<J: Journal> Scripted<J> {
-    /// Plays against `journal`, which must be empty.
+    /// Tests `journal`, which must be empty.
     pub fn new(journal: J) -> Self {
         Self { journal, run: RunId::random() }
     }
 
-    /// Appends three entries in two goes and reads them back whole and from the middle.
+    /// Appends three entries in two appends, and reads all of them, and some from the middle.
     #[boxed]
     pub async fn entries_are_read_back_in_order(&self) {
         self.append(0, &["one", "two"]).await.expect("an append to an empty history");
@@ -32,7 +32,7 @@ impl<J: Journal> Scripted<J> {
         }
     }
 
-    /// Appends after an entry before the last one.
+    /// Appends with an outdated last entry.
     #[boxed]
     pub async fn a_writer_that_is_behind_is_refused_and_changes_nothing(&self) {
         self.append(0, &["one"]).await.expect("an append to an empty history");
@@ -44,7 +44,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.journal.run_with_key("other").await.expect("a journal that reads"), None);
     }
 
-    /// Keeps two runs, forgets one.
+    /// Stores two runs and forgets one.
     #[boxed]
     pub async fn runs_are_apart_and_can_be_forgotten(&self) {
         self.append(0, &["mine"]).await.expect("an append to an empty history");
@@ -60,7 +60,7 @@ impl<J: Journal> Scripted<J> {
         assert!(self.known().await[0].number > left[0].number);
     }
 
-    /// Keeps texts of every kind as they are: empty, with other scripts, and much longer than a page.
+    /// Stores texts of every kind unchanged: empty, with other scripts, and much longer than a page.
     #[boxed]
     pub async fn a_text_of_any_length_comes_back_as_it_was(&self) {
         let long: String = (0..60_000).map(|line| format!("{line} ärger ✂\r\n")).collect();
@@ -70,7 +70,7 @@ impl<J: Journal> Scripted<J> {
         assert!(back == texts, "a text came back in another form");
     }
 
-    /// Appends with summaries and lists.
+    /// Appends entries with summaries, and lists the runs.
     #[boxed]
     pub async fn a_list_tells_the_newest_summaries_and_can_be_filtered(&self) {
         for name in ["a", "b", "c"] {
@@ -103,7 +103,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(names(&rest), ["A"]);
     }
 
-    /// Appends nothing to a run that is unknown.
+    /// Appends no entries to an unknown run.
     #[boxed]
     pub async fn a_run_without_entries_does_not_exist(&self) {
         let nothing = Append::new(self.run.clone(), 0, 1, Vec::new()).with_summary(running("a")).with_key("k");
@@ -112,7 +112,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.journal.run_with_key("k").await.expect("a journal that reads"), None);
     }
 
-    /// Looks for an existing run, and for a missing one.
+    /// Finds an existing run, and does not find a missing one.
     #[boxed]
     pub async fn a_run_is_found_by_its_id(&self) {
         let append = Append::new(self.run.clone(), 0, 1, vec!["begun".into()]).with_summary(running("a"));
@@ -122,7 +122,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.journal.find(&RunId::random()).await.expect("a journal that reads"), None);
     }
 
-    /// Keeps something private, changes it, and finishes the run.
+    /// Stores private data, changes it, and finishes the run.
     #[boxed]
     pub async fn what_is_private_is_there_until_the_run_is_finished(&self) {
         let private = || async { self.journal.private(&self.run).await.expect("a journal that reads") };
@@ -141,7 +141,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(private().await, None);
     }
 
-    /// Replaces the text of entries, short and long, without the knowledge of a current writer.
+    /// Replaces the texts of short and long entries. Refuses this from an outdated writer.
     #[boxed]
     pub async fn an_entry_that_shows_too_much_is_stored_with_another_text(&self) {
         let long = "a long secret ".repeat(5_000);
@@ -238,7 +238,7 @@ fn names(runs: &[KnownRun]) -> Vec<&str> {
     runs.iter().filter_map(|known| Some(known.summary.as_ref()?.text.as_str())).collect()
 }
 
-/// Makes the tests that every journal must pass; `$journal` makes an empty one.
+/// Defines the tests that every journal must pass. `$journal` creates an empty journal.
 #[macro_export]
 macro_rules! conformance {
     ($journal:expr) => {

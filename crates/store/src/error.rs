@@ -45,7 +45,7 @@ pub enum StorageError {
     /// The content of the file differs from the written one, or the file is not a database.
     #[error("the journal is damaged: {0}")]
     Damaged(Cause),
-    /// Its file was removed or replaced while it was open: further writes would be lost.
+    /// The file was removed or replaced while it was open: further writes would be lost.
     #[error("the journal's file was removed or replaced while it was in use; start the daemon again")]
     Gone,
     /// The disk or the file failed.

@@ -32,7 +32,7 @@ pub struct Summary {
 /// Entries to append atomically.
 #[derive(Debug, Clone)]
 pub struct Append {
-    /// The run whose history it is.
+    /// The run of the history.
     pub run: RunId,
     /// The expected last entry (0: none yet).
     pub after: u64,
@@ -151,8 +151,8 @@ pub struct Retention {
 /// ```
 #[async_trait]
 pub trait Journal: Debug + Send + Sync + 'static {
-    /// Appends entries with their further data atomically. Returns once they are stored with the durability of this
-    /// journal. A caller that stops waiting does not cancel its append.
+    /// Appends entries with their summary, key and private data atomically. Returns once they are stored with the
+    /// durability of this journal. A caller that stops waiting does not cancel its append.
     ///
     /// # Errors
     /// If the append is based on an outdated history, or the journal cannot write.
@@ -214,8 +214,8 @@ pub trait Journal: Debug + Send + Sync + 'static {
     /// If the journal cannot write.
     async fn forget(&self, run: &RunId) -> Result<(), StorageError>;
 
-    /// Ensures that overwritten and removed data no longer exists in any file. Returns false if it still does, because a
-    /// reader currently needs it.
+    /// Ensures that overwritten and removed data no longer exists in any file. Returns false if it still does, because
+    /// a reader currently needs it.
     ///
     /// # Errors
     /// If the journal cannot write.

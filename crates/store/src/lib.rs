@@ -1,7 +1,7 @@
 //! The history of runs.
 //!
-//! Owns the memory of a run: numbered records, which a writer appends and which never change, and a summary beside them
-//! that does change. A record is the text that its writer gave, with a version; the writer defines its meaning. Only
+//! Owns the history of a run: numbered records, which a writer appends, and a summary beside them, which changes. A
+//! record is a text with a version; its writer defines the meaning. Only
 //! this crate writes histories, and a new [`Journal`] has to pass [`conformance!`].
 
 mod conformance;

@@ -32,7 +32,7 @@ struct StoredRun {
 }
 
 impl StoredRun {
-    fn known(&self, run: &RunId) -> KnownRun {
+    fn to_known_run(&self, run: &RunId) -> KnownRun {
         KnownRun {
             run: run.clone(),
             number: self.number,
@@ -101,8 +101,8 @@ impl Histories {
             .collect();
         finished.sort_unstable();
         let surplus = finished.len().saturating_sub(retention.keep);
-        let expired_run = |(place, (at, _, run)): (usize, (u64, u64, RunId))| {
-            (place < surplus || retention.finished_since.is_some_and(|since| at < since)).then_some(run)
+        let expired_run = |(rank, (at, _, run)): (usize, (u64, u64, RunId))| {
+            (rank < surplus || retention.finished_since.is_some_and(|since| at < since)).then_some(run)
         };
         let forgotten: Vec<RunId> = finished.into_iter().enumerate().filter_map(expired_run).collect();
         forgotten.iter().for_each(|run| self.forget(run));
@@ -146,7 +146,7 @@ impl Journal for MemoryJournal {
                         .is_none_or(|state| stored.summary.as_ref().is_some_and(|summary| summary.state == *state))
             };
             let matching = histories.runs.iter().filter(|(_, stored)| matching(stored));
-            let mut runs: Vec<KnownRun> = matching.map(|(run, stored)| stored.known(run)).collect();
+            let mut runs: Vec<KnownRun> = matching.map(|(run, stored)| stored.to_known_run(run)).collect();
             runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.number));
             runs.truncate(filter.limit.unwrap_or(usize::MAX));
             Ok(runs)
@@ -154,7 +154,7 @@ impl Journal for MemoryJournal {
     }
 
     async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
-        Ok(self.with(|histories| histories.runs.get(run).map(|stored| stored.known(run))))
+        Ok(self.with(|histories| histories.runs.get(run).map(|stored| stored.to_known_run(run))))
     }
 
     async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {

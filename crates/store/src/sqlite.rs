@@ -7,7 +7,7 @@
 //! SQLite writes the log ahead and synchronises it at each commit (`journal_mode=WAL`, `synchronous=FULL`):
 //! acknowledged entries survive a power failure, if the disk honours synchronisation.
 //!
-//! Opening a journal takes it over: a former owner that still runs can read, but its next append fails.
+//! Opening a journal takes it over: a previous owner that still runs can read, but its next append fails.
 
 mod entry;
 mod reader;
@@ -43,7 +43,7 @@ const FORGET_BATCH: usize = 64;
 pub struct SqliteOptions {
     /// The newest version of entries that the caller can read; a newer entry stops a reader.
     pub newest_version: u16,
-    /// Maximum size of the database, in bytes; appends beyond fail as with a full disk. Its log is not included.
+    /// Maximum size of the database without its log, in bytes. Appends beyond it fail as with a full disk.
     pub at_most: Option<u64>,
 }
 
@@ -77,8 +77,8 @@ impl SqliteJournal {
     pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (connection, epoch) = schema::open(path, options)?;
         let readers = schema::open_reader(path)?;
-        let (writer, asked) = mpsc::channel(MAX_QUEUED_REQUESTS);
-        let (reader, questions) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let (writer, writer_requests) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let (reader, reader_queries) = mpsc::channel(MAX_QUEUED_REQUESTS);
         let newest = options.newest_version;
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
@@ -87,9 +87,9 @@ impl SqliteJournal {
         let threads = vec![
             spawn("journal writer", {
                 let writer = writer::Writer::new(connection, epoch, path);
-                Box::new(move || writer.serve(asked))
+                Box::new(move || writer.serve(writer_requests))
             })?,
-            spawn("journal reader", Box::new(move || reader::Reader::new(readers, newest).serve(questions)))?,
+            spawn("journal reader", Box::new(move || reader::Reader::new(readers, newest).serve(reader_queries)))?,
         ];
         Ok(Self { path: path.to_owned(), epoch, writer, reader, threads })
     }
@@ -111,18 +111,18 @@ impl SqliteJournal {
         }
     }
 
-    async fn ask(&self, command: WriterCommand) -> Result<Answer, StorageError> {
+    async fn request(&self, command: WriterCommand) -> Result<Answer, StorageError> {
         let (reply, answer) = oneshot::channel();
         self.writer.send(WriterRequest { command, reply }).await.map_err(|_| StorageError::Closed)?;
         answer.await.map_err(|_| StorageError::Closed)?
     }
 
-    async fn look<T, E: From<StorageError>>(
+    async fn query<T, E: From<StorageError>>(
         &self,
-        question: impl FnOnce(oneshot::Sender<Result<T, E>>) -> ReaderQuery,
+        make_query: impl FnOnce(oneshot::Sender<Result<T, E>>) -> ReaderQuery,
     ) -> Result<T, E> {
         let (reply, answer) = oneshot::channel();
-        self.reader.send(question(reply)).await.map_err(|_| StorageError::Closed)?;
+        self.reader.send(make_query(reply)).await.map_err(|_| StorageError::Closed)?;
         answer.await.map_err(|_| StorageError::Closed)?
     }
 }
@@ -131,7 +131,7 @@ impl SqliteJournal {
 impl Journal for SqliteJournal {
     async fn write(&self, append: Append) -> Result<Appended, AppendError> {
         let (run, expected) = (append.run.clone(), append.after);
-        match self.ask(WriterCommand::Append(append)).await? {
+        match self.request(WriterCommand::Append(append)).await? {
             Answer::Appended(appended) => Ok(appended),
             Answer::Conflict { actual_last: is } => Err(AppendError::Conflict { run, expected, is }),
             Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append is answered as an append"),
@@ -147,7 +147,8 @@ impl Journal for SqliteJournal {
         loop {
             let next = records.last().map_or(from, |record: &Record| record.seq + 1);
             let at_most = READ_BATCH.min(at_most - records.len());
-            let more = self.look(|reply| ReaderQuery::Records { run: run.clone(), from: next, at_most, reply }).await?;
+            let more =
+                self.query(|reply| ReaderQuery::Records { run: run.clone(), from: next, at_most, reply }).await?;
             let read = more.len();
             records.extend(more);
             if read < READ_BATCH {
@@ -157,38 +158,40 @@ impl Journal for SqliteJournal {
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
-        self.look(|reply| ReaderQuery::Runs { filter, reply }).await
+        self.query(|reply| ReaderQuery::Runs { filter, reply }).await
     }
 
     async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
-        self.look(|reply| ReaderQuery::Find { run: run.clone(), reply }).await
+        self.query(|reply| ReaderQuery::Find { run: run.clone(), reply }).await
     }
 
     async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {
-        self.look(|reply| ReaderQuery::Private { run: run.clone(), reply }).await
+        self.query(|reply| ReaderQuery::Private { run: run.clone(), reply }).await
     }
 
     async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
-        self.look(|reply| ReaderQuery::Key { key: key.to_owned(), reply }).await
+        self.query(|reply| ReaderQuery::Key { key: key.to_owned(), reply }).await
     }
 
     async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
-        self.ask(WriterCommand::Forget(run.clone())).await.map(|_| ())
+        self.request(WriterCommand::Forget(run.clone())).await.map(|_| ())
     }
 
     /// Moves the log into the database and empties it. Costs a synchronisation of both.
     async fn empty_log(&self) -> Result<bool, StorageError> {
-        Ok(matches!(self.ask(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
+        Ok(matches!(self.request(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }
 
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
         let mut forgotten = Vec::new();
         loop {
-            let asked = self.ask(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
-            let Answer::Forgotten(some) = asked else { unreachable!("forgetting is answered with what is forgotten") };
-            let is_all = some.len() < FORGET_BATCH;
-            forgotten.extend(some);
-            if is_all {
+            let answer = self.request(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
+            let Answer::Forgotten(batch) = answer else {
+                unreachable!("forgetting is answered with what is forgotten")
+            };
+            let is_last = batch.len() < FORGET_BATCH;
+            forgotten.extend(batch);
+            if is_last {
                 return Ok(forgotten);
             }
         }

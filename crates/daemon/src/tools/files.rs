@@ -14,7 +14,8 @@ use crate::changes::ChangeHub;
 pub(super) struct Files {
     changes: ChangeHub,
     inner: Arc<Mutex<Inner>>,
-    /// The libraries, for the thread that receives changes. Separate from the rest, which waits for that thread.
+    /// Number of watches of each library. Has its own lock for the thread that receives changes, because watching waits
+    /// for that thread with `inner` locked.
     libraries: Libraries,
 }
 
@@ -27,11 +28,11 @@ struct Inner {
     watched: HashMap<PathBuf, usize>,
 }
 
-/// Watched directories. Dropping it ends the watch.
+/// A watch of libraries. Dropping it ends the watch.
 #[derive(Debug)]
 pub(super) struct FolderWatch {
     inner: Arc<Mutex<Inner>>,
-    all: Libraries,
+    watched_libraries: Libraries,
     folders: Vec<PathBuf>,
     libraries: Vec<PathBuf>,
 }
@@ -45,9 +46,9 @@ impl Files {
     /// creation. Blocks for a few system calls.
     pub(super) fn watch(&self, libraries: &[PathBuf]) -> FolderWatch {
         for library in libraries {
-            *locked(&self.libraries).entry(library.clone()).or_default() += 1;
+            *lock(&self.libraries).entry(library.clone()).or_default() += 1;
         }
-        let mut inner = locked(&self.inner);
+        let mut inner = lock(&self.inner);
         let mut folders = Vec::new();
         for library in libraries {
             let nearest = library.ancestors().find(|folder| folder.is_dir()).map(Path::to_owned);
@@ -57,7 +58,7 @@ impl Files {
                     continue;
                 }
                 if !inner.watched.contains_key(&folder)
-                    && let Err(error) = self.begin(&mut inner, &folder)
+                    && let Err(error) = self.add_watch(&mut inner, &folder)
                 {
                     // The daemon reports its own changes in any case.
                     tracing::warn!(folder = %folder.display(), %error, "changes in a directory are not detected");
@@ -68,17 +69,17 @@ impl Files {
             }
         }
         drop(inner);
-        let (inner, all, libraries) = (self.inner.clone(), self.libraries.clone(), libraries.to_vec());
-        FolderWatch { inner, all, folders, libraries }
+        let (inner, watched_libraries, libraries) = (self.inner.clone(), self.libraries.clone(), libraries.to_vec());
+        FolderWatch { inner, watched_libraries, folders, libraries }
     }
 
-    fn begin(&self, inner: &mut Inner, folder: &Path) -> notify::Result<()> {
+    fn add_watch(&self, inner: &mut Inner, folder: &Path) -> notify::Result<()> {
         let watcher = match &mut inner.watcher {
             Some(watcher) => watcher,
             none => {
                 let (changes, libraries) = (self.changes.clone(), self.libraries.clone());
                 let on_event = move |event: notify::Result<Event>| {
-                    if event.map_or(true, |event| concerns(&event, &locked(&libraries))) {
+                    if event.map_or(true, |event| affects_library(&event, &lock(&libraries))) {
                         changes.tools();
                     }
                 };
@@ -90,7 +91,7 @@ impl Files {
 }
 
 /// Returns whether an event may have changed something in a library.
-fn concerns(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
+fn affects_library(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
     // Ignore opens by readers of a library.
     if matches!(event.kind, EventKind::Access(_)) {
         return false;
@@ -99,22 +100,22 @@ fn concerns(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
     event.paths.is_empty() || event.paths.iter().any(|path| concerns(path))
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
 impl Drop for FolderWatch {
     fn drop(&mut self) {
         for library in &self.libraries {
-            let mut all = locked(&self.all);
-            if let Some(count) = all.get_mut(library) {
+            let mut counts = lock(&self.watched_libraries);
+            if let Some(count) = counts.get_mut(library) {
                 *count -= 1;
                 if *count == 0 {
-                    all.remove(library);
+                    counts.remove(library);
                 }
             }
         }
-        let mut inner = locked(&self.inner);
+        let mut inner = lock(&self.inner);
         for folder in &self.folders {
             let Some(count) = inner.watched.get_mut(folder) else { continue };
             *count -= 1;

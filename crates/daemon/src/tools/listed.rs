@@ -17,12 +17,12 @@ impl Tools {
         let query = verb.containing.as_deref().unwrap_or_default().to_lowercase();
         let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
         let mut reply = self.workflows.list(caller, verb).await;
-        let is_wanted = |tool: &ToolInfo| {
+        let matches_query = |tool: &ToolInfo| {
             [&tool.name, &tool.title, &tool.description].iter().any(|text| text.to_lowercase().contains(&query))
         };
-        let remote: Vec<ToolInfo> = self.remotes.tools().into_iter().filter(is_wanted).collect();
+        let remote: Vec<ToolInfo> = self.remotes.tools().into_iter().filter(matches_query).collect();
         reply.total += remote.len();
-        reply.workflows.extend(remote.into_iter().map(info));
+        reply.workflows.extend(remote.into_iter().map(workflow_info));
         reply.workflows.sort_by(|first, second| (&first.name, first.hidden).cmp(&(&second.name, second.hidden)));
         reply.workflows.truncate(limit);
         for workflow in &mut reply.workflows {
@@ -52,7 +52,7 @@ impl Tools {
     }
 }
 
-fn info(tool: ToolInfo) -> WorkflowInfo {
+fn workflow_info(tool: ToolInfo) -> WorkflowInfo {
     WorkflowInfo {
         name: tool.name,
         kind: REMOTE.to_owned(),

@@ -21,7 +21,7 @@ pub(super) fn for_workflow(workflow: &DescribeWorkflowReply) -> Value {
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
-    // Variables that are not in the contract.
+    // Allow variables that are not in the contract.
     schema["additionalProperties"] = true.into();
     schema
 }
@@ -48,7 +48,7 @@ fn property(variable: &VariableOfContract) -> Value {
 
 /// Parses a text as a value of a type; an invalid text remains a text.
 fn parse_as(text: &str, kind: Option<&str>) -> Value {
-    let read = match kind {
+    let parsed = match kind {
         Some("integer") => text.parse::<i64>().ok().map(Value::from),
         Some("number") => text.parse::<f64>().ok().map(Value::from),
         Some("boolean") => text.parse::<bool>().ok().map(Value::from),
@@ -56,7 +56,7 @@ fn parse_as(text: &str, kind: Option<&str>) -> Value {
         Some("object") => serde_json::from_str::<Value>(text).ok().filter(Value::is_object),
         _ => None,
     };
-    read.unwrap_or_else(|| text.into())
+    parsed.unwrap_or_else(|| text.into())
 }
 
 #[cfg(test)]

@@ -16,17 +16,17 @@ use crate::changes::Subscription;
 pub(crate) struct ToolSubscription {
     tools: Tools,
     caller: Arc<Caller>,
-    watching: Subscription,
+    changes: Subscription,
     files: Option<FolderWatch>,
-    known: ListToolsReply,
+    last_list: ListToolsReply,
 }
 
 impl Tools {
     /// Subscribes `caller` to later changes of the tools.
     pub(crate) async fn watch(&self, caller: &Arc<Caller>) -> ToolSubscription {
-        let watching = self.changes.watch();
+        let changes = self.changes.watch();
         let (tools, caller) = (self.clone(), caller.clone());
-        let mut watch = ToolSubscription { tools, caller, watching, files: None, known: ListToolsReply::default() };
+        let mut watch = ToolSubscription { tools, caller, changes, files: None, last_list: ListToolsReply::default() };
         watch.refresh().await;
         watch
     }
@@ -47,15 +47,15 @@ impl ToolSubscription {
         };
         self.files = files;
         let current = self.tools.list(&self.caller, ListTools::default()).await;
-        let has_changed = current != self.known;
-        self.known = current;
+        let has_changed = current != self.last_list;
+        self.last_list = current;
         has_changed
     }
 
     /// Sends changes until the connection ends.
     pub(crate) async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
-            for change in self.watching.next().await {
+            for change in self.changes.next().await {
                 if change != Change::Tools || self.refresh().await {
                     sink.event(request_id, &change).await?;
                 }

@@ -6,7 +6,7 @@
 use parking_lot::Mutex;
 use steplatch_protocol::ReconnectingClient;
 
-/// Maximum number of clients with a connection at the same time; one more drops the oldest.
+/// Maximum number of named clients. A further one replaces the oldest, except the first.
 const MAX_CLIENTS: usize = 64;
 
 /// Maximum length of a client's name, in characters.
@@ -15,37 +15,37 @@ const MAX_NAME_CHARS: usize = 80;
 /// The connections to the daemon.
 #[derive(Debug)]
 pub(super) struct ClientPool {
-    first: ReconnectingClient,
-    known: Mutex<Vec<(String, ReconnectingClient)>>,
+    initial: ReconnectingClient,
+    named: Mutex<Vec<(String, ReconnectingClient)>>,
 }
 
 impl ClientPool {
-    pub(super) fn new(first: ReconnectingClient) -> Self {
-        Self { first, known: Mutex::default() }
+    pub(super) fn new(initial: ReconnectingClient) -> Self {
+        Self { initial, named: Mutex::default() }
     }
 
     /// Returns the connection that belongs to no particular client.
     pub(super) fn unnamed(&self) -> &ReconnectingClient {
-        &self.first
+        &self.initial
     }
 
     /// Returns the connection of the client of that name.
     pub(super) fn client(&self, name: Option<String>) -> ReconnectingClient {
-        let Some(name) = name else { return self.first.clone() };
+        let Some(name) = name else { return self.initial.clone() };
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-        let mut known = self.known.lock();
-        if let Some((_, way)) = known.iter().find(|(known, _)| *known == name) {
-            return way.clone();
+        let mut named = self.named.lock();
+        if let Some((_, client)) = named.iter().find(|(known_name, _)| *known_name == name) {
+            return client.clone();
         }
-        let way = match known.is_empty() {
-            true => self.first.for_caller(&name),
-            false => self.first.apart(&name),
+        let client = match named.is_empty() {
+            true => self.initial.for_caller(&name),
+            false => self.initial.apart(&name),
         };
-        if known.len() == MAX_CLIENTS {
-            // The first stays: its client would return on the same connection under another name.
-            known.remove(1);
+        if named.len() == MAX_CLIENTS {
+            // Keep the first: its client would return on the same connection under another name.
+            named.remove(1);
         }
-        known.push((name, way.clone()));
-        way
+        named.push((name, client.clone()));
+        client
     }
 }

@@ -5,17 +5,17 @@ use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMes
 use serde_json::Value;
 use steplatch_protocol::{GetRun, GetWorkflowRun, ReconnectingClient};
 
-use super::internal;
+use super::internal_error;
 use crate::offer::{CachedList, Outcome};
 
 /// Maximum length of a goal in a prompt, in characters.
 const MAX_GOAL_CHARS: usize = 4000;
 
-/// Maximum number of characters of a run in the prompt; the agent reads the rest with the tools.
+/// Maximum length of a run in the prompt; the agent reads the rest with the tools.
 const MAX_RUN_CHARS: usize = 12_000;
 
-const AUTHOR: &str = "author_workflow";
-const REVIEW: &str = "review_run";
+const AUTHOR_PROMPT: &str = "author_workflow";
+const REVIEW_PROMPT: &str = "review_run";
 
 /// Returns all prompts.
 pub(super) fn all() -> CachedList<Prompt> {
@@ -23,13 +23,13 @@ pub(super) fn all() -> CachedList<Prompt> {
         |name: &str, description: &str| PromptArgument::new(name).with_description(description).with_required(true);
     let items = vec![
         Prompt::new(
-            AUTHOR,
+            AUTHOR_PROMPT,
             Some("Work out a procedure in a terminal and save it as a workflow that runs the same every time"),
             Some(vec![argument("goal", "What the workflow is to achieve")]),
         )
         .with_title("Author a workflow"),
         Prompt::new(
-            REVIEW,
+            REVIEW_PROMPT,
             Some("Say what happened in a run, why it ended as it did, and what to change"),
             Some(vec![argument("run_id", "The run")]),
         )
@@ -39,7 +39,7 @@ pub(super) fn all() -> CachedList<Prompt> {
 }
 
 /// Returns whether a prompt has an argument of that name.
-pub(super) fn takes(prompt: &str, argument: &str) -> bool {
+pub(super) fn has_argument(prompt: &str, argument: &str) -> bool {
     let prompts = all().items;
     let known = prompts.iter().find(|known| known.name == prompt).and_then(|known| known.arguments.as_ref());
     known.is_some_and(|arguments| arguments.iter().any(|known| known.name == argument))
@@ -57,15 +57,15 @@ pub(super) async fn write(
             ErrorData::invalid_params(format!("the prompt {name} needs its argument {argument}, as text"), None)
         })
     };
-    let written = match name {
-        AUTHOR => argument("goal").map(|goal| author(&goal)),
-        REVIEW => match argument("run_id") {
+    let prompt = match name {
+        AUTHOR_PROMPT => argument("goal").map(|goal| author(&goal)),
+        REVIEW_PROMPT => match argument("run_id") {
             Ok(run_id) => review(run_id, daemon).await,
             Err(error) => Err(error),
         },
         _ => return Outcome::Unknown,
     };
-    match written {
+    match prompt {
         Ok((description, text)) => {
             let message = PromptMessage::new_text(Role::User, text);
             Outcome::Done(GetPromptResult::new(vec![message]).with_description(description))
@@ -93,13 +93,14 @@ fn author(goal: &str) -> (&'static str, String) {
 }
 
 async fn review(run_id: String, daemon: &ReconnectingClient) -> Result<(&'static str, String), ErrorData> {
-    let record = daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await.map_err(|error| internal(&error))?;
+    let record =
+        daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await.map_err(|error| internal_error(&error))?;
     if record.run.is_none() {
         let error = record.error.unwrap_or_else(|| "there is no such run; list_runs lists the runs".to_owned());
         return Err(ErrorData::invalid_params(error, None));
     }
     let run = daemon.call(GetRun { run_id: run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
-    let run = run.map_err(|error| internal(&error))?;
+    let run = run.map_err(|error| internal_error(&error))?;
     let text = serde_json::to_string_pretty(&run).expect("a reply has only JSON in it");
     let (text, cut) = match text.char_indices().nth(MAX_RUN_CHARS) {
         Some((end, _)) => (&text[..end], "\n(cut; get_run tells all of it)"),

@@ -1,7 +1,7 @@
 //! All tools by name: the fixed ones of the contract, and the workflows offered as tools, which change.
 //!
 //! The daemon owns the list of workflows, so it is the same for every connection. Listing fetches it from the daemon. A
-//! cache keeps the last list for lookups of one name, and for when no daemon answers. The daemon sends an event when
+//! cache keeps the last list for lookups of one name, and while no daemon answers. The daemon sends an event when
 //! the list changes. Watching does not start a daemon: after the loss of the connection the registry tries to reconnect
 //! for some time, then waits for the next request.
 
@@ -19,7 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::tools;
 use crate::offer::ListChange;
 
-/// Time that the list is fresh while no workflow is a tool, and while some are, in milliseconds.
+/// Lifetimes of a cached list in milliseconds: without workflows, and with some.
 const TTL_MS: (u64, u64) = (60_000, 5_000);
 
 /// Maximum number of listed workflows: a longer list is of no use to a model.
@@ -32,7 +32,7 @@ const CHANGE_CAPACITY: usize = 16;
 const RETRY_PAUSES_MS: [u64; 10] = [10, 50, 100, 250, 500, 1000, 2000, 4000, 8000, 16_000];
 
 /// The sentence in a tool's description about the result of a workflow. The fields are those of `run_workflow`.
-const COMES_TO: &str = " Returns as run_workflow does.";
+const RESULT_SENTENCE: &str = " Returns as run_workflow does.";
 
 /// All tools of the contract.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ struct Shared {
     known: RwLock<Arc<KnownTools>>,
     changes: broadcast::Sender<ListChange>,
     /// Notified by each request, since a request implies that a daemon exists or starts.
-    asked: Notify,
+    requested: Notify,
     /// Stops the watcher.
     ended: CancellationToken,
-    begun: Mutex<bool>,
+    is_watching: Mutex<bool>,
     /// Held during a fetch of the list, so that one fetch runs at a time.
-    looking: tokio::sync::Mutex<()>,
+    fetch_lock: tokio::sync::Mutex<()>,
 }
 
 /// The workflows that are tools, as of the last fetch.
@@ -71,7 +71,7 @@ struct Workflow {
 /// The target of a tool's name.
 pub(super) enum FoundTool {
     Verb(&'static VerbInfo),
-    /// A workflow, and whether a call of it waits for its end.
+    /// A workflow. `sync`: a call waits for the end of its run.
     Workflow {
         sync: bool,
     },
@@ -84,24 +84,23 @@ impl Registry {
             daemon,
             known: RwLock::default(),
             changes: broadcast::Sender::new(CHANGE_CAPACITY),
-            asked: Notify::new(),
+            requested: Notify::new(),
             ended: ended.clone(),
-            begun: Mutex::default(),
-            looking: tokio::sync::Mutex::default(),
+            is_watching: Mutex::default(),
+            fetch_lock: tokio::sync::Mutex::default(),
         };
         Self { shared: Arc::new(shared), _watching: ended.drop_guard() }
     }
 
-    /// Returns every tool, sorted by name, and for how many milliseconds the list is fresh.
+    /// Returns every tool, sorted by name, and the lifetime of the list in milliseconds.
     pub(super) async fn all(&self) -> (Vec<Tool>, u64) {
         self.shared.watch();
-        // The event of a very recent change, perhaps made over this connection, may not have arrived, so this fetches
-        // the list.
-        self.shared.looked().await;
+        // Fetch the list: the event of a very recent change, perhaps made over this connection, may not have arrived.
+        self.shared.refresh().await;
         let known = self.shared.known();
         let mut tools = tools::all();
         tools.extend(known.workflows.values().map(|workflow| workflow.tool.clone()));
-        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        tools.sort_by(|left, right| left.name.cmp(&right.name));
         (tools, if known.workflows.is_empty() { TTL_MS.0 } else { TTL_MS.1 })
     }
 
@@ -124,7 +123,7 @@ impl Registry {
         match known() {
             Some(found) => Some(found),
             None => {
-                self.shared.looked().await;
+                self.shared.refresh().await;
                 known()
             }
         }
@@ -145,31 +144,31 @@ impl Shared {
 
     /// Starts the watcher unless it runs, and wakes it if it has stopped trying to reconnect.
     fn watch(self: &Arc<Self>) {
-        let mut is_started = self.begun.lock();
+        let mut is_started = self.is_watching.lock();
         if std::mem::replace(&mut *is_started, true) {
-            self.asked.notify_waiters();
+            self.requested.notify_waiters();
             return;
         }
         let (shared, ended) = (self.clone(), self.ended.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = ended.cancelled() => {}
-                () = watching(shared) => {}
+                () = watch_changes(shared) => {}
             }
         });
     }
 
     /// Fetches the list of workflows that are tools. The cached list stays if no daemon answers.
-    async fn looked(&self) {
-        let _one_at_a_time = self.looking.lock().await;
-        let asked = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
-        let workflows = match asked {
+    async fn refresh(&self) {
+        let _one_at_a_time = self.fetch_lock.lock().await;
+        let reply = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
+        let workflows = match reply {
             Ok(reply) if reply.success => reply.tools,
             Ok(reply) => return tracing::debug!(error = reply.error, "the tools cannot be listed"),
             Err(AskError::Call(error)) => return tracing::debug!(%error, "the tools cannot be listed"),
             Err(error) => return tracing::warn!(%error, "the tools cannot be listed"),
         };
-        let workflows = workflows.into_iter().filter_map(described).take(MAX_WORKFLOWS).collect();
+        let workflows = workflows.into_iter().filter_map(to_tool).take(MAX_WORKFLOWS).collect();
         let now = KnownTools { workflows };
         let mut known = self.known.write();
         let changed = known.workflows != now.workflows;
@@ -183,7 +182,7 @@ impl Shared {
 }
 
 /// Fetches the list whenever the daemon reports a change, and after each reconnection.
-async fn watching(shared: Arc<Shared>) {
+async fn watch_changes(shared: Arc<Shared>) {
     let mut failures = 0;
     loop {
         if let Ok(client) = shared.daemon.running().await
@@ -191,10 +190,10 @@ async fn watching(shared: Arc<Shared>) {
             && reply.success
         {
             failures = 0;
-            shared.looked().await;
+            shared.refresh().await;
             while let Some(event) = events.next().await {
                 if matches!(serde_json::from_value(event), Ok(Change::Tools)) {
-                    shared.looked().await;
+                    shared.refresh().await;
                 }
             }
         }
@@ -203,17 +202,17 @@ async fn watching(shared: Arc<Shared>) {
                 failures += 1;
                 tokio::select! {
                     () = tokio::time::sleep(Duration::from_millis(*pause)) => {}
-                    () = shared.asked.notified() => {}
+                    () = shared.requested.notified() => {}
                 }
             }
-            None => shared.asked.notified().await,
+            None => shared.requested.notified().await,
         }
     }
 }
 
 /// Returns a workflow as a tool. Passes the author's description on. The workflow's effects are unknown, so the
 /// annotations state the worst case.
-fn described(workflow: ToolInfo) -> Option<(String, Workflow)> {
+fn to_tool(workflow: ToolInfo) -> Option<(String, Workflow)> {
     let ToolInfo { name, title, description, input_schema, sync, .. } = workflow;
     let Value::Object(input_schema) = input_schema else { return None };
     // A workflow cannot take the name of a tool of the contract.
@@ -222,15 +221,15 @@ fn described(workflow: ToolInfo) -> Option<(String, Workflow)> {
     }
     let description = description.trim_end();
     let stop = if description.ends_with(['.', '!', '?', ':']) { "" } else { "." };
-    let description = format!("{description}{stop}{COMES_TO}");
+    let description = format!("{description}{stop}{RESULT_SENTENCE}");
     let annotations = ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true);
     let tool = Tool::new(name.clone(), description, Arc::new(input_schema))
         .with_title(title)
-        .with_raw_output_schema(Arc::new(an_object()))
+        .with_raw_output_schema(Arc::new(object_schema()))
         .with_annotations(annotations);
     Some((name, Workflow { tool, sync }))
 }
 
-fn an_object() -> JsonObject {
+fn object_schema() -> JsonObject {
     JsonObject::from_iter([("type".to_owned(), "object".into())])
 }

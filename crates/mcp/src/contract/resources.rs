@@ -1,11 +1,11 @@
 //! Terminals, runs and workflows as resources.
 //!
-//! | resource | is |
+//! | resource | content |
 //! |---|---|
 //! | `terminal://ID/screen` | the screen as drawn |
 //! | `terminal://ID/history`, `…?offset=N` | all output, from a position on |
 //! | `run://ID` | a run, as `get_run` returns it |
-//! | `run://ID/events`, `…?from_seq=N` | what happened in it, a line of JSON for each event |
+//! | `run://ID/events`, `…?from_seq=N` | the events of a run, a line of JSON for each |
 //! | `workflow://NAME` | a saved workflow, as `describe_workflow` returns it |
 //!
 //! A long text is cut; the query in `_meta` of the cut content reads the rest.
@@ -38,12 +38,12 @@ const MAX_WORKFLOWS: u32 = 100;
 /// Maximum number of runs, and of workflows, that completion searches.
 const MAX_SEARCHED: u32 = 1000;
 
-/// The key in `_meta` of a content for further facts about it.
-const ABOUT: &str = "steplatch/about";
+/// Key in `_meta` for further facts about a content.
+const META_KEY: &str = "steplatch/about";
 
 const TEXT: &str = "text/plain";
 const JSON: &str = "application/json";
-const LINES_OF_JSON: &str = "application/jsonl";
+const JSON_LINES: &str = "application/jsonl";
 
 /// Returns the URI templates of the resources.
 pub(super) fn templates() -> CachedList<ResourceTemplate> {
@@ -72,7 +72,7 @@ pub(super) fn templates() -> CachedList<ResourceTemplate> {
             "run_events",
             "Events of a run",
             "What happened in a run so far. When there is more, next_seq in _meta is the from_seq to read on from.",
-            LINES_OF_JSON,
+            JSON_LINES,
         ),
         template("workflow://{name}", "workflow", "Saved workflow", "A workflow, and what it must be given", JSON),
     ];
@@ -90,11 +90,16 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
     let mut items = Vec::new();
     for session in daemon.call(ListTerminalSessions {}).await?.sessions {
         let (id, command) = (session.session_id, session.command);
-        let called = session.name.unwrap_or_else(|| id.clone());
+        let display_name = session.name.unwrap_or_else(|| id.clone());
         let screen = Address::terminal(&id, Part::Screen);
-        items.push(resource(screen, format!("screen of {called}"), format!("{command}, {}", session.state), TEXT));
+        items.push(resource(
+            screen,
+            format!("screen of {display_name}"),
+            format!("{command}, {}", session.state),
+            TEXT,
+        ));
         let history = Address::terminal(&id, Part::History { offset: None });
-        items.push(resource(history, format!("output of {called}"), format!("All output of {command}"), TEXT));
+        items.push(resource(history, format!("output of {display_name}"), format!("All output of {command}"), TEXT));
     }
     let runs = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     for run in daemon.call(runs).await?.runs {
@@ -102,7 +107,7 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
         items.push(resource(Address::Run(run.run_id.clone()), run.run_id.clone(), description, JSON));
         let events = Address::Events { run: run.run_id.clone(), from_seq: None };
         let description = format!("What happened in that run of {}", run.workflow_id);
-        items.push(resource(events, format!("events of {}", run.run_id), description, LINES_OF_JSON));
+        items.push(resource(events, format!("events of {}", run.run_id), description, JSON_LINES));
     }
     let workflows = ListWorkflows { limit: MAX_WORKFLOWS, ..ListWorkflows::default() };
     for workflow in daemon.call(workflows).await?.workflows {
@@ -112,7 +117,7 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
     Ok(CachedList { items, ttl_ms: 0 })
 }
 
-/// Reads a resource; `None` if there is none of that URI.
+/// Reads a resource; `None` if no resource has that URI.
 ///
 /// # Errors
 /// If the daemon is unreachable.
@@ -125,7 +130,7 @@ pub(super) async fn read(uri: &str, daemon: &ReconnectingClient) -> Result<Optio
         Address::Workflow(name) => {
             let described = daemon.call(DescribeWorkflow { name }).await?;
             // A workflow with problems exists nevertheless.
-            described.name.is_some().then(|| pretty(uri, &described))
+            described.name.is_some().then(|| json_content(uri, &described))
         }
     };
     Ok(content.map(|content| vec![content]))
@@ -148,12 +153,12 @@ async fn terminal(
 }
 
 async fn run(uri: &str, run_id: String, daemon: &ReconnectingClient) -> Result<Option<ResourceContents>, AskError> {
-    // A failed run has success: false, so this checks its existence first.
+    // Check the existence first: the reply about a failed run has success: false as well.
     if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
         return Ok(None);
     }
     let reply = daemon.call(GetRun { run_id, wait_seconds: None, ..GetRun::default() }).await?;
-    Ok(Some(pretty(uri, &reply)))
+    Ok(Some(json_content(uri, &reply)))
 }
 
 async fn events(
@@ -171,11 +176,11 @@ async fn events(
     let mut next = from_seq;
     while next <= newest {
         let Ok(Some(event)) = follower.next().await else { break };
-        // Leaves events after the start of this read to the next read.
+        // Events after the start of this read belong to the next read.
         if event.seq > newest {
             break;
         }
-        let line = line_of(&event);
+        let line = event_line(&event);
         if count == MAX_EVENTS || (count > 0 && text.len() + line.len() > MAX_TEXT_CHARS as usize) {
             break;
         }
@@ -186,22 +191,22 @@ async fn events(
         true => json!({"newest_seq": newest, "next_seq": next}),
         false => json!({"newest_seq": newest}),
     };
-    Ok(Some(ResourceContents::text(text, uri).with_mime_type(LINES_OF_JSON).with_meta(meta(about))))
+    Ok(Some(ResourceContents::text(text, uri).with_mime_type(JSON_LINES).with_meta(meta(about))))
 }
 
-fn line_of(event: &RunEvent) -> String {
+fn event_line(event: &RunEvent) -> String {
     let line = serde_json::to_string(event).expect("an event has only JSON in it");
     format!("{line}\n")
 }
 
-fn pretty(uri: &str, reply: &impl serde::Serialize) -> ResourceContents {
+fn json_content(uri: &str, reply: &impl serde::Serialize) -> ResourceContents {
     let text = serde_json::to_string_pretty(reply).expect("a reply has only JSON in it");
     ResourceContents::text(text, uri).with_mime_type(JSON)
 }
 
 fn meta(about: Value) -> MetaObject {
     let mut meta = MetaObject::default();
-    meta.0.insert(ABOUT.to_owned(), about);
+    meta.0.insert(META_KEY.to_owned(), about);
     meta
 }
 
@@ -217,7 +222,7 @@ pub(super) async fn complete(
 ) -> Result<Vec<String>, AskError> {
     let known = match what {
         Reference::Resource(template) => templates().items.iter().any(|known| known.uri_template == template.uri),
-        Reference::Prompt(prompt) => super::prompts::takes(&prompt.name, &argument.name),
+        Reference::Prompt(prompt) => super::prompts::has_argument(&prompt.name, &argument.name),
         _ => false,
     };
     if !known {

@@ -19,21 +19,21 @@ use steplatch_protocol::{
     RunDetail, RunRecord, RunWorkflow, Verb, read,
 };
 
-use super::completed;
 use super::gates::dialog::NoDialog;
-use super::gates::{DialogOutcome, Elicitor, MAX_ATTEMPTS, Refused, answered, dialog, where_to_answer};
+use super::gates::{DialogOutcome, Elicitor, MAX_ATTEMPTS, Refused, dialog, submit_answer, where_to_answer};
+use super::structured_result;
 use crate::offer::ClientContext;
 
-/// The interval, in milliseconds, at which a client may poll.
-const POLLED_EVERY_MS: u64 = 1000;
+/// Minimum interval of a client's polls, in milliseconds.
+const POLL_INTERVAL_MS: u64 = 1000;
 
 /// Maximum number of remembered gates with a shown question.
 const MAX_REMEMBERED_GATES: usize = 1000;
 
 /// Unsettled questions to the client.
 ///
-/// An answer counts only under the key of its question, which has a random part. An answer to a question of another
-/// server, or to one that preceded a rejected form, does not count.
+/// An answer counts only with the key of its question, which has a random part. An answer to a question of another
+/// server, or to an earlier question whose answer was rejected, does not count.
 #[derive(Debug, Default)]
 pub(super) struct OpenQuestions(Mutex<VecDeque<OpenQuestion>>);
 
@@ -46,47 +46,47 @@ struct OpenQuestion {
     digest: String,
     /// The number of rejected answers, and the problem of the last one.
     attempts: usize,
-    wrong: Option<String>,
+    problem: Option<String>,
 }
 
 impl OpenQuestions {
     fn find(&self, gate: &GateInfo) -> Option<OpenQuestion> {
-        let asked = self.0.lock();
-        asked.iter().find(|asked| asked.gate == gate.gate_id).cloned()
+        let questions = self.0.lock();
+        questions.iter().find(|question| question.gate == gate.gate_id).cloned()
     }
 
-    fn put(&self, asked: OpenQuestion) {
-        let mut all = self.0.lock();
-        all.retain(|other| other.gate != asked.gate);
-        if all.len() == MAX_REMEMBERED_GATES {
-            all.pop_front();
+    fn insert(&self, question: OpenQuestion) {
+        let mut questions = self.0.lock();
+        questions.retain(|other| other.gate != question.gate);
+        if questions.len() == MAX_REMEMBERED_GATES {
+            questions.pop_front();
         }
-        all.push_back(asked);
+        questions.push_back(question);
     }
 
     /// Returns the current question of a gate, which is a new question if the gate's content has changed.
-    fn ask(&self, gate: &GateInfo) -> OpenQuestion {
-        match self.find(gate).filter(|asked| asked.digest == gate.digest) {
-            Some(asked) => asked,
+    fn current_question(&self, gate: &GateInfo) -> OpenQuestion {
+        match self.find(gate).filter(|question| question.digest == gate.digest) {
+            Some(question) => question,
             None => {
-                let asked = OpenQuestion {
+                let question = OpenQuestion {
                     gate: gate.gate_id.clone(),
                     key: format!("gate:{}:{}", gate.gate_id, random_name()),
                     digest: gate.digest.clone(),
                     attempts: 0,
-                    wrong: None,
+                    problem: None,
                 };
-                self.put(asked.clone());
-                asked
+                self.insert(question.clone());
+                question
             }
         }
     }
 
     /// Records a rejected answer. Returns the number of rejected answers.
-    fn again(&self, asked: &OpenQuestion, wrong: &str) -> usize {
-        let attempts = asked.attempts + 1;
-        let key = format!("gate:{}:{}", asked.gate, random_name());
-        self.put(OpenQuestion { key, attempts, wrong: Some(wrong.to_owned()), ..asked.clone() });
+    fn record_rejection(&self, question: &OpenQuestion, problem: &str) -> usize {
+        let attempts = question.attempts + 1;
+        let key = format!("gate:{}:{}", question.gate, random_name());
+        self.insert(OpenQuestion { key, attempts, problem: Some(problem.to_owned()), ..question.clone() });
         attempts
     }
 }
@@ -100,14 +100,14 @@ pub(super) async fn begin(
     params: Value,
     daemon: &ReconnectingClient,
 ) -> Result<Result<CreateTaskResult, (Value, Vec<String>)>, AskError> {
-    let at_once = match verb {
+    let without_wait = match verb {
         CallTool::NAME => {
-            without_waiting(params.clone(), |known: CallTool| CallTool { wait_seconds: Some(0.0), ..known })
+            without_waiting(params.clone(), |parsed: CallTool| CallTool { wait_seconds: Some(0.0), ..parsed })
         }
-        _ => without_waiting(params.clone(), |known: RunWorkflow| RunWorkflow { wait_seconds: Some(0.0), ..known }),
+        _ => without_waiting(params.clone(), |parsed: RunWorkflow| RunWorkflow { wait_seconds: Some(0.0), ..parsed }),
     };
-    // The daemon gives the best error for invalid parameters, so this passes them on unchanged.
-    let Some((params, warnings)) = at_once else { return daemon.call_raw(verb, params).await.map(Err) };
+    // Pass invalid parameters on unchanged: the daemon returns the best error.
+    let Some((params, warnings)) = without_wait else { return daemon.call_raw(verb, params).await.map(Err) };
     let (reply, _) = daemon.call_raw(verb, params).await?;
     let run = reply["run_id"].as_str().unwrap_or_default();
     if run.is_empty() || !["running", "waiting"].contains(&reply["status"].as_str().unwrap_or_default()) {
@@ -118,16 +118,16 @@ pub(super) async fn begin(
 }
 
 fn without_waiting<V: Verb>(params: Value, changed: impl FnOnce(V) -> V) -> Option<(Value, Vec<String>)> {
-    let known = read::<V>(params).ok()?;
-    let params = serde_json::to_value(changed(known.verb)).expect("the parameters of a verb have only JSON in them");
-    Some((params, known.warnings))
+    let parsed = read::<V>(params).ok()?;
+    let params = serde_json::to_value(changed(parsed.verb)).expect("the parameters of a verb have only JSON in them");
+    Some((params, parsed.warnings))
 }
 
 /// Returns a run as a task, without the fields of its status.
 fn task(run: &RunRecord, status: TaskStatus) -> Task {
-    let asked = run.pending_gates.iter().map(|gate| &gate.created_at).max();
-    let updated = run.completed_at.as_ref().or(asked).unwrap_or(&run.started_at);
-    Task::new(&run.run_id, status, &run.started_at, updated).with_poll_interval_ms(POLLED_EVERY_MS)
+    let last_gate = run.pending_gates.iter().map(|gate| &gate.created_at).max();
+    let updated = run.completed_at.as_ref().or(last_gate).unwrap_or(&run.started_at);
+    Task::new(&run.run_id, status, &run.started_at, updated).with_poll_interval_ms(POLL_INTERVAL_MS)
 }
 
 impl Elicitor {
@@ -139,7 +139,7 @@ impl Elicitor {
         &self,
         run_id: &str,
         daemon: &ReconnectingClient,
-        asker: &ClientContext<'_>,
+        client: &ClientContext<'_>,
     ) -> Result<Option<DetailedTask>, AskError> {
         let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Elicitor {
                 let params = serde_json::json!({ "run_id": run_id, "detail": RunDetail::Brief });
                 let (reply, warnings) = daemon.call_raw(GetRun::NAME, params).await?;
                 let failed = run.state == "failed";
-                let mut result = completed(reply, warnings);
+                let mut result = structured_result(reply, warnings);
                 result.is_error = Some(failed);
                 let result = match serde_json::to_value(result) {
                     Ok(Value::Object(result)) => result,
@@ -160,9 +160,9 @@ impl Elicitor {
                 DetailedTask::new(task_info, TaskPayload::Completed { result })
             }
             _ => {
-                let (input_requests, elsewhere) = self.questions(&run.pending_gates, daemon, asker).await?;
-                let task_info = match elsewhere {
-                    Some(elsewhere) => task_info.with_status_message(elsewhere),
+                let (input_requests, instructions) = self.questions(&run.pending_gates, daemon, client).await?;
+                let task_info = match instructions {
+                    Some(instructions) => task_info.with_status_message(instructions),
                     None => task_info,
                 };
                 let payload = match input_requests.is_empty() {
@@ -174,38 +174,38 @@ impl Elicitor {
         }))
     }
 
-    /// Returns the questions that the client is to ask its person, and where to answer gates that the client cannot
+    /// Returns the questions for the client's person, and instructions for answering a gate that the client cannot
     /// show.
     async fn questions(
         &self,
         gates: &[GateInfo],
         daemon: &ReconnectingClient,
-        asker: &ClientContext<'_>,
+        client: &ClientContext<'_>,
     ) -> Result<(InputRequests, Option<String>), AskError> {
-        let (mut questions, mut elsewhere) = (InputRequests::new(), None);
+        let (mut questions, mut instructions) = (InputRequests::new(), None);
         for gate in gates {
-            let human = gate.answered_by == "human";
-            let reason = if !asker.takes_forms() || self.asked_in_vain(gate) {
+            let is_for_person = gate.answered_by == "human";
+            let reason = if !client.takes_forms() || self.is_unanswered(gate) {
                 "The run waits for an answer."
-            } else if human && daemon.call(GetApprover {}).await?.is_set {
+            } else if is_for_person && daemon.call(GetApprover {}).await?.is_set {
                 "The run waits for a person and the approver's passphrase."
             } else {
-                let asked = self.asked.ask(gate);
-                match dialog::form(gate, asked.wrong.as_deref(), asker.knows_titles()) {
+                let question = self.open_questions.current_question(gate);
+                match dialog::form(gate, question.problem.as_deref(), client.knows_titles()) {
                     Ok(form) => {
-                        questions.insert(asked.key, InputRequest::Elicitation(ElicitRequest::new(form)));
+                        questions.insert(question.key, InputRequest::Elicitation(ElicitRequest::new(form)));
                         continue;
                     }
                     Err(NoDialog::Form) => "The run waits for a form that clients cannot show.",
                     Err(NoDialog::TooLong) => "The run asks more than a dialog shows whole.",
                 }
             };
-            elsewhere.get_or_insert_with(|| match human {
+            instructions.get_or_insert_with(|| match is_for_person {
                 true => where_to_answer(gate, daemon, reason),
                 false => format!("{} Judge it with decide: {}", where_to_answer(gate, daemon, reason), gate.prompt),
             });
         }
-        Ok((questions, elsewhere))
+        Ok((questions, instructions))
     }
 
     /// Sends a person's answers to the questions that this server sent to a client with dialogs. A response that is not
@@ -218,28 +218,29 @@ impl Elicitor {
         run_id: &str,
         responses: InputResponses,
         daemon: &ReconnectingClient,
-        asker: &ClientContext<'_>,
+        client: &ClientContext<'_>,
     ) -> Result<bool, AskError> {
         let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(false);
         };
-        for gate in run.pending_gates.iter().filter(|_| asker.takes_forms()) {
-            let Some(asked) = self.asked.find(gate) else { continue };
-            let response = responses.get(&asked.key).cloned();
+        for gate in run.pending_gates.iter().filter(|_| client.takes_forms()) {
+            let Some(question) = self.open_questions.find(gate) else { continue };
+            let response = responses.get(&question.key).cloned();
             let Some(response) = response.and_then(|response| serde_json::from_value::<ElicitResult>(response).ok())
             else {
                 continue;
             };
             match dialog::read(gate, response) {
                 DialogOutcome::Answered(answer) => {
-                    let answer = AnswerGate { digest: Some(asked.digest.clone()), ..answer };
-                    match answered(answer, daemon, asker).await? {
-                        Err(Refused { why, again: true }) if self.asked.again(&asked, &why) < MAX_ATTEMPTS => {}
-                        Err(_) => self.give_up(gate),
+                    let answer = AnswerGate { digest: Some(question.digest.clone()), ..answer };
+                    match submit_answer(answer, daemon, client).await? {
+                        Err(Refused { reason, may_retry: true })
+                            if self.open_questions.record_rejection(&question, &reason) < MAX_ATTEMPTS => {}
+                        Err(_) => self.mark_unanswered(gate),
                         Ok(()) => {}
                     }
                 }
-                DialogOutcome::LeftOpen(_) => self.give_up(gate),
+                DialogOutcome::LeftOpen(_) => self.mark_unanswered(gate),
             }
         }
         Ok(true)
@@ -251,10 +252,10 @@ impl Elicitor {
 /// # Errors
 /// If the daemon is unreachable.
 pub(super) async fn cancel(run_id: &str, daemon: &ReconnectingClient) -> Result<bool, AskError> {
-    let known = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
-    if known {
+    let exists = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
+    if exists {
         // Cancelling has no effect on a run that has ended.
         daemon.call(CancelWorkflow { run_id: run_id.to_owned() }).await?;
     }
-    Ok(known)
+    Ok(exists)
 }

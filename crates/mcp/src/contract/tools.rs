@@ -9,7 +9,7 @@ use steplatch_protocol::{VERBS, VerbInfo};
 /// Every tool, sorted by name, with the verb behind it. The same for every client and every connection.
 static TOOLS: LazyLock<Vec<(Tool, &'static VerbInfo)>> = LazyLock::new(|| {
     let mut tools: Vec<_> = VERBS.iter().filter_map(|verb| Some((tool(verb, verb.tool?), verb))).collect();
-    tools.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    tools.sort_by(|(left, _), (right, _)| left.name.cmp(&right.name));
     tools
 });
 
@@ -30,13 +30,16 @@ pub(super) fn verb(name: &str) -> Option<&'static VerbInfo> {
 
 fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
     let mut parameters = object((verb.parameters)());
-    // The description goes out beside the schema; repeating it would cost tokens twice.
+    // Move the description out of the schema: repeating it would cost its tokens twice.
     let description = match parameters.remove("description") {
         Some(Value::String(description)) => description,
         _ => String::new(),
     };
     shorten(&mut parameters);
-    leave_out(&mut parameters, NOT_OFFERED.iter().filter(|(tool, _)| *tool == name).flat_map(|(_, names)| *names));
+    remove_parameters(
+        &mut parameters,
+        HIDDEN_PARAMETERS.iter().filter(|(tool, _)| *tool == name).flat_map(|(_, names)| *names),
+    );
     let nature = verb.nature;
     Tool::new(name, description, Arc::new(parameters))
         .with_title(verb.title)
@@ -50,9 +53,9 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
         )
 }
 
-/// Parameters that a call may have and the list of tools does not name: they are for people and captured workflows, and
-/// each costs every model.
-const NOT_OFFERED: [(&str, &[&str]); 5] = [
+/// Accepted parameters that the list of tools omits: they are for people and captured workflows, and would cost every
+/// model tokens.
+const HIDDEN_PARAMETERS: [(&str, &[&str]); 5] = [
     ("await_output", &["stop_at_input", "reads", "highlighted"]),
     ("capture_workflow", &["against", "imported", "since", "last", "expect", "keep", "overwrite_existing"]),
     ("get_file", &["overwrite"]),
@@ -61,7 +64,7 @@ const NOT_OFFERED: [(&str, &[&str]); 5] = [
 ];
 
 /// Removes parameters from a schema.
-fn leave_out<'n>(parameters: &mut JsonObject, names: impl Iterator<Item = &'n &'n str>) {
+fn remove_parameters<'n>(parameters: &mut JsonObject, names: impl Iterator<Item = &'n &'n str>) {
     let Some(Value::Object(fields)) = parameters.get_mut("properties") else { return };
     for name in names {
         fields.remove(*name);
@@ -76,7 +79,7 @@ fn shorten(parameters: &mut JsonObject) {
     let Some(Value::Object(fields)) = parameters.get_mut("properties") else { return };
     for (name, field) in fields {
         let Value::Object(field) = field else { continue };
-        field.retain(|word, value| !matches!(word.as_str(), "minimum" | "maximum") && !is_any(word, value));
+        field.retain(|word, value| !matches!(word.as_str(), "minimum" | "maximum") && !permits_any_field(word, value));
         if name == "reason" || matches!(name.as_str(), "session_id" | "run_id") && is_required(name) {
             field.remove("description");
         }
@@ -84,7 +87,7 @@ fn shorten(parameters: &mut JsonObject) {
 }
 
 /// Returns whether a keyword of a schema permits any further field, as schemas without it do.
-fn is_any(word: &str, value: &Value) -> bool {
+fn permits_any_field(word: &str, value: &Value) -> bool {
     word == "additionalProperties" && *value == true
 }
 
@@ -92,14 +95,14 @@ fn is_any(word: &str, value: &Value) -> bool {
 ///
 /// Clients check every reply against this schema, and some validate the schema itself each time as well: with a
 /// property for each field, the Python SDK took 2.7 ms for a reply that arrived in 0.2 ms. The fields are therefore
-/// given in the description as a TypeScript type, which models read more easily. What is within a field shows in a
-/// reply; repeating it here for every tool would cost more than the tools.
+/// given in the description as a TypeScript type, which models read more easily. Nested fields are omitted: replies
+/// show them, and for every tool they would cost more tokens than the tools.
 fn outline(schema: &Value) -> JsonObject {
     let fields = schema.get("properties").and_then(Value::as_object);
     let required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|known| known == name));
     let fields = fields.into_iter().flatten().map(|(name, field)| {
         let optional = if required(name) { "" } else { "?" };
-        format!("{name}{optional}: {}", kind_of(field))
+        format!("{name}{optional}: {}", typescript_type(field))
     });
     let fields: Vec<String> = fields.collect();
     let description = format!("{{{}}}", fields.join(", "));
@@ -107,17 +110,17 @@ fn outline(schema: &Value) -> JsonObject {
 }
 
 /// Writes the type of a field in TypeScript.
-fn kind_of(schema: &Value) -> String {
+fn typescript_type(schema: &Value) -> String {
     let list = |key: &str| schema.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if !list("anyOf").is_empty() {
-        return list("anyOf").iter().map(kind_of).collect::<Vec<_>>().join(" | ");
+        return list("anyOf").iter().map(typescript_type).collect::<Vec<_>>().join(" | ");
     }
     if !list("enum").is_empty() {
         return list("enum").iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
     }
     match schema.get("type").and_then(Value::as_str) {
         Some("integer" | "number") => "number".to_owned(),
-        Some("array") => format!("{}[]", kind_of(&schema["items"])),
+        Some("array") => format!("{}[]", typescript_type(&schema["items"])),
         Some(plain) => plain.to_owned(),
         None => "any".to_owned(),
     }

@@ -11,7 +11,7 @@ use steplatch_protocol::{
     RunWorkflow, Verb, read,
 };
 
-use crate::progress::{Progress, SIGN_OF_LIFE};
+use crate::progress::{KEEP_ALIVE_INTERVAL, Progress};
 
 /// Time for collecting events before the first message.
 const GATHER_TIME: Duration = Duration::from_millis(20);
@@ -20,7 +20,7 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 pub(super) type Answer = Result<(Value, Vec<String>), AskError>;
 
 /// Calls the verb called `name`, and sends progress to the client until the daemon answers. Sends nothing afterwards.
-pub(super) async fn ask(
+pub(super) async fn call_with_progress(
     daemon: &ReconnectingClient,
     name: &str,
     params: Value,
@@ -34,7 +34,7 @@ pub(super) async fn ask(
                 let verb = RunWorkflow { wait_seconds: Some(0.0), ..known.verb };
                 begin(daemon, verb, (wait, detail), known.warnings, progress).await
             }
-            // The daemon gives the best error for invalid parameters, so this passes them on unchanged.
+            // Pass invalid parameters on unchanged: the daemon returns the best error.
             Err(_) => daemon.call_raw(name, params).await,
         },
         CallTool::NAME => match read::<CallTool>(params.clone()) {
@@ -74,9 +74,14 @@ async fn begin<V: Verb>(
     if started["status"] != "running" || run.is_empty() {
         return Ok((started, warnings));
     }
-    let left = (wait.unwrap_or(RUN_WAIT_SECONDS) - began.elapsed().as_secs_f64()).max(0.0);
-    let (data, _) =
-        wait_for_run(daemon, &run, json!({"run_id": run, "wait_seconds": left, "detail": detail}), progress).await?;
+    let remaining_seconds = (wait.unwrap_or(RUN_WAIT_SECONDS) - began.elapsed().as_secs_f64()).max(0.0);
+    let (data, _) = wait_for_run(
+        daemon,
+        &run,
+        json!({"run_id": run, "wait_seconds": remaining_seconds, "detail": detail}),
+        progress,
+    )
+    .await?;
     Ok((data, warnings))
 }
 
@@ -86,66 +91,66 @@ async fn wait_for_run(daemon: &ReconnectingClient, run: &str, get_run: Value, pr
     tokio::pin!(answer);
     let mut follower = Some(daemon.follow(run, 1));
     // The earlier events of an existing run arrive at once, and only its current state matters.
-    progress.gather(GATHER_TIME);
+    progress.delay_messages(GATHER_TIME);
     let mut states = 0;
     let answer = loop {
         tokio::select! {
             // Events from before the end precede the answer.
             biased;
-            event = next(&mut follower) => match event {
-                Some(event) => hear(&event, &mut states, progress),
+            event = next_event(&mut follower) => match event {
+                Some(event) => report_event(&event, &mut states, progress),
                 None => follower = None,
             },
-            () = progress.is_due() => progress.flush().await,
+            () = progress.wait_until_due() => progress.flush().await,
             answer = &mut answer => break answer,
         }
     };
-    // A gate ends the wait as it opens, so this reports it: its event may not have arrived yet.
+    // Report the gate that ended the wait: its event may not have arrived yet.
     if let Ok((reply, _)) = &answer
         && let Some(prompt) = reply.pointer("/pending_gate/prompt").and_then(Value::as_str)
     {
-        progress.say(format!("waits for an answer: {prompt}"));
+        progress.set_message(format!("waits for an answer: {prompt}"));
     }
     answer
 }
 
-fn hear(event: &RunEvent, states: &mut u32, progress: &mut Progress) {
+fn report_event(event: &RunEvent, states: &mut u32, progress: &mut Progress) {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
     match event.event_type.as_str() {
         "state_entered" => {
             *states += 1;
-            progress.say(format!("state {states}: {} ({})", text("state"), text("tool")));
+            progress.set_message(format!("state {states}: {} ({})", text("state"), text("tool")));
         }
         "gate_answered" => {
             let answer = event.data.get("answer").cloned().unwrap_or_default();
             let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
-            progress.say(format!("{} answered: {answer}", text("by")));
+            progress.set_message(format!("{} answered: {answer}", text("by")));
         }
-        "workflow_paused" => progress.say(format!("paused by {}", text("by"))),
-        "workflow_resumed" => progress.say(format!("{} lets it go on", text("by"))),
+        "workflow_paused" => progress.set_message(format!("paused by {}", text("by"))),
+        "workflow_resumed" => progress.set_message(format!("{} lets it go on", text("by"))),
         _ => {}
     }
 }
 
-/// Waits for output. It sends a sign of life, because clients abort calls that stay silent.
+/// Waits for output. Sends progress regularly, because clients abort silent calls.
 async fn wait_for_output(daemon: &ReconnectingClient, params: Value, progress: &mut Progress) -> Answer {
     let began = Instant::now();
     let answer = daemon.call_raw(AwaitOutput::NAME, params);
     tokio::pin!(answer);
-    let mut signs = tokio::time::interval_at(tokio::time::Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
     loop {
         tokio::select! {
             answer = &mut answer => return answer,
-            _ = signs.tick() => {
-                progress.say(format!("waiting since {} s", began.elapsed().as_secs()));
+            _ = ticks.tick() => {
+                progress.set_message(format!("waiting since {} s", began.elapsed().as_secs()));
                 progress.flush().await;
             }
         }
     }
 }
 
-/// Returns the next event. `None` when there are no more; waiting for the run is still possible without its events.
-async fn next(follower: &mut Option<Follower>) -> Option<RunEvent> {
+/// Returns the next event. `None` after the last one or an error; the wait for the run continues without events.
+async fn next_event(follower: &mut Option<Follower>) -> Option<RunEvent> {
     match follower {
         Some(follower) => follower.next().await.unwrap_or_else(|error| {
             tracing::debug!(%error, "a run cannot be followed");

@@ -1,8 +1,7 @@
-//! The sessions of clients of before 2026-07-28.
+//! Sessions of clients with a protocol version before 2026-07-28.
 //!
-//! A session outlives a long silence of its client, because a question may wait for a person in the meantime, and many
-//! clients never close theirs. There is therefore a maximum number of sessions: a new one closes the least recently
-//! used one.
+//! A session outlives a long silence of its client, because a question may wait for a person in the meantime. Many
+//! clients never close their session, so the number of sessions is limited: a new one closes the least recently used.
 
 use std::collections::HashMap;
 
@@ -12,49 +11,52 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId, SessionManager};
 
-/// The sessions, and the last use of each.
+/// The sessions of clients.
 #[derive(Debug)]
 pub struct Sessions {
     inner: LocalSessionManager,
-    most: usize,
-    used: Mutex<Used>,
+    max_sessions: usize,
+    usage: Mutex<SessionUsage>,
 }
 
-/// The order of use; numbers grow with each use.
+/// The last use of each session, as the value of a counter of uses.
 #[derive(Debug, Default)]
-struct Used {
-    now: u64,
-    last: HashMap<SessionId, u64>,
+struct SessionUsage {
+    counter: u64,
+    last_use: HashMap<SessionId, u64>,
 }
 
 impl Sessions {
-    pub(super) fn new(inner: LocalSessionManager, most: usize) -> Self {
-        Self { inner, most, used: Mutex::default() }
+    pub(super) fn new(inner: LocalSessionManager, max_sessions: usize) -> Self {
+        Self { inner, max_sessions, usage: Mutex::default() }
     }
 
     /// Records the use of a session, if it exists.
     fn touch(&self, id: &SessionId) {
-        let mut used = self.used.lock();
-        used.now += 1;
-        let now = used.now;
-        if let Some(last) = used.last.get_mut(id) {
-            *last = now;
+        let mut usage = self.usage.lock();
+        usage.counter += 1;
+        let counter = usage.counter;
+        if let Some(last_use) = usage.last_use.get_mut(id) {
+            *last_use = counter;
         }
     }
 
     /// Adds a new session. Returns the sessions to close to make room for it.
-    fn enter(&self, id: &SessionId) -> Vec<SessionId> {
-        let mut used = self.used.lock();
-        used.now += 1;
-        let mut leaving = Vec::new();
-        while used.last.len() >= self.most.max(1) {
-            let Some(oldest) = used.last.iter().min_by_key(|(_, last)| **last).map(|(id, _)| id.clone()) else { break };
-            used.last.remove(&oldest);
-            leaving.push(oldest);
+    fn admit(&self, id: &SessionId) -> Vec<SessionId> {
+        let mut usage = self.usage.lock();
+        usage.counter += 1;
+        let mut evicted = Vec::new();
+        while usage.last_use.len() >= self.max_sessions.max(1) {
+            let Some(oldest) = usage.last_use.iter().min_by_key(|(_, last_use)| **last_use).map(|(id, _)| id.clone())
+            else {
+                break;
+            };
+            usage.last_use.remove(&oldest);
+            evicted.push(oldest);
         }
-        let now = used.now;
-        used.last.insert(id.clone(), now);
-        leaving
+        let counter = usage.counter;
+        usage.last_use.insert(id.clone(), counter);
+        evicted
     }
 }
 
@@ -67,9 +69,9 @@ impl SessionManager for Sessions {
 
     async fn create_session(&self) -> Result<(SessionId, Transport), Error> {
         let (id, transport) = self.inner.create_session().await?;
-        for leaving in self.enter(&id) {
+        for evicted in self.admit(&id) {
             tracing::info!("the least recently used session is closed to make room");
-            if let Err(error) = self.inner.close_session(&leaving).await {
+            if let Err(error) = self.inner.close_session(&evicted).await {
                 tracing::debug!(%error, "a session did not end well");
             }
         }
@@ -89,7 +91,7 @@ impl SessionManager for Sessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
-        self.used.lock().last.remove(id);
+        self.usage.lock().last_use.remove(id);
         self.inner.close_session(id).await
     }
 

@@ -1,7 +1,7 @@
 //! The implementation of an interpreter with the crate `monty`.
 //!
-//! It measures time itself, and memory where the process has its allocator (`monty-alloc`): one number for the whole
-//! process, so it is reset around each piece of work, for the execution that does it. A process with that allocator
+//! The crate measures time, and memory if the process has its allocator (`monty-alloc`). Memory is one number for the
+//! whole process, so this module resets it around each piece of work of an execution. A process with that allocator
 //! must run executions on one thread.
 
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use super::{Arrival, Compiled, Paused, RequestError, Resume, Step, Stop};
 use crate::source::Source;
 use crate::value::{from_json, to_json};
 
-/// The function through which a program calls out.
-const ASK: &str = "_steplatch_ask";
+/// The function through which a program makes calls.
+const ASK_FUNCTION: &str = "_steplatch_ask";
 /// The variable that describes the functions of a program's file.
-const FUNCTIONS: &str = "_steplatch_functions";
+const FUNCTIONS_VARIABLE: &str = "_steplatch_functions";
 /// The initial value of a program.
-const START: &str = "_steplatch_start";
+const START_VARIABLE: &str = "_steplatch_start";
 
 /// The code that follows a file.
-const ENTER: &str = "\nawait _steplatch_enter(_steplatch_start)\n";
+const ENTER_CODE: &str = "\nawait _steplatch_enter(_steplatch_start)\n";
 
 /// A compiled file.
 pub(crate) struct MontyProgram {
@@ -44,10 +44,10 @@ pub(crate) struct MontyProgram {
 impl MontyProgram {
     /// Compiles `text`, the runnable form of the file of `source`, after the prelude.
     pub(crate) fn compile(source: &Arc<Source>, prelude: &str, text: &str) -> Result<Self, Failure> {
-        let names = [ASK, FUNCTIONS, START].map(str::to_owned).to_vec();
-        let code = [prelude, text, ENTER].concat();
+        let names = [ASK_FUNCTION, FUNCTIONS_VARIABLE, START_VARIABLE].map(str::to_owned).to_vec();
+        let code = [prelude, text, ENTER_CODE].concat();
         let run = MontyRun::new(code, source.file(), names, CompileOptions::default())
-            .map_err(|error| failure_of(source, &error, None))?;
+            .map_err(|error| to_failure(source, &error, None))?;
         let packed = postcard::to_allocvec(&run).unwrap_or_default().into();
         Ok(Self { source: source.clone(), run, functions: source.functions(), packed })
     }
@@ -56,15 +56,15 @@ impl MontyProgram {
 impl Compiled for MontyProgram {
     fn start(&self, given: &Value, limits: &Limits) -> Step {
         let (source, packed) = (self.source.clone(), self.packed.clone());
-        let about = Arc::new(About { source, packed, limits: limits.clone() });
+        let info = Arc::new(ExecutionInfo { source, packed, limits: limits.clone() });
         let limits = ResourceLimits::default()
             .max_duration(limits.time)
             .max_memory(limits.memory)
             .max_recursion_depth(limits.recursion)
-            // The execution counts them.
+            // The execution counts its calls itself.
             .max_suspensions(usize::MAX);
-        counted(about, 0, |print| {
-            let ask = MontyObject::Function { name: ASK.to_owned(), docstring: None };
+        run_counted(info, 0, |print| {
+            let ask = MontyObject::Function { name: ASK_FUNCTION.to_owned(), docstring: None };
             let inputs = vec![ask, from_json(&self.functions), from_json(given)];
             self.run.clone().start(inputs, ResourceTracker::new(limits), print)
         })
@@ -73,29 +73,29 @@ impl Compiled for MontyProgram {
 
 /// The facts about an execution that stay the same from its beginning to its end.
 #[derive(Clone)]
-struct About {
+struct ExecutionInfo {
     source: Arc<Source>,
     packed: Arc<[u8]>,
     limits: Limits,
 }
 
-/// A program that called out.
+/// A program that made a call.
 struct Calling {
-    about: Arc<About>,
+    info: Arc<ExecutionInfo>,
     memory: usize,
     call: Box<FunctionCall>,
 }
 
 impl Paused for Calling {
     fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
-        let Self { about, memory, call } = *self;
-        let mut call = unboxed(call);
-        call.tracker_mut().set_max_duration(about.limits.time);
-        counted(about, memory, |print| match how {
+        let Self { info, memory, call } = *self;
+        let mut call = unbox(call);
+        call.tracker_mut().set_max_duration(info.limits.time);
+        run_counted(info, memory, |print| match how {
             Resume::Return(value) => call.resume(wrapped(Arrival::Value(value)), print),
-            Resume::Raise { exception, message } => call.resume(raised(exception, message), print),
+            Resume::Raise { exception, message } => call.resume(exception_of(exception, message), print),
             Resume::Later => call.resume_pending(print),
-            Resume::Abort(message) => call.abort(raised("RuntimeError", message), print),
+            Resume::Abort(message) => call.abort(exception_of("RuntimeError", message), print),
             Resume::Arrived(..) | Resume::AllRaise(..) => {
                 unreachable!("a program that calls out waits for nothing else")
             }
@@ -103,37 +103,37 @@ impl Paused for Calling {
     }
 
     fn allow(&mut self, time: Duration) {
-        Arc::make_mut(&mut self.about).limits.time = time;
+        Arc::make_mut(&mut self.info).limits.time = time;
     }
 
     fn park(self: Box<Self>) -> Box<dyn Paused> {
-        match packed(&self.call, &self.about) {
-            Some(bytes) => Box::new(Parked { about: self.about, memory: self.memory, calling: true, bytes }),
+        match pack(&self.call, &self.info) {
+            Some(bytes) => Box::new(Parked { info: self.info, memory: self.memory, is_call: true, bytes }),
             None => self,
         }
     }
 }
 
-/// A program of which every part waits.
+/// A program whose tasks all wait.
 struct Waiting {
-    about: Arc<About>,
+    info: Arc<ExecutionInfo>,
     memory: usize,
     futures: Box<ResolveFutures>,
 }
 
 impl Paused for Waiting {
     fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
-        let Self { about, memory, futures } = *self;
-        let futures = unboxed(futures);
-        counted(about, memory, |print| match how {
+        let Self { info, memory, futures } = *self;
+        let futures = unbox(futures);
+        run_counted(info, memory, |print| match how {
             Resume::Arrived(number, answer) => {
                 futures.resume(vec![(number, ExtFunctionResult::Return(wrapped(answer)))], print)
             }
             Resume::AllRaise(numbers, (exception, message)) => {
-                let raised = || ExtFunctionResult::Return(wrapped(Arrival::Raise(exception, message)));
-                futures.resume(numbers.iter().map(|number| (*number, raised())).collect(), print)
+                let exception_of = || ExtFunctionResult::Return(wrapped(Arrival::Raise(exception, message)));
+                futures.resume(numbers.iter().map(|number| (*number, exception_of())).collect(), print)
             }
-            Resume::Abort(message) => futures.abort(raised("RuntimeError", message), print),
+            Resume::Abort(message) => futures.abort(exception_of("RuntimeError", message), print),
             Resume::Return(_) | Resume::Raise { .. } | Resume::Later => {
                 unreachable!("a program that waits has called out before")
             }
@@ -141,45 +141,45 @@ impl Paused for Waiting {
     }
 
     fn allow(&mut self, time: Duration) {
-        Arc::make_mut(&mut self.about).limits.time = time;
+        Arc::make_mut(&mut self.info).limits.time = time;
     }
 
     fn park(self: Box<Self>) -> Box<dyn Paused> {
-        match packed(&self.futures, &self.about) {
-            Some(bytes) => Box::new(Parked { about: self.about, memory: self.memory, calling: false, bytes }),
+        match pack(&self.futures, &self.info) {
+            Some(bytes) => Box::new(Parked { info: self.info, memory: self.memory, is_call: false, bytes }),
             None => self,
         }
     }
 }
 
-/// Takes a program out of its box, whose allocation did not count. Its release must not count either.
+/// Takes a program out of its box. The box was allocated outside the count, so its release must not count either.
 #[expect(clippy::boxed_local, reason = "the box has to be gone before the counting begins")]
-fn unboxed<T>(program: Box<T>) -> T {
+fn unbox<T>(program: Box<T>) -> T {
     *program
 }
 
 /// A program in a long pause, in a few kilobytes.
 struct Parked {
-    about: Arc<About>,
+    info: Arc<ExecutionInfo>,
     memory: usize,
-    calling: bool,
+    is_call: bool,
     bytes: Box<[u8]>,
 }
 
 impl Paused for Parked {
     fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
-        let Self { about, memory, calling, bytes } = *self;
-        let awake: Box<dyn Paused> = if calling {
-            Box::new(Calling { call: unpacked(&bytes, &about), about, memory })
+        let Self { info, memory, is_call, bytes } = *self;
+        let awake: Box<dyn Paused> = if is_call {
+            Box::new(Calling { call: unpack(&bytes, &info), info, memory })
         } else {
-            Box::new(Waiting { futures: unpacked(&bytes, &about), about, memory })
+            Box::new(Waiting { futures: unpack(&bytes, &info), info, memory })
         };
         drop(bytes);
         awake.resume(how)
     }
 
     fn allow(&mut self, time: Duration) {
-        Arc::make_mut(&mut self.about).limits.time = time;
+        Arc::make_mut(&mut self.info).limits.time = time;
     }
 
     fn park(self: Box<Self>) -> Box<dyn Paused> {
@@ -187,14 +187,14 @@ impl Paused for Parked {
     }
 }
 
-/// Packs a program. It contains the known compiled file, so what remains is little.
-fn packed(program: &impl Serialize, about: &About) -> Option<Box<[u8]>> {
+/// Packs a program. Its known compiled file serves as the dictionary, so the result is small.
+fn pack(program: &impl Serialize, info: &ExecutionInfo) -> Option<Box<[u8]>> {
     let whole = postcard::to_allocvec(program).ok()?;
-    Some(lz4_flex::block::compress_prepend_size_with_dict(&whole, &about.packed).into())
+    Some(lz4_flex::block::compress_prepend_size_with_dict(&whole, &info.packed).into())
 }
 
-fn unpacked<T: DeserializeOwned>(bytes: &[u8], about: &About) -> T {
-    let whole = lz4_flex::block::decompress_size_prepended_with_dict(bytes, &about.packed);
+fn unpack<T: DeserializeOwned>(bytes: &[u8], info: &ExecutionInfo) -> T {
+    let whole = lz4_flex::block::decompress_size_prepended_with_dict(bytes, &info.packed);
     let whole = whole.expect("what was packed here can be unpacked");
     postcard::from_bytes(&whole).expect("what was packed here can be read")
 }
@@ -228,50 +228,50 @@ fn wrapped(answer: Arrival<'_>) -> MontyObject {
     })
 }
 
-fn raised(exception: &str, message: &str) -> MontyException {
+fn exception_of(exception: &str, message: &str) -> MontyException {
     let kind = exception.parse().unwrap_or(ExcType::RuntimeError);
     MontyException::new(kind, Some(message.to_owned()))
 }
 
 /// Runs a program from one stop to the next. `before` is the memory that it has, in bytes.
-fn counted(
-    about: Arc<About>,
+fn run_counted(
+    info: Arc<ExecutionInfo>,
     before: usize,
     work: impl FnOnce(PrintWriter<'_>) -> Result<RunProgress, MontyException>,
 ) -> Step {
-    let counting = LIVE_MEMORY.load(Ordering::Relaxed) > 0;
+    let is_counting = LIVE_MEMORY.load(Ordering::Relaxed) > 0;
     let baseline = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(before);
-    if counting {
+    if is_counting {
         BASELINE_MEMORY.store(baseline, Ordering::Relaxed);
     }
     let mut printed = String::new();
-    let progress = run_on(&mut printed, about.limits.told, work);
-    // What leaves the interpreter is not its memory any more: the JSON of a call, and the text printed.
-    let mut left = printed.capacity();
+    let progress = run_on(&mut printed, info.limits.told, work);
+    // Values that leave the interpreter no longer count: the JSON of a call, and the printed text.
+    let mut released_bytes = printed.capacity();
     let next = match progress {
         Ok(RunProgress::FunctionCall(mut call)) => {
             let taken = std::mem::take(&mut call.args);
             let before = LIVE_MEMORY.load(Ordering::Relaxed);
             let arguments = read_arguments(&taken);
-            left += LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(before);
+            released_bytes += LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(before);
             Next::Called(call, arguments)
         }
         Ok(RunProgress::ResolveFutures(futures)) => Next::Waiting(futures),
         Ok(RunProgress::Complete(object)) => Next::Over(Stop::Returned(to_json(&object))),
         Ok(RunProgress::OsCall(_) | RunProgress::NameLookup(_)) => unreachable!("run_on answers these"),
-        Err(error) => Next::Over(Stop::Failed(failure_of(&about.source, &error, Some(&about.limits)))),
+        Err(error) => Next::Over(Stop::Failed(to_failure(&info.source, &error, Some(&info.limits)))),
     };
-    let memory = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(baseline + left);
+    let memory = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(baseline + released_bytes);
     let stop = match next {
         Next::Called(call, arguments) => {
             let number = call.call_id;
-            Stop::Called { number, arguments, paused: Box::new(Calling { about, memory, call: Box::new(call) }) }
+            Stop::Called { number, arguments, paused: Box::new(Calling { info, memory, call: Box::new(call) }) }
         }
         Next::Waiting(futures) => {
             let mut numbers = futures.pending_call_ids().to_vec();
-            // There may be thousands, with a search for each.
+            // Sort the numbers for binary searches: there may be thousands.
             numbers.sort_unstable();
-            Stop::Waiting { numbers, paused: Box::new(Waiting { about, memory, futures: Box::new(futures) }) }
+            Stop::Waiting { numbers, paused: Box::new(Waiting { info, memory, futures: Box::new(futures) }) }
         }
         Next::Over(stop) => stop,
     };
@@ -295,15 +295,15 @@ fn run_on(
         let print = PrintWriter::CollectString(printed, Some(max_bytes));
         progress = match progress {
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
-            // The interpreter takes every called undefined name for a function of the host.
-            RunProgress::FunctionCall(call) if call.function_name != ASK || call.object_id.is_some() => {
+            // The interpreter treats every called undefined name as a function of the host.
+            RunProgress::FunctionCall(call) if call.function_name != ASK_FUNCTION || call.object_id.is_some() => {
                 let name = call.function_name.clone();
                 call.resume(ExtFunctionResult::NotFound(name), print)?
             }
             RunProgress::OsCall(call) => {
                 let why = "a workflow has no files, no environment and no clock of its own; \
                            ask a node for what it needs, and ctx.now() for the time";
-                call.resume(raised("PermissionError", why), print)?
+                call.resume(exception_of("PermissionError", why), print)?
             }
             other => return Ok(other),
         };
@@ -311,7 +311,7 @@ fn run_on(
 }
 
 /// Converts an exception to a failure in the words of this crate.
-fn failure_of(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Failure {
+fn to_failure(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Failure {
     let message = error.message().unwrap_or_default();
     let (kind, message) = match (error.exc_type(), limits) {
         (ExcType::MemoryError, Some(limits)) if message.ends_with(&format!("> {} bytes", limits.memory)) => {
@@ -338,7 +338,7 @@ fn failure_of(source: &Source, error: &MontyException, limits: Option<&Limits>) 
             let message = unsupported.map_or_else(|| message.to_owned(), |what| format!("workflows cannot use {what}"));
             (FailureKind::Unreadable, message)
         }
-        // The prelude uses it for the exception that the interpreter lacks.
+        // The prelude uses this class for `CancelledError`, which the interpreter lacks.
         (ExcType::KeyboardInterrupt, _) => (FailureKind::Cancelled, message.to_owned()),
         _ => (FailureKind::Raised, message.to_owned()),
     };
@@ -348,7 +348,7 @@ fn failure_of(source: &Source, error: &MontyException, limits: Option<&Limits>) 
     };
     let frames = error.traceback().iter().filter_map(|frame| {
         let to = if frame.end.line == frame.start.line { frame.end.column } else { u32::MAX };
-        // For an invalid file, the place is the only information.
+        // For an invalid file, the position is the only information.
         let to = (!frame.hide_caret || limits.is_none()).then_some(to);
         source.frame(frame.start.line, frame.start.column, to, frame.frame_name.as_deref())
     });

@@ -21,7 +21,7 @@ const MIN_LONG_ANSWER_BYTES: usize = 128 * 1024;
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) retry_after: Option<Duration>,
-    /// Target of its redirect.
+    /// Target of the redirect, if the answer is one.
     pub(super) location: Option<String>,
     /// `None` if it is too long.
     pub(super) body: Option<Vec<u8>>,
@@ -72,12 +72,12 @@ impl Answer {
         read: fn(Value) -> Result<T, AnswerError>,
     ) -> Result<T, RequestError> {
         let is_long = self.body.as_ref().is_some_and(|body| body.len() > MIN_LONG_ANSWER_BYTES);
-        let read = move || self.json().and_then(read).map_err(|error| self.invalid_answer(&error));
+        let read = move || self.json().and_then(read).map_err(|error| self.invalid_body_error(&error));
         if is_long { crate::blocking::run_blocking(read).await } else { read() }
     }
 
     /// Returns the error for a successful answer with an invalid body.
-    fn invalid_answer(&self, error: &AnswerError) -> RequestError {
+    fn invalid_body_error(&self, error: &AnswerError) -> RequestError {
         let message = format!("The service answered {}, and {error}.", self.status.as_u16());
         RequestError { status: Some(self.status.as_u16()), ..RequestError::temporary(message) }
     }

@@ -67,9 +67,9 @@ impl StartError {
 /// A request that failed before its answer arrived.
 #[derive(Debug)]
 pub(super) enum SendError {
-    /// The service did not receive it.
+    /// The service did not receive the request.
     NotSent(String),
-    /// The service may have received it.
+    /// The service may have received the request.
     Lost(String),
 }
 

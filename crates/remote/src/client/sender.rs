@@ -43,7 +43,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Creates a sender without connect_timeout. `is_local`: the service runs on this machine.
+    /// Creates a sender without connecting. `is_local` is true if the service runs on this machine.
     pub(super) fn new(token: Option<Token>, is_local: bool, limits: &Limits) -> Self {
         let Limits { connect_timeout, max_response_bytes, .. } = *limits;
         Self {

@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt as _;
 pub(super) const TOKEN_FORMS: &str =
     "must be env:NAME, file:PATH or keyring:NAME; a settings file must not contain the token itself";
 
-/// Time limit of a keyring. A locked one waits for a person.
+/// Time limit of reading a keyring. A locked keyring waits for a person.
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Valid lengths of a token in bytes. A shorter one could occur in other text by chance.
@@ -27,11 +27,11 @@ const MASK: &str = "••••••";
 pub enum Token {
     /// The token itself, from an environment variable.
     Value(String),
-    /// In an environment variable: `env:NAME`.
+    /// The environment variable that contains the token: `env:NAME`.
     Environment(String),
-    /// In a file, read on use: `file:PATH`.
+    /// The file that contains the token, read on use: `file:PATH`.
     File(PathBuf),
-    /// In the keyring of the user: `keyring:NAME`.
+    /// The name of the token in the user's keyring: `keyring:NAME`.
     Keyring(String),
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Error of reading a token. Its text contains neither the token nor a text that may be one.
+/// Error of reading a token. Its text contains neither the token nor text that may be a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The text has none of the three forms.
@@ -66,7 +66,7 @@ pub enum TokenError {
         /// Reason.
         why: String,
     },
-    /// The keyring has none, or there is no keyring.
+    /// The keyring has no such token, or there is no keyring.
     #[error("{0}")]
     Keyring(String),
     /// The value is unusable as a token.

@@ -62,10 +62,10 @@ pub fn clean(raw: &Value) -> CleanedSchema {
     if !is_object {
         return CleanedSchema::any_object("the schema does not describe an object");
     }
-    let Ok(left_out) = references::unusable_references(raw) else {
+    let Ok(unusable_references) = references::unusable_references(raw) else {
         return CleanedSchema::any_object("the references of the schema expand without limit");
     };
-    let mut cleaner = Cleaner { left_out, notes: Vec::new(), patterns: 0 };
+    let mut cleaner = Cleaner { unusable_references, notes: Vec::new(), pattern_count: 0 };
     let mut schema = cleaner.clean_schema(raw, "", 0);
     if !cleaner.notes.is_empty() {
         loosen(&mut schema);
@@ -104,11 +104,11 @@ fn loosen(schema: &mut Value) {
 
 struct Cleaner {
     /// Omitted references, as JSON Pointers.
-    left_out: BTreeSet<String>,
+    unusable_references: BTreeSet<String>,
     /// Omitted parts of the service's schema.
     notes: Vec<String>,
     /// Number of checked patterns.
-    patterns: usize,
+    pattern_count: usize,
 }
 
 impl Cleaner {
@@ -121,8 +121,8 @@ impl Cleaner {
 
     /// Returns whether a pattern is usable, and notes an unusable one.
     fn check_pattern(&mut self, pattern: &str) -> bool {
-        self.patterns += 1;
-        let is_kept = self.patterns <= MAX_PATTERNS && !text::has_invisible(pattern) && is_linear_pattern(pattern);
+        self.pattern_count += 1;
+        let is_kept = self.pattern_count <= MAX_PATTERNS && !text::has_invisible(pattern) && is_linear_pattern(pattern);
         if !is_kept {
             self.add_note(PATTERN_NOTE);
         }
@@ -213,7 +213,7 @@ impl Cleaner {
             }
             (Kind::Pattern, Value::String(pattern)) => self.check_pattern(pattern).then(|| value.clone()),
             (Kind::Reference, Value::String(_)) => {
-                let is_kept = !self.left_out.contains(pointer);
+                let is_kept = !self.unusable_references.contains(pointer);
                 if !is_kept {
                     self.add_note("references to other documents, to nothing or in a circle are left out");
                 }

@@ -3,7 +3,7 @@
 //! A text up to [`MAX_INLINE_BYTES`] bytes is in the row itself. A longer one, such as the output of a terminal, is
 //! compressed in a row of `blobs` under the SHA-256 of its text, so that ten entries with the same screen store it
 //! once. The checksum of a row covers the run, the numbers and the text or the name of the blob: it detects a changed
-//! row, and one at another place.
+//! row and a moved row.
 
 use lz4_flex::block;
 use rusqlite::types::Null;
@@ -67,7 +67,7 @@ impl Entries<'_> {
     /// Replaces the text of the entry `seq`, if it exists.
     pub(super) fn replace(&mut self, seq: u64, text: &str) -> rusqlite::Result<()> {
         let key = params![self.number, seq.cast_signed()];
-        let mut find = self.transaction.prepare_cached(FIND)?;
+        let mut find = self.transaction.prepare_cached(FIND_ENTRY)?;
         let Some((version, blob)) =
             find.query_row(key, |row| Ok((row.get(0)?, row.get::<_, Option<Vec<u8>>>(1)?))).optional()?
         else {
@@ -81,15 +81,15 @@ impl Entries<'_> {
     }
 }
 
-const FIND: &str = "SELECT version, blob FROM records WHERE number = ?1 AND seq = ?2";
+const FIND_ENTRY: &str = "SELECT version, blob FROM records WHERE number = ?1 AND seq = ?2";
 
 /// Removes a blob that no entry uses.
 pub(super) const FORGET_BLOB: &str =
     "DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE blob = ?1)";
 
 fn store_blob(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqlite::Result<()> {
-    let is_kept = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?.exists([hash])?;
-    if is_kept {
+    let is_stored = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?.exists([hash])?;
+    if is_stored {
         return Ok(());
     }
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
@@ -98,7 +98,7 @@ fn store_blob(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqli
 }
 
 /// Reads the entry that should be number `seq`, and verifies its parts.
-pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest: u16) -> Result<Record, ReadError> {
+pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest_version: u16) -> Result<Record, ReadError> {
     let damaged = |what| ReadError::Damaged { run: run.clone(), seq, what };
     let unknown = |version: i64, known: i64| ReadError::UnknownVersion {
         run: run.clone(),
@@ -121,8 +121,8 @@ pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest: u16) -> Result<
     if checksum(run, seq.cast_signed(), format, version, covered) != expected {
         return Err(damaged("its checksum does not match"));
     }
-    let Some(version) = u16::try_from(version).ok().filter(|version| *version <= newest) else {
-        return Err(unknown(version, newest.into()));
+    let Some(version) = u16::try_from(version).ok().filter(|version| *version <= newest_version) else {
+        return Err(unknown(version, newest_version.into()));
     };
     let text = if format == FORMAT_IN_ROW {
         covered.to_vec()

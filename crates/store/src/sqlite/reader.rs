@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::entry;
 use crate::{KnownRun, ReadError, Record, RunFilter, StorageError, Summary};
 
-/// The columns of each run, for [`known`].
+/// The columns of each run, for [`read_known_run`].
 macro_rules! known {
     () => {
         concat!(
@@ -34,19 +34,19 @@ pub(super) enum ReaderQuery {
 pub(super) struct Reader {
     connection: Connection,
     /// The newest known version of entries.
-    newest: u16,
+    newest_version: u16,
 }
 
 impl Reader {
-    pub(super) fn new(connection: Connection, newest: u16) -> Self {
-        Self { connection, newest }
+    pub(super) fn new(connection: Connection, newest_version: u16) -> Self {
+        Self { connection, newest_version }
     }
 
     /// Answers until all senders are dropped.
-    pub(super) fn serve(self, mut questions: mpsc::Receiver<ReaderQuery>) {
-        while let Some(question) = questions.blocking_recv() {
+    pub(super) fn serve(self, mut queries: mpsc::Receiver<ReaderQuery>) {
+        while let Some(query) = queries.blocking_recv() {
             // A caller that stopped waiting does not need the answer.
-            match question {
+            match query {
                 ReaderQuery::Records { run, from, at_most, reply } => {
                     drop(reply.send(self.records(&run, from, at_most)));
                 }
@@ -70,7 +70,7 @@ impl Reader {
         let mut rows = select.query(params![number, first, i64::try_from(at_most).unwrap_or(i64::MAX)])?;
         let mut records = Vec::new();
         while let Some(row) = rows.next()? {
-            records.push(entry::read(row, run, from + records.len() as u64, self.newest)?);
+            records.push(entry::read(row, run, from + records.len() as u64, self.newest_version)?);
         }
         Ok(records)
     }
@@ -92,12 +92,12 @@ impl Reader {
                 "ORDER BY number DESC LIMIT ?3"
             ),
         })?;
-        select.query_map(params![filter.state, before, limit], known)?.collect()
+        select.query_map(params![filter.state, before, limit], read_known_run)?.collect()
     }
 
     fn find(&self, run: &RunId) -> rusqlite::Result<Option<KnownRun>> {
         let mut select = self.connection.prepare_cached(concat!(known!(), "WHERE run = ?1"))?;
-        select.query_row([run.as_str()], known).optional()
+        select.query_row([run.as_str()], read_known_run).optional()
     }
 
     fn private(&self, run: &RunId) -> rusqlite::Result<Option<String>> {
@@ -108,11 +108,11 @@ impl Reader {
     fn key(&self, key: &str) -> rusqlite::Result<Option<RunId>> {
         let mut select =
             self.connection.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
-        select.query_row([key], |row| run(row, 0)).optional()
+        select.query_row([key], |row| read_run_id(row, 0)).optional()
     }
 }
 
-fn known(row: &Row<'_>) -> rusqlite::Result<KnownRun> {
+fn read_known_run(row: &Row<'_>) -> rusqlite::Result<KnownRun> {
     let state: Option<String> = row.get(3)?;
     let summary = match state {
         None => None,
@@ -123,7 +123,7 @@ fn known(row: &Row<'_>) -> rusqlite::Result<KnownRun> {
         }),
     };
     Ok(KnownRun {
-        run: run(row, 0)?,
+        run: read_run_id(row, 0)?,
         number: row.get::<_, i64>(1)?.cast_unsigned(),
         last: row.get::<_, Option<i64>>(2)?.unwrap_or(0).cast_unsigned(),
         summary,
@@ -131,7 +131,7 @@ fn known(row: &Row<'_>) -> rusqlite::Result<KnownRun> {
 }
 
 /// Reads the id of a run from a column.
-pub(super) fn run(row: &Row<'_>, column: usize) -> rusqlite::Result<RunId> {
+pub(super) fn read_run_id(row: &Row<'_>, column: usize) -> rusqlite::Result<RunId> {
     let text: String = row.get(column)?;
     text.parse().map_err(|error: steplatch_ids::InvalidId| {
         rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))

@@ -11,11 +11,11 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, Trans
 use super::SqliteOptions;
 use crate::{OpenError, StorageError};
 
-/// Marks the file as ours for `file(1)` and for us: "Step". See <https://www.sqlite.org/fileformat.html#application_id>.
+/// Marks the file as a journal of this program: "Step". See <https://www.sqlite.org/fileformat.html#application_id>.
 const APPLICATION: i64 = 0x5374_6570;
 
-/// Steps that turn a database of one format into the next one; the first begins with an empty one. `user_version` holds
-/// the format. Later versions add steps and change none.
+/// Steps that migrate a database from one format to the next; the first step creates the tables. `user_version` has the
+/// format. Later versions add steps, and change no existing step.
 const MIGRATIONS: &[&str] = &["
     -- One row: who may write.
     CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL);
@@ -54,47 +54,47 @@ const MIGRATIONS: &[&str] = &["
     CREATE TABLE blobs (hash BLOB PRIMARY KEY, length INTEGER NOT NULL, packed BLOB NOT NULL);
 "];
 
-/// Time for which a connection waits for another process that is about to lose the journal, or to take it.
+/// Time that a connection waits while another process uses the journal or takes it over.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The log is cut back to this size when it has grown beyond, in bytes.
-const LOG_KEPT: i64 = 16 << 20;
+/// Size to which SQLite truncates a longer log, in bytes.
+const MAX_LOG_BYTES: i64 = 16 << 20;
 
-/// Statements that a connection keeps prepared: more than there are.
-const STATEMENTS: usize = 32;
+/// Maximum number of prepared statements of a connection: more than this crate has.
+const MAX_PREPARED_STATEMENTS: usize = 32;
 
-/// Opens the database for writing, brings it to the newest format and takes it over. Returns the number of the
-/// new owner with it.
+/// Opens the database for writing, brings it to the newest format and takes it over. Also returns the
+/// number of the new owner.
 pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
-    open_where_there_is_room(path, options).map_err(|error| match error {
+    open_database(path, options).map_err(|error| match error {
         // With a full disk, SQLite often reports a failure to open or extend the file beside the database.
-        OpenError::Storage { path, cause: StorageError::Failed(cause) } if lacks_room(&path) => {
+        OpenError::Storage { path, cause: StorageError::Failed(cause) } if is_disk_full(&path) => {
             OpenError::Storage { path, cause: StorageError::Full(cause) }
         }
         error => error,
     })
 }
 
-/// Size of the write that shows whether there is room: what SQLite needs beside a database that it opens.
-const ROOM_BYTES: usize = 64 << 10;
+/// Size of the trial write: the space that SQLite needs beside an open database.
+const TRIAL_BYTES: usize = 64 << 10;
 
-/// Returns whether the disk, or the quota of the user, has no room beside a file.
-fn lacks_room(path: &Path) -> bool {
+/// Returns whether the disk or the user's quota is full, by a trial write beside a file.
+fn is_disk_full(path: &Path) -> bool {
     let trial = path.with_extension(format!("room-{}", std::process::id()));
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&trial).and_then(|mut file| {
-        file.write_all(&[0; ROOM_BYTES])?;
-        // Some file systems find their place only here.
+        file.write_all(&[0; TRIAL_BYTES])?;
+        // Some file systems allocate the space only here.
         file.sync_all()
     });
     let _ = fs::remove_file(&trial);
-    written.is_err_and(|error| is_lack_of_room(error.kind()))
+    written.is_err_and(|error| is_full_error(error.kind()))
 }
 
-fn is_lack_of_room(kind: ErrorKind) -> bool {
+fn is_full_error(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-fn open_where_there_is_room(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
+fn open_database(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
     create(path).map_err(|cause| OpenError::File { path: path.to_owned(), cause })?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let storage = |cause: rusqlite::Error| OpenError::Storage { path: path.to_owned(), cause: cause.into() };
@@ -103,11 +103,11 @@ fn open_where_there_is_room(path: &Path, options: &SqliteOptions) -> Result<(Con
     connection
         .pragma_update(None, "journal_mode", "WAL")
         .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
-        .and_then(|()| connection.pragma_update(None, "journal_size_limit", LOG_KEPT))
+        .and_then(|()| connection.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES))
         // Overwrite deleted private data.
         .and_then(|()| connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(())))
         .map_err(storage)?;
-    limit(&connection, options.at_most).map_err(storage)?;
+    limit_size(&connection, options.at_most).map_err(storage)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;
     // Check again under the lock, since another process may have created the tables in the meantime.
     let format = check_format(&transaction, path)?;
@@ -133,16 +133,16 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Fails unless `own` is the number of the owner.
-pub(super) fn check_owner(transaction: &Transaction<'_>, own: u64) -> Result<(), StorageError> {
+/// Checks that `own_epoch` is the number of the current owner.
+pub(super) fn check_owner(transaction: &Transaction<'_>, own_epoch: u64) -> Result<(), StorageError> {
     let owner: i64 =
         transaction.prepare_cached("SELECT epoch FROM owner WHERE one = 1")?.query_row([], |row| row.get(0))?;
     let owner = owner.cast_unsigned();
-    if owner == own { Ok(()) } else { Err(StorageError::NotOwner { own, owner }) }
+    if owner == own_epoch { Ok(()) } else { Err(StorageError::NotOwner { own: own_epoch, owner }) }
 }
 
-/// Creates the file, readable by its user only, since it contains the output of terminals. SQLite gives its log the
-/// same mode.
+/// Creates the file, readable only by its user, because it contains the output of terminals. SQLite creates the log
+/// with the same mode.
 fn create(path: &Path) -> std::io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -159,7 +159,7 @@ fn create(path: &Path) -> std::io::Result<()> {
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     let opened = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).and_then(|connection| {
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        connection.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
         Ok(connection)
     });
     opened.map_err(|cause| OpenError::Storage { path: path.to_owned(), cause: cause.into() })
@@ -202,7 +202,7 @@ fn take_over(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
     Ok(epoch.cast_unsigned())
 }
 
-fn limit(connection: &Connection, at_most: Option<u64>) -> rusqlite::Result<()> {
+fn limit_size(connection: &Connection, at_most: Option<u64>) -> rusqlite::Result<()> {
     let Some(bytes) = at_most else { return Ok(()) };
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);

@@ -367,7 +367,7 @@ async fn a_file_that_can_only_be_read_is_named_and_writes_again_later() {
     let run = RunId::random();
     append(&journal, &run, 0, &["one"]).await.unwrap();
     let make = |read_only: bool| {
-        journal.ask(WriterCommand::Tamper(Box::new(move |connection| {
+        journal.request(WriterCommand::Tamper(Box::new(move |connection| {
             connection.pragma_update(None, "query_only", read_only)
         })))
     };
@@ -413,13 +413,14 @@ async fn commits_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let check = |connection: &Connection| {
-        let ask = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
-        assert_eq!(ask("synchronous")?, 2.into(), "2 is FULL");
-        assert_eq!(ask("journal_mode")?, "wal".to_owned().into());
+        let request =
+            |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
+        assert_eq!(request("synchronous")?, 2.into(), "2 is FULL");
+        assert_eq!(request("journal_mode")?, "wal".to_owned().into());
         Ok(())
     };
     // A claim that fails ends the writer, which closes the journal.
-    assert!(journal.ask(WriterCommand::Tamper(Box::new(check))).await.is_ok());
+    assert!(journal.request(WriterCommand::Tamper(Box::new(check))).await.is_ok());
 }
 
 /// Something done to a journal; runs and keys are numbers, so that operations meet.

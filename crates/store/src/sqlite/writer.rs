@@ -26,11 +26,11 @@ type Tampering = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
 
 /// A request to the writer.
 pub(super) enum WriterCommand {
-    /// Add to a history.
+    /// Append entries to a history.
     Append(Append),
-    /// Drop a run.
+    /// Remove a run.
     Forget(RunId),
-    /// Drop some of the finished runs beyond the retention.
+    /// Remove some of the finished runs beyond the retention.
     ForgetFinished { retention: Retention, at_most: usize },
     /// Empty the write-ahead log.
     EmptyLog,
@@ -41,13 +41,13 @@ pub(super) enum WriterCommand {
 
 /// The result of a request.
 pub(super) enum Answer {
-    /// To an append.
+    /// Answer to an append.
     Appended(Appended),
-    /// To an append that was based on an outdated history.
+    /// Answer to an append that was based on an outdated history.
     Conflict { actual_last: u64 },
-    /// To a removal: the removed runs.
+    /// Answer to a removal: the removed runs.
     Forgotten(Vec<RunId>),
-    /// To a request to empty the log: true if it is empty.
+    /// Answer to a request to empty the log: true if it is empty.
     Emptied(bool),
 }
 
@@ -58,7 +58,7 @@ pub(super) struct WriterRequest {
 }
 
 impl WriterRequest {
-    fn weight(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         match &self.command {
             WriterCommand::Append(append) => {
                 let redacted = append.redacted.iter().map(|(_, text)| text);
@@ -72,7 +72,7 @@ impl WriterRequest {
 pub(super) struct Writer {
     connection: Connection,
     epoch: u64,
-    /// The path of the file, and its identity.
+    /// The path of the file, and its device and inode.
     file_identity: (PathBuf, Option<(u64, u64)>),
 }
 
@@ -84,21 +84,21 @@ impl Writer {
     /// Writes until all senders are dropped.
     pub(super) fn serve(mut self, mut requests: mpsc::Receiver<WriterRequest>) {
         while let Some(first) = requests.blocking_recv() {
-            let mut weight = first.weight();
+            let mut text_bytes = first.text_bytes();
             let mut group = vec![first];
             while group.len() < MAX_GROUP_REQUESTS
-                && weight < MAX_GROUP_BYTES
+                && text_bytes < MAX_GROUP_BYTES
                 && let Ok(next) = requests.try_recv()
             {
-                weight += next.weight();
+                text_bytes += next.text_bytes();
                 group.push(next);
             }
-            let (emptying, group): (Vec<_>, Vec<_>) =
+            let (log_requests, group): (Vec<_>, Vec<_>) =
                 group.into_iter().partition(|request| matches!(request.command, WriterCommand::EmptyLog));
             if !group.is_empty() {
                 self.write(group);
             }
-            for request in emptying {
+            for request in log_requests {
                 let emptied = schema::empty_log(&self.connection).map(Answer::Emptied);
                 let _ = request.reply.send(emptied.map_err(StorageError::from));
             }
@@ -114,8 +114,8 @@ impl Writer {
                 }
             }
             Err(error) if group.len() > 1 => {
-                // SQLite has rolled the group back. Retry each request alone, so that one that needs too much space
-                // does not fail the others.
+                // SQLite has rolled the group back. Retry each request alone, so that a request that needs too much
+                // space does not fail the others.
                 tracing::warn!(%error, "a transaction of the journal failed; each of its requests is retried alone");
                 for request in group {
                     let answer = self.transact(std::slice::from_ref(&request)).map(|mut answers| answers.remove(0));
@@ -171,7 +171,7 @@ fn append<'t>(transaction: &'t Transaction<'t>, request: &'t Append) -> rusqlite
     let Append { run, after, version, texts, summary, key, private, redacted } = request;
     if let Some(key) = key {
         let mut select = transaction.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
-        if let Some(run) = select.query_row([key], |row| reader::run(row, 0)).optional()? {
+        if let Some(run) = select.query_row([key], |row| reader::read_run_id(row, 0)).optional()? {
             return Ok(Answer::Appended(Appended::Existing { run }));
         }
     }
@@ -243,7 +243,7 @@ fn forget_finished(
     let since = retention.finished_since.map_or(i64::MIN, |since| i64::try_from(since).unwrap_or(i64::MAX));
     let expired: Vec<(i64, RunId)> = select
         .query_map(params![since, to_signed(retention.keep), to_signed(at_most)], |row| {
-            Ok((row.get(0)?, reader::run(row, 1)?))
+            Ok((row.get(0)?, reader::read_run_id(row, 1)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
     for (number, _) in &expired {
@@ -258,12 +258,12 @@ fn forget(transaction: &Transaction<'_>, number: i64) -> rusqlite::Result<()> {
         .prepare_cached("SELECT DISTINCT blob FROM records WHERE number = ?1 AND blob IS NOT NULL")?
         .query_map([number], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    for from in [
+    for statement in [
         "DELETE FROM records WHERE number = ?1",
         "DELETE FROM keys WHERE number = ?1",
         "DELETE FROM runs WHERE number = ?1",
     ] {
-        transaction.prepare_cached(from)?.execute([number])?;
+        transaction.prepare_cached(statement)?.execute([number])?;
     }
     let mut delete = transaction.prepare_cached(entry::FORGET_BLOB)?;
     for blob in blobs {

@@ -39,7 +39,7 @@ pub(in crate::contract) fn form(
     knows_titles: bool,
 ) -> Result<ElicitRequestParams, NoDialog> {
     let schema = match &gate.form {
-        Some(form) => shown_form(form)?,
+        Some(form) => visible_form(form)?,
         None if gate.choices.is_empty() => json!({
             "type": "object",
             "properties": {ANSWER: {"type": "string", "title": "Your answer", "minLength": 1}},
@@ -55,17 +55,17 @@ pub(in crate::contract) fn form(
     let mut requested_schema: ElicitationSchema = serde_json::from_value(schema.clone()).map_err(|_| NoDialog::Form)?;
     if !knows_titles {
         for (name, field) in &mut requested_schema.properties {
-            if let Some(plain) = untitled(&schema["properties"][name]) {
+            if let Some(plain) = legacy_choice(&schema["properties"][name]) {
                 *field = plain;
             }
         }
     }
     let message = message(gate, problem);
-    // People read choices and texts of fields like the message; hidden characters in them must not pass unseen.
-    let all = format!("{message}\n{schema}");
+    // People also read the choices and the texts of fields, so these count towards the length.
+    let full_text = format!("{message}\n{schema}");
     if gate.shortened
         || gate.masked
-        || all.chars().count() > MAX_MESSAGE_CHARS
+        || full_text.chars().count() > MAX_MESSAGE_CHARS
         || message.lines().count() > MAX_MESSAGE_LINES
     {
         return Err(NoDialog::TooLong);
@@ -74,23 +74,23 @@ pub(in crate::contract) fn form(
 }
 
 /// Returns a choice with titles in the form that clients before 2025-11-25 support.
-fn untitled(field: &Value) -> Option<PrimitiveSchemaDefinition> {
-    let offered = field.get("oneOf")?.as_array()?;
-    let texts = |key: &str| offered.iter().filter_map(|one| Some(one.get(key)?.as_str()?.to_owned())).collect();
-    let mut plain = LegacyEnumSchema::new(texts("const"));
+fn legacy_choice(field: &Value) -> Option<PrimitiveSchemaDefinition> {
+    let choices = field.get("oneOf")?.as_array()?;
+    let texts = |key: &str| choices.iter().filter_map(|choice| Some(choice.get(key)?.as_str()?.to_owned())).collect();
+    let mut legacy_schema = LegacyEnumSchema::new(texts("const"));
     let text = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
-    plain.enum_names = Some(texts("title"));
-    plain.title = text("title").map(Into::into);
-    plain.description = text("description").map(Into::into);
-    plain.default = text("default");
-    Some(PrimitiveSchemaDefinition::Enum(EnumSchema::Legacy(plain)))
+    legacy_schema.enum_names = Some(texts("title"));
+    legacy_schema.title = text("title").map(Into::into);
+    legacy_schema.description = text("description").map(Into::into);
+    legacy_schema.default = text("default");
+    Some(PrimitiveSchemaDefinition::Enum(EnumSchema::Legacy(legacy_schema)))
 }
 
 /// Returns a form whose texts contain nothing that a client would interpret, such as control characters or markup.
 ///
 /// # Errors
 /// If the value of a choice differs from the text shown for it.
-fn shown_form(form: &Value) -> Result<Value, NoDialog> {
+fn visible_form(form: &Value) -> Result<Value, NoDialog> {
     fn show(name: &str, value: &mut Value) -> Result<(), NoDialog> {
         match value {
             Value::String(text) if ["title", "description", "enumNames"].contains(&name) => *text = visible(text),
@@ -127,11 +127,11 @@ fn message(gate: &GateInfo, problem: Option<&str>) -> String {
     if let Some(problem) = problem {
         message.push_str(&format!("That was not taken: {}\n\n", visible(problem)));
     }
-    message.push_str(&lines_of(&gate.prompt, ""));
+    message.push_str(&visible_lines(&gate.prompt, ""));
     for (name, text) in gate.to_judge() {
         let name = if name == "screen_content" { "The screen it is about" } else { name };
         match text.contains('\n') {
-            true => message.push_str(&format!("\n\n{}:\n{}", visible(name), lines_of(&text, "| "))),
+            true => message.push_str(&format!("\n\n{}:\n{}", visible(name), visible_lines(&text, "| "))),
             false => message.push_str(&format!("\n\n{}: {}", visible(name), visible(&text))),
         }
     }
@@ -141,7 +141,7 @@ fn message(gate: &GateInfo, problem: Option<&str>) -> String {
 }
 
 /// Returns the lines of a foreign text without anything that a client would interpret.
-fn lines_of(text: &str, indent: &str) -> String {
+fn visible_lines(text: &str, indent: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("{indent}{}", visible(line))).collect();
     lines.join("\n")
 }
@@ -159,7 +159,7 @@ pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog
         Some(Value::Object(content)) => content,
         _ => Map::new(),
     };
-    let named = || {
+    let new_answer = || {
         let (run_id, gate_id) = (gate.run_id.clone(), Some(gate.gate_id.clone()));
         AnswerGate { run_id, gate_id, ..AnswerGate::default() }
     };
@@ -167,14 +167,14 @@ pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog
         if content.is_empty() {
             return UNDECIDED;
         }
-        return DialogOutcome::Answered(AnswerGate { form: Some(content), ..named() });
+        return DialogOutcome::Answered(AnswerGate { form: Some(content), ..new_answer() });
     }
     let field = if gate.choices.is_empty() { ANSWER } else { DECISION };
     match content.get(field).and_then(Value::as_str).filter(|text| !text.trim().is_empty()) {
         Some(text) => {
-            let at = shown_choices(gate).iter().position(|shown| shown == text);
-            let answer = at.map_or(text, |at| &gate.choices[at]).to_owned();
-            DialogOutcome::Answered(AnswerGate { answer, number: at.map(|at| at + 1), ..named() })
+            let index = shown_choices(gate).iter().position(|shown| shown == text);
+            let answer = index.map_or(text, |index| &gate.choices[index]).to_owned();
+            DialogOutcome::Answered(AnswerGate { answer, number: index.map(|index| index + 1), ..new_answer() })
         }
         None => UNDECIDED,
     }

@@ -1,7 +1,7 @@
 //! Subscriptions to resources: the subscriber receives a notification of a changed resource, and reads it again.
 //!
-//! The task attaches to a terminal without input, and follows a run's events. One task waits for either, reconnects to
-//! the daemon as often as necessary, and ends with the subscription.
+//! A task attaches to a terminal without input, or follows a run's events. It reconnects to the daemon as often as
+//! necessary, and ends with the subscription.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ enum Followed {
     Run { id: String, newest: u64 },
 }
 
-/// Subscribes to a resource; `None` if there is none of that URI.
+/// Subscribes to a resource; `None` if no resource has that URI.
 ///
 /// # Errors
 /// If the daemon is unreachable.
@@ -42,15 +42,15 @@ pub(in crate::contract) async fn follow(uri: &str, daemon: &ReconnectingClient) 
         }
         None => return Ok(None),
     };
-    let Some(events) = followed.join(&daemon.client().await?).await? else { return Ok(None) };
+    let Some(events) = followed.subscribe(&daemon.client().await?).await? else { return Ok(None) };
     let (sender, updates) = mpsc::channel(1);
     tokio::spawn(notify_all(followed, events, daemon.clone(), sender));
     Ok(Some(updates))
 }
 
 impl Followed {
-    /// Begins to listen; `None` if there is nothing to follow.
-    async fn join(&mut self, client: &Client) -> Result<Option<Events>, CallError> {
+    /// Subscribes to the events; `None` if the resource does not exist.
+    async fn subscribe(&mut self, client: &Client) -> Result<Option<Events>, CallError> {
         match self {
             Self::Terminal(id) => {
                 // Masks secrets, although the subscriber does not receive the screen itself.
@@ -68,8 +68,8 @@ impl Followed {
         }
     }
 
-    /// Returns whether an event is a change, and whether it is the last event.
-    fn hear(&mut self, event: Value) -> (bool, bool) {
+    /// Returns two flags: the event is a change, and it is the last event.
+    fn apply_event(&mut self, event: Value) -> (bool, bool) {
         match self {
             Self::Terminal(_) => {
                 let event = serde_json::from_value(event);
@@ -87,8 +87,8 @@ impl Followed {
     }
 }
 
-/// Notifies the subscriber of a change. Returns whether the subscriber still listens; a pending notification covers
-/// both changes.
+/// Notifies the subscriber of a change; a pending notification covers both changes. Returns whether the subscription is
+/// still open.
 fn notify(sender: &mpsc::Sender<()>) -> bool {
     !matches!(sender.try_send(()), Err(TrySendError::Closed(())))
 }
@@ -101,31 +101,31 @@ async fn notify_all(mut followed: Followed, mut events: Events, daemon: Reconnec
                 () = sender.closed() => return,
             };
             let Some(event) = event else { break };
-            let (is_news, is_last) = followed.hear(event);
+            let (is_news, is_last) = followed.apply_event(event);
             if (is_news && !notify(&sender)) || is_last {
                 return;
             }
         }
-        let again = tokio::select! {
-            again = joined_again(&mut followed, &daemon) => again,
+        let new_events = tokio::select! {
+            new_events = resubscribe(&mut followed, &daemon) => new_events,
             () = sender.closed() => return,
         };
-        let Some(again) = again else { return };
-        events = again;
-        // Changes during the interruption are unknown, so this assumes one.
+        let Some(new_events) = new_events else { return };
+        events = new_events;
+        // Assume a change: those during the interruption are unknown.
         if !notify(&sender) {
             return;
         }
     }
 }
 
-async fn joined_again(followed: &mut Followed, daemon: &ReconnectingClient) -> Option<Events> {
+async fn resubscribe(followed: &mut Followed, daemon: &ReconnectingClient) -> Option<Events> {
     for pause in RETRY_PAUSES_MS {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         if let Ok(client) = daemon.running().await
-            && let Ok(joined) = followed.join(&client).await
+            && let Ok(events) = followed.subscribe(&client).await
         {
-            return joined;
+            return events;
         }
     }
     None

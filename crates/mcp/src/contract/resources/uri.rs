@@ -40,14 +40,14 @@ impl Address {
 
     /// Parses a URI. `None` if no resource can have it.
     pub(super) fn parse(uri: &str) -> Option<Self> {
-        let (scheme, rest) = uri.split_once("://")?;
-        let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+        let (scheme, target) = uri.split_once("://")?;
+        let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let number = |name: &str| match query {
             None => Some(None),
             Some(query) => query.strip_prefix(name)?.strip_prefix('=')?.parse().ok().map(Some),
         };
         let (name, part) = path.split_once('/').map_or((path, None), |(name, part)| (name, Some(part)));
-        let name = decoded(name).filter(|name| !name.is_empty())?;
+        let name = decode(name).filter(|name| !name.is_empty())?;
         match (scheme, part, query) {
             ("terminal", Some("screen"), None) => Some(Self::Terminal { id: name, part: Part::Screen }),
             ("terminal", Some("history"), _) => {
@@ -68,23 +68,23 @@ impl fmt::Display for Address {
             None => Ok(()),
         };
         match self {
-            Self::Terminal { id, part: Part::Screen } => write!(f, "terminal://{}/screen", encoded(id)),
+            Self::Terminal { id, part: Part::Screen } => write!(f, "terminal://{}/screen", encode(id)),
             Self::Terminal { id, part: Part::History { offset } } => {
-                write!(f, "terminal://{}/history", encoded(id))?;
+                write!(f, "terminal://{}/history", encode(id))?;
                 query(f, "offset", offset)
             }
-            Self::Run(run) => write!(f, "run://{}", encoded(run)),
+            Self::Run(run) => write!(f, "run://{}", encode(run)),
             Self::Events { run, from_seq } => {
-                write!(f, "run://{}/events", encoded(run))?;
+                write!(f, "run://{}/events", encode(run))?;
                 query(f, "from_seq", from_seq)
             }
-            Self::Workflow(name) => write!(f, "workflow://{}", encoded(name)),
+            Self::Workflow(name) => write!(f, "workflow://{}", encode(name)),
         }
     }
 }
 
 /// Encodes a name as a part of a URI: all but unreserved characters as bytes in hexadecimal (RFC 3986, section 2.1).
-fn encoded(name: &str) -> String {
+fn encode(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
         match byte {
@@ -96,7 +96,7 @@ fn encoded(name: &str) -> String {
 }
 
 /// Decodes a part of a URI. `None` if it is malformed or not UTF-8.
-fn decoded(text: &str) -> Option<String> {
+fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

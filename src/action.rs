@@ -64,7 +64,7 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
     }
 }
 
-/// Returns a question of a dialogue and its answer, in a line.
+/// Returns a question of a dialogue and its answer on one line.
 pub(crate) fn dialogue_answer(data: &Map<String, Value>) -> String {
     let text = |name: &str| data.get(name).and_then(Value::as_str).map(|text| visible(text.trim()));
     let keys = data.get("keys").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -107,7 +107,7 @@ impl Outcome {
         }
     }
 
-    /// Describes the outcome; empty for a mere success.
+    /// Describes the outcome. Empty for a success without details.
     pub(crate) fn describe(self, tool: &str, result: &Value) -> String {
         let text = |name: &str| result.get(name).and_then(Value::as_str);
         match self {

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::keyboard::{Keyboard, RawMode};
 use crate::{front, print};
 
-/// The key that leaves a terminal: the byte that it sends.
+/// The key that detaches from a terminal, as the byte that the key sends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DetachKey(u8);
 
@@ -47,13 +47,13 @@ impl DetachKey {
     }
 }
 
-/// A line at the bottom of the screen with the detach key, for the first seconds.
+/// A line at the bottom of the screen that names the detach key during the first seconds.
 ///
-/// It appears only on a blank row, and is not removed once output may have moved or replaced that row.
+/// The line appears only on a blank row, and stays once output may have moved or replaced that row.
 struct Hint {
-    /// Time of its removal.
+    /// Time at which the line is removed.
     until: tokio::time::Instant,
-    /// Remaining number of bytes of output until the row counts as changed.
+    /// Number of further output bytes after which the row counts as changed.
     unchanged_bytes: usize,
     is_shown: bool,
 }
@@ -121,7 +121,7 @@ struct Attachment<'a> {
     title: String,
 }
 
-/// Time that a client waits for a daemon that went away.
+/// Maximum time that a client tries to reach a daemon again after losing its connection.
 pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<'a> Attachment<'a> {
@@ -144,7 +144,7 @@ impl<'a> Attachment<'a> {
         Ok((attachment, reply))
     }
 
-    /// Attaches again through the next daemon. Returns the current screen.
+    /// Attaches again once a daemon is reachable. Returns the current screen.
     async fn attach_again(&mut self) -> Result<String, Failure> {
         let began = Instant::now();
         loop {
@@ -153,7 +153,7 @@ impl<'a> Attachment<'a> {
                     None => return Ok(reply.snapshot),
                     Some(error) => return Err(Failure::work(error)),
                 },
-                // Retries, because the daemon may be stopping or starting.
+                // The daemon may be stopping or starting: retry.
                 Err(_) if began.elapsed() < RECONNECT_TIMEOUT => tokio::time::sleep(Duration::from_millis(50)).await,
                 Err(error) => return Err(error),
             }
@@ -168,14 +168,14 @@ impl<'a> Attachment<'a> {
         Ok(reply)
     }
 
-    /// Sends keys exactly once, even across a restart of the daemon. Returns the error of a refusal.
+    /// Sends keys exactly once, even across a restart of the daemon. Returns the error if the daemon refuses them.
     async fn send_keys(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
         let (session_id, hold_key) = (self.session.clone(), self.hold_key.clone());
         let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key, ..WriteTerminal::default() };
         let step = random_name();
         loop {
             match self.client.call_once(&verb, &step).await {
-                // An ended program is reported by its last event.
+                // If the program has ended, its last event reports that.
                 Ok(reply) => return Ok(reply.error),
                 Err(CallError::Lost) => draw(out, &self.attach_again().await?)?,
                 Err(error) => return Err(error.into()),
@@ -189,7 +189,7 @@ impl<'a> Attachment<'a> {
         let _ = self.client.call(verb).await;
     }
 
-    /// Sets the terminal's size to that of the person's own terminal.
+    /// Sets the terminal's size to the size of the person's own terminal.
     async fn fit_size(&self) -> Result<(), Failure> {
         let size = tcgetwinsize(io::stdout()).map_err(io::Error::from)?;
         if size.ws_col >= 2 && size.ws_row >= 2 {
@@ -198,7 +198,7 @@ impl<'a> Attachment<'a> {
         Ok(())
     }
 
-    /// Returns the number of used rows from the top of the screen; the maximum if it is unknown.
+    /// Returns the number of used rows from the top of the screen, or `usize::MAX` if unknown.
     async fn used_rows(&self) -> usize {
         let verb = GetScreenContent { session_id: self.session.clone(), ..GetScreenContent::default() };
         let content = self.client.call(verb).await.ok().and_then(|reply| reply.screen_content);
@@ -209,7 +209,7 @@ impl<'a> Attachment<'a> {
     async fn leave(&self, cols: u16, rows: u16) {
         self.resize(cols, rows).await;
         if let Some(hold_key) = self.hold_key.clone() {
-            // If the daemon is away, it releases the hold when it notices that this client has disconnected.
+            // Ignore an error: the daemon also releases the hold when this client disconnects.
             let _ = self.client.call(HandBackTerminal { session_id: self.session.clone(), hold_key, note: None }).await;
         }
     }
@@ -236,7 +236,7 @@ pub(crate) async fn attach(paths: &DaemonPaths, id: &str, key: DetachKey, hold: 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Attaches as [`attach`] does, without a remark at the end. Returns the end of the attachment.
+/// Attaches like [`attach`], without a remark at the end. Returns the reason that the attachment ended.
 pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<AttachEnd, Failure> {
     let (mut attachment, reply) = Attachment::begin(paths, id, key, hold).await?;
     let raw = RawMode::enter()?;
@@ -266,9 +266,9 @@ pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: b
                 let Some(input) = input else { break AttachEnd::Detached };
                 hint.remove(&mut out)?;
                 let detach_position = input.iter().position(|byte| *byte == key.0);
-                let sent = &input[..detach_position.unwrap_or(input.len())];
-                if !sent.is_empty()
-                    && let Some(error) = attachment.send_keys(sent, &mut out).await?
+                let sent_keys = &input[..detach_position.unwrap_or(input.len())];
+                if !sent_keys.is_empty()
+                    && let Some(error) = attachment.send_keys(sent_keys, &mut out).await?
                 {
                     // The title does not disturb the program's screen.
                     set_title(&mut out, &error)?;

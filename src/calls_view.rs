@@ -10,7 +10,7 @@ use crate::action::join_outcome;
 use crate::print::{BAD, GOOD, QUIET, visible};
 use crate::run_view::{between, line, since};
 
-/// The node calls in progress, by their numbers.
+/// Node calls in progress, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     open: BTreeMap<u64, CallLine>,
@@ -19,13 +19,13 @@ pub(crate) struct Calls {
 /// A node call in progress.
 #[derive(Debug, Clone)]
 pub(crate) struct CallLine {
-    /// The name of the step of a graph, or of the node.
+    /// Name of the graph's step, or of the node.
     pub(crate) name: String,
     pub(crate) node: String,
     /// The input, formatted as one line.
     pub(crate) input: String,
     started_at: String,
-    /// Time of its start.
+    /// Local time at which the call started.
     pub(crate) started: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Calls {
         self.open.values().next()
     }
 
-    /// Records an event. Returns the line that shows it, if there is one.
+    /// Records an event. Returns the line for it, if it has one.
     pub(crate) fn record(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let call = event.data.get("call").and_then(Value::as_u64);
@@ -56,12 +56,12 @@ impl Calls {
                 None
             }
             "node_completed" | "node_error" | "node_timeout" => {
-                let called = call.and_then(|call| self.open.remove(&call));
-                Some(format_ended_call(event, called, width))
+                let call = call.and_then(|call| self.open.remove(&call));
+                Some(format_ended_call(event, call, width))
             }
             "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
-                let called = call.and_then(|call| self.open.remove(&call))?;
-                Some(format_nested_run(event, &called, width))
+                let call = call.and_then(|call| self.open.remove(&call))?;
+                Some(format_nested_run(event, &call, width))
             }
             "graph_step_skipped" | "graph_step_not_run" => {
                 let detail = match event.event_type.as_str() {
@@ -81,7 +81,7 @@ impl Calls {
     }
 }
 
-fn format_ended_call(event: &RunEvent, called: Option<CallLine>, width: Option<usize>) -> String {
+fn format_ended_call(event: &RunEvent, call: Option<CallLine>, width: Option<usize>) -> String {
     let empty = Value::Object(Map::new());
     let result = event.data.get("result").unwrap_or(&empty);
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
@@ -90,8 +90,8 @@ fn format_ended_call(event: &RunEvent, called: Option<CallLine>, width: Option<u
     let (mark, style, summary) =
         if is_success { ("✓", GOOD, format_brief(&result["output"])) } else { ("✗", BAD, first_line(&error)) };
     let id = event.data.get("node_id").map(text).unwrap_or_default();
-    let (name, input, time) = match &called {
-        Some(called) => (called.name.clone(), called.input.as_str(), format_duration(called, event)),
+    let (name, input, time) = match &call {
+        Some(call) => (call.name.clone(), call.input.as_str(), format_duration(call, event)),
         None => (id, "", String::new()),
     };
     let kind = text(&result["node_type"]);
@@ -100,31 +100,24 @@ fn format_ended_call(event: &RunEvent, called: Option<CallLine>, width: Option<u
     line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
 }
 
-fn format_nested_run(event: &RunEvent, called: &CallLine, width: Option<usize>) -> String {
+fn format_nested_run(event: &RunEvent, call: &CallLine, width: Option<usize>) -> String {
     let data = |name: &str| event.data.get(name).map(format_brief).unwrap_or_default();
     let (mark, style, summary) = match event.event_type.as_str() {
         "nested_workflow_completed" => ("✓", GOOD, data("result")),
         "nested_workflow_failed" => ("✗", BAD, data("error")),
         _ => ("✗", BAD, "cancelled".to_owned()),
     };
-    let detail = join_outcome(&called.input, &summary);
-    line(
-        &format!("{style}{mark}{style:#}"),
-        &visible(&called.name),
-        "run",
-        &detail,
-        &format_duration(called, event),
-        width,
-    )
+    let detail = join_outcome(&call.input, &summary);
+    line(&format!("{style}{mark}{style:#}"), &visible(&call.name), "run", &detail, &format_duration(call, event), width)
 }
 
-fn format_duration(called: &CallLine, event: &RunEvent) -> String {
-    let elapsed = between(&called.started_at, &event.timestamp);
-    // Omits durations below one millisecond.
+fn format_duration(call: &CallLine, event: &RunEvent) -> String {
+    let elapsed = between(&call.started_at, &event.timestamp);
+    // Omit durations below one millisecond.
     elapsed.filter(|elapsed| *elapsed >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
 }
 
-/// Formats a value for use within a line. Only the first line of a string is kept.
+/// Formats a value for use within a line. Of a string, only the first line is used.
 fn format_brief(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -1,7 +1,7 @@
 //! The nested runs of a watched run.
 //!
-//! The events of a state's entry and of a function's call name the run that they start, so a client can then follow it.
-//! The parent reports the outcome of a nested run, so missing events of a nested run only leave its steps out.
+//! A `state_entered` or `nested_workflow_started` event names the run that it starts, and the client follows that run.
+//! The parent run reports the outcome of a nested run; missing events of the nested run only hide its steps.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -22,15 +22,15 @@ pub(crate) struct ChildRuns {
     receiver: mpsc::Receiver<ChildUpdate>,
     /// The followed runs, by their ids.
     children: HashMap<String, Child>,
-    /// The runs with an event so far, which are not followed again.
+    /// Runs of which an event has arrived. They are not followed again.
     seen: HashSet<String>,
-    /// Events that arrived while this waited for the end of another run.
+    /// Events that arrived during a wait for the end of another run.
     queued: VecDeque<RunEvent>,
 }
 
 #[derive(Debug)]
 struct Child {
-    /// The run that started it.
+    /// Id of the run that started this one.
     parent: String,
     task: AbortHandle,
 }
@@ -55,12 +55,12 @@ impl ChildRuns {
     }
 
     /// Follows the run that `event` starts, if it starts one.
-    pub(crate) fn meet(&mut self, event: &RunEvent) {
+    pub(crate) fn follow_started_run(&mut self, event: &RunEvent) {
         if !matches!(event.event_type.as_str(), "state_entered" | "nested_workflow_started") {
             return;
         }
         let Some(child) = child(event) else { return };
-        // Two events name the run: at the first one, it may not exist yet.
+        // Two events name the run, which may not exist yet at the first one.
         if self.seen.contains(child) || self.children.get(child).is_some_and(|followed| !followed.task.is_finished()) {
             return;
         }
@@ -81,7 +81,7 @@ impl ChildRuns {
                     }
                 }
             }
-            // A failure means that the watcher has stopped.
+            // Ignore a failure: the receiver is gone.
             let _ = sender.send(ChildUpdate::Ended(run)).await;
         });
         let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };
@@ -112,9 +112,9 @@ impl ChildRuns {
         }
     }
 
-    /// Returns the remaining events of the runs that end with `event`, and stops following them.
-    pub(crate) async fn part(&mut self, event: &RunEvent) -> Vec<RunEvent> {
-        // A machine is in one state at a time, so the runs of earlier states have ended too.
+    /// Stops following the runs that end with `event`, and returns their remaining events.
+    pub(crate) async fn take_ended(&mut self, event: &RunEvent) -> Vec<RunEvent> {
+        // A machine is in one state at a time, so the runs of its earlier states have ended.
         let ended: Vec<String> = match event.event_type.as_str() {
             "state_completed" => {
                 let children = self.children.iter().filter(|(_, child)| child.parent == event.run_id);
@@ -137,7 +137,7 @@ impl ChildRuns {
             while ended.iter().any(|run| self.children.contains_key(run)) {
                 match self.receive().await {
                     ChildUpdate::Event(event) if ended.contains(&event.run_id) => remaining.push(event),
-                    // Another nested run continues, and may open a gate.
+                    // Another nested run continues and may open a gate.
                     ChildUpdate::Event(event) => self.queued.push_back(event),
                     ChildUpdate::Ended(run) => drop(self.children.remove(&run)),
                 }

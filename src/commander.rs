@@ -1,7 +1,7 @@
 //! `steplatch commander`: a conversation with the daemon, line by line, for people.
 //!
-//! The meaning of a line (`line.rs`, `reference.rs`, `catalog.rs`, `order.rs`) and the state of the session
-//! (`session.rs`) are values independent of the terminal and of the daemon, so that another view can draw them.
+//! The parsed line (`line.rs`, `reference.rs`, `catalog.rs`, `order.rs`) and the state of the session (`session.rs`)
+//! do not depend on the terminal or the daemon, so that another view can draw them.
 //! `conversation.rs` connects them with the terminal (`editor.rs`, `screen.rs`) and with the daemon (`work.rs`): it
 //! reads lines, `carry_out.rs` executes commands, `questions.rs` asks the questions of gates, and `job_events.rs` shows
 //! events.
@@ -33,8 +33,8 @@ use crate::front;
 use conversation::Conversation;
 use editor::Lines;
 
-/// The file of the history, in the state directory.
-const HISTORY: &str = "commander_history";
+/// Name of the history file in the state directory.
+const HISTORY_FILE: &str = "commander_history";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -44,10 +44,10 @@ pub(crate) struct Commander {}
 
 impl Commander {
     pub(crate) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let daemon = front::steady_at(place, "commander")?;
+        let daemon = front::reconnecting_client_at(place, "commander")?;
         let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() && moves_its_cursor() {
             ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
-            let edited = Lines::edited(place.state().join(HISTORY));
+            let edited = Lines::edited(place.state().join(HISTORY_FILE));
             edited.map_err(|error| Failure::system("this terminal cannot be used for lines", &error))?
         } else {
             Lines::plain()
@@ -59,6 +59,6 @@ impl Commander {
 /// Returns whether the terminal can move its cursor.
 fn moves_its_cursor() -> bool {
     let term = std::env::var("TERM").unwrap_or_default();
-    // The line editor does not support these either.
+    // The line editor does not support these terminals either.
     !matches!(term.as_str(), "" | "dumb" | "cons25" | "emacs")
 }

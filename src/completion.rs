@@ -1,8 +1,8 @@
 //! Completion of ids and names by the shell.
 //!
 //! The script that `steplatch completions SHELL` prints runs this program with the words of the command line, and this
-//! program prints candidates. A running daemon supplies ids and names, within a time limit: a completion starts no
-//! daemon and does not block. Without an answer there are no candidates.
+//! program prints candidates. A running daemon supplies ids and names. A completion starts no daemon, and offers no ids
+//! and names if the daemon does not reply within a time limit.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ use steplatch_protocol::{
 use crate::front;
 use crate::print::{fitted, visible};
 
-/// The variable by which the script of a shell requests candidates.
-const VARIABLE: &str = "STEPLATCH_COMPLETE";
+/// Environment variable through which the script of a shell requests candidates.
+const COMPLETE_VARIABLE: &str = "STEPLATCH_COMPLETE";
 
 /// Time limit of a request to the daemon.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
@@ -28,17 +28,20 @@ const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of offered runs, the newest first.
 const MAX_RUNS: u32 = 100;
 
-/// Answers a request for candidates and exits; returns at any other start of the program.
+/// Answers a request for candidates and exits. Returns if the program was started for another purpose.
 pub(crate) fn answer(command: fn() -> clap::Command) {
-    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+    CompleteEnv::with_factory(command).var(COMPLETE_VARIABLE).complete();
 }
 
-/// Returns the script that makes a shell request candidates; `None` for an unknown shell.
+/// Returns the script that makes a shell request candidates. `None` for an unknown shell.
 pub(crate) fn script(shell: &str) -> Option<Vec<u8>> {
     let shells = Shells::builtins();
     let mut script = Vec::new();
     // Writing to memory does not fail.
-    shells.completer(shell)?.write_registration(VARIABLE, "steplatch", "steplatch", "steplatch", &mut script).ok()?;
+    shells
+        .completer(shell)?
+        .write_registration(COMPLETE_VARIABLE, "steplatch", "steplatch", "steplatch", &mut script)
+        .ok()?;
     Some(script)
 }
 
@@ -68,7 +71,7 @@ pub(crate) fn gates() -> ArgValueCompleter {
         let gates = runs.iter().flat_map(|run| {
             run.pending_gates.iter().filter(|gate| gate.run_id == run.run_id).map(|gate| (&gate.gate_id, &gate.prompt))
         });
-        gates.filter_map(|(id, prompt)| without_prefix(current, id, prompt)).collect()
+        gates.filter_map(|(id, prompt)| id_candidate(current, id, prompt)).collect()
     })
 }
 
@@ -124,7 +127,7 @@ pub(crate) fn remotes() -> ArgValueCompleter {
     })
 }
 
-/// Completes files, and the names of other machines before a colon.
+/// Completes files and the names of other machines, followed by a colon.
 pub(crate) fn files() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let mut candidates = PathCompleter::any().complete(current);
@@ -146,7 +149,7 @@ pub(crate) fn hosts() -> ArgValueCompleter {
 }
 
 fn completer(candidates: fn(&str) -> Vec<CompletionCandidate>) -> ArgValueCompleter {
-    // A word that is not UTF-8 is not the beginning of an id or a name.
+    // A word that is not UTF-8 is not the beginning of an id or name.
     ArgValueCompleter::new(move |current: &OsStr| current.to_str().map(candidates).unwrap_or_default())
 }
 
@@ -156,7 +159,7 @@ fn complete_runs(current: &str, matches: fn(&RunRecord) -> bool) -> Vec<Completi
     let describe = |run: &RunRecord| format!("{} {}", run.workflow_id, run.state);
     runs.iter()
         .filter(|run| matches(run))
-        .filter_map(|run| without_prefix(current, &run.run_id, &describe(run)))
+        .filter_map(|run| id_candidate(current, &run.run_id, &describe(run)))
         .collect()
 }
 
@@ -188,13 +191,13 @@ fn candidate(current: &str, value: &str, description: Option<&str>) -> Option<Co
     value.starts_with(current).then(|| CompletionCandidate::new(value).help(help))
 }
 
-/// Returns the id of a run or gate as a candidate, without its `run_` if `current` lacks it.
-fn without_prefix(current: &str, id: &str, description: &str) -> Option<CompletionCandidate> {
+/// Returns the id of a run or gate as a candidate. Omits the prefix `run_` if `current` omits it.
+fn id_candidate(current: &str, id: &str, description: &str) -> Option<CompletionCandidate> {
     let digits = id.strip_prefix("run_").unwrap_or(id);
     candidate(current, id, Some(description)).or_else(|| candidate(current, digits, Some(description)))
 }
 
-/// Requests `verb` from a running daemon, within the time limit.
+/// Sends `verb` to a running daemon. `None` without a reply within the time limit.
 fn ask_daemon<V: Verb>(verb: V) -> Option<V::Reply> {
     let paths = DaemonPaths::from_environment(state_dir().as_deref()).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
@@ -210,7 +213,7 @@ fn ask_daemon<V: Verb>(verb: V) -> Option<V::Reply> {
     reply
 }
 
-/// Returns the state directory of the command line to complete.
+/// Returns the state directory that the completed command line names.
 fn state_dir() -> Option<PathBuf> {
     let mut arguments = std::env::args_os();
     while let Some(argument) = arguments.next() {
@@ -232,7 +235,7 @@ mod tests {
     fn every_shell_has_a_script_that_asks_this_program() {
         for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
             let script = String::from_utf8(script(shell).unwrap()).unwrap();
-            assert!(script.contains(VARIABLE) && script.contains("steplatch"), "{shell}: {script}");
+            assert!(script.contains(COMPLETE_VARIABLE) && script.contains("steplatch"), "{shell}: {script}");
         }
         assert!(script("tcsh").is_none());
     }
@@ -240,7 +243,7 @@ mod tests {
     #[test]
     fn an_id_is_completed_with_and_without_its_prefix() {
         let value = |current: &str| {
-            without_prefix(current, "run_abc", "hello completed").map(|found| found.get_value().to_owned())
+            id_candidate(current, "run_abc", "hello completed").map(|found| found.get_value().to_owned())
         };
         assert_eq!(value(""), Some("run_abc".into()));
         assert_eq!(value("run_a"), Some("run_abc".into()));

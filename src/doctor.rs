@@ -1,6 +1,6 @@
 //! Diagnosis of the installation, with fixes.
 //!
-//! It changes nothing, except that the probe of a server may start a daemon. Each finding is a [`Check`].
+//! The diagnosis changes nothing, except that the probe of a server may start a daemon. Each finding is a [`Check`].
 
 mod machine;
 mod probe;
@@ -78,14 +78,14 @@ impl Checks {
     }
 }
 
-/// Examines everything, section by section; `report` receives the findings of each section immediately. Examines
-/// the clients in `only`, or all.
+/// Examines everything, section by section. `report` receives the findings of each section immediately.
+/// `selected_clients` are the names of the clients to examine; an empty list means all.
 ///
 /// # Errors
 /// If the environment is unreadable, or `report` fails.
 pub(crate) async fn examine(
     daemon_paths: &DaemonPaths,
-    only: &[String],
+    selected_clients: &[String],
     mut report: impl FnMut(&[Check]) -> Result<(), Failure>,
 ) -> Result<Vec<Check>, Failure> {
     let user_paths = UserPaths::look()?;
@@ -99,14 +99,14 @@ pub(crate) async fn examine(
     finish(machine::check_machine(&user_paths, &own_entry, daemon_paths))?;
     finish(reach::settings().await)?;
     finish(reach::daemon(daemon_paths).await)?;
-    finish(server(&own_entry, daemon_paths).await)?;
-    finish(clients(&user_paths, &own_entry, only).await)?;
+    finish(check_server(&own_entry, daemon_paths).await)?;
+    finish(check_clients(&user_paths, &own_entry, selected_clients).await)?;
     finish(reach::remotes(daemon_paths).await)?;
     Ok(findings)
 }
 
-/// Starts the server as clients do, with both eras of the protocol.
-async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
+/// Starts the server like a client, once for each era of the protocol.
+async fn check_server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("The MCP server");
     let state = daemon_paths.state().display().to_string();
     let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
@@ -124,7 +124,7 @@ async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
     checks
 }
 
-/// Time that a server may take to end once its client has disconnected, without a warning.
+/// Maximum time for a server to end after its client has disconnected. A longer time causes a warning.
 const MAX_END_TIME: std::time::Duration = std::time::Duration::from_millis(1_000);
 
 fn check_answer(checks: &mut Checks, about: &str, server: &probe::ServerFacts) {
@@ -143,10 +143,13 @@ fn check_answer(checks: &mut Checks, about: &str, server: &probe::ServerFacts) {
     }
 }
 
-/// Starts the servers in each client's configuration.
-async fn clients(user_paths: &UserPaths, own_entry: &OwnEntry, only: &[String]) -> Checks {
+/// Starts the servers that the clients' configurations name.
+async fn check_clients(user_paths: &UserPaths, own_entry: &OwnEntry, selected_clients: &[String]) -> Checks {
     let mut checks = Checks::for_section("Clients");
-    for client in CLIENTS.iter().filter(|client| only.is_empty() || only.iter().any(|name| name == client.name)) {
+    for client in CLIENTS
+        .iter()
+        .filter(|client| selected_clients.is_empty() || selected_clients.iter().any(|name| name == client.name))
+    {
         let mut has_entry = false;
         for scope in [Scope::User, Scope::Project] {
             let path = client.file(scope, user_paths);
@@ -171,13 +174,13 @@ async fn clients(user_paths: &UserPaths, own_entry: &OwnEntry, only: &[String]) 
             {
                 has_entry = true;
                 let about = format!("{} (this project)", client.label);
-                entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
+                check_entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
             }
             match edit::find_entry(client.format, &text) {
                 Ok(None) => {}
                 Ok(Some(found)) => {
                     has_entry = true;
-                    entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
+                    check_entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
                 }
                 Err(error) => {
                     has_entry = true;
@@ -186,7 +189,7 @@ async fn clients(user_paths: &UserPaths, own_entry: &OwnEntry, only: &[String]) 
                 }
             }
         }
-        match (has_entry, client.is_there(Scope::User, user_paths), only.is_empty()) {
+        match (has_entry, client.is_there(Scope::User, user_paths), selected_clients.is_empty()) {
             (true, ..) => {}
             (false, true, true) => {
                 checks.warn(
@@ -210,8 +213,8 @@ fn setup_command(client: &Client, scope: Scope) -> String {
     format!("steplatch setup --client {}{scope}", client.name)
 }
 
-/// Tries one entry.
-async fn entry(
+/// Starts the server of one entry, or connects to it, and adds the finding.
+async fn check_entry(
     checks: &mut Checks,
     about: &str,
     found: &FoundEntry,
@@ -222,7 +225,7 @@ async fn entry(
     let description = print::visible(&found.describe());
     let Some(command) = &found.command else {
         match &found.url {
-            Some(url) => match reach::listens(url).await {
+            Some(url) => match reach::check_address(url).await {
                 Ok(()) => checks.good(about, format!("connects to {url}, which accepts connections")),
                 Err(reason) => checks.problem(
                     about,
@@ -248,7 +251,7 @@ async fn entry(
             let message = format!("starts '{description}', which is another server: {}", print::visible(&server.name));
             checks.problem(about, message, format!("fix it with: {setup}"));
         }
-        Ok(server) if server.version != env!("CARGO_PKG_VERSION") || !starts_this_program(&program, own_entry) => {
+        Ok(server) if server.version != env!("CARGO_PKG_VERSION") || !is_this_program(&program, own_entry) => {
             let message = format!("starts another steplatch ({}): '{description}'", print::visible(&server.version));
             checks.warn(about, message, format!("to start this one: {setup}"));
         }
@@ -256,12 +259,12 @@ async fn entry(
     }
 }
 
-/// Returns whether a program is this one, or starts it.
-fn starts_this_program(program: &Path, own_entry: &OwnEntry) -> bool {
+/// Returns whether a program is this one.
+fn is_this_program(program: &Path, own_entry: &OwnEntry) -> bool {
     is_same_file(program, &own_entry.program)
 }
 
-/// Returns the daemon's reply to one verb, if a daemon answers.
+/// Returns the daemon's reply to one verb, or the error as text.
 async fn ask<V: steplatch_protocol::Verb>(daemon_paths: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
     let reply = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(daemon_paths, verb)).await;
     match reply {

@@ -1,6 +1,6 @@
 //! The failure of a command: the message for people and programs, and the exit code.
 //!
-//! With `--json` a failure is an object on standard output too, whatever the command: no command prints its own.
+//! With `--json`, a failure is also printed as an object on standard output, by this module for every command.
 
 use std::process::ExitCode;
 
@@ -10,41 +10,40 @@ use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
 
-/// The exit code of a command whose time limit passed, as that of timeout(1).
+/// Exit code of a command whose time limit has passed, like that of timeout(1).
 pub(crate) const TIMED_OUT: u8 = 124;
 
-/// The work failed: a run, an action, a daemon that does not answer.
+/// Exit code if the work failed: a run, an action, or a request to the daemon.
 pub(crate) const FAILED: u8 = 1;
 
-/// The command line is invalid, or names something missing or invalid.
+/// Exit code if the command line is invalid, or names something missing or invalid.
 pub(crate) const USAGE: u8 = 2;
 
-/// Handles an invalid command line, and a request for help.
-pub(crate) fn misread(error: &clap::Error) -> ExitCode {
-    // The command is unknown then, so this searches for the flag itself; arguments after `--` belong to another
-    // program.
+/// Reports an invalid command line or prints the requested help, and exits.
+pub(crate) fn exit_with_usage(error: &clap::Error) -> ExitCode {
+    // The arguments are not parsed, so search for the flag. Arguments after `--` belong to another program.
     let json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
     if json && error.use_stderr() {
         let text = error.render().to_string();
-        let sentence = text.split("\n\n").next().unwrap_or_default().trim();
-        let failure = Failure::usage(sentence.strip_prefix("error: ").unwrap_or(sentence));
+        let first_paragraph = text.split("\n\n").next().unwrap_or_default().trim();
+        let failure = Failure::usage(first_paragraph.strip_prefix("error: ").unwrap_or(first_paragraph));
         failure.print_json();
     }
-    // clap prints its own message, with its colours and its pointer to the help.
+    // clap prints the message, with colours and a reference to the help.
     error.exit()
 }
 
-/// A command that did not work.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
     code: u8,
-    /// Further details for programs.
+    /// Further fields of the JSON object.
     reply: Option<Value>,
 }
 
 impl Failure {
-    /// Creates a failure of the work; `message` states the failure and the remedy.
+    /// Creates a failure of the work. `message` states the failure and the remedy.
     pub(crate) fn work(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: FAILED, reply: None }
     }
@@ -54,20 +53,20 @@ impl Failure {
         Self { message: message.into(), code: USAGE, reply: None }
     }
 
-    /// Creates a failure of a wait whose time limit passed; `message` states what is still open.
+    /// Creates a failure of a wait whose time limit has passed. `message` states the unmet condition.
     pub(crate) fn timed_out(message: impl std::fmt::Display) -> Self {
         let reply = serde_json::json!({ "timed_out": true });
         Self { message: format!("timed out; {message}"), code: TIMED_OUT, reply: Some(reply) }
     }
 
     /// Creates a failure of a system call.
-    pub(crate) fn system(what: &str, error: &std::io::Error) -> Self {
-        Self::work(format!("{what}: {error}"))
+    pub(crate) fn system(context: &str, error: &std::io::Error) -> Self {
+        Self::work(format!("{context}: {error}"))
     }
 
-    /// Adds the daemon's reply, for programs.
+    /// Adds the fields of the daemon's reply to the JSON object.
     pub(crate) fn with(mut self, reply: &impl Serialize) -> Self {
-        // Omits a reply that fails to serialize; the message remains.
+        // Omit a reply that cannot be serialized; the message remains.
         self.reply = serde_json::to_value(reply).ok();
         self
     }
@@ -77,12 +76,12 @@ impl Failure {
         &self.message
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
-    /// Prints the failure on standard error, with `json` on standard output too, and returns the exit code.
+    /// Prints the failure on standard error, and with `json` also on standard output. Returns the exit code.
     pub(crate) fn report(self, json: bool) -> ExitCode {
         if json {
             self.print_json();
@@ -93,20 +92,21 @@ impl Failure {
 
     fn print_json(&self) {
         if let Err(error) = print::json_line(&self.document()) {
-            // Standard output is closed; the exit code still reports the failure.
+            // Standard output may be closed. The exit code still reports the failure.
             tracing::debug!(%error, "standard output cannot be written");
         }
     }
 
-    /// Returns the object for programs, in which `success` is false and `error` is the message.
+    /// Returns the JSON object: the fields of the reply, `success` with false, and `error`, by default with the
+    /// message.
     fn document(&self) -> Value {
         let mut document = match &self.reply {
             Some(Value::Object(fields)) => fields.clone(),
             _ => serde_json::Map::new(),
         };
         document.insert("success".to_owned(), false.into());
-        let unsaid = document.get("error").is_none_or(Value::is_null);
-        if unsaid {
+        let lacks_error = document.get("error").is_none_or(Value::is_null);
+        if lacks_error {
             document.insert("error".to_owned(), self.message.as_str().into());
         }
         Value::Object(document)
@@ -153,7 +153,7 @@ impl From<FollowError> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
-            // The reader of the output has closed it.
+            // The reader of the output has closed the pipe.
             std::io::ErrorKind::BrokenPipe => std::process::exit(0),
             std::io::ErrorKind::StorageFull => Self::system("the output cannot be written", &error),
             _ => Self::work(error.to_string()),

@@ -6,7 +6,7 @@ use steplatch_protocol::{Client, DaemonPaths, Hello, ReconnectingClient, Starter
 
 use crate::failure::Failure;
 
-/// Returns the paths of the daemon for a state directory, or for the user's default one.
+/// Returns the paths of the daemon for a state directory, by default that of the user.
 pub(crate) fn daemon_paths(state: Option<&Path>) -> Result<DaemonPaths, Failure> {
     DaemonPaths::from_environment(state).map_err(|error| Failure::usage(error.to_string()))
 }
@@ -18,38 +18,39 @@ pub(crate) fn starter() -> Result<Starter, Failure> {
     Ok(Starter { program })
 }
 
-/// Returns the greeting of this program as `name`, with the directory and the environment for opened terminals.
+/// Returns the first message of this program to the daemon, as the client `name`. It contains the directory and the
+/// environment for terminals that the client opens.
 pub(crate) fn hello(name: &str) -> Hello {
     Hello {
         person: name == "steplatch",
-        // The program itself is the command line; other surfaces have names of their own.
+        // Under the program's own name, the surface is the command line. Other surfaces use their own names.
         surface: Some(if name == "steplatch" { "cli" } else { name }.to_owned()),
         ..Hello::of_process(name)
     }
 }
 
-/// Connects to the daemon, and starts it if there is none.
+/// Connects to the daemon, and starts it if none is running.
 pub(crate) async fn client(paths: &DaemonPaths) -> Result<Client, Failure> {
     Ok(connect_or_start(paths, hello("steplatch"), &starter()?).await?.0)
 }
 
-/// Returns a connection to the daemon that reconnects automatically, and starts the daemon if there is none.
-pub(crate) fn steady(paths: &DaemonPaths) -> Result<ReconnectingClient, Failure> {
+/// Creates a client that reconnects automatically, and starts the daemon if none is running.
+pub(crate) fn reconnecting_client(paths: &DaemonPaths) -> Result<ReconnectingClient, Failure> {
     Ok(ReconnectingClient::new(paths.clone(), starter()?, hello("steplatch")))
 }
 
-/// As [`steady`], for a person at a surface other than the command line.
-pub(crate) fn steady_at(paths: &DaemonPaths, surface: &str) -> Result<ReconnectingClient, Failure> {
+/// Creates a client like [`reconnecting_client`], for a person at a surface other than the command line.
+pub(crate) fn reconnecting_client_at(paths: &DaemonPaths, surface: &str) -> Result<ReconnectingClient, Failure> {
     let hello = Hello { surface: Some(surface.to_owned()), ..hello("steplatch") };
     Ok(ReconnectingClient::new(paths.clone(), starter()?, hello))
 }
 
-/// Calls `verb`, and starts the daemon if there is none. Repeats the call after a lost connection if that is safe.
+/// Calls `verb`, and starts the daemon if none is running. Repeats the call after a lost connection if that is safe.
 pub(crate) async fn ask<V: Verb>(paths: &DaemonPaths, verb: V) -> Result<V::Reply, Failure> {
-    Ok(steady(paths)?.call(verb).await?)
+    Ok(reconnecting_client(paths)?.call(verb).await?)
 }
 
-/// Connects to the daemon, if there is one.
+/// Connects to a running daemon.
 pub(crate) async fn running(paths: &DaemonPaths) -> Result<Client, Failure> {
     Ok(connect(paths, hello("steplatch")).await?.0)
 }

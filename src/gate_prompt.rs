@@ -1,7 +1,8 @@
-//! Line-by-line answer of a person to a gate: a choice or a text in one line, a form field by field, and the approver's
-//! passphrase if the gate requires it.
+//! Line-by-line answer of a person to a gate: a choice or a text on one line, the fields of a form one after the other,
+//! and the approver's passphrase if the gate requires it.
 //!
-//! Pure: lines are parameters; texts to show and the answer to send are return values. The caller owns the terminal.
+//! Pure: the lines are parameters, and the texts to show and the answer to send are return values. The caller owns the
+//! terminal.
 
 use serde_json::{Map, Value};
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, Passphrase};
@@ -15,7 +16,7 @@ use crate::question::{is_shown_whole, parse_choice};
 pub(crate) struct GatePrompt {
     gate: GateInfo,
     form: Option<Form>,
-    /// True if the person can see the whole question. Otherwise it takes no answer.
+    /// True if the person can see the whole question. Otherwise the prompt accepts no answer.
     is_whole: bool,
     step: Step,
 }
@@ -36,15 +37,15 @@ impl GatePrompt {
         Self::from_gate(gate, is_whole)
     }
 
-    /// Creates a prompt for a view that scrolls through the whole question, and takes no answer before its end was
-    /// visible.
+    /// Creates a prompt for a view that scrolls through the question, and that accepts no answer before the end of the
+    /// question was visible.
     pub(crate) fn scrolled(gate: GateInfo) -> Self {
         let is_whole = !gate.shortened;
         Self::from_gate(gate, is_whole)
     }
 
     fn from_gate(gate: GateInfo, is_whole: bool) -> Self {
-        // The answer to an unreadable form is its JSON as text.
+        // The answer to an unreadable form is typed as JSON text.
         let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
         let mut prompt = Self { gate, form, is_whole, step: Step::Answer };
         prompt.begin();
@@ -64,7 +65,7 @@ impl GatePrompt {
         }
     }
 
-    /// Returns whether an empty line leaves the question open, and not a field empty.
+    /// Returns whether an empty line leaves the question open, instead of leaving a field empty.
     pub(crate) fn may_be_left(&self) -> bool {
         if !self.is_whole {
             return true;
@@ -116,7 +117,7 @@ impl GatePrompt {
     /// Handles the next line. Returns the answer once it is complete.
     ///
     /// # Errors
-    /// If the line is invalid; the person must type it again.
+    /// If the line is invalid, so that the person must type it again.
     pub(crate) fn line(&mut self, line: &str) -> Result<Option<AnswerGate>, String> {
         if !self.is_whole {
             let gate = &self.gate.gate_id;
@@ -150,8 +151,8 @@ impl GatePrompt {
         }
     }
 
-    /// Handles the rejection of an answer: the next prompt asks only for the passphrase, or for the whole answer again.
-    /// Returns the message to show. The first request for a passphrase has none, because its prompt suffices.
+    /// Handles the rejection of an answer: the next prompt asks for the passphrase if it is missing or wrong, otherwise
+    /// for the whole answer. Returns the message to show, which the first request for a passphrase does not need.
     pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
         let is_first_request = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {
@@ -196,7 +197,7 @@ fn field_lead(field: &Field) -> Vec<String> {
     description.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(&choice)))).collect()
 }
 
-/// Returns the fields of a question's form in order, each with its prompt and the lines about it.
+/// Returns the prompt and the lead of each field of a gate's form, in order.
 pub(crate) fn form_fields(gate: &GateInfo) -> Vec<(String, Vec<String>)> {
     let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
     let fields = form.as_ref().map(Form::fields).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! HTTP server of a command: its address, its clients and its lifetime.
+//! HTTP server of a command: the address, the clients and the lifetime.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::failure::Failure;
 use crate::print::{QUIET, STRONG};
 use crate::{front, print};
 
-/// The variable that can hold the token instead of the file.
+/// Environment variable that replaces the token of the file.
 const TOKEN_VARIABLE: &str = "STEPLATCH_HTTP_TOKEN";
 
-/// Number of file descriptors that are not for connections.
+/// Number of file descriptors reserved for uses other than connections.
 const RESERVED_DESCRIPTORS: u64 = 128;
 
 /// Address to listen on, and clients with access.
@@ -44,13 +44,13 @@ pub(crate) struct ListenOptions {
 
 /// A listening server, with its address and its token.
 pub(crate) struct HttpListener {
-    /// The server, with only MCP so far.
+    /// The server, which so far only serves MCP.
     pub(crate) server: Server,
-    /// Its address, for people.
+    /// Address of the server, for people.
     pub(crate) url: String,
-    /// The token, if it was just created.
+    /// The token, if it is new.
     token: Option<String>,
-    /// The file of the token, unless the token is from the environment.
+    /// File with the token, unless the token is from the environment.
     token_file: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ impl ListenOptions {
         port.is_some() || host.is_some() || !allow_host.is_empty() || !allow_origin.is_empty()
     }
 
-    /// Starts to listen for the daemon of `paths`, without answering yet.
+    /// Binds the address. The server accepts requests once it is served.
     pub(crate) async fn listen(self, paths: &DaemonPaths) -> Result<HttpListener, Failure> {
         let (token, new_token, file) = token(paths)?;
         let defaults = Options::default();
@@ -72,7 +72,7 @@ impl ListenOptions {
             allowed_origins: self.allow_origin,
             max_connections: max_connections(),
         };
-        let server = Server::bind(&options, token, client_named(paths, "http")?).await;
+        let server = Server::bind(&options, token, client_for(paths, "http")?).await;
         let server = server.map_err(|error| Failure::usage(error.to_string()))?;
         let address = server.address();
         if !address.ip().is_loopback() {
@@ -81,7 +81,7 @@ impl ListenOptions {
                  allow its name with --allow-host"
             ));
         }
-        // The server checks the names, and the MCP service checks them again with the same list.
+        // The MCP service checks the names of hosts and origins again, with the lists of the server.
         let defaults = HttpOptions::default();
         let mcp = HttpOptions {
             hosts: defaults.hosts.into_iter().chain([options.host]).chain(options.allowed_hosts).collect(),
@@ -89,7 +89,7 @@ impl ListenOptions {
             longest_body: MAX_BODY_BYTES,
             ended: server.ended(),
         };
-        let server = server.with_service("/mcp", http_service(client_named(paths, "mcp")?, mcp));
+        let server = server.with_service("/mcp", http_service(client_for(paths, "mcp")?, mcp));
         Ok(HttpListener {
             server,
             url: format!("http://{}", browser_address(address)),
@@ -116,30 +116,30 @@ fn token(paths: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>)
     }
 }
 
-/// Returns a connection to the daemon for a program that is not a person.
-fn client_named(paths: &DaemonPaths, name: &str) -> Result<ReconnectingClient, Failure> {
+/// Creates a client of the daemon for programs, under a surface's name.
+fn client_for(paths: &DaemonPaths, name: &str) -> Result<ReconnectingClient, Failure> {
     Ok(ReconnectingClient::new(paths.clone(), front::starter()?, front::hello(name)))
 }
 
 impl HttpListener {
-    /// Returns the URL of a path. That of the page has the host name `localhost`.
-    fn url_of(&self, path: &str) -> String {
+    /// Returns the URL of a service. The URL of the page has the host name `localhost`.
+    fn service_url(&self, path: &str) -> String {
         match (path, self.page_port()) {
             ("/", Some(port)) => format!("http://localhost:{port}/"),
             _ => format!("{}{path}", self.url),
         }
     }
 
-    /// Prints the address and the token; `rows` describe the services.
-    pub(crate) fn print_address(&self, rows: &[(&str, &str)], json: bool) -> Result<(), Failure> {
+    /// Prints the address, the URLs of the `services` (pairs of name and path), and the token.
+    pub(crate) fn print_address(&self, services: &[(&str, &str)], json: bool) -> Result<(), Failure> {
         let Self { url, token, token_file, .. } = self;
-        let shown_file = token_file.as_ref().map(|file| file.display().to_string());
+        let token_path = token_file.as_ref().map(|file| file.display().to_string());
         if json {
             let mut reply = json!({"success": true, "url": url});
-            for (name, path) in rows {
-                reply[*name] = self.url_of(path).into();
+            for (name, path) in services {
+                reply[*name] = self.service_url(path).into();
             }
-            for (name, value) in [("token_file", &shown_file), ("token", token)] {
+            for (name, value) in [("token_file", &token_path), ("token", token)] {
                 if let Some(value) = value {
                     reply[name] = value.as_str().into();
                 }
@@ -150,10 +150,10 @@ impl HttpListener {
         let row = |name: &str, text: &str| {
             print::line(format!("  {QUIET}{}{QUIET:#}  {text}", print::padded(&name.replace('_', " "), 9)))
         };
-        for (name, path) in rows {
-            row(name, &self.url_of(path))?;
+        for (name, path) in services {
+            row(name, &self.service_url(path))?;
         }
-        match (token, &shown_file) {
+        match (token, &token_path) {
             (Some(token), Some(file)) => {
                 row("token", token)?;
                 row("", &format!("new, and shown only once; stored in {file}"))?;
@@ -164,14 +164,14 @@ impl HttpListener {
         Ok(())
     }
 
-    /// Returns the port at which browsers find the page, if `localhost` leads to this server.
+    /// Returns the port of the page, if this server is reachable as `localhost`.
     pub(crate) fn page_port(&self) -> Option<u16> {
         let address = self.server.address();
         let (ip, loopback) = (address.ip(), std::net::Ipv4Addr::LOCALHOST);
         (ip.is_unspecified() || ip == loopback || ip == std::net::Ipv6Addr::LOCALHOST).then_some(address.port())
     }
 
-    /// Returns the shell expression for the token.
+    /// Returns a shell expression that evaluates to the token.
     pub(crate) fn token_in_shell(&self) -> String {
         match &self.token_file {
             Some(file) => format!("$(cat '{}')", file.display()),
@@ -181,9 +181,9 @@ impl HttpListener {
 
     /// Serves until ctrl-c or SIGTERM.
     pub(crate) async fn serve(server: Server) -> Result<(), Failure> {
-        let failed = |error| Failure::system("signals cannot be received", &error);
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let to_failure = |error| Failure::system("signals cannot be received", &error);
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(to_failure)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(to_failure)?;
         let end = async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
@@ -195,7 +195,7 @@ impl HttpListener {
     }
 }
 
-/// Returns the address for a browser: the loopback address instead of one of all interfaces.
+/// Returns the address for a browser, with the loopback address in place of the unspecified one.
 fn browser_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
@@ -215,7 +215,7 @@ fn max_connections() -> usize {
     }
     match getrlimit(Resource::Nofile).current {
         Some(limit) => usize::try_from(limit.saturating_sub(RESERVED_DESCRIPTORS))
-            .map_or(default_limit, |room| room.clamp(1, default_limit)),
+            .map_or(default_limit, |connections| connections.clamp(1, default_limit)),
         None => default_limit,
     }
 }

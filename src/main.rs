@@ -1,6 +1,6 @@
 //! steplatch: real terminals and procedures, for agents and people.
 //!
-//! Parses arguments and connects components, without its own logic. Each command has its file in `commands`.
+//! Parses arguments and connects components; contains no logic of its own. Each command has a file in `commands`.
 
 mod action;
 mod attach;
@@ -37,7 +37,7 @@ mod wait;
 
 use std::process::ExitCode;
 
-/// Measures the memory of executions, for `steplatch worker`. Elsewhere it has no limit.
+/// Allocator that measures the memory of executions in `steplatch worker`. Sets no limit in other processes.
 #[global_allocator]
 static ALLOCATOR: steplatch_python::worker::Allocator = steplatch_python::worker::Allocator;
 
@@ -47,10 +47,10 @@ fn main() -> ExitCode {
         return pass_on_question(ticket);
     }
     let (arguments, json) = match commands::Arguments::read() {
-        Ok(read) => read,
-        Err(misread) => return failure::misread(&misread),
+        Ok(parsed) => parsed,
+        Err(error) => return failure::exit_with_usage(&error),
     };
-    print::logs_to_stderr(arguments.verbose);
+    print::init_logging(arguments.verbose);
     let runtime = match arguments.runtime().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failure::Failure::system("the program could not start", &error).report(json),
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// Acts as the program with which `ssh` asks questions.
+/// Runs as the askpass program of `ssh`, which asks the user questions.
 fn pass_on_question(ticket: String) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

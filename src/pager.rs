@@ -7,11 +7,13 @@ use crate::print;
 
 /// The default pager.
 const DEFAULT_PAGER: &str = "less";
-/// Options of less(1) that keep styles and quit after one screen, as git sets them.
+/// Variable with the default options of less(1).
 const LESS_VARIABLE: &str = "LESS";
+/// Options that keep styles and quit after one screen, as git sets them.
 const LESS_OPTIONS: &str = "FRX";
 
-/// Shows lines with the pager in `PAGER` if standard output is a terminal; otherwise, or without a pager, prints them.
+/// Shows lines with the pager in `PAGER` if standard output is a terminal. Otherwise, or if the pager fails, prints
+/// the lines.
 ///
 /// # Errors
 /// If writing to standard output fails.
@@ -35,7 +37,7 @@ fn run_pager(text: &str) -> bool {
     }
     let Ok(mut pager) = pager.spawn() else { return false };
     if let Some(mut input) = pager.stdin.take() {
-        // The person may quit before the end.
+        // Ignore a failure: the person may quit before the end.
         let _ = input.write_all(text.as_bytes());
     }
     pager.wait().is_ok_and(|status| status.success())

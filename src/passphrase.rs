@@ -1,7 +1,7 @@
 //! Passphrases, read without echo.
 //!
-//! They come from a terminal without its echo, or from standard input for scripts; never from an argument or the
-//! environment, which other processes can read.
+//! Passphrases come from a terminal without echo, or from standard input for scripts. They never come from an argument
+//! or the environment, which other processes can read.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::question::Person;
 use crate::{front, print};
 
-/// The remark if people answer gates and no approver's passphrase is set.
+/// Remark if people answer gates and no approver's passphrase is set.
 pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any program that runs as you can answer gates; set one with: steplatch approver set";
 
-/// Maximum length of a line of a script, in bytes.
+/// Maximum length of a line from a script.
 const MAX_LINE_BYTES: u64 = 4096;
 
 /// The source of passphrases: a person at the terminal, or a script on standard input.
@@ -53,7 +53,7 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     print::ask(question)?;
     let line = tokio::select! {
         line = person.line() => line,
-        // Dropping the person restores the echo before this program exits.
+        // Do not exit at once: dropping the person first restores the echo.
         _ = interrupted.recv() => None,
     };
     match line {
@@ -67,13 +67,13 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     }
 }
 
-/// Returns the message about the pause before the check of a passphrase, after wrong ones.
-pub(crate) fn pause(seconds: u64) -> String {
+/// Returns the message about the pause before the check of a passphrase that follows wrong ones.
+pub(crate) fn pause_message(seconds: u64) -> String {
     format!("wrong passphrases were given before; this one is checked in {seconds} s")
 }
 
-/// Waits for the pause to end. Returns false if Ctrl-C ends the wait.
-pub(crate) async fn wait_out(seconds: u64) -> Result<bool, Failure> {
+/// Waits until the pause has ended. Returns false if Ctrl-C ends the wait.
+pub(crate) async fn sleep_unless_interrupted(seconds: u64) -> Result<bool, Failure> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     Ok(tokio::select! {
         () = tokio::time::sleep(Duration::from_secs(seconds)) => true,
@@ -81,19 +81,19 @@ pub(crate) async fn wait_out(seconds: u64) -> Result<bool, Failure> {
     })
 }
 
-/// Calls a verb with a passphrase, and repeats it after the pauses that follow wrong ones. `pause_of` finds them in the
-/// replies; `indent` precedes the remarks about them.
+/// Calls a verb with a passphrase, and repeats the call after each pause that follows wrong passphrases.
+/// `pause_seconds` extracts the pause from a reply; `indent` precedes the remarks about pauses.
 pub(crate) async fn call_after_pauses<V: Verb + Clone>(
     paths: &DaemonPaths,
     verb: V,
     indent: &str,
-    pause_of: impl Fn(&V::Reply) -> Option<u64>,
+    pause_seconds: impl Fn(&V::Reply) -> Option<u64>,
 ) -> Result<V::Reply, Failure> {
     loop {
         let reply = front::ask(paths, verb.clone()).await?;
-        let Some(seconds) = pause_of(&reply) else { return Ok(reply) };
-        print::remark(&format!("{indent}{}", pause(seconds)));
-        if !wait_out(seconds).await? {
+        let Some(seconds) = pause_seconds(&reply) else { return Ok(reply) };
+        print::remark(&format!("{indent}{}", pause_message(seconds)));
+        if !sleep_unless_interrupted(seconds).await? {
             return Ok(reply);
         }
     }

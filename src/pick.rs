@@ -1,4 +1,4 @@
-//! A list from which a person at a terminal picks an id that the command line omits.
+//! List from which a person at a terminal picks an id that is missing on the command line.
 
 use std::io::{self, BufRead as _};
 
@@ -10,7 +10,7 @@ use crate::front;
 use crate::print;
 use crate::question::Person;
 
-/// Maximum number of offered runs.
+/// Maximum number of runs in the list.
 const MAX_RUNS: u32 = 20;
 
 /// Returns the named terminal, the only open one, or the person's choice.
@@ -21,9 +21,9 @@ pub(crate) async fn terminal(paths: &DaemonPaths, id: Option<String>) -> Result<
     if let Some(id) = id {
         return Ok(id);
     }
-    let missing = "no terminal was given; list terminals with: steplatch terminal list";
+    let missing_message = "no terminal was given; list terminals with: steplatch terminal list";
     if Person::here().is_none() {
-        return Err(Failure::usage(missing));
+        return Err(Failure::usage(missing_message));
     }
     let sessions = front::ask(paths, ListTerminalSessions {}).await?.sessions;
     let rows = sessions.iter().map(|session| (session.session_id.clone(), terminal::row(session)));
@@ -38,16 +38,16 @@ pub(crate) async fn run(paths: &DaemonPaths, id: Option<String>) -> Result<Strin
     if let Some(id) = id {
         return runs::find(paths, &id).await;
     }
-    let missing = "no run was given; list runs with: steplatch runs list";
+    let missing_message = "no run was given; list runs with: steplatch runs list";
     if Person::here().is_none() {
-        return Err(Failure::usage(missing));
+        return Err(Failure::usage(missing_message));
     }
-    let runs = runs::listed(paths, None, None, MAX_RUNS).await?;
+    let runs = runs::list_runs(paths, None, None, MAX_RUNS).await?;
     let rows = runs.iter().map(|run| (run.run_id.clone(), runs::row(run)));
     pick("run", rows.collect(), "there are no runs; start one with: steplatch run").await
 }
 
-/// Returns the only id, or the person's choice by the number of its row.
+/// Returns the only id, or the id that the person chooses by the number of its row.
 async fn pick(kind: &str, rows: Vec<(String, Vec<String>)>, empty_message: &str) -> Result<String, Failure> {
     let (ids, cells): (Vec<String>, Vec<Vec<String>>) = rows.into_iter().unzip();
     match ids.as_slice() {
@@ -65,7 +65,7 @@ async fn pick(kind: &str, rows: Vec<(String, Vec<String>)>, empty_message: &str)
         print::line(print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width)))?;
     }
     print::ask(&format!("{kind}, by number:"))?;
-    // Does not use the reading thread of questions, because the command may read the keyboard itself next.
+    // Do not use the reading thread of questions, because the command itself may read the keyboard next.
     let line = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line).map(|_| line)

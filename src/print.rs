@@ -23,36 +23,36 @@ pub(crate) const WAITS: Style = AnsiColor::Yellow.on_default();
 pub(crate) const QUIET: Style = Style::new().dimmed();
 pub(crate) const STRONG: Style = Style::new().bold();
 
-/// The variable that filters logs, in the syntax of `tracing_subscriber::EnvFilter`.
+/// Environment variable with the filter of logs, in the syntax of `tracing_subscriber::EnvFilter`.
 pub(crate) const LOG_VARIABLE: &str = "STEPLATCH_LOG";
 
-/// The default filter of logs. The MCP library reports a client that goes away as an error.
+/// Default filter of logs. Excludes the MCP library, which reports the disconnection of a client as an error.
 pub(crate) const DEFAULT_LOG_FILTER: &str = "warn,rmcp=error,rmcp::service=off";
 
-/// Replaces the filter of logs; `None` restores that of the command line.
-type Refilter = Box<dyn Fn(Option<EnvFilter>) + Send + Sync>;
-static REFILTER: OnceLock<Refilter> = OnceLock::new();
+/// Function that replaces the filter of logs. `None` restores the filter of the command line.
+type FilterSetter = Box<dyn Fn(Option<EnvFilter>) + Send + Sync>;
+static FILTER_SETTER: OnceLock<FilterSetter> = OnceLock::new();
 
-/// Sends logs to standard error, which no other component reads.
-pub(crate) fn logs_to_stderr(verbose: bool) {
+/// Initializes logging to standard error.
+pub(crate) fn init_logging(verbose: bool) {
     let default_filter = if verbose { "info,steplatch=debug,rmcp=warn" } else { DEFAULT_LOG_FILTER };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| default_filter.into());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
-    // The report of a failed write would also go to standard error, and panic if that fails.
+    // The report of a failed write would itself go to standard error, and panic if that fails.
     let builder = builder.log_internal_errors(false).with_filter_reloading();
     let handle = builder.reload_handle();
-    let refilter = move |filter: Option<EnvFilter>| {
-        // Fails only if logging has ended.
+    let set_filter = move |filter: Option<EnvFilter>| {
+        // Ignore a failure: logging has ended.
         let _ = handle.reload(filter.unwrap_or_else(|| default_filter.into()));
     };
-    let _ = REFILTER.set(Box::new(refilter));
+    let _ = FILTER_SETTER.set(Box::new(set_filter));
     builder.init();
 }
 
-/// Sets the filter of logs; `None` restores that of the command line.
-pub(crate) fn log_filter(filter: Option<&str>) {
-    if let Some(refilter) = REFILTER.get() {
-        refilter(filter.and_then(|filter| EnvFilter::try_new(filter).ok()));
+/// Sets the filter of logs. `None` restores the filter of the command line.
+pub(crate) fn set_log_filter(filter: Option<&str>) {
+    if let Some(set_filter) = FILTER_SETTER.get() {
+        set_filter(filter.and_then(|filter| EnvFilter::try_new(filter).ok()));
     }
 }
 
@@ -61,22 +61,22 @@ pub(crate) fn check_log_filter(filter: &str) -> Result<(), String> {
     EnvFilter::try_new(filter).map(drop).map_err(|error| error.to_string())
 }
 
-/// Prints a line on standard output. Its own styles work on a terminal; other control characters have no effect.
+/// Prints a line on standard output. On a terminal, plain styles have an effect and other control characters do not.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
     let text = text.to_string();
     let text = if io::stdout().is_terminal() { harmless(&text) } else { text };
     writeln!(anstream::stdout().lock(), "{text}")
 }
 
-/// Prints a prompt, with room for the answer after it.
+/// Prints a prompt without a line end, so that the answer follows on the same line.
 pub(crate) fn ask(question: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     write!(out, "  {QUIET}{question}{QUIET:#} ")?;
     out.flush()
 }
 
-/// Prints a text from a program or agent, without an additional line end. Unchanged, unless standard output is a
-/// terminal, which would interpret control characters.
+/// Prints a text from a program or agent without an additional line end. The text is unchanged, unless standard output
+/// is a terminal, which would interpret control characters.
 pub(crate) fn exactly(text: &str) -> io::Result<()> {
     match io::stdout().is_terminal() {
         true => bytes(harmless(text).as_bytes()),
@@ -96,13 +96,13 @@ pub(crate) fn coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Returns lines as [`line`] prints them, for callers that write to the terminal of standard output in another way.
+/// Formats lines like [`line`], for callers that write to the terminal of standard output themselves.
 pub(crate) fn as_printed(lines: &[String]) -> String {
     let text: String = lines.iter().map(|line| format!("{}\n", harmless(line))).collect();
     if coloured() { text } else { anstream::adapter::strip_str(&text).to_string() }
 }
 
-/// Clears the terminal of standard output, with its scrollback.
+/// Clears the terminal of standard output, including the scrollback.
 pub(crate) fn clear() -> io::Result<()> {
     bytes(b"\x1b[H\x1b[2J\x1b[3J")
 }
@@ -117,7 +117,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     json_text(serde_json::to_string(value).map_err(io::Error::other)?)
 }
 
-/// Escapes C1 controls and bidirectional characters, which JSON leaves unchanged, if the output is a terminal.
+/// Prints JSON. On a terminal, escapes C1 controls and bidirectional characters, which JSON leaves unchanged.
 fn json_text(mut text: String) -> io::Result<()> {
     if io::stdout().is_terminal() && text.chars().any(is_harmful) {
         text = escaped_json(&text);
@@ -140,12 +140,12 @@ fn escaped_json(text: &str) -> String {
     escaped
 }
 
-/// Returns whether a terminal would interpret a character rather than show it, except line ends and tabs.
+/// Returns whether a terminal would interpret a character instead of showing it. Line ends and tabs do not count.
 pub(crate) fn is_harmful(character: char) -> bool {
     (character.is_control() && !matches!(character, '\n' | '\t')) || changes_direction(character)
 }
 
-/// Returns whether a character changes the direction of the text after it, which could disguise the text.
+/// Returns whether a character changes the direction of the text after it, which can disguise the text.
 fn changes_direction(character: char) -> bool {
     matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -175,14 +175,14 @@ pub(crate) fn harmless(text: &str) -> String {
         };
     }
     if is_styled && !harmless.ends_with("\x1b[0m") {
-        // The next text must not inherit this one's styles.
+        // The next text must not inherit the styles of this text.
         harmless.push_str("\x1b[0m");
     }
     harmless
 }
 
-/// Returns the length of the style after an escape if it hides no text: bold, dim, underlined or a text colour
-/// (ECMA-48, 8.3.117, SGR).
+/// Returns the length of the style sequence after an escape if the style hides no text: bold, dim, underlined or a
+/// text colour (ECMA-48, 8.3.117, SGR).
 fn safe_style_length(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix('[')?;
     let end = parameters.bytes().position(|byte| !byte.is_ascii_digit() && byte != b';')?;
@@ -191,7 +191,7 @@ fn safe_style_length(text: &str) -> Option<usize> {
     (parameters.as_bytes()[end] == b'm' && are_safe).then_some(end + 2)
 }
 
-/// Formats a number of bytes for people: with at least two digits, in units of 1,024.
+/// Formats a number of bytes for people, in units of 1,024.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["B", "KB", "MB", "GB"];
     let exponent = (1..units.len()).take_while(|exponent| bytes >> (10 * exponent) > 0).count();
@@ -204,7 +204,7 @@ pub(crate) fn size(bytes: u64) -> String {
 pub(crate) fn error(message: &str) {
     const LABEL: &str = "error: ";
     let message = message_rows(&harmless(&for_people(message)), LABEL.len(), width_of(&io::stderr()));
-    // Ignores a failure of standard error itself.
+    // Ignore a failure of standard error itself.
     let _ = writeln!(anstream::stderr().lock(), "{BAD}{}{BAD:#} {message}", LABEL.trim_end());
 }
 
@@ -214,12 +214,12 @@ pub(crate) fn remark(message: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{QUIET}{message}{QUIET:#}");
 }
 
-/// Returns the width of the terminal of standard output, if it is one.
+/// Returns the width of standard output, if it is a terminal.
 pub(crate) fn width() -> Option<usize> {
     width_of(&io::stdout())
 }
 
-/// Returns the width of the terminal of a stream, if it is one.
+/// Returns the width of a stream, if it is a terminal.
 fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream).ok()).flatten()?;
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
@@ -239,67 +239,67 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-/// Returns the time between two timestamps in ISO 8601; without an end, until now. `None` for an invalid timestamp.
+/// Returns the time between two timestamps in ISO 8601, by default until now. `None` for an invalid timestamp.
 pub(crate) fn between(begin: &str, end: Option<&str>) -> Option<Duration> {
     let begin: jiff::Timestamp = begin.parse().ok()?;
     let end = end.map_or_else(|| Ok(jiff::Timestamp::now()), str::parse).ok()?;
-    // If the clock was set back in between, the time is zero.
+    // The time is zero if the clock was set back in between.
     Some(Duration::try_from(end.duration_since(begin)).unwrap_or_default())
 }
 
 /// Formats a timestamp (ISO 8601) in the time zone of this process: `2026-11-26 16:14:07`.
-pub(crate) fn local_time(moment: &str) -> String {
-    local_time_in(moment, &jiff::tz::TimeZone::system())
+pub(crate) fn local_time(timestamp: &str) -> String {
+    local_time_in(timestamp, &jiff::tz::TimeZone::system())
 }
 
-fn local_time_in(moment: &str, zone: &jiff::tz::TimeZone) -> String {
-    let Ok(time) = moment.parse::<jiff::Timestamp>() else { return visible(moment) };
+fn local_time_in(timestamp: &str, zone: &jiff::tz::TimeZone) -> String {
+    let Ok(time) = timestamp.parse::<jiff::Timestamp>() else { return visible(timestamp) };
     time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// Formats a timestamp (ISO 8601): `just now`, `12 min ago`, `3 h ago`, and the date for earlier days.
-pub(crate) fn ago(moment: &str) -> String {
-    ago_at(moment, None)
+pub(crate) fn ago(timestamp: &str) -> String {
+    ago_at(timestamp, None)
 }
 
-/// Formats as [`ago`] does, relative to `now` if it is given.
-pub(crate) fn ago_at(moment: &str, now: Option<&str>) -> String {
-    let Some(time) = between(moment, now) else { return visible(moment) };
+/// Formats a timestamp like [`ago`]. `now` replaces the current time.
+pub(crate) fn ago_at(timestamp: &str, now: Option<&str>) -> String {
+    let Some(time) = between(timestamp, now) else { return visible(timestamp) };
     match time.as_secs() {
         0..10 => "just now".to_owned(),
         seconds @ 10..60 => format!("{seconds} s ago"),
         seconds @ 60..3600 => format!("{} min ago", seconds / 60),
         seconds @ 3600..86_400 => format!("{} h ago", seconds / 3600),
-        _ => local_time(moment).split(' ').next().unwrap_or_default().to_owned(),
+        _ => local_time(timestamp).split(' ').next().unwrap_or_default().to_owned(),
     }
 }
 
-/// Returns text of several lines, each made [`visible`]; those after the first begin with `indent`.
+/// Makes each line of a text [`visible`]. Lines after the first begin with `indent`.
 pub(crate) fn visible_lines(text: &str, indent: &str) -> String {
     let lines: Vec<String> = text.lines().map(visible).collect();
     lines.join(&format!("\n{indent}"))
 }
 
-/// Wraps a text into lines of at most `room` columns, between words if possible.
-pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
-    text.lines().flat_map(|line| wrapped_line(&visible(line), room, LongWord::Cut)).collect()
+/// Wraps a text into lines of at most `max_columns` columns, between words if possible.
+pub(crate) fn wrapped(text: &str, max_columns: usize) -> Vec<String> {
+    text.lines().flat_map(|line| wrapped_line(&visible(line), max_columns, LongWord::Cut)).collect()
 }
 
 /// Handling of a word that is wider than a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LongWord {
-    /// Continues in the next row.
+    /// The word continues in the next row.
     Cut,
-    /// Stays whole, for people who copy an address or a path: the terminal itself continues it.
+    /// The word stays whole and the terminal wraps it, so that people can copy an address or a path.
     Keep,
 }
 
-/// Wraps one line into rows of at most `room` columns, between words if possible.
-fn wrapped_line(line: &str, room: usize, long_word: LongWord) -> Vec<String> {
+/// Wraps one line into rows of at most `max_columns` columns, between words if possible.
+fn wrapped_line(line: &str, max_columns: usize, long_word: LongWord) -> Vec<String> {
     let mut rows = Vec::new();
     let mut row = String::new();
     for word in line.split(' ') {
-        if !row.is_empty() && row.width() + 1 + word.width() > room {
+        if !row.is_empty() && row.width() + 1 + word.width() > max_columns {
             rows.push(std::mem::take(&mut row));
         }
         if !row.is_empty() {
@@ -309,7 +309,7 @@ fn wrapped_line(line: &str, room: usize, long_word: LongWord) -> Vec<String> {
             LongWord::Keep => row.push_str(word),
             LongWord::Cut => {
                 for character in word.chars() {
-                    if row.width() + character.width().unwrap_or(0) > room {
+                    if row.width() + character.width().unwrap_or(0) > max_columns {
                         rows.push(std::mem::take(&mut row));
                     }
                     row.push(character);
@@ -321,42 +321,43 @@ fn wrapped_line(line: &str, room: usize, long_word: LongWord) -> Vec<String> {
     rows
 }
 
-/// Minimum width in which wrapping helps.
-const MIN_COLUMNS: usize = 24;
+/// Minimum width to which text is wrapped.
+const MIN_WRAP_COLUMNS: usize = 24;
 
-/// Returns text as [`visible`], wrapped to the terminal of standard output if it is one. Lines after the first begin
-/// with `indent` blanks.
+/// Makes a text [`visible`], and wraps it if standard output is a terminal. Lines after the first begin with `indent`
+/// blanks.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
-    let room = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_COLUMNS));
-    wrapped(text, room).join(&format!("\n{}", " ".repeat(indent)))
+    let max_columns = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_WRAP_COLUMNS));
+    wrapped(text, max_columns).join(&format!("\n{}", " ".repeat(indent)))
 }
 
-/// Wraps a message behind a label of `label` columns to a terminal of that width; unchanged without one.
+/// Wraps a message after a label of `label` columns to a terminal with `width` columns. Unchanged without a width.
 ///
-/// Rows below the first begin below the first word after the label, and those of a further line below its own indent
-/// and two blanks more.
+/// The rows of the first line are aligned with the first word after the label. The further rows of another line are
+/// indented two columns more than the line itself.
 fn message_rows(message: &str, label: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return message.to_owned() };
     let mut rows = Vec::new();
-    for (index, line) in with_whole_commands(message).lines().enumerate() {
+    for (index, line) in protect_commands(message).lines().enumerate() {
         let text = line.trim_start_matches(' ');
         let indent = line.len() - text.len();
-        let hang = if index == 0 && label > 0 { label } else { indent + 2 };
-        let begin = if index == 0 { label.max(indent) } else { indent };
-        let is_short = begin + text.width() <= width;
-        let room = if is_short { width } else { width.saturating_sub(hang.max(indent)).max(MIN_COLUMNS) };
+        let hanging_indent = if index == 0 && label > 0 { label } else { indent + 2 };
+        let first_column = if index == 0 { label.max(indent) } else { indent };
+        let is_short = first_column + text.width() <= width;
+        let room =
+            if is_short { width } else { width.saturating_sub(hanging_indent.max(indent)).max(MIN_WRAP_COLUMNS) };
         for (row, words) in wrapped_line(text, room, LongWord::Keep).into_iter().enumerate() {
-            rows.push(format!("{}{words}", " ".repeat(if row == 0 { indent } else { hang })));
+            rows.push(format!("{}{words}", " ".repeat(if row == 0 { indent } else { hanging_indent })));
         }
     }
     rows.join("\n").replace(NO_BREAK_SPACE, " ")
 }
 
-/// A blank at which no row ends.
+/// Blank at which no row is wrapped.
 const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// Replaces the blanks within commands of this program, which people copy.
-fn with_whole_commands(message: &str) -> String {
+/// Replaces blanks in commands of this program by no-break spaces, so that people can copy the commands.
+fn protect_commands(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     let mut is_command = false;
     for word in message.split_inclusive([' ', '\n']) {
@@ -372,7 +373,7 @@ fn with_whole_commands(message: &str) -> String {
     text
 }
 
-/// Cuts text to `columns` columns, with an ellipsis if it is longer.
+/// Cuts a text to `columns` columns, with an ellipsis if the text is longer.
 pub(crate) fn fitted(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -390,24 +391,24 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
     out
 }
 
-/// Fills text with spaces to `columns` columns.
+/// Pads a text with spaces to `columns` columns.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }
 
-/// Returns rows of cells as aligned lines of at most `columns`, the first one as a dimmed head. Column `state` has
-/// states of runs or terminals, which are coloured.
+/// Formats rows of cells as aligned lines of at most `columns` columns, the first one as a dimmed head. The column with
+/// the index `state` has states of runs or terminals, which are coloured.
 pub(crate) fn list(rows: &[Vec<String>], state: usize, columns: Option<usize>) -> Vec<String> {
     let table = table(rows);
     let lines = table.lines().zip(rows).enumerate().map(|(index, (line, row))| {
         let line = columns.map_or_else(|| line.to_owned(), |columns| fitted(line, columns));
         let Some(word) = row.get(state) else { return line };
         let style = if index == 0 { QUIET } else { state_style(word) };
-        // The columns before the state contain only their cells and blanks.
+        // Two blanks precede the state.
         match line.find(&format!("  {word}")) {
             _ if index == 0 => format!("{style}{line}{style:#}"),
-            Some(at) if style != Style::new() => {
-                let (before, state) = line.split_at(at + 2);
+            Some(start) if style != Style::new() => {
+                let (before, state) = line.split_at(start + 2);
                 let (word, after) = state.split_at(word.len());
                 format!("{before}{style}{word}{style:#}{after}")
             }
@@ -417,7 +418,7 @@ pub(crate) fn list(rows: &[Vec<String>], state: usize, columns: Option<usize>) -
     lines.collect()
 }
 
-/// Returns the colour of a state: waiting for a person, succeeded, failed or cancelled.
+/// Returns the colour for a state: waiting for a person, succeeded, failed or cancelled.
 fn state_style(state: &str) -> Style {
     let first = state.split([' ', ',']).next().unwrap_or_default();
     match (first, state) {
@@ -429,7 +430,7 @@ fn state_style(state: &str) -> Style {
     }
 }
 
-/// Returns rows of cells as aligned columns, two blanks between them and none at the end.
+/// Formats rows of cells as columns with two blanks between them and none at the end.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
@@ -482,8 +483,8 @@ mod tests {
     #[test]
     fn moments_are_said_as_people_say_them() {
         let before = |seconds: i64| {
-            let moment = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds);
-            ago(&moment.to_string())
+            let timestamp = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds);
+            ago(&timestamp.to_string())
         };
         assert_eq!(before(0), "just now");
         assert_eq!(before(-60), "just now", "also by a clock that is ahead of ours");

@@ -1,8 +1,8 @@
-//! A question of a run, shown to the person at this terminal.
+//! Questions of runs to the person at this terminal.
 //!
-//! Owns standard input while a command watches a run: a thread reads lines from it, starting with the first question.
-//! It runs to the end of the process, so the next [`Person`] receives its lines from the same thread. A line that was
-//! read before a question does not answer it.
+//! Owns standard input while a command watches a run: a thread reads lines, beginning with the first question. The
+//! thread runs until the end of the process, and the next [`Person`] receives lines from the same thread. A line that
+//! was read before a question appeared does not answer the question.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, IsTerminal as _};
@@ -17,12 +17,12 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::print::{self, QUIET, STRONG, visible, wrapped};
 
-/// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
+/// Maximum time between two Ctrl-C at a question that cancel the run. A single Ctrl-C leaves the question open.
 pub(crate) const SECOND_INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum number of shown lines of a question's content. A longer question has no inline prompt: `gates show`
 /// shows it in a pager.
-const MAX_LINES: usize = 40;
+const MAX_CONTENT_LINES: usize = 40;
 
 /// The person at this terminal.
 #[derive(Debug, Default)]
@@ -30,19 +30,19 @@ pub(crate) struct Person {
     lines: Option<mpsc::Receiver<(Instant, String)>>,
     /// Time at which the current question appeared. Earlier lines belong to other questions.
     asked_at: Option<Instant>,
-    /// Held while the input is hidden.
+    /// Present while the input is hidden.
     echo_off: Option<EchoOff>,
 }
 
 impl Person {
-    /// Returns the person, if they see the output and can type.
+    /// Returns the person, if standard input and output are terminals.
     pub(crate) fn here() -> Option<Self> {
         (io::stdin().is_terminal() && io::stdout().is_terminal()).then(Self::default)
     }
 
-    /// Discards the input from before the question.
+    /// Discards the input from before the question, which is about to appear.
     pub(crate) fn listen(&mut self) {
-        // Ignores a failure: earlier input then counts as an answer.
+        // Ignore a failure: earlier input then counts as an answer.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         match &mut self.lines {
             Some(lines) => while lines.try_recv().is_ok() {},
@@ -55,23 +55,23 @@ impl Person {
         self.asked_at = Some(Instant::now());
     }
 
-    /// As `listen`, for hidden input. [`Self::end_question`] restores the echo.
+    /// Discards input like [`Self::listen`], and hides the next input. [`Self::end_question`] restores the echo.
     pub(crate) fn listen_unseen(&mut self) {
         self.listen();
         self.echo_off = self.echo_off.take().or_else(EchoOff::begin);
     }
 
-    /// Restores the echo after an answered or obsolete question. It stays off between attempts at a passphrase, to hide
-    /// one that is typed early.
+    /// Restores the echo after an answered or obsolete question. Between attempts at a passphrase, the echo stays off
+    /// to hide a passphrase that is typed early.
     pub(crate) fn end_question(&mut self) {
         self.echo_off = None;
     }
 
-    /// Returns the next line; `None` if the person closed the input. Cancellation-safe.
+    /// Returns the next line. `None` if the person closed the input. Cancellation-safe.
     pub(crate) async fn line(&mut self) -> Option<String> {
         loop {
             let (read_at, line) = self.lines.get_or_insert_with(read_lines).recv().await?;
-            // The thread may have read it before the question appeared.
+            // The thread may have read the line before the question appeared.
             if self.asked_at.is_none_or(|asked_at| read_at >= asked_at) {
                 return Some(line);
             }
@@ -81,20 +81,20 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        // Keeps the lines: a second thread would compete with the first one.
-        if let (Some(lines), Ok(mut unused)) = (self.lines.take(), UNUSED_LINES.lock()) {
-            *unused = Some(lines);
+        // Keep the receiver, because a second thread would compete with the first one.
+        if let (Some(lines), Ok(mut slot)) = (self.lines.take(), UNUSED_LINES.lock()) {
+            *slot = Some(lines);
         }
     }
 }
 
-/// The lines of the reading thread while no [`Person`] exists.
+/// Receiver of the reading thread's lines while no [`Person`] uses it.
 static UNUSED_LINES: Mutex<Option<mpsc::Receiver<(Instant, String)>>> = Mutex::new(None);
 
-/// Reads lines from standard input in a thread, or continues with that of an earlier question. The thread ends with the
-/// input or with the program.
+/// Starts a thread that reads lines from standard input, or continues with an existing one. The thread ends with the
+/// input or the program.
 fn read_lines() -> mpsc::Receiver<(Instant, String)> {
-    if let Some(lines) = UNUSED_LINES.lock().ok().and_then(|mut unused| unused.take()) {
+    if let Some(lines) = UNUSED_LINES.lock().ok().and_then(|mut slot| slot.take()) {
         return lines;
     }
     let (sender, lines) = mpsc::channel(1);
@@ -108,8 +108,8 @@ fn read_lines() -> mpsc::Receiver<(Instant, String)> {
     lines
 }
 
-/// Parses the choice of a line: its text, in any case, or its number, with `#` before it if the number is the text of
-/// another choice. Without choices, any text is an answer. Returns the choice with its number, from 1.
+/// Parses a choice: its text in any case, or its number. A `#` before the number distinguishes the number from the text
+/// of another choice. Without choices, any text is an answer. Returns the choice and its number, from 1.
 pub(crate) fn parse_choice(gate: &GateInfo, line: &str) -> Result<(String, Option<usize>), String> {
     let line = line.trim();
     let choices = &gate.choices;
@@ -118,7 +118,7 @@ pub(crate) fn parse_choice(gate: &GateInfo, line: &str) -> Result<(String, Optio
     }
     let parse_number =
         |number: &str| number.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < choices.len());
-    // Only a unique match counts; choices with hidden parts may look alike.
+    // Only a unique match counts, because several choices may have the same text.
     let find_unique = |matches: &dyn Fn(&str) -> bool| {
         let mut indexes = (0..choices.len()).filter(|index| matches(&choices[*index]));
         indexes.next().filter(|_| indexes.next().is_none())
@@ -141,21 +141,20 @@ pub(crate) fn parse_choice(gate: &GateInfo, line: &str) -> Result<(String, Optio
         None => {
             let quoted =
                 if line.chars().count() <= MAX_QUOTED_CHARS { format!(" '{}'", visible(line)) } else { String::new() };
-            let expected = if choices.len() == 1 { "1".to_owned() } else { alternatives(choices) };
+            let expected = if choices.len() == 1 { "1".to_owned() } else { list_choices(choices) };
             Err(format!("invalid answer{quoted}; choose {expected}"))
         }
     }
 }
 
-/// Maximum length of an invalid answer that an error quotes, in characters. A longer one may be a passphrase, typed too
-/// early: those have six characters or more.
+/// Maximum length of an invalid answer that an error quotes. A longer answer may be a passphrase that was typed too
+/// early: passphrases have at least six characters.
 const MAX_QUOTED_CHARS: usize = 5;
 
-/// Returns the prefix of a typed line that a choice or its number begins with, and the number of characters after it.
-/// Those
-/// may belong to a passphrase that is typed too early.
-pub(crate) fn choice_beginning<'l>(choices: &[String], line: &'l str) -> (&'l str, usize) {
-    let begins = |part: &str| {
+/// Returns the prefix of a typed line with which a choice or its number begins, and the number of characters after the
+/// prefix. These characters may belong to a passphrase that is typed too early.
+pub(crate) fn choice_prefix<'l>(choices: &[String], line: &'l str) -> (&'l str, usize) {
+    let is_choice_prefix = |part: &str| {
         let part = part.trim_start().to_lowercase();
         let number = part.strip_prefix('#').unwrap_or(&part);
         part.is_empty()
@@ -164,15 +163,15 @@ pub(crate) fn choice_beginning<'l>(choices: &[String], line: &'l str) -> (&'l st
             || choices.iter().any(|choice| choice.to_lowercase().starts_with(&part))
     };
     let ends = line.char_indices().map(|(at, _)| at).chain([line.len()]);
-    let end = ends.take_while(|end| choices.is_empty() || begins(&line[..*end])).last().unwrap_or(0);
+    let end = ends.take_while(|end| choices.is_empty() || is_choice_prefix(&line[..*end])).last().unwrap_or(0);
     (&line[..end], line[end..].chars().count())
 }
 
-/// Maximum number of choices that an error lists; for more it states the numbers.
+/// Maximum number of choices that an error lists. Of more choices, only the numbers are stated.
 const MAX_LISTED_CHOICES: usize = 4;
 
-/// Returns choices for an error message: `restore, keep or stop`, or the numbers if they are many or long.
-fn alternatives(choices: &[String]) -> String {
+/// Formats choices for an error message: `restore, keep or stop`, or `1 to 9` if they are many or long.
+fn list_choices(choices: &[String]) -> String {
     let width: usize = choices.iter().map(|choice| choice.width()).sum();
     if choices.len() > MAX_LISTED_CHOICES || width > 60 {
         return format!("1 to {}", choices.len());
@@ -184,10 +183,10 @@ fn alternatives(choices: &[String]) -> String {
     }
 }
 
-/// Returns an answer on one line: a text, or the values of a form.
-pub(crate) fn answered(answer: &Value) -> String {
+/// Formats an answer on one line: a text, or the values of a form.
+pub(crate) fn format_answer(answer: &Value) -> String {
     let fields = match answer {
-        // The answer to a machine's form is a text with its JSON.
+        // A machine stores the answer to a form as JSON text.
         Value::String(text) => match serde_json::from_str(text) {
             Ok(Value::Object(fields)) => fields,
             _ => return visible(text),
@@ -202,19 +201,19 @@ pub(crate) fn answered(answer: &Value) -> String {
     fields.iter().filter(|(_, value)| !value.is_null()).map(field).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a question as lines: the text, the content to judge, and the choices.
+/// Formats a question as lines: the prompt, the content to judge, and the choices.
 pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
-    // One column stays free, because some terminals wrap a line that fills the last one.
+    // Leave the last column free, because some terminals wrap a line that fills it.
     let width = width.map(|width| width.clamp(20, 120) - 1);
     let room = |indent: usize| width.map_or(usize::MAX, |width| width - indent);
     let mut lines: Vec<String> = Vec::new();
-    for (n, line) in wrapped(&gate.prompt, room(4)).into_iter().enumerate() {
-        // A line of the prompt must not look like a choice.
-        let mark = if n == 0 { "?" } else { "│" };
+    for (index, line) in wrapped(&gate.prompt, room(4)).into_iter().enumerate() {
+        // The mark distinguishes lines of the prompt from choices.
+        let mark = if index == 0 { "?" } else { "│" };
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
     for line in bounded_content(gate) {
-        // The answer depends on the whole text, so it is wrapped and not cut.
+        // Wrap the text instead of cutting it, because the answer depends on all of it.
         let indent: String = line.chars().take_while(|character| *character == ' ').collect();
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
         lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));
@@ -223,8 +222,8 @@ pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         lines.extend(wrapped(&remark, room(4)).into_iter().map(|row| format!("    {QUIET}{row}{QUIET:#}")));
     }
     let digits = gate.choices.len().to_string().len();
-    for (n, choice) in gate.choices.iter().enumerate() {
-        let number = (n + 1).to_string();
+    for (index, choice) in gate.choices.iter().enumerate() {
+        let number = (index + 1).to_string();
         for (row, line) in wrapped(choice, room(6 + digits)).into_iter().enumerate() {
             let number = if row == 0 { number.as_str() } else { "" };
             lines.push(format!("    {number:>digits$}  {line}"));
@@ -233,7 +232,7 @@ pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// Returns the content to judge, as lines: a screen, and the fields of the question.
+/// Formats the content to judge as lines: a screen, and the fields of the question.
 pub(crate) fn content_lines(gate: &GateInfo) -> Vec<String> {
     let mut lines = Vec::new();
     let parts = gate.to_judge();
@@ -256,62 +255,62 @@ pub(crate) fn content_lines(gate: &GateInfo) -> Vec<String> {
     lines
 }
 
-/// Returns a field of the context with the time limit of the gate as people read times. Other texts are not the
-/// daemon's, and stay.
+/// Formats the time limit of the gate in local time, in the field of the context that states the limit. Other fields,
+/// which the daemon did not write, stay unchanged.
 fn in_local_time<'t>(gate: &GateInfo, name: &str, text: &'t str) -> Cow<'t, str> {
     match &gate.expires_at {
-        Some(at) if name == WITHOUT_ANSWER => match text.strip_prefix(&format!("after {at}, ")) {
-            Some(follows) => format!("after {}, {follows}", print::local_time(at)).into(),
+        Some(expiry) if name == WITHOUT_ANSWER => match text.strip_prefix(&format!("after {expiry}, ")) {
+            Some(consequence) => format!("after {}, {consequence}", print::local_time(expiry)).into(),
             None => text.into(),
         },
         _ => text.into(),
     }
 }
 
-/// Returns whether a question with its choices fits its limit, in rows of this terminal's width.
+/// Returns whether the content of a question, and its prompt with the choices, fit the limit of lines on this terminal.
 pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
     let room = print::width().unwrap_or(120).clamp(20, 120) - 8;
     let rows = |text: &str| wrapped(text, room).len();
-    let judge: usize = content_lines(gate).iter().map(|line| rows(line)).sum();
+    let content_rows: usize = content_lines(gate).iter().map(|line| rows(line)).sum();
     let choices: usize = gate.choices.iter().map(|choice| rows(choice)).sum();
     let form = gate.form.as_ref().map_or(0, |form| rows(&form.to_string()));
-    !gate.shortened && judge <= MAX_LINES && rows(&gate.prompt) + choices + form <= MAX_LINES
+    !gate.shortened && content_rows <= MAX_CONTENT_LINES && rows(&gate.prompt) + choices + form <= MAX_CONTENT_LINES
 }
 
-/// Returns the content of a question, up to a limit, with the command that shows all of it.
+/// Returns the content of a question up to a limit, followed by the command that shows all content.
 pub(crate) fn bounded_content(gate: &GateInfo) -> Vec<String> {
     let mut lines = content_lines(gate);
     if is_shown_whole(gate) {
         return lines;
     }
-    lines.truncate(MAX_LINES);
+    lines.truncate(MAX_CONTENT_LINES);
     lines.push(format!("… this is not all; read it with: steplatch gates show {}", gate.gate_id));
     lines
 }
 
-/// Switches the echo of the terminal of standard input off, until it is dropped.
+/// Guard that switches off the echo of standard input. Dropping it restores the echo.
 #[derive(Debug)]
 struct EchoOff {
-    saved: Termios,
+    original_mode: Termios,
 }
 
 impl EchoOff {
     /// Switches the echo off. `None` without a terminal, or if the terminal refuses.
     fn begin() -> Option<Self> {
-        let saved = tcgetattr(io::stdin()).ok()?;
-        let mut silent = saved.clone();
+        let original_mode = tcgetattr(io::stdin()).ok()?;
+        let mut silent = original_mode.clone();
         silent.local_modes.remove(LocalModes::ECHO);
-        // The line end is still echoed, so that the next output begins on a new line.
+        // Still echo the line end, so that the next output begins on a new line.
         silent.local_modes.insert(LocalModes::ECHONL);
         tcsetattr(io::stdin(), OptionalActions::Flush, &silent).ok()?;
-        Some(Self { saved })
+        Some(Self { original_mode })
     }
 }
 
 impl Drop for EchoOff {
     fn drop(&mut self) {
-        // A failure means that the terminal has closed.
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.saved);
+        // Ignore a failure: the terminal has closed.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.original_mode);
     }
 }
 
@@ -394,7 +393,7 @@ mod tests {
     #[test]
     fn a_question_shows_its_screen_and_no_escapes_of_it() {
         let mut gate = gate(&["yes"]);
-        let screen: String = (1..=20).map(|n| format!("line {n}\x1b[2J\n")).collect();
+        let screen: String = (1..=20).map(|index| format!("line {index}\x1b[2J\n")).collect();
         gate.context = json!({"screen_content": format!("{screen}\n\n")}).as_object().unwrap().clone();
         let lines: Vec<String> =
             gate_lines(&gate, Some(40)).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();

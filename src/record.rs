@@ -1,6 +1,6 @@
-//! Recording of a terminal: its current screen, then its output, until it ends or the person stops.
+//! Recording of a terminal: the current screen, then the output, until the program ends or the person stops.
 //!
-//! A recording has no input, only the program's output; the daemon masks secrets before it sends any of it.
+//! A recording contains the program's output and no input. The daemon masks secrets in the output before it sends it.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write};
@@ -22,40 +22,40 @@ use crate::attach::RECONNECT_TIMEOUT;
 use crate::failure::Failure;
 use crate::{front, print};
 
-/// Records the terminal `id` in `file`, or in a file named after the terminal; `-` is standard output.
+/// Records the terminal `id` in `file`, by default in a file named after the terminal. `-` is standard output.
 pub(crate) async fn record(
     paths: &DaemonPaths,
     id: &str,
     file: Option<PathBuf>,
     idle_limit: Option<f64>,
 ) -> Result<ExitCode, Failure> {
-    let (client, attached, mut events) = attach(paths, id).await?;
-    if let Some(error) = attached.error {
+    let (client, attachment, mut events) = attach(paths, id).await?;
+    if let Some(error) = attachment.error {
         return Err(Failure::work(error));
     }
-    let file = file.unwrap_or_else(|| format!("{}.cast", attached.session_id).into());
+    let file = file.unwrap_or_else(|| format!("{}.cast", attachment.session_id).into());
     let mut out = create(&file)?;
-    let (began, now) = (Instant::now(), SystemTime::now());
+    let (started_at, now) = (Instant::now(), SystemTime::now());
     if file != Path::new("-")
-        && let Err(error) = add_to_catalog(paths, &file, &attached.session_id, now)
+        && let Err(error) = add_to_catalog(paths, &file, &attachment.session_id, now)
     {
         print::remark(&format!("the page will not list this recording: {error}"));
     }
     let timestamp = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let title = (id != attached.session_id).then(|| id.to_owned());
-    out.write_all(Header::line((attached.cols, attached.rows), timestamp, idle_limit, title).as_bytes())?;
-    let mut lines = RecordedEvents::default();
-    let mut size = (attached.cols, attached.rows);
-    if let Some(first) = lines.output(began.elapsed(), attached.snapshot.as_bytes()) {
+    let title = (id != attachment.session_id).then(|| id.to_owned());
+    out.write_all(Header::line((attachment.cols, attachment.rows), timestamp, idle_limit, title).as_bytes())?;
+    let mut encoder = RecordedEvents::default();
+    let mut size = (attachment.cols, attachment.rows);
+    if let Some(first) = encoder.output(started_at.elapsed(), attachment.snapshot.as_bytes()) {
         out.write_all(first.as_bytes())?;
     }
     out.flush()?;
-    if let Some(code) = earlier_exit_code(&client, &attached.session_id).await? {
-        out.write_all(lines.exit(began.elapsed(), code).as_bytes())?;
+    if let Some(code) = earlier_exit_code(&client, &attachment.session_id).await? {
+        out.write_all(encoder.exit(started_at.elapsed(), code).as_bytes())?;
         print::remark(&format!("the program had already ended; its screen is in {}", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    print::remark(&format!("recording {} to {}; ctrl-c ends it", attached.session_id, file.display()));
+    print::remark(&format!("recording {} to {}; ctrl-c ends it", attachment.session_id, file.display()));
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     loop {
         let event = tokio::select! {
@@ -63,27 +63,27 @@ pub(crate) async fn record(
             _ = interrupted.recv() => break,
             _ = terminated.recv() => break,
         };
-        let elapsed = began.elapsed();
+        let elapsed = started_at.elapsed();
         let line = match event.map(serde_json::from_value::<TerminalEvent>) {
             Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
-                lines.output(elapsed, &STANDARD.decode(bytes).unwrap_or_default())
+                encoder.output(elapsed, &STANDARD.decode(bytes).unwrap_or_default())
             }
-            Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => lines.output(elapsed, snapshot.as_bytes()),
+            Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => encoder.output(elapsed, snapshot.as_bytes()),
             Some(Ok(TerminalEvent::TerminalResized { cols, rows })) => {
                 size = (cols, rows);
-                Some(lines.resize(elapsed, cols, rows))
+                Some(encoder.resize(elapsed, cols, rows))
             }
             Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => {
                 if let Some(code) = exit_code {
-                    out.write_all(lines.exit(elapsed, code).as_bytes())?;
+                    out.write_all(encoder.exit(elapsed, code).as_bytes())?;
                 }
                 out.flush()?;
                 break;
             }
             Some(Err(_)) => None,
-            // The daemon has ended, but not the terminal. The screen from the next daemon shows the missed output.
+            // The daemon has ended and the terminal has not. The screen from the next daemon shows the missed output.
             None => {
-                let (client, reattached, next_events) = attach_again(paths, &attached.session_id).await?;
+                let (client, reattached, next_events) = attach_again(paths, &attachment.session_id).await?;
                 if let Some(error) = reattached.error {
                     print::remark(&format!("the terminal no longer exists: {error}"));
                     break;
@@ -91,15 +91,15 @@ pub(crate) async fn record(
                 events = next_events;
                 if (reattached.cols, reattached.rows) != size {
                     size = (reattached.cols, reattached.rows);
-                    out.write_all(lines.resize(elapsed, reattached.cols, reattached.rows).as_bytes())?;
+                    out.write_all(encoder.resize(elapsed, reattached.cols, reattached.rows).as_bytes())?;
                 }
-                if let Some(line) = lines.output(elapsed, reattached.snapshot.as_bytes()) {
+                if let Some(line) = encoder.output(elapsed, reattached.snapshot.as_bytes()) {
                     out.write_all(line.as_bytes())?;
                 }
-                match earlier_exit_code(&client, &attached.session_id).await? {
+                match earlier_exit_code(&client, &attachment.session_id).await? {
                     None => None,
                     Some(code) => {
-                        out.write_all(lines.exit(elapsed, code).as_bytes())?;
+                        out.write_all(encoder.exit(elapsed, code).as_bytes())?;
                         out.flush()?;
                         break;
                     }
@@ -107,12 +107,12 @@ pub(crate) async fn record(
             }
         };
         if let Some(line) = line {
-            // Flushes, so that readers of the file see it at once, and a killed process loses nothing.
+            // Flush, so that readers of the file see the line immediately and a killed process loses nothing.
             out.write_all(line.as_bytes())?;
             out.flush()?;
         }
     }
-    print::remark(&format!("recorded {:.1} s in {}", began.elapsed().as_secs_f64(), file.display()));
+    print::remark(&format!("recorded {:.1} s in {}", started_at.elapsed().as_secs_f64(), file.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,7 +134,7 @@ async fn attach(paths: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminal
     Ok((client, reply, events))
 }
 
-/// Attaches through the next daemon. Retries, because the daemon may be stopping or starting.
+/// Attaches again after a lost connection. Retries, because the daemon may be stopping or starting.
 async fn attach_again(paths: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
     let began = Instant::now();
     loop {
@@ -145,7 +145,7 @@ async fn attach_again(paths: &DaemonPaths, id: &str) -> Result<(Client, AttachTe
     }
 }
 
-/// Returns the exit code of a program that has already ended, because the daemon does not repeat its event.
+/// Returns the exit code if the program has already ended. The daemon does not repeat the event about the end.
 async fn earlier_exit_code(client: &Client, session: &str) -> Result<Option<i32>, Failure> {
     let verb = GetScreenContent { session_id: session.to_owned(), ..GetScreenContent::default() };
     let content = client.call(verb).await?;

@@ -1,6 +1,6 @@
-//! The display of a run: a line for each state, as it happens.
+//! The display of a run: a line for each state.
 //!
-//! On a terminal the line of the current state is animated; otherwise each state has one line, printed at its end.
+//! On a terminal, the line of the current state is animated. Otherwise a line is printed when its state ends.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -45,8 +45,8 @@ pub(crate) trait View {
         Ok(())
     }
 
-    /// Returns whether a line is animated.
-    fn moves(&self) -> bool {
+    /// Returns whether the display has an animated line now.
+    fn is_animated(&self) -> bool {
         false
     }
 
@@ -56,14 +56,14 @@ pub(crate) trait View {
     }
 }
 
-/// Widths of the columns of names; longer names shift their line.
+/// Widths of the columns for names. Longer names shift their line.
 const STATE_COLUMNS: usize = 16;
 const TOOL_COLUMNS: usize = 18;
 
-/// Maximum number of shown lines of a failed run's screen.
+/// Maximum number of lines shown of a failed run's last screen.
 const MAX_SCREEN_LINES: usize = 12;
 
-/// The state or the call in execution.
+/// The state or call in progress.
 #[derive(Debug, Clone)]
 struct CurrentStep {
     state: String,
@@ -77,14 +77,14 @@ struct CurrentStep {
 struct RunSummary {
     current: Option<CurrentStep>,
     states: u32,
-    /// The time of its start (ISO 8601, UTC).
+    /// Start of the run (ISO 8601, UTC).
     began: String,
-    /// The screen after the last action.
+    /// Screen after the last action.
     screen: String,
-    /// The return values of the run, by name.
+    /// Return values of the run, with their names.
     return_values: Vec<(String, String)>,
     calls: Calls,
-    /// The state that failed last. The next event shows whether a transition takes the failure.
+    /// The last failed state. Its line follows with the next event, which may be a transition that handles the failure.
     failed: Option<FailedState>,
 }
 
@@ -98,7 +98,7 @@ struct FailedState {
 }
 
 impl RunSummary {
-    /// Stores the return values of the run.
+    /// Stores the return values if the event has them.
     fn record_return_values(&mut self, event: &RunEvent) {
         if event.data.get("side").is_some_and(|side| side == "return_values") {
             let values = event.data.get("variables").and_then(Value::as_object);
@@ -108,7 +108,7 @@ impl RunSummary {
         }
     }
 
-    fn enter(&mut self, event: &RunEvent) -> CurrentStep {
+    fn enter_state(&mut self, event: &RunEvent) -> CurrentStep {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let tool = text("tool");
         let detail = detail(&tool, event.data.get("params").unwrap_or(&Value::Null));
@@ -118,10 +118,10 @@ impl RunSummary {
         current
     }
 
-    /// Returns the line of an answer, unless it is that of a gate's own state, whose line has it when it ends.
-    fn answer(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
+    /// Returns the line of an answer. In a state with the tool `gate`, the line of the state shows the answer instead.
+    fn record_answer(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
-        let answer = question::answered(event.data.get("answer").unwrap_or(&Value::Null));
+        let answer = question::format_answer(event.data.get("answer").unwrap_or(&Value::Null));
         let detail = format!("{} answered: {answer}", visible(text("by")));
         if let Some(state) = self.current.as_mut().filter(|state| state.tool == "gate") {
             state.detail = detail;
@@ -130,8 +130,8 @@ impl RunSummary {
         Some(line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width))
     }
 
-    /// Returns the line of an ended state.
-    fn leave(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
+    /// Returns the line of an ended state. Delays the line of a failed state until the next event.
+    fn leave_state(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let current = self.current.take()?;
         let result = event.data.get("result").unwrap_or(&Value::Null);
         let seconds = event.data.get("elapsed_time").and_then(Value::as_f64).unwrap_or_default();
@@ -153,9 +153,9 @@ impl RunSummary {
         Some(line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
     }
 
-    /// Returns the line of the state that failed before an event. A failure with a transition is not marked as an
-    /// error.
-    fn failed_line(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
+    /// Returns the line of a failed state whose following event is `event`. A failure with a transition is not marked
+    /// as an error.
+    fn take_failed_line(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let FailedState { state, tool, detail, time } = self.failed.take()?;
         let (mark, style) = match event.event_type.as_str() {
             "transition" => ("·", QUIET),
@@ -164,7 +164,7 @@ impl RunSummary {
         Some(line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
     }
 
-    fn finished(&self, event: &RunEvent) -> Vec<String> {
+    fn end_lines(&self, event: &RunEvent) -> Vec<String> {
         let time = between(&self.began, &event.timestamp).map(|took| format!(" in {}", duration(took)));
         let time = time.unwrap_or_default();
         let states = match self.states {
@@ -195,7 +195,7 @@ impl RunSummary {
         }
         if event.event_type == "workflow_completed" {
             lines.extend(self.return_values.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
-            // The return values of a machine are shown already.
+            // The return values of a machine are already shown.
             match event.data.get("result").filter(|_| self.states == 0) {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => lines.extend(text.lines().map(|line| format!("  {}", visible(line)))),
@@ -206,19 +206,19 @@ impl RunSummary {
     }
 }
 
-/// Returns the time between the timestamps of two events, because a watcher may join late.
+/// Returns the time between the timestamps of two events. Timestamps are also correct for a watcher that joins late.
 pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
     let parse = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
     parse(later)?.duration_since(parse(earlier)?).try_into().ok()
 }
 
-/// Returns the instant of a timestamp, because a watcher may join late; now for an invalid or future timestamp.
+/// Converts a timestamp to an instant. Returns the current instant for an invalid or future timestamp.
 pub(crate) fn since(timestamp: &str) -> Instant {
     let now = Instant::now();
     print::between(timestamp, None).and_then(|age| now.checked_sub(age)).unwrap_or(now)
 }
 
-/// Returns `  ✓ state  tool  detail … time`, fitted to the width of the terminal if there is one.
+/// Formats `  ✓ state  tool  detail … time`, cut to the width of the terminal if there is one.
 pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Option<usize>) -> String {
     let head = format!("{}  {}  ", padded(state, STATE_COLUMNS), padded(tool, TOOL_COLUMNS));
     let head_columns = 4 + unicode_width::UnicodeWidthStr::width(head.as_str());
@@ -237,7 +237,7 @@ pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str
     .to_owned()
 }
 
-/// Returns the line of an ended branch of a `parallel`.
+/// Formats the line of an ended branch of a `parallel`.
 fn branch_line(event: &RunEvent, width: Option<usize>) -> String {
     let number = || format!("{}", event.data.get("branch").and_then(Value::as_u64).unwrap_or_default());
     let name = event.data.get("name").and_then(Value::as_str).map_or_else(number, visible);
@@ -255,22 +255,22 @@ fn title_line(event: &RunEvent) -> String {
 
 /// A line-by-line display of a run. On a terminal, the line of the current state is animated.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
-    story: RunSummary,
-    /// The shown run; its id distinguishes it from nested runs.
+pub(crate) struct LineView {
+    summary: RunSummary,
+    /// Id of the shown run, which distinguishes it from nested runs.
     run: String,
-    /// The nested runs in progress.
+    /// Nested runs in progress, by id.
     nested: HashMap<String, RunSummary>,
     /// True if standard output is a terminal.
     is_terminal: bool,
     frame: usize,
-    /// True if the next line replaces the last one on the screen.
+    /// True if the next line replaces the last line on the screen.
     is_line_open: bool,
 }
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Returns the line of an event about a run that a remote service executes.
+/// Formats the line of an event about a run that a remote service executes.
 fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| visible(event.data.get(name).and_then(Value::as_str).unwrap_or_default());
     let question = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
@@ -286,54 +286,54 @@ fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
     format!("  {QUIET}{text}{QUIET:#}")
 }
 
-/// Minimum duration of a state with an animated line.
+/// Time after which the line of a state in progress appears and is animated.
 const ANIMATION_DELAY: Duration = Duration::from_millis(150);
 
-impl Shown {
-    /// Creates a display on standard output, with animation if that `is_terminal`.
+impl LineView {
+    /// Creates a display on standard output, with animation if standard output `is_terminal`.
     pub(crate) fn new(is_terminal: bool) -> Self {
         Self { is_terminal, ..Self::default() }
     }
 
-    /// Returns the columns of a line after `taken` ones; `None` if standard output is not a terminal.
-    fn width(&self, taken: usize) -> Option<usize> {
-        if self.is_terminal { width().map(|width| width.saturating_sub(taken)) } else { None }
+    /// Returns the number of columns after `used_columns` columns. `None` if standard output is not a terminal.
+    fn width(&self, used_columns: usize) -> Option<usize> {
+        if self.is_terminal { width().map(|width| width.saturating_sub(used_columns)) } else { None }
     }
 
-    /// Records an event, and returns the lines that it adds.
+    /// Records an event, and returns the lines that the event adds.
     ///
-    /// For callers that do not write to standard output directly, such as above a line of input. They put `taken`
-    /// columns before each line.
-    pub(crate) fn event_lines(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
+    /// For callers that print the lines themselves, for example above a line of input, with a prefix of `used_columns`
+    /// columns.
+    pub(crate) fn event_lines(&mut self, event: &RunEvent, used_columns: usize) -> Vec<String> {
         if self.run.is_empty() {
             self.run.clone_from(&event.run_id);
         }
         if event.run_id != self.run {
-            let width = self.width(taken + 2);
-            let failed = self.nested.get_mut(&event.run_id).and_then(|story| story.failed_line(event, width));
-            let nested = self.nested_line(event, taken);
+            let width = self.width(used_columns + 2);
+            let failed = self.nested.get_mut(&event.run_id).and_then(|summary| summary.take_failed_line(event, width));
+            let nested = self.nested_line(event, used_columns);
             return failed.into_iter().chain(nested).map(|line| format!("  {line}")).collect();
         }
-        let width = self.width(taken);
-        let failed = self.story.failed_line(event, width);
-        failed.into_iter().chain(self.own_lines(event, taken)).collect()
+        let width = self.width(used_columns);
+        let failed = self.summary.take_failed_line(event, width);
+        failed.into_iter().chain(self.own_lines(event, used_columns)).collect()
     }
 
-    /// Returns the lines that an event of the run itself adds.
-    fn own_lines(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
+    /// Returns the lines that an event of the shown run adds.
+    fn own_lines(&mut self, event: &RunEvent, used_columns: usize) -> Vec<String> {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
             "workflow_started" => {
-                self.story.began.clone_from(&event.timestamp);
+                self.summary.began.clone_from(&event.timestamp);
                 vec![title_line(event)]
             }
             "state_entered" => {
-                self.story.enter(event);
+                self.summary.enter_state(event);
                 Vec::new()
             }
             "state_completed" => {
-                let width = self.width(taken);
-                self.story.leave(event, width).into_iter().collect()
+                let width = self.width(used_columns);
+                self.summary.leave_state(event, width).into_iter().collect()
             }
             "log" => {
                 let lines = text("text").lines();
@@ -341,18 +341,18 @@ impl Shown {
             }
             "question_answered" => {
                 let answer = action::dialogue_answer(&event.data);
-                let answer = self.width(taken + 6).map_or(answer.clone(), |width| fitted(&answer, width));
+                let answer = self.width(used_columns + 6).map_or(answer.clone(), |width| fitted(&answer, width));
                 vec![format!("    {QUIET}│ {answer}{QUIET:#}")]
             }
-            "branch_ended" => vec![branch_line(event, self.width(taken))],
+            "branch_ended" => vec![branch_line(event, self.width(used_columns))],
             "gate_answered" => {
-                let width = self.width(taken);
-                self.story.answer(event, width).into_iter().collect()
+                let width = self.width(used_columns);
+                self.summary.record_answer(event, width).into_iter().collect()
             }
             "gate_timeout" | "gate_cancelled" => {
                 let detail =
                     if event.event_type == "gate_timeout" { "timed out without an answer" } else { "withdrawn" };
-                vec![line(&format!("{QUIET}◌{QUIET:#}"), text("state"), "gate", detail, "", self.width(taken))]
+                vec![line(&format!("{QUIET}◌{QUIET:#}"), text("state"), "gate", detail, "", self.width(used_columns))]
             }
             "workflow_paused" => {
                 let by = visible(text("by"));
@@ -361,51 +361,51 @@ impl Shown {
             }
             "workflow_resumed" => vec![format!("  {QUIET}resumed by {}{QUIET:#}", visible(text("by")))],
             "contract_checked" => {
-                self.story.record_return_values(event);
+                self.summary.record_return_values(event);
                 Vec::new()
             }
-            remote if remote.starts_with("remote_") => vec![remote_line(event, self.width(taken))],
-            _ if event.is_last() => self.story.finished(event),
+            remote if remote.starts_with("remote_") => vec![remote_line(event, self.width(used_columns))],
+            _ if event.is_last() => self.summary.end_lines(event),
             _ => {
-                let width = self.width(taken);
-                self.story.calls.record(event, width).into_iter().collect()
+                let width = self.width(used_columns);
+                self.summary.calls.record(event, width).into_iter().collect()
             }
         }
     }
 
-    /// Returns the line of an ended state of a nested run.
-    fn nested_line(&mut self, event: &RunEvent, taken: usize) -> Option<String> {
-        let width = self.width(taken + 2);
-        let story = self.nested.entry(event.run_id.clone()).or_default();
-        let ended = match event.event_type.as_str() {
+    /// Records an event of a nested run. Returns the line that the event adds, for example at the end of a state.
+    fn nested_line(&mut self, event: &RunEvent, used_columns: usize) -> Option<String> {
+        let width = self.width(used_columns + 2);
+        let summary = self.nested.entry(event.run_id.clone()).or_default();
+        let added_line = match event.event_type.as_str() {
             "state_entered" => {
-                story.enter(event);
+                summary.enter_state(event);
                 None
             }
-            "state_completed" => story.leave(event, width),
-            "gate_answered" => story.answer(event, width),
+            "state_completed" => summary.leave_state(event, width),
+            "gate_answered" => summary.record_answer(event, width),
             "branch_ended" => Some(branch_line(event, width)),
             remote if remote.starts_with("remote_") => Some(remote_line(event, width)),
-            _ => story.calls.record(event, width),
+            _ => summary.calls.record(event, width),
         };
         if event.is_last() {
             self.nested.remove(&event.run_id);
         }
-        ended
+        added_line
     }
 
-    /// Returns the state or the call in execution.
+    /// Returns the state or call in progress.
     fn current(&self) -> Option<CurrentStep> {
-        let called = self.story.calls.oldest().map(|called| CurrentStep {
-            state: called.name.clone(),
-            tool: called.node.clone(),
-            detail: called.input.clone(),
-            since: called.started,
+        let current_call = self.summary.calls.oldest().map(|current_call| CurrentStep {
+            state: current_call.name.clone(),
+            tool: current_call.node.clone(),
+            detail: current_call.input.clone(),
+            since: current_call.started,
         });
-        self.story.current.clone().or(called)
+        self.summary.current.clone().or(current_call)
     }
 
-    /// Returns the line of the state or the call in execution, for a display that is not animated.
+    /// Returns the line of the state or call in progress, for a display that is not animated.
     pub(crate) fn current_line(&self) -> Option<String> {
         let current = self.current()?;
         let time = duration(current.since.elapsed());
@@ -413,8 +413,8 @@ impl Shown {
         Some(line(&mark, &current.state, &current.tool, &current.detail, &time, self.width(0)))
     }
 
-    /// Removes the animated line, before other output is printed.
-    pub(crate) fn rest(&mut self) -> io::Result<()> {
+    /// Removes the animated line before other output.
+    pub(crate) fn clear_animation(&mut self) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
         out.flush()
@@ -422,14 +422,14 @@ impl Shown {
 
     fn clear(&mut self, out: &mut impl io::Write) -> io::Result<()> {
         if std::mem::take(&mut self.is_line_open) {
-            // Moves to the beginning of the line and erases it.
+            // Move to the beginning of the line and erase it.
             write!(out, "\r\x1b[2K")?;
         }
         Ok(())
     }
 }
 
-impl View for Shown {
+impl View for LineView {
     fn show(&mut self, event: &RunEvent) -> io::Result<()> {
         let lines = self.event_lines(event, 0);
         let mut out = anstream::stdout().lock();
@@ -469,8 +469,8 @@ impl View for Shown {
         writeln!(out, "  {QUIET}{text}{QUIET:#}")
     }
 
-    fn moves(&self) -> bool {
-        self.is_terminal && (self.story.current.is_some() || self.story.calls.oldest().is_some())
+    fn is_animated(&self) -> bool {
+        self.is_terminal && (self.summary.current.is_some() || self.summary.calls.oldest().is_some())
     }
 
     fn tick(&mut self) -> io::Result<()> {
@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn a_failure_that_a_transition_takes_is_no_alarm() {
         for (next, mark) in [("transition", '·'), ("workflow_failed", '✗'), ("workflow_cancelled", '✗')] {
-            let mut view = Shown::new(false);
+            let mut view = LineView::new(false);
             let result = json!({"success": false, "error": "the command ended with exit code 1"});
             let entered = json!({"state": "a", "tool": "run_command", "params": {"command": "false"}});
             view.event_lines(&event(1, "workflow_started", json!({})), 0);

@@ -1,4 +1,4 @@
-//! Secret arguments of a machine that a person starts. Asks for each one without a value, without echo.
+//! Secret arguments of a machine that a person starts. The person is asked for missing values, without echo.
 
 use std::path::Path;
 
@@ -16,25 +16,25 @@ struct SecretArgument {
     description: Option<String>,
 }
 
-/// Asks for every secret argument that the workflow needs and that neither the command line nor the environment has.
-/// The daemon reports the error of an unreadable workflow.
+/// Asks for every required secret argument whose value is neither on the command line nor in the environment. Ignores
+/// an unreadable workflow, because the daemon reports the error.
 ///
 /// # Errors
 /// If the person gives no value.
 pub(crate) async fn ask(daemon: &ReconnectingClient, verb: &mut RunWorkflow) -> Result<(), Failure> {
-    // The shell of an existing terminal may have them.
+    // The shell of an existing terminal may have the values.
     let Some(mut person) = Person::here().filter(|_| verb.session_id.is_none()) else { return Ok(()) };
     let variables = verb.initial_variables.get_or_insert_default();
     let is_missing = |argument: &SecretArgument| {
         let is_set = variables.keys().any(|name| name.eq_ignore_ascii_case(&argument.name));
         !is_set && std::env::var_os(&argument.name).is_none()
     };
-    let needed = match (&verb.workflow_file, &verb.workflow_name) {
+    let required = match (&verb.workflow_file, &verb.workflow_name) {
         (Some(file), _) => read_file_arguments(Path::new(file)),
         (None, Some(name)) => read_saved_arguments(daemon, name).await,
         (None, None) => Vec::new(),
     };
-    let missing: Vec<SecretArgument> = needed.into_iter().filter(is_missing).collect();
+    let missing: Vec<SecretArgument> = required.into_iter().filter(is_missing).collect();
     for SecretArgument { name, description } in missing {
         let note = description.map(|description| format!(" ({description})")).unwrap_or_default();
         let answer = passphrase::ask(&mut person, &format!("{name}{note}: ")).await;
@@ -52,10 +52,10 @@ fn read_file_arguments(file: &Path) -> Vec<SecretArgument> {
 }
 
 fn document_arguments(document: &Value) -> Vec<SecretArgument> {
-    let needed = |(_, argument): &(&String, &Value)| {
+    let required = |(_, argument): &(&String, &Value)| {
         argument["secret"] == true && argument["required"] != false && argument["default"].is_null()
     };
-    let arguments = document["arguments"].as_object().into_iter().flatten().filter(needed);
+    let arguments = document["arguments"].as_object().into_iter().flatten().filter(required);
     let text = |text: &Value| text.as_str().map(str::to_owned);
     arguments
         .map(|(name, argument)| SecretArgument { name: name.clone(), description: text(&argument["description"]) })
@@ -65,11 +65,11 @@ fn document_arguments(document: &Value) -> Vec<SecretArgument> {
 /// Returns the secret arguments of a saved machine.
 async fn read_saved_arguments(daemon: &ReconnectingClient, name: &str) -> Vec<SecretArgument> {
     let Ok(reply) = daemon.call(DescribeWorkflow { name: name.to_owned() }).await else { return Vec::new() };
-    let needed = reply
+    let required = reply
         .arguments
         .into_iter()
         .filter(|argument| argument.secret && argument.required && argument.default.is_none());
-    needed.map(|argument| SecretArgument { name: argument.name, description: argument.description }).collect()
+    required.map(|argument| SecretArgument { name: argument.name, description: argument.description }).collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The settings, each with the origin of its value.
 //!
 //! A setting is one row of [`KEYS`]. Its value comes from the environment, otherwise from the user's file
-//! (`$XDG_CONFIG_HOME/steplatch/config.toml`, TOML 1.0, <https://toml.io/en/v1.0.0>), otherwise it is the default. An
-//! invalid value is a problem with its place; it never becomes the default silently. The `steplatch.toml` of a project
+//! (`$XDG_CONFIG_HOME/steplatch/config.toml`, TOML 1.0, <https://toml.io/en/v1.0.0>), otherwise from the row. An
+//! invalid value is reported as a problem and never silently replaced by the default. The `steplatch.toml` of a project
 //! declares nodes and has no settings, because one daemon serves many projects.
 //!
 //! Remote services and other machines are separate tables ([`remotes`], [`hosts`]). [`reload`] applies changes while a
@@ -33,13 +33,13 @@ use self::remotes::Remote;
 pub(crate) struct Key {
     /// The table and the name in the file, joined by a dot.
     pub(crate) name: &'static str,
-    /// The environment variable.
+    /// Environment variable.
     pub(crate) variable: &'static str,
-    /// Its earlier names, which are still read if the current ones are absent.
+    /// Earlier names, which are still read if the current names are absent.
     former: Option<FormerNames>,
-    /// The description.
+    /// Description for people.
     pub(crate) description: &'static str,
-    /// The type of its value.
+    /// Type and default of the value.
     kind: Kind,
     /// True if a running daemon applies a new value.
     pub(crate) hot: bool,
@@ -48,9 +48,9 @@ pub(crate) struct Key {
 /// Earlier names of a setting.
 #[derive(Debug, Clone)]
 struct FormerNames {
-    /// In the file.
+    /// Name in the file.
     name: &'static str,
-    /// In the environment.
+    /// Name in the environment.
     variable: &'static str,
 }
 
@@ -61,7 +61,7 @@ enum Kind {
     Number(u64, RangeInclusive<u64>),
     /// `true` or `false`, in any case.
     Flag(bool),
-    /// Text, with a check whose error states why a value is invalid.
+    /// Text, with a check whose error is the reason that a value is invalid.
     Text(&'static str, fn(&str) -> Result<(), String>),
 }
 
@@ -225,10 +225,10 @@ pub(crate) const KEYS: &[Key] = &[
     },
 ];
 
-/// The engines, by name.
+/// Engines that the setting `engine.kind` accepts.
 const ENGINES: [EngineKind; 2] = [EngineKind::Sqlite, EngineKind::Temporal];
 
-/// Returns the engine of this name.
+/// Returns the engine with this name.
 pub(crate) fn parse_engine(name: &str) -> Result<EngineKind, String> {
     let engine = ENGINES.into_iter().find(|engine| engine.name() == name);
     engine.ok_or_else(|| format!("must be one of {}", ENGINES.map(EngineKind::name).join(", ")))
@@ -238,7 +238,7 @@ fn check_engine(name: &str) -> Result<(), String> {
     parse_engine(name).map(drop)
 }
 
-/// The values of `serve.start`.
+/// Values of `serve.start`.
 const ON_DEMAND: &str = "on_demand";
 const WITH_DAEMON: &str = "with_daemon";
 
@@ -258,13 +258,13 @@ fn check_proof(name: &str) -> Result<(), String> {
     find_proof(name).map(drop).ok_or_else(|| format!("must be one of {names}"))
 }
 
-/// The settings in force.
+/// The current settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
-    /// The remote services, with unique names.
+    /// Remote services, with unique names.
     pub(crate) remotes: Vec<Remote>,
-    /// The other machines, with unique names.
+    /// Other machines, with unique names.
     pub(crate) hosts: Vec<HostSetting>,
     /// Unknown keys of the file.
     pub(crate) unknown: Vec<Problem>,
@@ -293,9 +293,9 @@ impl fmt::Display for Origin {
 
 /// One setting of a separate table.
 pub(crate) struct SettingRow {
-    /// Its name among the settings.
+    /// Name among the settings.
     pub(crate) name: String,
-    /// The value; of a token only its source.
+    /// The value. Of a token, only the source.
     pub(crate) value: serde_json::Value,
     /// The origin of the value.
     pub(crate) origin: Origin,
@@ -318,7 +318,7 @@ pub(crate) struct Problem {
     problem: String,
 }
 
-/// An invalid configuration, with all its problems.
+/// All problems of an invalid configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadSettings(pub(crate) Vec<Problem>);
 
@@ -335,7 +335,8 @@ impl Settings {
     /// Reads the settings of this user.
     ///
     /// # Errors
-    /// If the file or the environment is invalid, with all problems, including those that alone are only warnings.
+    /// If the file or the environment is invalid. The error has all problems, including unknown keys, which alone would
+    /// only cause warnings.
     pub(crate) fn load() -> Result<Self, BadSettings> {
         let path = file();
         let text = match path.as_deref().map(read_settings_file) {
@@ -431,12 +432,12 @@ impl Settings {
         })
     }
 
-    /// Returns the settings whose values differ from those of `previous`.
+    /// Returns the settings with other values than in `previous`.
     pub(crate) fn changed_since<'a>(&'a self, previous: &'a Self) -> impl Iterator<Item = &'static Key> + 'a {
         KEYS.iter().filter(|key| self.values[key.name].0 != previous.values[key.name].0)
     }
 
-    /// Returns the remote services, by their names.
+    /// Returns the configurations of the remote services with their names.
     fn services(&self) -> impl Iterator<Item = (&str, &steplatch_remote::Config)> {
         self.remotes.iter().map(|remote| (remote.config.name.as_str(), &remote.config))
     }
@@ -543,14 +544,14 @@ impl Key {
         let parsed = match (&self.kind, value) {
             (Kind::Number(..), toml::Value::Integer(number)) => u64::try_from(*number).ok().map(Value::Number),
             (Kind::Flag(_), toml::Value::Boolean(flag)) => Some(Value::Flag(*flag)),
-            // The text forms of the variable are valid here, too.
+            // The texts that are valid in the environment are also valid here.
             (Kind::Flag(_) | Kind::Text(..), toml::Value::String(text)) => return self.read_text(text, place),
             _ => None,
         };
         self.check(parsed, value, place)
     }
 
-    /// Reads a value from a variable.
+    /// Reads a value from the text of an environment variable.
     fn read_text(&self, text: &str, place: &str) -> Result<Value, Problem> {
         let text = text.trim();
         let value = match self.kind {
@@ -563,31 +564,31 @@ impl Key {
         self.check(value, &text, place)
     }
 
-    fn check(&self, value: Option<Value>, written: &dyn fmt::Display, place: &str) -> Result<Value, Problem> {
+    fn check(&self, value: Option<Value>, value_text: &dyn fmt::Display, place: &str) -> Result<Value, Problem> {
         let name = self.name;
         let problem = match (&self.kind, value) {
             (Kind::Number(_, bounds), Some(Value::Number(number))) if bounds.contains(&number) => {
                 return Ok(Value::Number(number));
             }
             (Kind::Number(_, bounds), _) => {
-                format!("{name} must be a whole number from {} to {}, not {written}", bounds.start(), bounds.end())
+                format!("{name} must be a whole number from {} to {}, not {value_text}", bounds.start(), bounds.end())
             }
             (Kind::Flag(_), Some(value)) => return Ok(value),
-            (Kind::Flag(_), None) => format!("{name} must be true or false, not {written}"),
+            (Kind::Flag(_), None) => format!("{name} must be true or false, not {value_text}"),
             (Kind::Text(_, check), Some(Value::Text(text))) => match check(&text) {
                 Ok(()) => return Ok(Value::Text(text)),
                 Err(reason) => format!("{name} cannot be '{text}': {reason}"),
             },
-            (Kind::Text(..), _) => format!("{name} must be a string, not {written}"),
+            (Kind::Text(..), _) => format!("{name} must be a string, not {value_text}"),
         };
         Err(Problem { place: place.to_owned(), problem })
     }
 }
 
-/// Maximum size of a settings file, in bytes.
+/// Maximum size of a settings file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reads the text of a regular file. Other files may be endless, or block.
+/// Reads the text of a regular file. Refuses other files, which may be endless or block.
 fn read_settings_file(path: &Path) -> std::io::Result<String> {
     let metadata = std::fs::metadata(path)?;
     if !metadata.is_file() {
@@ -609,17 +610,17 @@ pub(crate) fn file() -> Option<PathBuf> {
     Some(folder.join("steplatch/config.toml"))
 }
 
-/// Returns the tables of an array of tables; `None` if the value is something else.
+/// Returns the tables of an array of tables. `None` if the value has another type.
 fn tables(value: &toml::Value) -> Option<Vec<&Table>> {
     value.as_array()?.iter().map(toml::Value::as_table).collect()
 }
 
 /// Describes the problem of a key that is not an array of tables.
-fn not_tables_problem(what: &str, key: &str) -> String {
-    format!("{what} is a separate table, which begins with [[{key}]]")
+fn not_tables_problem(subject: &str, key: &str) -> String {
+    format!("{subject} is a separate table, which begins with [[{key}]]")
 }
 
-/// Returns the values of a document, each with its dotted name.
+/// Returns the values of a document with their dotted names.
 fn flatten(table: &Table) -> Vec<(String, toml::Value)> {
     let mut values = Vec::new();
     for (name, value) in table {
@@ -635,7 +636,7 @@ fn flatten(table: &Table) -> Vec<(String, toml::Value)> {
     values
 }
 
-/// Returns a suggestion of the most similar name, if one is similar enough.
+/// Returns a hint with the most similar name, or an empty text if no name is similar enough.
 fn suggestion(name: &str, names: impl Iterator<Item = &'static str>) -> String {
     let similarity = |known: &str| strsim::jaro_winkler(known, name);
     names

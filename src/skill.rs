@@ -1,7 +1,8 @@
-//! Agent Skills: a workflow as a folder that an agent finds by its description, reads and runs (<https://agentskills.io>).
+//! Agent Skills: a workflow as a folder that an agent finds by the description, reads and runs
+//! (<https://agentskills.io>).
 //!
-//! Pure: the name of the folder, its texts, and a machine that needs no library. An agent always reads the description;
-//! the steps are in a separate file, which it reads on demand.
+//! Pure: the module creates the name of the folder, its texts, and a machine that needs no library. An agent always
+//! reads the description; the steps are in a separate file, which the agent reads on demand.
 
 mod name;
 mod standalone;
@@ -17,29 +18,29 @@ pub(crate) use standalone::{NotStandalone, called_workflows, include_called};
 
 use crate::typed_inputs::typed_inputs;
 
-/// Maximum numbers of characters of a description, and of the compatibility note, by the format.
+/// Maximum lengths of a description and of the compatibility note in the format.
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 const MAX_COMPATIBILITY_CHARS: usize = 500;
 
-/// The file with the steps, in the folder.
-pub(crate) const STEPS: &str = "references/steps.md";
+/// Path of the file with the steps in the folder.
+pub(crate) const STEPS_FILE: &str = "references/steps.md";
 
 /// A workflow as a skill.
 #[derive(Debug)]
 pub(crate) struct Skill<'s> {
-    /// The name of the skill and of its folder.
+    /// Name of the skill and of its folder.
     pub(crate) name: &'s SkillName,
-    /// The name of the workflow.
+    /// Name of the workflow.
     pub(crate) workflow: &'s str,
-    /// Argument of `steplatch run`, starting at the folder: a file, and a function in it.
+    /// Argument of `steplatch run`, relative to the folder: a file, with a function in it.
     pub(crate) target: &'s str,
     /// Purpose of the workflow.
     pub(crate) description: Option<&'s str>,
-    /// Its required arguments.
+    /// Arguments of the workflow.
     pub(crate) arguments: &'s [VariableOfContract],
-    /// The machine; `None` for a function.
+    /// The machine. `None` for a function.
     pub(crate) machine: Option<&'s Definition>,
-    /// Times of its capture and proof, if known (ISO 8601, UTC).
+    /// Times of the capture and the proof, if known (ISO 8601, UTC).
     pub(crate) captured: Option<&'s str>,
     pub(crate) proved: Option<&'s str>,
 }
@@ -49,14 +50,14 @@ impl Skill<'_> {
     pub(crate) fn text(&self) -> String {
         let mut text = self.frontmatter();
         let Self { workflow, target, .. } = self;
-        // Writing to a String does not fail, here and below.
+        // Writing to a String does not fail, here or below.
         let _ = writeln!(text, "\n# {}\n", self.name);
         if let Some(description) = self.description {
             let _ = writeln!(text, "{}\n", plain_text(description));
         }
         let _ = writeln!(text, "## How to run it\n");
         let _ = writeln!(text, "In the directory to work in, with the path of this folder instead of `SKILL_DIR`:\n");
-        let _ = writeln!(text, "```sh\nsteplatch run SKILL_DIR/{target}{}\n```\n", self.example());
+        let _ = writeln!(text, "```sh\nsteplatch run SKILL_DIR/{target}{}\n```\n", self.example_arguments());
         text.push_str(
             "The command ends with the run. Exit code 0: completed. 1: failed, with the reason. 3: the run waits at a \
              question, which it prints. `--json` prints the result as JSON, `--detach` the id of the run at once.\n",
@@ -71,9 +72,12 @@ impl Skill<'_> {
         }
         self.write_arguments(&mut text);
         self.write_gates(&mut text);
-        let _ = writeln!(text, "\n## What it needs\n\n{}", self.needs());
+        let _ = writeln!(text, "\n## What it needs\n\n{}", self.requirements());
         if self.machine.is_some() {
-            let _ = writeln!(text, "\n## What it does\n\n[{STEPS}]({STEPS}) lists the typed input of each state.");
+            let _ = writeln!(
+                text,
+                "\n## What it does\n\n[{STEPS_FILE}]({STEPS_FILE}) lists the typed input of each state."
+            );
         }
         if self.captured.is_some() {
             let _ = writeln!(
@@ -85,7 +89,7 @@ impl Skill<'_> {
         text
     }
 
-    /// Returns the text of the file with the steps; `None` for a function.
+    /// Returns the text of the file with the steps. `None` for a function.
     pub(crate) fn steps(&self) -> Option<String> {
         let mut text = format!("# What `{}` types\n", self.workflow);
         write_steps(&mut text, self.machine?);
@@ -94,19 +98,19 @@ impl Skill<'_> {
 
     fn frontmatter(&self) -> String {
         let mut text = format!("---\nname: {}\n", self.name);
-        let what = self.description.map(plain_text).unwrap_or_default();
-        let when = format!(
+        let purpose = self.description.map(plain_text).unwrap_or_default();
+        let usage = format!(
             "Runs the tested terminal workflow '{}' with one steplatch command, in real terminals, with fixed steps and checks. \
              Use it for this task instead of typing the commands one by one.",
             self.workflow
         );
-        let room = MAX_DESCRIPTION_CHARS - when.chars().count() - 2;
-        let mut what: String = what.trim_end_matches('.').chars().take(room).collect();
-        if !what.is_empty() {
-            what.push_str(". ");
+        let max_purpose_chars = MAX_DESCRIPTION_CHARS - usage.chars().count() - 2;
+        let mut purpose: String = purpose.trim_end_matches('.').chars().take(max_purpose_chars).collect();
+        if !purpose.is_empty() {
+            purpose.push_str(". ");
         }
-        let compatibility: String = plain_text(&self.needs()).chars().take(MAX_COMPATIBILITY_CHARS).collect();
-        let _ = writeln!(text, "description: {}", yaml_string(&format!("{what}{when}")));
+        let compatibility: String = plain_text(&self.requirements()).chars().take(MAX_COMPATIBILITY_CHARS).collect();
+        let _ = writeln!(text, "description: {}", yaml_string(&format!("{purpose}{usage}")));
         let _ = writeln!(text, "compatibility: {}", yaml_string(&compatibility));
         let _ = writeln!(text, "metadata:\n  workflow: {}", yaml_string(self.workflow));
         let _ = writeln!(text, "  steplatch: {}", yaml_string(env!("CARGO_PKG_VERSION")));
@@ -119,10 +123,13 @@ impl Skill<'_> {
         text
     }
 
-    /// Returns the arguments that an example must have.
-    fn example(&self) -> String {
-        let needed = self.arguments.iter().filter(|one| one.required && !one.secret && !is_always_set(&one.name));
-        needed.map(|one| format!(" -i {}='…'", one.name)).collect()
+    /// Returns the required arguments for an example of a command line.
+    fn example_arguments(&self) -> String {
+        let required = self
+            .arguments
+            .iter()
+            .filter(|argument| argument.required && !argument.secret && !is_always_set(&argument.name));
+        required.map(|argument| format!(" -i {}='…'", argument.name)).collect()
     }
 
     fn write_arguments(&self, text: &mut String) {
@@ -178,8 +185,8 @@ impl Skill<'_> {
         let _ = writeln!(text, "| question | answers | who |\n|---|---|---|\n{}", rows.join("\n"));
     }
 
-    /// Returns the requirements of a run, in a sentence or two.
-    fn needs(&self) -> String {
+    /// Describes the requirements of a run in a sentence.
+    fn requirements(&self) -> String {
         let mut needs = format!("Linux, and steplatch {} or later", env!("CARGO_PKG_VERSION"));
         let programs = self.machine.map(programs).unwrap_or_default();
         if !programs.is_empty() {
@@ -190,12 +197,12 @@ impl Skill<'_> {
     }
 }
 
-/// Returns whether the client of a run always has this variable.
+/// Returns whether this variable is always set in the environment of a client.
 fn is_always_set(name: &str) -> bool {
     matches!(name, "PWD" | "HOME")
 }
 
-/// Returns the shells and programs that a machine starts, each once.
+/// Returns the shells and programs that a machine starts, without duplicates.
 fn programs(machine: &Definition) -> Vec<String> {
     let mut programs: Vec<String> = Vec::new();
     let mut add = |program: String| {
@@ -203,23 +210,24 @@ fn programs(machine: &Definition) -> Vec<String> {
             programs.push(program);
         }
     };
-    let mut at_prompt = false;
+    let mut is_at_prompt = false;
     for state in machine.states() {
         let params = state.action().params();
-        let param = |name: &str| without_placeholders(params.get(name).and_then(Value::as_str).unwrap_or_default());
+        let param = |name: &str| mask_placeholders(params.get(name).and_then(Value::as_str).unwrap_or_default());
         match state.action().tool() {
             tool::OPEN_TERMINAL => {
                 steplatch_capture::programs_in_command(&param("shell")).into_iter().for_each(&mut add);
-                at_prompt = true;
+                is_at_prompt = true;
             }
-            tool::RUN_COMMAND if at_prompt => {
+            tool::RUN_COMMAND if is_at_prompt => {
                 steplatch_capture::programs_in_command(&param("command")).into_iter().for_each(&mut add);
             }
             tool::SEND_INPUT | tool::AWAIT_OUTPUT => {
-                if at_prompt && state.action().tool() == tool::SEND_INPUT {
+                if is_at_prompt && state.action().tool() == tool::SEND_INPUT {
                     steplatch_capture::programs_in_command(&param("input_text")).into_iter().for_each(&mut add);
                 }
-                at_prompt = param("until") == "prompt" || (at_prompt && state.action().tool() == tool::AWAIT_OUTPUT);
+                is_at_prompt =
+                    param("until") == "prompt" || (is_at_prompt && state.action().tool() == tool::AWAIT_OUTPUT);
             }
             _ => {}
         }
@@ -227,8 +235,8 @@ fn programs(machine: &Definition) -> Vec<String> {
     programs
 }
 
-/// Returns a command with `$` instead of each placeholder, which cannot be the name of a program.
-fn without_placeholders(command: &str) -> String {
+/// Replaces each placeholder in a command by `$`, which cannot be the name of a program.
+fn mask_placeholders(command: &str) -> String {
     let mut replaced = String::new();
     let mut remaining = command;
     while let Some((before, after)) = remaining.split_once('{') {
@@ -247,7 +255,7 @@ fn without_placeholders(command: &str) -> String {
     replaced + remaining
 }
 
-/// Writes the typed input of a machine, followed by that of the machines within it.
+/// Writes the typed input of a machine, and then that of the embedded machines.
 fn write_steps(text: &mut String, machine: &Definition) {
     text.push_str("\n| state | types |\n|---|---|\n");
     for (state, typed) in typed_inputs(machine) {
@@ -271,7 +279,7 @@ fn write_steps(text: &mut String, machine: &Definition) {
     }
 }
 
-/// Returns a text on one line, without characters that some readers of frontmatter treat as markup.
+/// Formats a text on one line, without characters that some readers of frontmatter treat as markup.
 fn plain_text(text: &str) -> String {
     let text: String = text
         .chars()
@@ -280,12 +288,12 @@ fn plain_text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text as a double-quoted scalar of YAML, which includes JSON.
+/// Formats a text as a double-quoted scalar of YAML, which is a superset of JSON.
 fn yaml_string(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Returns a text as code for a cell of a table: on one line, without backticks and unescaped separators.
+/// Formats a text as code for a cell of a table: on one line, without backticks or unescaped separators.
 fn table_cell(text: &str) -> String {
     let text = steplatch_protocol::visible(text).replace('`', "'").replace('|', "\\|");
     if text.trim().is_empty() { String::new() } else { format!("`{}`", text.trim()) }

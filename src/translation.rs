@@ -1,11 +1,11 @@
 //! Translation of the daemon's messages for a person at a command line.
 //!
-//! The daemon writes for agents: its sentences name tools and sessions. For people they name commands and terminals.
-//! Programs that request JSON receive the daemon's unchanged text.
+//! The daemon writes for agents: its sentences name tools and sessions. The translation names commands and terminals
+//! instead. Programs that request JSON receive the daemon's unchanged text.
 
 use crate::print;
 
-/// Phrases of the daemon, and their replacements. Longer phrases precede those that they contain.
+/// Phrases of the daemon and their replacements. A phrase precedes the shorter phrases that it contains.
 const PHRASES: [(&str, &str); 35] = [
     ("nothing to send: give input_text or keys", "nothing to send; give TEXT or --key"),
     (
@@ -65,46 +65,46 @@ const PHRASES: [(&str, &str); 35] = [
     ("correct it and save it with create_workflow", "correct it and save it with: steplatch workflow load"),
 ];
 
-/// The daemon's phrase for setting missing arguments, as variables of a shell.
+/// Phrase of the daemon before the commands that set missing arguments as variables of a shell.
 const SET_WITH_PHRASE: &str = "Set them with: ";
 
-/// The parts of the daemon's sentence about too many states, around the limit.
-const STATES_LIMIT_BEGIN: &str = "Maximum states limit (";
-const STATES_LIMIT_END: &str = ") reached - possible infinite loop";
+/// Texts before and after the limit in the daemon's sentence about too many states.
+const STATES_LIMIT_PREFIX: &str = "Maximum states limit (";
+const STATES_LIMIT_SUFFIX: &str = ") reached - possible infinite loop";
 
-/// Returns a sentence of the daemon in the terms of the command line.
+/// Translates a sentence of the daemon to the terms of the command line.
 pub(crate) fn for_people(sentence: &str) -> String {
     let mut text = sentence.to_owned();
     for (phrase, replacement) in PHRASES {
         text = text.replace(phrase, replacement);
     }
-    if let Some((before, after)) = text.split_once(STATES_LIMIT_BEGIN)
-        && let Some((limit, after)) = after.split_once(STATES_LIMIT_END)
+    if let Some((before, after)) = text.split_once(STATES_LIMIT_PREFIX)
+        && let Some((limit, after)) = after.split_once(STATES_LIMIT_SUFFIX)
     {
         text = format!("{before}stopped after {limit} states (max_states); is there a loop without an exit?{after}");
     }
-    text = with_local_times(&convert_variables(&text));
+    text = convert_times(&convert_variables(&text));
     match text.split_once(SET_WITH_PHRASE) {
         Some((before, exports)) if before.ends_with(". ") => format!("{before}{}", input_options(exports)),
         _ => text,
     }
 }
 
-/// Number of characters of a timestamp of the daemon, such as `2026-11-26T15:15:44.125Z`.
+/// Length of a timestamp of the daemon, such as `2026-11-26T15:15:44.125Z`.
 const TIMESTAMP_CHARS: usize = 24;
 
 /// Converts the daemon's timestamps in a sentence to the time zone of this process.
-fn with_local_times(sentence: &str) -> String {
+fn convert_times(sentence: &str) -> String {
     let mut converted = String::with_capacity(sentence.len());
     let mut remaining = sentence;
-    // Each timestamp ends with the letter of its zone.
+    // Each timestamp ends with the letter `Z` of its zone.
     while let Some(end) = remaining.find('Z').map(|zone| zone + 1) {
         let begin = end.checked_sub(TIMESTAMP_CHARS).filter(|begin| remaining.is_char_boundary(*begin));
-        let moment = begin.map(|begin| &remaining[begin..end]).filter(|moment| moment.as_bytes()[10] == b'T');
-        match moment.filter(|moment| print::between(moment, Some(moment)).is_some()) {
-            Some(moment) => {
+        let timestamp = begin.map(|begin| &remaining[begin..end]).filter(|timestamp| timestamp.as_bytes()[10] == b'T');
+        match timestamp.filter(|timestamp| print::between(timestamp, Some(timestamp)).is_some()) {
+            Some(timestamp) => {
                 converted.push_str(&remaining[..end - TIMESTAMP_CHARS]);
-                converted.push_str(&print::local_time(moment));
+                converted.push_str(&print::local_time(timestamp));
             }
             None => converted.push_str(&remaining[..end]),
         }
@@ -113,7 +113,7 @@ fn with_local_times(sentence: &str) -> String {
     converted + remaining
 }
 
-/// The daemon's phrases around the name of a missing initial variable.
+/// Phrases of the daemon before and after the name of a missing initial variable.
 const ADD_PHRASES: [&str; 2] = ["add ", "Add "];
 const TO_VARIABLES_PHRASE: &str = " to initial_variables";
 
@@ -135,7 +135,7 @@ fn convert_variables(sentence: &str) -> String {
     converted
 }
 
-/// Converts `export A=value, export B=value` to options of `steplatch run`. Keeps the text after them.
+/// Converts `export A=value, export B=value` to options of `steplatch run`. The text after them stays unchanged.
 fn input_options(exports: &str) -> String {
     let mut options = Vec::new();
     let mut remaining = exports;
@@ -155,11 +155,11 @@ mod tests {
 
     #[test]
     fn people_read_local_times() {
-        let moment = "2026-11-26T15:15:44.125Z";
-        let local = print::local_time(moment);
+        let timestamp = "2026-11-26T15:15:44.125Z";
+        let local = print::local_time(timestamp);
         for [sentence, expected] in [
-            [format!("answered by ana (cli) at {moment}: yes"), format!("answered by ana (cli) at {local}: yes")],
-            [format!("Z until {moment}, {moment}"), format!("Z until {local}, {local}")],
+            [format!("answered by ana (cli) at {timestamp}: yes"), format!("answered by ana (cli) at {local}: yes")],
+            [format!("Z until {timestamp}, {timestamp}"), format!("Z until {local}, {local}")],
             ["žluť of 2026-11-26T15:15:99.125Z".to_owned(), "žluť of 2026-11-26T15:15:99.125Z".to_owned()],
         ] {
             assert_eq!(for_people(&sentence), expected);

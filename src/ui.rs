@@ -1,8 +1,8 @@
 //! `steplatch ui`: terminals, runs and gates, full screen in a terminal.
 //!
-//! The shown state is a value (`model.rs`), which follows from events (`update.rs`, pure); `view.rs` (pure) draws it
-//! into cells. `event_loop.rs` joins them with the keyboard, the person's terminal (`own_screen.rs`), what the daemon
-//! reports (`feeds.rs`), and the effects (`effects.rs`).
+//! The shown state is a value (`model.rs`). Events change it (`update.rs`, pure), and `view.rs` (pure) draws it into
+//! cells. `event_loop.rs` connects them with the keyboard, the person's terminal (`own_screen.rs`), the events of the
+//! daemon (`feeds.rs`), and the effects (`effects.rs`).
 
 mod effects;
 mod event;
@@ -28,7 +28,7 @@ use steplatch_protocol::DaemonPaths;
 use crate::completion;
 use crate::failure::Failure;
 
-pub(crate) use event_loop::{Leaving, show};
+pub(crate) use event_loop::{ExitReason, show};
 
 /// Show what waits for you, terminals and runs, full screen
 #[derive(Debug, Args)]
@@ -46,13 +46,13 @@ impl Ui {
         check_terminal()?;
         own_screen::restore_at_panic();
         Ok(match show(paths, self.id).await? {
-            Leaving::ByKey => ExitCode::SUCCESS,
-            Leaving::BySignal(signal) => ExitCode::from(128 + signal),
+            ExitReason::ByKey => ExitCode::SUCCESS,
+            ExitReason::BySignal(signal) => ExitCode::from(128 + signal),
         })
     }
 }
 
-/// Checks that this terminal can show a full screen.
+/// Checks that this terminal can show the full screen.
 ///
 /// # Errors
 /// If input or output is not a terminal, or the terminal cannot move its cursor.

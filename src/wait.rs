@@ -1,4 +1,4 @@
-//! Common parts of waiting commands: their options, their time limit, and the exit code that reports how a wait ended.
+//! Common parts of waiting commands: the options, the time limit, and the exit code for the outcome of a wait.
 
 use std::future::pending;
 use std::process::ExitCode;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::Instant;
 
-/// The exit code of a command that ended at a gate, or at a question of a program.
-pub(crate) const AT_GATE: u8 = 3;
+/// Exit code of a command that ended at a gate, or at a question of a program.
+pub(crate) const AT_GATE_EXIT_CODE: u8 = 3;
 
-/// Maximum time limit in seconds: a year.
+/// Maximum time limit: a year.
 const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
 
 /// The options of every waiting command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WaitOptions {
     /// Time limit in seconds [default: none]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) timeout: Option<f64>,
     /// Print each event as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn parse_seconds(text: &str) -> Result<f64, String> {
     let parsed = text.parse().ok().filter(|seconds| (0.0..=MAX_TIMEOUT_SECONDS).contains(seconds));
     parsed.ok_or_else(|| format!("must be a number of seconds from 0 to {MAX_TIMEOUT_SECONDS}"))
 }
 
-/// Outcome of a wait. Of several outcomes, the greatest counts.
+/// Outcome of a wait. Of several outcomes, the greatest determines the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WaitOutcome {
     /// The awaited event happened: a match, a prompt, the success of a run.
@@ -41,10 +41,10 @@ pub(crate) enum WaitOutcome {
 }
 
 impl WaitOutcome {
-    pub(crate) fn code(self) -> ExitCode {
+    pub(crate) fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Self::Done => 0,
-            Self::Asks => AT_GATE,
+            Self::Asks => AT_GATE_EXIT_CODE,
             Self::Failed => crate::failure::FAILED,
         })
     }
@@ -53,19 +53,19 @@ impl WaitOutcome {
 /// The time limit of a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeLimit {
-    end: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 impl TimeLimit {
-    /// Starts a limit of `seconds`; `None` is no limit.
+    /// Starts a limit of `seconds`. `None` means no limit.
     pub(crate) fn start(seconds: Option<f64>) -> Self {
-        Self { end: seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds)) }
+        Self { deadline: seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds)) }
     }
 
-    /// Completes when the limit has passed; never without a limit.
+    /// Completes when the limit has passed. Never completes without a limit.
     pub(crate) async fn passed(self) {
-        match self.end {
-            Some(end) => tokio::time::sleep_until(end).await,
+        match self.deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
             None => pending().await,
         }
     }
@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn a_time_limit_is_a_number_of_seconds() {
-        assert_eq!(seconds("0.5"), Ok(0.5));
+        assert_eq!(parse_seconds("0.5"), Ok(0.5));
         for wrong in ["-1", "NaN", "inf", "soon", "1e9"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+            assert!(parse_seconds(wrong).is_err(), "{wrong}");
         }
     }
 

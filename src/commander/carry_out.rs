@@ -1,4 +1,4 @@
-//! Execution of the commands `/word`.
+//! Execution of commands such as `/runs`.
 
 use steplatch_protocol::{CancelWorkflow, GateInfo, GetWorkflowRun, ListGraphs, ListNodes, ListWorkflows};
 
@@ -10,75 +10,75 @@ use super::{format, help};
 use crate::commands::runs;
 use crate::failure::Failure;
 use crate::print::{self, visible};
-use crate::ui::{self, Leaving};
+use crate::ui::{self, ExitReason};
 
 /// Maximum number of runs that `/runs` lists.
 const MAX_RUNS: u32 = 20;
 
-/// The states by which `/runs` filters.
+/// States that `/runs` accepts as a filter.
 const STATES: [&str; 5] = ["running", "waiting", "completed", "failed", "cancelled"];
 
-/// Minimum length of a prefix of a run's id; a shorter word is an answer.
-const OF_AN_ID: usize = 4;
+/// Minimum length of an abbreviated run id, in bytes. A shorter word is an answer.
+const MIN_RUN_ID_PREFIX_LEN: usize = 4;
 
 impl Conversation<'_> {
-    /// Executes a command with its arguments.
-    pub(super) async fn carries_out(&mut self, word: &str, rest: &str) -> Result<(), Failure> {
+    /// Executes the command named `word` with the arguments in `rest`.
+    pub(super) async fn execute_command(&mut self, word: &str, rest: &str) -> Result<(), Failure> {
         let rest = rest.trim();
-        match order::called(word).map_err(Failure::usage)? {
+        match order::find(word).map_err(Failure::usage)? {
             Order::Help => {
                 let lines = help::about(rest).map_err(Failure::usage)?;
                 self.screen.print_lines(&lines)?;
             }
-            Order::Nodes => self.lists_nodes(rest).await?,
-            Order::Graphs => self.lists_graphs(rest).await?,
-            Order::Workflows => self.lists_workflows(rest).await?,
-            Order::Runs => self.lists_runs(rest).await?,
-            Order::Gates => self.lists_gates().await?,
-            Order::Answer => self.answers_with(rest).await?,
-            Order::Show => self.shows(rest).await?,
-            Order::Cancel => self.cancels(rest).await?,
-            Order::Foreground => self.brings_back(rest).await?,
+            Order::Nodes => self.list_nodes(rest).await?,
+            Order::Graphs => self.list_graphs(rest).await?,
+            Order::Workflows => self.list_workflows(rest).await?,
+            Order::Runs => self.list_runs(rest).await?,
+            Order::Gates => self.list_gates().await?,
+            Order::Answer => self.answer_by_command(rest).await?,
+            Order::Show => self.show_run_or_result(rest).await?,
+            Order::Cancel => self.cancel_run_or_call(rest).await?,
+            Order::Foreground => self.bring_to_foreground(rest).await?,
             Order::Background => {
-                let lines = format::calls(self.session.not_over());
+                let lines = format::call_rows(self.session.unfinished());
                 self.show_list(&lines, "nothing is running; /bg LINE starts a call without waiting for it")?;
             }
             Order::History => {
-                let lines = format::calls(self.session.entries());
+                let lines = format::call_rows(self.session.entries());
                 self.show_list(&lines, "nothing was called yet; see /help")?;
             }
-            Order::Target => self.sets_target(rest).await?,
-            Order::FullScreen => self.opens_full_screen(rest).await?,
+            Order::Target => self.change_target(rest).await?,
+            Order::FullScreen => self.open_full_screen(rest).await?,
             Order::Clear if self.screen.is_interactive() => print::clear()?,
             Order::Clear => {}
-            Order::Quit => self.over = true,
+            Order::Quit => self.is_closed = true,
         }
         Ok(())
     }
 
-    /// Executes `/ui` and `/ui RUN`. The editor does not read in the meantime, without a request for a line.
-    async fn opens_full_screen(&mut self, what: &str) -> Result<(), Failure> {
+    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, because no line is requested.
+    async fn open_full_screen(&mut self, what: &str) -> Result<(), Failure> {
         let run = match what {
             "" => None,
-            what => {
-                Some(match self.session.numbered(what).map(|number| (number, self.session.entry(number).run.clone())) {
+            what => Some(
+                match self.session.find_by_number(what).map(|number| (number, self.session.entry(number).run.clone())) {
                     Some((_, Some(run))) => run,
                     Some((number, None)) => {
                         return Err(Failure::usage(format!("::{number} is no run; /runs lists runs")));
                     }
                     None => self.run(what, "/ui").await?,
-                })
-            }
+                },
+            ),
         };
         ui::check_terminal()?;
-        if let Leaving::BySignal(_) = Box::pin(ui::show(self.place, run)).await? {
-            self.over = true;
+        if let ExitReason::BySignal(_) = Box::pin(ui::show(self.place, run)).await? {
+            self.is_closed = true;
         }
         Ok(())
     }
 
     /// Executes `/target`, `/target @NODE` and `/target off`.
-    async fn sets_target(&mut self, rest: &str) -> Result<(), Failure> {
+    async fn change_target(&mut self, rest: &str) -> Result<(), Failure> {
         let line = match rest {
             "" => {
                 let now = self.session.target().map(|target| visible(&target.to_string()));
@@ -112,7 +112,7 @@ impl Conversation<'_> {
         if lines.is_empty() { self.screen.print_remark(nothing) } else { self.screen.print_lines(lines) }
     }
 
-    async fn lists_nodes(&mut self, containing: &str) -> Result<(), Failure> {
+    async fn list_nodes(&mut self, containing: &str) -> Result<(), Failure> {
         let reply = self.work.daemon().call(ListNodes { containing: text(containing) }).await?;
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
@@ -125,7 +125,7 @@ impl Conversation<'_> {
         self.show_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
 
-    async fn lists_graphs(&mut self, containing: &str) -> Result<(), Failure> {
+    async fn list_graphs(&mut self, containing: &str) -> Result<(), Failure> {
         let reply = self.work.daemon().call(ListGraphs { containing: text(containing) }).await?;
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
@@ -139,7 +139,7 @@ impl Conversation<'_> {
         self.show_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
 
-    async fn lists_workflows(&mut self, containing: &str) -> Result<(), Failure> {
+    async fn list_workflows(&mut self, containing: &str) -> Result<(), Failure> {
         let verb = ListWorkflows { containing: text(containing), ..ListWorkflows::default() };
         let reply = self.work.daemon().call(verb).await?;
         if let Some(error) = reply.error {
@@ -170,13 +170,13 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    async fn lists_runs(&mut self, which: &str) -> Result<(), Failure> {
+    async fn list_runs(&mut self, which: &str) -> Result<(), Failure> {
         let word = text(which);
         let (state, workflow) = match word {
             Some(word) if STATES.contains(&word.as_str()) => (Some(word), None),
             word => (None, word.map(|word| word.trim_start_matches('%').to_owned())),
         };
-        let found = runs::listed(self.place, workflow, state, MAX_RUNS).await?;
+        let found = runs::list_runs(self.place, workflow, state, MAX_RUNS).await?;
         let ids: Vec<String> = found.iter().map(|run| run.run_id.clone()).collect();
         self.screen.lines.change_words(|words| {
             words.runs.retain(|known| !ids.contains(known));
@@ -187,36 +187,36 @@ impl Conversation<'_> {
         Ok(self.show_list(&lines, "there are no such runs; %NAME begins one")?)
     }
 
-    async fn lists_gates(&mut self) -> Result<(), Failure> {
+    async fn list_gates(&mut self) -> Result<(), Failure> {
         let gates = self.work.questions().await?;
         let lines = format::questions(&gates);
         self.show_list(&lines, "no run waits for an answer")?;
         for (_, gate) in gates {
-            let entry = self.session.of_run(&gate.run_id);
+            let entry = self.session.find_by_run(&gate.run_id);
             self.session.add_question(gate, entry, false);
         }
         Ok(self.show_question()?)
     }
 
     /// Executes `/answer ANSWER` and `/answer RUN ANSWER`.
-    async fn answers_with(&mut self, rest: &str) -> Result<(), Failure> {
+    async fn answer_by_command(&mut self, rest: &str) -> Result<(), Failure> {
         if rest.is_empty() {
             return Err(Failure::usage("after /answer comes the answer, or a run and the answer to its question"));
         }
         let gates: Vec<GateInfo> = self.work.questions().await?.into_iter().map(|(_, gate)| gate).collect();
         let (gate, answer) = self.resolve_answer(gates, rest).map_err(Failure::usage)?;
-        let (id, entry) = (gate.gate_id.clone(), self.session.of_run(&gate.run_id));
+        let (id, entry) = (gate.gate_id.clone(), self.session.find_by_run(&gate.run_id));
         self.session.add_question(gate, entry, true);
-        self.answers(&id, answer).await
+        self.answer_question(&id, answer).await
     }
 
-    /// Returns the gate and its answer.
+    /// Determines the gate that `/answer` refers to, and the answer.
     fn resolve_answer<'t>(&self, gates: Vec<GateInfo>, rest: &'t str) -> Result<(GateInfo, &'t str), String> {
         let (first, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let begins = |gate: &&GateInfo| {
             let without = gate.run_id.strip_prefix("run_").unwrap_or(&gate.run_id);
             let beginning = first.strip_prefix("run_").unwrap_or(first);
-            beginning.len() >= OF_AN_ID && without.starts_with(beginning)
+            beginning.len() >= MIN_RUN_ID_PREFIX_LEN && without.starts_with(beginning)
         };
         let of_run: Vec<&GateInfo> = gates.iter().filter(begins).collect();
         match (&of_run[..], self.session.current_question(), &gates[..]) {
@@ -237,12 +237,12 @@ impl Conversation<'_> {
         }
     }
 
-    async fn shows(&mut self, what: &str) -> Result<(), Failure> {
-        let numbered = self.session.numbered(what);
+    async fn show_run_or_result(&mut self, what: &str) -> Result<(), Failure> {
+        let numbered = self.session.find_by_number(what);
         if let Some(number) = numbered {
             let entry = self.session.entry(number);
             match (&entry.state, entry.run.clone()) {
-                (State::Coming, Some(run)) => {
+                (State::Running, Some(run)) => {
                     let lines = runs::describe(self.place, &run).await?;
                     self.screen.print_lines(&lines)?;
                 }
@@ -273,14 +273,14 @@ impl Conversation<'_> {
         runs::find(self.place, what).await
     }
 
-    async fn cancels(&mut self, what: &str) -> Result<(), Failure> {
-        let numbered = self.session.numbered(what);
+    async fn cancel_run_or_call(&mut self, what: &str) -> Result<(), Failure> {
+        let numbered = self.session.find_by_number(what);
         let run = match numbered.map(|number| (number, self.session.entry(number))) {
-            Some((number, entry)) if !matches!(entry.state, State::Coming | State::Waits) => {
+            Some((number, entry)) if !matches!(entry.state, State::Running | State::Waiting) => {
                 return Ok(self.screen.print_remark(&format!("::{number} is over already"))?);
             }
-            Some((number, entry)) if entry.target.kind != Kind::Workflow || matches!(entry.state, State::Waits) => {
-                return self.ends(number);
+            Some((number, entry)) if entry.target.kind != Kind::Workflow || matches!(entry.state, State::Waiting) => {
+                return self.end_call(number);
             }
             Some((number, entry)) => {
                 entry.run.clone().ok_or_else(|| Failure::work(format!("::{number} is still starting; try again")))?
@@ -294,47 +294,47 @@ impl Conversation<'_> {
         Ok(self.screen.print_remark(&format!("{}: {}", reply.run_id, reply.message))?)
     }
 
-    async fn brings_back(&mut self, what: &str) -> Result<(), Failure> {
+    async fn bring_to_foreground(&mut self, what: &str) -> Result<(), Failure> {
         let numbered = if what.is_empty() {
-            let last = self.session.not_over().last().map(|(number, _)| number);
+            let last = self.session.unfinished().last().map(|(number, _)| number);
             Some(last.ok_or_else(|| {
                 Failure::usage("nothing is running; /fg RUN watches a run that was started elsewhere")
             })?)
         } else {
-            self.session.numbered(what)
+            self.session.find_by_number(what)
         };
         let (number, run) = match numbered {
             Some(number) => (Some(number), String::new()),
             None => {
                 let run = self.run(what, "/fg").await?;
-                (self.session.of_run(&run), run)
+                (self.session.find_by_run(&run), run)
             }
         };
         let Some(number) = number else {
             let record = self.work.daemon().call(GetWorkflowRun { run_id: run.clone() }).await?.run;
             let Some(record) = record else { return Err(runs::not_found(&run)) };
             self.screen.print_remark("Ctrl-C stops watching; the run continues")?;
-            self.follows(record.workflow_id, run);
+            self.follow_run(record.workflow_id, run);
             return Ok(());
         };
-        if !matches!(self.session.entry(number).state, State::Coming | State::Waits) {
+        if !matches!(self.session.entry(number).state, State::Running | State::Waiting) {
             return Ok(self.screen.print_remark(&format!("::{number} is over; /show {number} shows its result"))?);
         }
         self.session.entry_mut(number).quiet = false;
         let asks = self.session.questions().find(|question| question.entry == Some(number));
         if let Some(gate) = asks.map(|question| question.asking.gate().clone()) {
-            // The run cannot continue before an answer.
+            // The run cannot continue without an answer.
             self.session.add_question(gate, Some(number), true);
             return Ok(self.show_question()?);
         }
         let target = visible(&self.session.entry(number).target.to_string());
         self.screen.print_remark(&format!("waiting for ::{number} {target}"))?;
-        self.watches(number, None);
+        self.put_in_foreground(number, None);
         Ok(())
     }
 }
 
-/// Returns a text that is not blank.
+/// Returns the text unless it is empty.
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The names of all targets, and suggestions for a name that is unknown or of another kind.
+//! The names of all targets, and suggestions for a name that is unknown or has another kind.
 
 use strsim::jaro_winkler;
 
@@ -12,11 +12,11 @@ pub(crate) struct Catalog {
     pub(crate) workflows: Vec<String>,
 }
 
-/// The most names that the message about an unknown name lists.
-const TOLD: usize = 20;
+/// Maximum number of names in the message about an unknown name.
+const MAX_LISTED_NAMES: usize = 20;
 
-/// Minimum similarity of a name and its suggestion.
-const ALIKE: f64 = 0.85;
+/// Minimum Jaro-Winkler similarity of a name and its suggestion.
+const MIN_SIMILARITY: f64 = 0.85;
 
 impl Catalog {
     pub(crate) fn names(&self, kind: Kind) -> &[String] {
@@ -30,8 +30,8 @@ impl Catalog {
     /// Resolves a target: a call of a node may name a graph, because a graph is a node.
     ///
     /// # Errors
-    /// If there is nothing of that name, with the existing names; or when it is of another kind, with the right
-    /// notation.
+    /// If no target has this name; the text lists the existing names. If a target of another kind has it; the text
+    /// shows the right notation.
     pub(crate) fn resolve_target(&self, target: &Target) -> Result<Target, String> {
         let Target { kind, name } = target;
         let has = |kind: Kind| self.names(kind).contains(name);
@@ -45,25 +45,30 @@ impl Catalog {
         if let Some(other) = Kind::ALL.into_iter().find(|other| has(*other)) {
             return Err(format!("'{shown}' is a {}; write {}{shown}", other.noun(), other.sigil()));
         }
-        Err(format!("there is no {} '{shown}'{}; {}", kind.noun(), self.nearest(*kind, name), self.there_is(*kind)))
+        Err(format!(
+            "there is no {} '{shown}'{}; {}",
+            kind.noun(),
+            self.suggestion(*kind, name),
+            self.list_names(*kind)
+        ))
     }
 
-    /// Returns `, did you mean @greet?`, of whatever kind.
-    fn nearest(&self, kind: Kind, name: &str) -> String {
-        let mut best = (ALIKE, None);
+    /// Returns `, did you mean @greet?` for the most similar name of any kind, or an empty text.
+    fn suggestion(&self, kind: Kind, name: &str) -> String {
+        let mut best = (MIN_SIMILARITY, None);
         // The requested kind comes first, so that it wins a tie.
         for other in std::iter::once(kind).chain(Kind::ALL) {
             for known in self.names(other) {
-                let likeness = jaro_winkler(known, name);
-                if likeness > best.0 {
-                    best = (likeness, Some((other, known)));
+                let similarity = jaro_winkler(known, name);
+                if similarity > best.0 {
+                    best = (similarity, Some((other, known)));
                 }
             }
         }
         best.1.map_or_else(String::new, |(other, known)| format!(", did you mean {}{known}?", other.sigil()))
     }
 
-    fn there_is(&self, kind: Kind) -> String {
+    fn list_names(&self, kind: Kind) -> String {
         let noun = kind.noun();
         match self.names(kind) {
             [] if kind == Kind::Workflow => {
@@ -72,8 +77,8 @@ impl Catalog {
             [] => format!("no {noun} is declared here; see /help {noun}s"),
             names => {
                 let listed: Vec<String> =
-                    names.iter().take(TOLD).map(|name| format!("{}{name}", kind.sigil())).collect();
-                let more = names.len().saturating_sub(TOLD);
+                    names.iter().take(MAX_LISTED_NAMES).map(|name| format!("{}{name}", kind.sigil())).collect();
+                let more = names.len().saturating_sub(MAX_LISTED_NAMES);
                 let more = if more == 0 { String::new() } else { format!(" and {more} more: /{noun}s") };
                 format!("there is {}{more}", listed.join(", "))
             }

@@ -9,29 +9,29 @@ use super::order::{ORDERS, Order};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Words {
     pub(crate) catalog: Catalog,
-    /// The names of all calls, in order.
-    pub(crate) called: Vec<String>,
-    /// The known runs.
+    /// Names of all calls, in order.
+    pub(crate) call_names: Vec<String>,
+    /// Ids of the known runs.
     pub(crate) runs: Vec<String>,
     /// The choices of the current question.
     pub(crate) choices: Vec<String>,
 }
 
-/// Returns the beginning of the word at `at`, and its completions, sorted and without duplicates.
-pub(crate) fn candidates(line: &str, at: usize, words: &Words) -> (usize, Vec<String>) {
-    let before = line.get(..at).unwrap_or(line);
-    let begins = before
+/// Returns the start offset of the word cursor the offset `cursor`, and the completions of the word.
+pub(crate) fn candidates(line: &str, cursor: usize, words: &Words) -> (usize, Vec<String>) {
+    let before = line.get(..cursor).unwrap_or(line);
+    let word_start = before
         .rfind(char::is_whitespace)
         .map_or(0, |blank| blank + before[blank..].chars().next().map_or(1, char::len_utf8));
-    let word = &before[begins..];
-    let first = before[..begins].trim().is_empty();
-    // A reference may be anywhere in a word.
+    let word = &before[word_start..];
+    let is_first_word = before[..word_start].trim().is_empty();
+    // A reference may begin anywhere in a word.
     if let Some(colons) = word.rfind("::") {
         let found = references(&word[colons + 2..], words);
-        return (begins + colons, found);
+        return (word_start + colons, found);
     }
     let found: Vec<String> = match word.chars().next() {
-        _ if !first => arguments(before, word, words),
+        _ if !is_first_word => arguments(before, word, words),
         Some(sign @ ('/' | ':')) => {
             let names = ORDERS.iter().map(|row| format!("{sign}{}", row.names[0]));
             names.filter(|name| name.starts_with(word)).collect()
@@ -48,21 +48,21 @@ pub(crate) fn candidates(line: &str, at: usize, words: &Words) -> (usize, Vec<St
         }
         None => words.choices.clone(),
     };
-    (begins, found)
+    (word_start, found)
 }
 
-/// Returns `::last`, the names of all calls, and their numbers.
+/// Returns the references that begin with `prefix`: `::last`, the names of all calls, and their numbers.
 fn references(prefix: &str, words: &Words) -> Vec<String> {
-    if words.called.is_empty() {
+    if words.call_names.is_empty() {
         return Vec::new();
     }
     let mut all = vec!["last".to_owned()];
-    for name in words.called.iter().rev() {
+    for name in words.call_names.iter().rev() {
         if !all.contains(name) {
             all.push(name.clone());
         }
     }
-    all.extend((0..words.called.len()).rev().map(|number| number.to_string()));
+    all.extend((0..words.call_names.len()).rev().map(|number| number.to_string()));
     all.retain(|name| name.starts_with(prefix));
     all.iter().map(|name| format!("::{name}")).collect()
 }
@@ -86,7 +86,7 @@ fn arguments(before: &str, word: &str, words: &Words) -> Vec<String> {
         }
         _ => Vec::new(),
     };
-    // A run's id may lack its common prefix.
+    // A run's id may be typed without its common prefix.
     all.into_iter()
         .filter(|known| {
             known.starts_with(word) || known.strip_prefix("run_").is_some_and(|rest| rest.starts_with(word))
@@ -106,7 +106,7 @@ mod tests {
                 graphs: list(&["grow"]),
                 workflows: list(&["release"]),
             },
-            called: list(&["greet", "release", "greet"]),
+            call_names: list(&["greet", "release", "greet"]),
             runs: list(&["run_abc", "run_xyz"]),
             choices: Vec::new(),
         }

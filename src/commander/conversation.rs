@@ -1,8 +1,8 @@
 //! The main loop of the conversation: it reads lines, executes them, and shows events.
 //!
-//! Either the person types a line or the loop waits for a call in the foreground; other calls continue in the
-//! background and appear above the line. The loop waits for a call until it ends, exceeds a time limit, or asks a
-//! question, which needs a line.
+//! The loop either reads a line or waits for a call in the foreground. Other calls continue in the background, and
+//! their output appears above the line. The wait ends when the call ends, exceeds a time limit, or opens a gate,
+//! because the answer needs a line.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
@@ -23,25 +23,25 @@ use super::session::{ParsedLine, PendingText, ResolvedText, Session, State};
 use super::work::{Outcome, Work};
 use crate::failure::Failure;
 use crate::print::{self, visible};
-use crate::run_view::{Shown, View};
+use crate::run_view::{LineView, View};
 
 /// Time after which a call moves to the background.
 pub(super) const BACKGROUND_DELAY: Duration = Duration::from_secs(2);
 
 /// The exit code of a script whose last line waits for an answer.
-pub(super) const WAITING: u8 = 3;
+pub(super) const WAITING_EXIT_CODE: u8 = 3;
 
 /// The exit code of an interrupted script, as in shells.
-const INTERRUPTED: u8 = 130;
+const INTERRUPTED_EXIT_CODE: u8 = 130;
 
 /// A call in the foreground.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Foreground {
     pub(super) number: usize,
-    /// The time at which it moves to the background; `None` waits for its end.
+    /// Time at which the call moves to the background. `None` waits for its end.
     until: Option<Instant>,
-    /// True if the person has requested its end.
-    pub(super) ending: bool,
+    /// True if the person has cancelled the call.
+    pub(super) is_cancelled: bool,
 }
 
 /// A conversation of a person or a script with the daemon.
@@ -51,18 +51,18 @@ pub(crate) struct Conversation<'a> {
     pub(super) session: Session,
     pub(super) work: Work,
     pub(super) screen: Screen,
-    /// The views of runs, by the number of their call.
-    pub(super) views: HashMap<usize, Shown>,
+    /// Views of runs, by the number of the call.
+    pub(super) views: HashMap<usize, LineView>,
     pub(super) foreground: Option<Foreground>,
     /// The exit code of the last line.
-    pub(super) code: u8,
-    pub(super) over: bool,
-    /// True if the conversation ends once it awaits no call.
-    stopping: bool,
-    /// Lines with references that have their results now.
-    pub(super) later: VecDeque<(PendingText, Value)>,
-    /// The run with a question left open by Ctrl-C, and when.
-    pub(super) left: Option<(String, Instant)>,
+    pub(super) exit_code: u8,
+    pub(super) is_closed: bool,
+    /// True if the conversation ends once no call is in the foreground.
+    ends_after_calls: bool,
+    /// Texts whose references are resolved, to be executed next.
+    pub(super) ready_texts: VecDeque<(PendingText, Value)>,
+    /// The run whose question Ctrl-C left open, and the time of the Ctrl-C.
+    pub(super) skipped_question: Option<(String, Instant)>,
 }
 
 impl<'a> Conversation<'a> {
@@ -74,11 +74,11 @@ impl<'a> Conversation<'a> {
             screen: Screen { lines },
             views: HashMap::new(),
             foreground: None,
-            code: 0,
-            over: false,
-            stopping: false,
-            later: VecDeque::new(),
-            left: None,
+            exit_code: 0,
+            is_closed: false,
+            ends_after_calls: false,
+            ready_texts: VecDeque::new(),
+            skipped_question: None,
         }
     }
 
@@ -89,43 +89,43 @@ impl<'a> Conversation<'a> {
         let mut hung_up = signal(SignalKind::hangup())?;
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
         if self.screen.is_interactive() {
-            self.greets().await?;
+            self.greet().await?;
         }
-        while !self.over {
-            if let Some((pending, value)) = self.later.pop_front() {
+        while !self.is_closed {
+            if let Some((pending, value)) = self.ready_texts.pop_front() {
                 tokio::select! {
-                    done = self.performs(pending, value) => if let Err(failure) = done {
-                        self.fails(failure.message(), failure.code())?;
+                    done = self.perform(pending, value) => if let Err(failure) = done {
+                        self.show_failure(failure.message(), failure.code())?;
                     },
                     _ = interrupted.recv() => self.screen.print_remark("interrupted")?,
                 }
                 continue;
             }
             if self.foreground.is_none() {
-                if self.stopping {
+                if self.ends_after_calls {
                     break;
                 }
-                self.screen.lines.ask();
+                self.screen.lines.request_line();
             }
             let until = self.foreground.and_then(|foreground| foreground.until);
             tokio::select! {
                 typed = self.screen.lines.next(), if self.screen.lines.is_reading_line() => tokio::select! {
-                    done = self.reads(typed) => done?,
+                    done = self.handle_typed(typed) => done?,
                     _ = interrupted.recv() => self.screen.print_remark("interrupted")?,
                 },
-                news = self.work.next() => self.handle_event(news)?,
-                () = patience(until) => self.move_to_background()?,
-                _ = interrupted.recv() => self.interrupts()?,
-                _ = terminated.recv() => self.over = true,
-                _ = hung_up.recv() => self.over = true,
-                _ = ticks.tick(), if self.moves() => self.moves_on()?,
+                event = self.work.next() => self.handle_event(event)?,
+                () = sleep_until(until) => self.move_to_background()?,
+                _ = interrupted.recv() => self.handle_interrupt()?,
+                _ = terminated.recv() => self.is_closed = true,
+                _ = hung_up.recv() => self.is_closed = true,
+                _ = ticks.tick(), if self.is_animated() => self.advance_animation()?,
             }
         }
-        self.leaves()
+        self.finish()
     }
 
     /// Shows the targets of calls, and the open questions.
-    async fn greets(&mut self) -> Result<(), Failure> {
+    async fn greet(&mut self) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
         let count = |kind: Kind| match catalog.names(kind).len() {
             1 => format!("1 {}", kind.noun()),
@@ -141,155 +141,155 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    async fn reads(&mut self, typed: Typed) -> Result<(), Failure> {
+    async fn handle_typed(&mut self, typed: Typed) -> Result<(), Failure> {
         let line = match typed {
             Typed::Line(line) => {
-                self.left = None;
+                self.skipped_question = None;
                 line
             }
             Typed::Closed => {
-                self.over = true;
+                self.is_closed = true;
                 return Ok(());
             }
-            Typed::Interrupted => return Ok(self.leaves_questions()?),
+            Typed::Interrupted => return Ok(self.leave_questions()?),
         };
         let meaning = self.session.read(&line);
-        // The history omits answers, which may be confidential, and `/quit`.
-        let passes = match &meaning {
+        // The history omits answers, because they may be confidential, and `/quit`.
+        let is_unrecorded = match &meaning {
             ParsedLine::Answer(..) => true,
-            ParsedLine::Order(word, _) => matches!(order::called(word), Ok(Order::Answer | Order::Quit)),
+            ParsedLine::Order(word, _) => matches!(order::find(word), Ok(Order::Answer | Order::Quit)),
             _ => false,
         };
-        let to_target = matches!(meaning, ParsedLine::Call(..));
-        if !passes && (to_target || line.trim_start().starts_with(['@', '#', '%', '/', ':'])) {
+        let is_call = matches!(meaning, ParsedLine::Call(..));
+        if !is_unrecorded && (is_call || line.trim_start().starts_with(['@', '#', '%', '/', ':'])) {
             self.screen.lines.remember(&line);
         }
-        match self.does(meaning).await {
+        match self.execute_line(meaning).await {
             Ok(()) => Ok(()),
-            Err(failure) => Ok(self.fails(failure.message(), failure.code())?),
+            Err(failure) => Ok(self.show_failure(failure.message(), failure.code())?),
         }
     }
 
-    async fn does(&mut self, meaning: ParsedLine) -> Result<(), Failure> {
+    async fn execute_line(&mut self, meaning: ParsedLine) -> Result<(), Failure> {
         let (pending, text) = match meaning {
             ParsedLine::Nothing => return Ok(()),
-            ParsedLine::Misread(error) => return Err(Failure::usage(error)),
-            ParsedLine::Call(target, text) => return self.calls(&target, text, false).await,
-            ParsedLine::Quietly(target, text) => return self.calls(&target, text, true).await,
+            ParsedLine::Invalid(error) => return Err(Failure::usage(error)),
+            ParsedLine::Call(target, text) => return self.call_target(&target, text, false).await,
+            ParsedLine::BackgroundCall(target, text) => return self.call_target(&target, text, true).await,
             ParsedLine::Order(word, text) => (PendingText::Order(word), text),
             ParsedLine::Look(number, text) => (PendingText::Look(number), text),
             ParsedLine::Answer(gate, text) => (PendingText::Answer(gate), text),
         };
-        self.code = 0;
-        match self.session.filled(&text).map_err(Failure::usage)? {
-            ResolvedText::Ready(value) => self.performs(pending, value).await,
-            ResolvedText::Waits(numbers) => {
-                self.session.waits(pending, text);
-                self.code = WAITING;
+        self.exit_code = 0;
+        match self.session.resolve_text(&text).map_err(Failure::usage)? {
+            ResolvedText::Ready(value) => self.perform(pending, value).await,
+            ResolvedText::Missing(numbers) => {
+                self.session.queue_text(pending, text);
+                self.exit_code = WAITING_EXIT_CODE;
                 Ok(self.screen.print_remark(&format!("this waits for {}", still_coming(&numbers)))?)
             }
         }
     }
 
-    async fn performs(&mut self, pending: PendingText, value: Value) -> Result<(), Failure> {
+    async fn perform(&mut self, pending: PendingText, value: Value) -> Result<(), Failure> {
         match pending {
-            PendingText::Call(number) => self.starts(number, value),
-            PendingText::Order(word) => return self.carries_out(&word, &argument_text(&value)).await,
+            PendingText::Call(number) => self.start_call(number, value),
+            PendingText::Order(word) => return self.execute_command(&word, &argument_text(&value)).await,
             PendingText::Look(number) => self.screen.print_output(number, &value)?,
-            PendingText::Answer(gate) => return self.answers(&gate, &reference::value_to_text(&value)).await,
+            PendingText::Answer(gate) => return self.answer_question(&gate, &reference::value_to_text(&value)).await,
         }
         Ok(())
     }
 
-    /// Calls a target, and waits for it unless `quietly`.
-    async fn calls(&mut self, target: &Target, text: PinnedRefs, quietly: bool) -> Result<(), Failure> {
+    /// Calls a target, and waits for the call unless `in_background`.
+    async fn call_target(&mut self, target: &Target, text: PinnedRefs, in_background: bool) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
         let target = catalog.resolve_target(target);
         self.screen.lines.change_words(|words| words.catalog = catalog);
         let target = target.map_err(Failure::usage)?;
-        let filled = self.session.filled(&text).map_err(Failure::usage)?;
-        self.code = 0;
+        let resolved = self.session.resolve_text(&text).map_err(Failure::usage)?;
+        self.exit_code = 0;
         let shown = visible(&target.to_string());
-        let number = self.session.begins(target, true, quietly, Instant::now());
+        let number = self.session.begin_call(target, true, in_background, Instant::now());
         let names = self.session.names().into_iter().map(str::to_owned).collect();
-        self.screen.lines.change_words(|words| words.called = names);
-        match filled {
-            ResolvedText::Ready(value) => self.starts(number, value),
-            ResolvedText::Waits(numbers) => {
-                self.session.waits(PendingText::Call(number), text);
+        self.screen.lines.change_words(|words| words.call_names = names);
+        match resolved {
+            ResolvedText::Ready(value) => self.start_call(number, value),
+            ResolvedText::Missing(numbers) => {
+                self.session.queue_text(PendingText::Call(number), text);
                 self.screen.print_remark(&format!("::{number} {shown} waits for {}", still_coming(&numbers)))?;
-                // The awaited call may need an answer, which is a line.
+                // The awaited call may need an answer, which is a later line.
                 if !self.screen.is_interactive() {
-                    self.code = WAITING;
+                    self.exit_code = WAITING_EXIT_CODE;
                     return Ok(());
                 }
             }
         }
-        if quietly {
+        if in_background {
             self.screen.print_remark(&format!("::{number} {shown} runs in the background"))?;
         } else {
-            self.watches(number, self.screen.is_interactive().then_some(BACKGROUND_DELAY));
+            self.put_in_foreground(number, self.screen.is_interactive().then_some(BACKGROUND_DELAY));
         }
         Ok(())
     }
 
-    /// Puts a call in the foreground, for as long as `patience`.
-    pub(super) fn watches(&mut self, number: usize, patience: Option<Duration>) {
-        let until = patience.map(|patience| Instant::now() + patience);
-        self.foreground = Some(Foreground { number, until, ending: false });
+    /// Puts a call in the foreground, at most for `timeout`.
+    pub(super) fn put_in_foreground(&mut self, number: usize, timeout: Option<Duration>) {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        self.foreground = Some(Foreground { number, until, is_cancelled: false });
     }
 
-    pub(super) fn starts(&mut self, number: usize, value: Value) {
+    pub(super) fn start_call(&mut self, number: usize, value: Value) {
         let target = self.session.entry(number).target.clone();
-        self.session.under_way(number, value.clone(), Instant::now());
+        self.session.record_start(number, value.clone(), Instant::now());
         if target.kind == Kind::Workflow {
-            self.views.insert(number, Shown::new(io::stdout().is_terminal()));
+            self.views.insert(number, LineView::new(io::stdout().is_terminal()));
         }
         self.work.begin(number, &target, value);
     }
 
     /// Follows a run started elsewhere, and waits for it.
-    pub(super) fn follows(&mut self, workflow: String, run: String) {
+    pub(super) fn follow_run(&mut self, workflow: String, run: String) {
         let target = Target { kind: Kind::Workflow, name: workflow };
-        let number = self.session.begins(target, false, false, Instant::now());
-        self.session.under_way(number, Value::Null, Instant::now());
-        self.views.insert(number, Shown::new(io::stdout().is_terminal()));
+        let number = self.session.begin_call(target, false, false, Instant::now());
+        self.session.record_start(number, Value::Null, Instant::now());
+        self.views.insert(number, LineView::new(io::stdout().is_terminal()));
         self.work.follow(number, run);
-        self.watches(number, None);
+        self.put_in_foreground(number, None);
     }
 
-    pub(super) fn fails(&mut self, error: &str, code: u8) -> io::Result<()> {
-        self.code = code;
-        self.still()?;
+    pub(super) fn show_failure(&mut self, error: &str, code: u8) -> io::Result<()> {
+        self.exit_code = code;
+        self.stop_animation()?;
         self.screen.print_error(error)
     }
 
     pub(super) fn move_to_background(&mut self) -> io::Result<()> {
         let Some(Foreground { number, .. }) = self.foreground.take() else { return Ok(()) };
-        self.still_of(number)?;
+        self.stop_animation_of(number)?;
         let target = visible(&self.session.entry(number).target.to_string());
         self.screen.print_remark(&format!("::{number} {target} continues in the background; /fg {number} waits for it"))
     }
 
     /// Handles Ctrl-C during a call in the foreground.
-    fn interrupts(&mut self) -> Result<(), Failure> {
-        self.stopping = !self.screen.is_interactive();
+    fn handle_interrupt(&mut self) -> Result<(), Failure> {
+        self.ends_after_calls = !self.screen.is_interactive();
         let Some(foreground) = self.foreground else {
-            // A question may be visible a moment before the editor has the keys.
-            return if self.screen.is_interactive() { Ok(self.leaves_questions()?) } else { Ok(()) };
+            // A question may be visible shortly before the editor reads keys.
+            return if self.screen.is_interactive() { Ok(self.leave_questions()?) } else { Ok(()) };
         };
         let number = foreground.number;
-        self.still()?;
+        self.stop_animation()?;
         let entry = self.session.entry(number);
-        let workflow = entry.target.kind == Kind::Workflow && matches!(entry.state, State::Coming);
-        match (workflow, entry.ours && !foreground.ending, entry.run.clone()) {
+        let workflow = entry.target.kind == Kind::Workflow && matches!(entry.state, State::Running);
+        match (workflow, entry.started_here && !foreground.is_cancelled, entry.run.clone()) {
             (false, ..) => {
-                self.ends(number)?;
+                self.end_call(number)?;
             }
             (true, true, run) => {
-                self.foreground = Some(Foreground { ending: true, until: None, ..foreground });
-                let what = run.clone().unwrap_or_else(|| "the run".to_owned());
-                self.screen.print_remark(&format!("cancelling {what}; Ctrl-C again leaves it to itself"))?;
+                self.foreground = Some(Foreground { is_cancelled: true, until: None, ..foreground });
+                let run_name = run.clone().unwrap_or_else(|| "the run".to_owned());
+                self.screen.print_remark(&format!("cancelling {run_name}; Ctrl-C again leaves it to itself"))?;
                 if let Some(run) = run {
                     self.work.cancel(run);
                 }
@@ -297,46 +297,46 @@ impl<'a> Conversation<'a> {
             (true, false, run) => {
                 self.foreground = None;
                 self.session.entry_mut(number).quiet = true;
-                let what = run.unwrap_or_else(|| "the run".to_owned());
+                let run_name = run.unwrap_or_else(|| "the run".to_owned());
                 let again = format!("/fg {number} watches it again, /cancel {number} cancels it");
-                self.screen.print_remark(&format!("{what} is left to itself; {again}"))?;
+                self.screen.print_remark(&format!("{run_name} is left to itself; {again}"))?;
             }
         }
         Ok(())
     }
 
-    /// Ends a call that is not a run.
-    pub(super) fn ends(&mut self, number: usize) -> Result<(), Failure> {
+    /// Ends a call that is not a run in progress.
+    pub(super) fn end_call(&mut self, number: usize) -> Result<(), Failure> {
         self.work.abandon(number);
         self.handle_end(number, &Outcome::Nothing("interrupted".to_owned()))
     }
 
-    /// Removes the animated line before other output.
-    pub(super) fn still(&mut self) -> io::Result<()> {
-        self.foreground.map_or(Ok(()), |foreground| self.still_of(foreground.number))
+    /// Removes the animated line of the call in the foreground before other output.
+    pub(super) fn stop_animation(&mut self) -> io::Result<()> {
+        self.foreground.map_or(Ok(()), |foreground| self.stop_animation_of(foreground.number))
     }
 
-    pub(super) fn still_of(&mut self, number: usize) -> io::Result<()> {
-        self.views.get_mut(&number).map_or(Ok(()), Shown::rest)
+    pub(super) fn stop_animation_of(&mut self, number: usize) -> io::Result<()> {
+        self.views.get_mut(&number).map_or(Ok(()), LineView::clear_animation)
     }
 
-    /// Returns whether a line is animated: only while no line is being edited.
-    fn moves(&self) -> bool {
+    /// Returns whether the view in the foreground is animated. No view is while a line is being edited.
+    fn is_animated(&self) -> bool {
         let watched = self.foreground.filter(|_| self.screen.is_interactive() && !self.screen.lines.is_reading_line());
         let view = watched.and_then(|foreground| self.views.get(&foreground.number));
-        view.is_some_and(View::moves)
+        view.is_some_and(View::is_animated)
     }
 
-    fn moves_on(&mut self) -> io::Result<()> {
+    fn advance_animation(&mut self) -> io::Result<()> {
         let view = self.foreground.and_then(|foreground| self.views.get_mut(&foreground.number));
         view.map_or(Ok(()), View::tick)
     }
 
-    /// Prints which calls continue without the person, and which end.
-    fn leaves(mut self) -> Result<ExitCode, Failure> {
-        self.still()?;
+    /// Ends the conversation, and prints the calls that continue and those that end.
+    fn finish(mut self) -> Result<ExitCode, Failure> {
+        self.stop_animation()?;
         let mut lines = Vec::new();
-        for (number, entry) in self.session.not_over() {
+        for (number, entry) in self.session.unfinished() {
             let target = visible(&entry.target.to_string());
             lines.push(match (&entry.run, &entry.state) {
                 (Some(run), _) => {
@@ -347,19 +347,19 @@ impl<'a> Conversation<'a> {
                     };
                     format!("{target} continues as {run}; {how}")
                 }
-                (None, State::Waits) => {
+                (None, State::Waiting) => {
                     format!("::{number} {target} did not begin, because what it waits for did not come")
                 }
                 (None, _) => format!("::{number} {target} ends here"),
             });
         }
-        let code = match self.stopping {
-            true => INTERRUPTED,
-            // A person has seen the error.
+        let code = match self.ends_after_calls {
+            true => INTERRUPTED_EXIT_CODE,
+            // The person has seen the error.
             false if self.screen.is_interactive() => 0,
-            false => self.code,
+            false => self.exit_code,
         };
-        // No more lines follow.
+        // Restore the terminal before the remarks.
         drop(self.screen);
         lines.iter().for_each(|line| print::remark(line));
         Ok(ExitCode::from(code))
@@ -384,7 +384,7 @@ fn still_coming(numbers: &[usize]) -> String {
     }
 }
 
-async fn patience(until: Option<Instant>) {
+async fn sleep_until(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until.into()).await,
         None => pending().await,

@@ -1,8 +1,8 @@
 //! Input lines: edited by a person at their terminal, or read unchanged from a script.
 //!
-//! A thread owns standard input and reads one line per request. Between two lines nothing reads, so that input for a
-//! called program stays there. Another thread prints above the line in the editor, because printing may have to wait
-//! for the editor.
+//! A thread owns standard input and reads one line per request. Between two lines it does not read, so that a called
+//! program receives its own input. Another thread prints above the line in the editor, because printing may have to
+//! wait for the editor.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _};
@@ -38,22 +38,21 @@ pub(crate) enum Typed {
 /// Maximum number of lines in the history.
 const MAX_HISTORY_LINES: usize = 5000;
 
-/// Maximum number of texts waiting for the printer above a line, so that a blocked terminal does not accumulate them
-/// forever.
-const MAX_WAITING_TEXTS: usize = 1000;
+/// Maximum number of texts that wait for the printer above a line. Bounds the memory used if the terminal blocks.
+const MAX_QUEUED_TEXTS: usize = 1000;
 
-enum Ask {
+enum Request {
     Line,
     Remember(String),
 }
 
-/// The purpose of a line.
+/// The kind of input that the next line holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prompt {
     Line,
-    /// A question needs an answer.
+    /// An answer to a question.
     Answer,
-    /// The input is hidden.
+    /// A hidden answer.
     Secret,
 }
 
@@ -62,19 +61,19 @@ pub(crate) enum Prompt {
 pub(crate) struct EditorState {
     pub(crate) words: Mutex<Words>,
     prompt: AtomicU8,
-    coloured: bool,
+    uses_colours: bool,
 }
 
 /// The source of lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    asks: threads::Sender<Ask>,
+    requests: threads::Sender<Request>,
     typed: mpsc::Receiver<Typed>,
     above: Option<AbovePrinter>,
     state: Arc<EditorState>,
-    /// The terminal's original mode, restored at the end, because the editor may be in the middle of a line then.
-    before: Option<Termios>,
-    /// True from the request for a line until its arrival.
+    /// The terminal's original mode. Restored at the end, because the editor may be in the middle of a line.
+    original_mode: Option<Termios>,
+    /// True from the request for a line until the line arrives.
     line_requested: bool,
 }
 
@@ -82,31 +81,31 @@ pub(crate) struct Lines {
 #[derive(Debug)]
 struct AbovePrinter {
     texts: threads::Sender<String>,
-    waiting: Arc<AtomicUsize>,
-    left_out: usize,
+    queued: Arc<AtomicUsize>,
+    omitted: usize,
 }
 
 impl Lines {
-    /// Returns lines that a person edits, with a history in `history`.
+    /// Creates a source of lines that a person edits, with the history in the file `history`.
     ///
     /// # Errors
     /// If the terminal is unusable.
     pub(crate) fn edited(history: PathBuf) -> io::Result<Self> {
-        let state = Arc::new(EditorState { coloured: print::coloured(), ..EditorState::default() });
-        let before = tcgetattr(io::stdin())?;
-        // Keys typed during a call appear once there is a line for them.
-        let mut silent = before.clone();
+        let state = Arc::new(EditorState { uses_colours: print::coloured(), ..EditorState::default() });
+        let original_mode = tcgetattr(io::stdin())?;
+        // Do not echo keys typed during a call; they appear in the next line.
+        let mut silent = original_mode.clone();
         silent.local_modes.remove(LocalModes::ECHO);
         tcsetattr(io::stdin(), OptionalActions::Drain, &silent)?;
-        let (asks, asked) = threads::channel();
+        let (requests, requested) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
         let (ready, started) = threads::channel();
         let helper = LineHelper(state.clone());
         std::thread::spawn(move || match editor(helper, &history) {
             Ok((mut editor, printer)) => {
-                // The receiver waits for this message.
+                // Cannot fail: the receiver waits for this message.
                 let _ = ready.send(Ok(printer));
-                edits(&mut editor, &history, &asked, &sender);
+                handle_requests(&mut editor, &history, &requested, &sender);
             }
             Err(error) => {
                 let _ = ready.send(Err(error));
@@ -114,27 +113,27 @@ impl Lines {
         });
         let mut printer = started.recv().map_err(io::Error::other)?.map_err(io::Error::other)?;
         let (texts, printed) = threads::channel::<String>();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let count = waiting.clone();
+        let queued = Arc::new(AtomicUsize::new(0));
+        let count = queued.clone();
         std::thread::spawn(move || {
             for text in printed {
                 count.fetch_sub(1, Ordering::Relaxed);
-                // A failed print means that the terminal has closed, which also ends the input.
+                // Ignore a failure: the terminal has closed, which also ends the input.
                 let _ = printer.print(text);
             }
         });
-        let above = Some(AbovePrinter { texts, waiting, left_out: 0 });
-        Ok(Self { asks, typed, above, state, before: Some(before), line_requested: false })
+        let above = Some(AbovePrinter { texts, queued, omitted: 0 });
+        Ok(Self { requests, typed, above, state, original_mode: Some(original_mode), line_requested: false })
     }
 
-    /// Returns the lines of standard input, unchanged.
+    /// Creates a source of the unchanged lines of standard input.
     pub(crate) fn plain() -> Self {
-        let (asks, asked) = threads::channel();
+        let (requests, requested) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
         std::thread::spawn(move || {
             let mut lines = io::stdin().lock().lines();
-            for ask in asked {
-                if matches!(ask, Ask::Line) {
+            for request in requested {
+                if matches!(request, Request::Line) {
                     let line = lines.next().and_then(Result::ok).map_or(Typed::Closed, Typed::Line);
                     if sender.blocking_send(line).is_err() {
                         return;
@@ -142,7 +141,7 @@ impl Lines {
                 }
             }
         });
-        Self { asks, typed, above: None, state: Arc::default(), before: None, line_requested: false }
+        Self { requests, typed, above: None, state: Arc::default(), original_mode: None, line_requested: false }
     }
 
     /// Returns whether a person edits the lines.
@@ -150,12 +149,12 @@ impl Lines {
         self.above.is_some()
     }
 
-    /// Requests a line, without an earlier request for one.
-    pub(crate) fn ask(&mut self) {
+    /// Requests a line, unless one is already requested.
+    pub(crate) fn request_line(&mut self) {
         if !self.line_requested {
             self.line_requested = true;
-            // An ended thread has reported the end of the input.
-            let _ = self.asks.send(Ask::Line);
+            // Ignore a failure: the thread has ended and reported the end of the input.
+            let _ = self.requests.send(Request::Line);
         }
     }
 
@@ -173,34 +172,34 @@ impl Lines {
 
     /// Adds a line to the history.
     pub(crate) fn remember(&self, line: &str) {
-        let _ = self.asks.send(Ask::Remember(line.to_owned()));
+        let _ = self.requests.send(Request::Remember(line.to_owned()));
     }
 
     /// Prints a text above the line in the editor.
     pub(crate) fn print_above(&mut self, text: String) {
         let Some(above) = &mut self.above else { return };
-        if above.waiting.load(Ordering::Relaxed) >= MAX_WAITING_TEXTS {
-            above.left_out += 1;
+        if above.queued.load(Ordering::Relaxed) >= MAX_QUEUED_TEXTS {
+            above.omitted += 1;
             return;
         }
-        let missing = match std::mem::take(&mut above.left_out) {
+        let missing = match std::mem::take(&mut above.omitted) {
             0 => String::new(),
             texts => format!("… {texts} lines were left out here, because the terminal took no more\n"),
         };
-        above.waiting.fetch_add(1, Ordering::Relaxed);
+        above.queued.fetch_add(1, Ordering::Relaxed);
         let _ = above.texts.send(missing + &text);
     }
 
-    /// Discards input from before the question, except while the editor has a line.
-    pub(crate) fn forget_typed(&self) {
+    /// Discards input typed before the question, except while a line is being edited.
+    pub(crate) fn discard_input(&self) {
         if self.has_editor() && !self.line_requested {
-            // If the terminal refuses, the earlier input counts as an answer.
+            // Ignore a failure: the earlier input then counts as an answer.
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
     }
 
-    /// Shows the purpose of a line in the prompt, also during its input.
-    pub(crate) fn show(&self, prompt: Prompt) {
+    /// Changes the prompt, also while a line is being edited.
+    pub(crate) fn set_prompt(&self, prompt: Prompt) {
         self.state.prompt.store(prompt as u8, Ordering::Relaxed);
     }
 
@@ -212,9 +211,9 @@ impl Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        let Some(before) = self.before.take() else { return };
-        // Ignores a failure, because the program is exiting.
-        let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &before);
+        let Some(original_mode) = self.original_mode.take() else { return };
+        // Ignore a failure: the program is exiting.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &original_mode);
         if self.line_requested {
             // The editor is in the middle of a line and has enabled bracketed paste.
             let _ = print::bytes(b"\x1b[?2004l\n");
@@ -224,19 +223,22 @@ impl Drop for Lines {
 
 type Edits = Editor<LineHelper, FileHistory>;
 
-fn editor(aid: LineHelper, history: &PathBuf) -> rustyline::Result<(Edits, impl rustyline::ExternalPrinter + use<>)> {
+fn editor(
+    helper: LineHelper,
+    history: &PathBuf,
+) -> rustyline::Result<(Edits, impl rustyline::ExternalPrinter + use<>)> {
     let config = Config::builder()
         .max_history_size(MAX_HISTORY_LINES)?
         .history_ignore_space(true)
         .history_ignore_dups(true)?
         .completion_type(CompletionType::List)
-        // Without colours the editor would not call the highlighter for prompts and secrets; this program decides about
-        // colours.
+        // Without forced colours, the editor would not call the highlighter for prompts and secrets. The highlighter
+        // itself omits colours where they are unwanted.
         .color_mode(ColorMode::Forced)
         .build();
     let mut editor = Edits::with_config(config)?;
-    editor.set_helper(Some(aid));
-    // The first session has no history, and an unreadable one is not fatal.
+    editor.set_helper(Some(helper));
+    // The first session has no history, and an unreadable history is not fatal.
     if let Err(error) = editor.load_history(history) {
         tracing::debug!(%error, "earlier lines cannot be read");
     }
@@ -244,21 +246,26 @@ fn editor(aid: LineHelper, history: &PathBuf) -> rustyline::Result<(Edits, impl 
     Ok((editor, printer))
 }
 
-/// Reads a line per request, until the requester is dropped.
-fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, typed: &mpsc::Sender<Typed>) {
-    for ask in asked {
-        let line = match ask {
-            Ask::Remember(line) => {
-                // Appended, because another session may write the same history.
-                let kept = editor
+/// Handles requests until the requester is dropped.
+fn handle_requests(
+    editor: &mut Edits,
+    history: &PathBuf,
+    requested: &threads::Receiver<Request>,
+    typed: &mpsc::Sender<Typed>,
+) {
+    for request in requested {
+        let line = match request {
+            Request::Remember(line) => {
+                // Append, because another session may write the same history.
+                let appended = editor
                     .add_history_entry(line)
                     .and_then(|new| if new { editor.append_history(history) } else { Ok(()) });
-                if let Err(error) = kept {
+                if let Err(error) = appended {
                     tracing::debug!(%error, "a line cannot be added to the history");
                 }
                 continue;
             }
-            Ask::Line => editor.readline(PROMPT),
+            Request::Line => editor.readline(PROMPT),
         };
         let line = match line {
             Ok(line) => Typed::Line(line),
@@ -275,15 +282,15 @@ fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, 
     }
 }
 
-/// As wide as the other prompt, because the editor counts the columns of the first.
+/// Prompt of a line. Has the width of [`QUESTION_PROMPT`], because the editor counts the columns of this prompt.
 const PROMPT: &str = "› ";
-const QUESTION: &str = "? ";
+const QUESTION_PROMPT: &str = "? ";
 
 /// Completes words and draws the prompt.
 struct LineHelper(Arc<EditorState>);
 
 impl LineHelper {
-    fn asks_for(&self, prompt: Prompt) -> bool {
+    fn has_prompt(&self, prompt: Prompt) -> bool {
         self.0.prompt.load(Ordering::Relaxed) == prompt as u8
     }
 }
@@ -291,39 +298,39 @@ impl LineHelper {
 impl Completer for LineHelper {
     type Candidate = String;
 
-    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        if self.asks_for(Prompt::Secret) {
-            return Ok((at, Vec::new()));
+    fn complete(&self, line: &str, cursor: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        if self.has_prompt(Prompt::Secret) {
+            return Ok((cursor, Vec::new()));
         }
         let words = self.0.words.lock();
-        let (begins, mut found) = candidates(line, at, &words);
+        let (word_start, mut found) = candidates(line, cursor, &words);
         // A blank follows a complete name; a reference may continue.
         if let [only] = &mut found[..]
             && !only.starts_with("::")
-            && line[at..].is_empty()
+            && line[cursor..].is_empty()
         {
             only.push(' ');
         }
-        Ok((begins, found))
+        Ok((word_start, found))
     }
 }
 
 impl Highlighter for LineHelper {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
-        let (text, style) = if self.asks_for(Prompt::Line) { (prompt, GOOD) } else { (QUESTION, STRONG) };
-        if self.0.coloured { format!("{style}{text}{style:#}").into() } else { text.into() }
+        let (text, style) = if self.has_prompt(Prompt::Line) { (prompt, GOOD) } else { (QUESTION_PROMPT, STRONG) };
+        if self.0.uses_colours { format!("{style}{text}{style:#}").into() } else { text.into() }
     }
 
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
-        if !self.asks_for(Prompt::Secret) {
+        if !self.has_prompt(Prompt::Secret) {
             return line.into();
         }
-        // As wide as the input, because the cursor's position follows from it.
+        // One symbol per column, because the editor computes the cursor's position from the width.
         "•".repeat(line.width()).into()
     }
 
     fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
-        self.asks_for(Prompt::Secret)
+        self.has_prompt(Prompt::Secret)
     }
 }
 

@@ -9,22 +9,22 @@ use super::line::Target;
 use super::session::{Entry, State};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, visible};
 
-/// Number of shown lines at the beginning and at the end of a longer output.
-const SHOWN: usize = 100;
+/// Number of lines shown from the beginning and from the end of a longer output.
+const EDGE_LINES: usize = 100;
 
-/// Returns a text as lines without cursor movements, with the middle of a long one left out.
+/// Splits a text into lines without control characters, and omits the middle of a long text.
 pub(crate) fn lines(text: &str, number: usize) -> Vec<String> {
     let all: Vec<&str> = text.lines().collect();
-    let left_out = all.len().saturating_sub(2 * SHOWN);
-    if left_out == 0 {
+    let omitted = all.len().saturating_sub(2 * EDGE_LINES);
+    if omitted == 0 {
         return all.into_iter().map(visible).collect();
     }
-    let middle = format!("{QUIET}… {left_out} lines are omitted; /show {number} shows all{QUIET:#}");
-    let (head, tail) = (&all[..SHOWN], &all[all.len() - SHOWN..]);
+    let middle = format!("{QUIET}… {omitted} lines are omitted; /show {number} shows all{QUIET:#}");
+    let (head, tail) = (&all[..EDGE_LINES], &all[all.len() - EDGE_LINES..]);
     head.iter().copied().map(visible).chain([middle]).chain(tail.iter().copied().map(visible)).collect()
 }
 
-/// Returns a value as text: text unchanged, JSON on several lines for objects and arrays, nothing for null.
+/// Converts a value to text: strings unchanged, null as nothing, other values as indented JSON.
 pub(crate) fn full_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -33,7 +33,7 @@ pub(crate) fn full_text(value: &Value) -> String {
     }
 }
 
-/// Returns `✓ ::3 @greet in 12 ms`, or why it failed.
+/// Returns the line `✓ ::3 @greet in 12 ms`, or one with the error of the call.
 pub(crate) fn end(number: usize, target: &Target, error: Option<&str>, took: Duration) -> String {
     let target = visible(&target.to_string());
     let time = duration(took);
@@ -46,13 +46,13 @@ pub(crate) fn end(number: usize, target: &Target, error: Option<&str>, took: Dur
     }
 }
 
-/// Returns the text that a node printed in addition to its output.
-pub(crate) fn beside(reply: &NodeReply) -> Vec<String> {
+/// Returns the lines that a node printed on standard error.
+pub(crate) fn stderr_lines(reply: &NodeReply) -> Vec<String> {
     let stderr = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
     stderr.lines().map(|line| format!("{QUIET}{}{QUIET:#}", visible(line))).collect()
 }
 
-/// Returns a result with all its parts.
+/// Returns the lines that show a result with all its fields.
 pub(crate) fn result(number: usize, target: &Target, result: &Value) -> Vec<String> {
     let mut rows = vec![format!("{STRONG}::{number}{STRONG:#} {}", visible(&target.to_string()))];
     for (name, value) in result.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
@@ -68,8 +68,8 @@ pub(crate) fn result(number: usize, target: &Target, result: &Value) -> Vec<Stri
 /// Returns the state of a call in a word, its duration, and a remark.
 fn state(entry: &Entry) -> (&'static str, String, String) {
     match &entry.state {
-        State::Waits => ("waits", String::new(), "for an earlier result".to_owned()),
-        State::Coming => {
+        State::Waiting => ("waits", String::new(), "for an earlier result".to_owned()),
+        State::Running => {
             let run = entry.run.clone().unwrap_or_default();
             ("running", duration(entry.began.elapsed()), run)
         }
@@ -81,12 +81,12 @@ fn state(entry: &Entry) -> (&'static str, String, String) {
             let first = if first == "null" { String::new() } else { first };
             (if success { "done" } else { "failed" }, duration(*took), first)
         }
-        State::Forgotten => ("done", String::new(), "not kept any more".to_owned()),
+        State::Discarded => ("done", String::new(), "not kept any more".to_owned()),
     }
 }
 
 /// Returns calls as a table.
-pub(crate) fn calls<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<String> {
+pub(crate) fn call_rows<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<String> {
     let rows = entries.map(|(number, entry)| {
         let (word, time, about) = state(entry);
         vec![format!("::{number}"), visible(&entry.target.to_string()), word.to_owned(), time, fitted(&about, 60)]

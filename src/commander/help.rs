@@ -114,7 +114,7 @@ Other keys are those of Emacs and of your shell.",
 /// Returns the help on a topic, or the overview.
 ///
 /// # Errors
-/// If there is no such topic, with the list of topics.
+/// If there is no such topic. The text lists the topics.
 pub(crate) fn about(topic: &str) -> Result<Vec<String>, String> {
     let topic = topic.trim().trim_start_matches(['/', ':']).to_lowercase();
     if topic.is_empty() || topic == "help" {

@@ -2,7 +2,7 @@
 
 use crate::commands::file_and_workflow;
 
-/// The three kinds of callable things.
+/// The kind of a call's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Node,
@@ -39,15 +39,15 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Returns the file of the target, and the name of the workflow in it if there is one: `story.py`,
-    /// `./stories.py:one`. The name of a saved workflow has neither slashes nor dots.
+    /// Returns the file of the target and the name of the workflow in that file, if given: `story.py`,
+    /// `./stories.py:one`. `None` for the name of a saved workflow, which has neither slashes nor dots.
     pub(crate) fn file(&self) -> Option<(&str, Option<&str>)> {
         let (file, workflow) = file_and_workflow(&self.name);
         let is_file = file.contains('/') || file.ends_with(".json") || file.ends_with(".py");
         (self.kind == Kind::Workflow && is_file).then_some((file, workflow))
     }
 
-    /// Returns the name for references to its results: of a file, without directory and extension.
+    /// Returns the name for references to its results. For a file, this is its name without directory and extension.
     pub(crate) fn short(&self) -> &str {
         match self.file() {
             None => &self.name,
@@ -80,9 +80,9 @@ pub(crate) enum Line {
         word: String,
         rest: String,
     },
-    /// `::reference` alone: shows its value.
+    /// A `::reference` without other text: shows the value.
     Look(String),
-    /// Anything else, which is an answer if there is a question.
+    /// Any other text. An answer if a question is open.
     Words(String),
 }
 

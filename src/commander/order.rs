@@ -27,9 +27,9 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) order: Order,
-    /// Its names; help shows the first.
+    /// Names of the command. The help shows the first one.
     pub(crate) names: &'static [&'static str],
-    /// Its arguments.
+    /// Arguments, as the help shows them.
     pub(crate) arguments: &'static str,
     pub(crate) about: &'static str,
 }
@@ -57,21 +57,21 @@ pub(crate) const ORDERS: [Row; 16] = [
     row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs continue"),
 ];
 
-/// Minimum similarity of a suggested name.
-const ALIKE: f64 = 0.8;
+/// Minimum Jaro-Winkler similarity of a suggested name.
+const MIN_SIMILARITY: f64 = 0.8;
 
-/// Returns the command called `word`.
+/// Returns the command with the name `word`.
 ///
 /// # Errors
-/// If there is none, with the most similar one.
-pub(crate) fn called(word: &str) -> Result<Order, String> {
+/// If there is no such command. The text suggests a similar name.
+pub(crate) fn find(word: &str) -> Result<Order, String> {
     let names = || ORDERS.iter().flat_map(|row| row.names.iter().map(move |name| (row.order, *name)));
     if let Some((order, _)) = names().find(|(_, name)| *name == word) {
         return Ok(order);
     }
     let nearest =
         names().map(|(_, name)| (jaro_winkler(name, word), name)).max_by(|one, other| one.0.total_cmp(&other.0));
-    let nearest = nearest.filter(|(likeness, _)| *likeness > ALIKE);
+    let nearest = nearest.filter(|(likeness, _)| *likeness > MIN_SIMILARITY);
     let hint = nearest.map_or_else(String::new, |(_, name)| format!(", did you mean /{name}?"));
     let stop = if hint.is_empty() { ";" } else { "" };
     let word = crate::print::visible(word);
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn commands_are_found_by_any_of_their_names() {
         for row in &ORDERS {
-            assert!(row.names.iter().all(|name| called(name) == Ok(row.order)), "{row:?}");
+            assert!(row.names.iter().all(|name| find(name) == Ok(row.order)), "{row:?}");
         }
-        assert_eq!(called("hlep").unwrap_err(), "there is no command '/hlep', did you mean /help? /help lists them");
-        assert_eq!(called("zzz").unwrap_err(), "there is no command '/zzz'; /help lists them");
+        assert_eq!(find("hlep").unwrap_err(), "there is no command '/hlep', did you mean /help? /help lists them");
+        assert_eq!(find("zzz").unwrap_err(), "there is no command '/zzz'; /help lists them");
     }
 }

@@ -1,18 +1,18 @@
 //! References to earlier results in a line: `::0`, `::-1`, `::last`, `::greet`, `::0['attributes']['exit_code']`.
 //!
-//! A typed line binds its references to their results, so that later results do not change it. Pure: results are
-//! parameters.
+//! The references of a typed line are bound to numbers of results, so that later results do not change the line. Pure:
+//! results are parameters.
 
 use serde_json::Value;
 
 /// The part of a reference that selects a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Anchor {
-    /// By its number, from 0.
+    /// The result with this number, counted from 0.
     Number(usize),
-    /// Counted from the end: 1 is the last one.
-    Back(usize),
-    /// The last one of this name.
+    /// A result counted from the end: 1 is the last one.
+    FromEnd(usize),
+    /// The last result with this name.
     Name(String),
 }
 
@@ -54,15 +54,15 @@ pub(crate) fn parse_references(text: &str, names: &[&str]) -> Result<PinnedRefs,
         let is_inside_word = plain.ends_with(|before: char| before.is_alphanumeric() || matches!(before, '_' | ':'));
         if !is_inside_word
             && let Some(after) = rest.strip_prefix("::")
-            && let Some((parse_anchor, after)) = parse_anchor(after)
+            && let Some((anchor, after)) = parse_anchor(after)
         {
-            let (parse_path, after) = parse_path(after)?;
-            let written = &rest[..rest.len() - after.len()];
-            let number = resolve_anchor(written, &parse_anchor, names)?;
+            let (path, after) = parse_path(after)?;
+            let reference_text = &rest[..rest.len() - after.len()];
+            let number = resolve_anchor(reference_text, &anchor, names)?;
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
-            pieces.push(Piece::Reference(written.to_owned(), number, parse_path));
+            pieces.push(Piece::Reference(reference_text.to_owned(), number, path));
             rest = after;
             continue;
         }
@@ -75,16 +75,16 @@ pub(crate) fn parse_references(text: &str, names: &[&str]) -> Result<PinnedRefs,
     Ok(PinnedRefs(pieces))
 }
 
-/// Parses the anchor, and returns the rest.
+/// Parses the anchor. Returns it and the remaining text.
 fn parse_anchor(text: &str) -> Option<(Anchor, &str)> {
-    let (back, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let (is_from_end, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
     // `::0x1f` and `::1st` are not references.
     let is_number = end > 0 && !digits[end..].starts_with(|next: char| next.is_alphanumeric() || next == '_');
     if is_number {
-        // A number that overflows exceeds all existing numbers.
+        // A number that overflows is larger than all existing numbers.
         let number = digits[..end].parse().unwrap_or(usize::MAX);
-        return Some((if back { Anchor::Back(number) } else { Anchor::Number(number) }, &digits[end..]));
+        return Some((if is_from_end { Anchor::FromEnd(number) } else { Anchor::Number(number) }, &digits[end..]));
     }
     if !text.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return None;
@@ -93,11 +93,11 @@ fn parse_anchor(text: &str) -> Option<(Anchor, &str)> {
     let end = text.find(|character: char| !is_name_char(character)).unwrap_or(text.len());
     // A dash at the end of a word is not part of a name.
     let name = text[..end].trim_end_matches('-');
-    let anchor = if name == "last" { Anchor::Back(1) } else { Anchor::Name(name.to_owned()) };
+    let anchor = if name == "last" { Anchor::FromEnd(1) } else { Anchor::Name(name.to_owned()) };
     Some((anchor, &text[name.len()..]))
 }
 
-/// Parses `['key'][0]…`, and returns the rest.
+/// Parses `['key'][0]…`. Returns the steps and the remaining text.
 fn parse_path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
     let mut steps = Vec::new();
     while let Some(inner) = text.strip_prefix('[') {
@@ -121,7 +121,7 @@ fn parse_path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
     Ok((steps, text))
 }
 
-fn resolve_anchor(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, String> {
+fn resolve_anchor(reference_text: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, String> {
     let count = names.len();
     let escape_hint = "write \\:: for a literal ::";
     let available = match count {
@@ -131,12 +131,14 @@ fn resolve_anchor(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usiz
     };
     let found = match anchor {
         Anchor::Number(number) => Some(*number).filter(|number| *number < count),
-        Anchor::Back(back) => count.checked_sub(*back).filter(|number| *number < count),
+        Anchor::FromEnd(back) => count.checked_sub(*back).filter(|number| *number < count),
         Anchor::Name(name) => names.iter().rposition(|known| known == name),
     };
     found.ok_or_else(|| match anchor {
-        Anchor::Name(name) => format!("{written} refers to nothing: '{name}' was not called yet; {escape_hint}"),
-        Anchor::Number(_) | Anchor::Back(_) => format!("{written} refers to nothing: {available}; {escape_hint}"),
+        Anchor::Name(name) => format!("{reference_text} refers to nothing: '{name}' was not called yet; {escape_hint}"),
+        Anchor::Number(_) | Anchor::FromEnd(_) => {
+            format!("{reference_text} refers to nothing: {available}; {escape_hint}")
+        }
     })
 }
 
@@ -146,7 +148,7 @@ impl PinnedRefs {
         Self(vec![Piece::Text(text.to_owned())])
     }
 
-    /// Returns the numbers of the results that it refers to.
+    /// Returns the numbers of the referenced results.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
@@ -154,21 +156,24 @@ impl PinnedRefs {
         })
     }
 
-    /// Replaces the references by their results. A reference alone keeps its type. Within text a
-    /// result becomes a string, as JSON if it is not one already. Empty text becomes `null`.
+    /// Replaces the references by their results. A reference without other text yields the result itself. Within
+    /// text, a result becomes a string, as JSON unless it is a string already. Empty text becomes `null`.
     ///
     /// # Errors
     /// If a result, or the referenced part of it, does not exist.
     pub(crate) fn fill_in<'a>(&self, result: impl Fn(usize) -> Result<&'a Value, String>) -> Result<Value, String> {
-        let select_part =
-            |written: &str, number: usize, path: &[Step]| select_part(written, number, result(number)?, path);
+        let select_part = |reference_text: &str, number: usize, path: &[Step]| {
+            select_part(reference_text, number, result(number)?, path)
+        };
         match &self.0[..] {
             [] => Ok(Value::Null),
-            [Piece::Reference(written, number, path)] => select_part(written, *number, path),
+            [Piece::Reference(reference_text, number, path)] => select_part(reference_text, *number, path),
             pieces => {
                 let texts = pieces.iter().map(|piece| match piece {
                     Piece::Text(text) => Ok(text.clone()),
-                    Piece::Reference(written, number, path) => Ok(value_to_text(&select_part(written, *number, path)?)),
+                    Piece::Reference(reference_text, number, path) => {
+                        Ok(value_to_text(&select_part(reference_text, *number, path)?))
+                    }
                 });
                 Ok(Value::String(texts.collect::<Result<String, String>>()?))
             }
@@ -176,7 +181,7 @@ impl PinnedRefs {
     }
 }
 
-/// Returns a value for use within text: a text without its final line end; JSON for anything else.
+/// Converts a value for use within text: a string without its final line end, other values as JSON.
 pub(crate) fn value_to_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.strip_suffix('\n').unwrap_or(text).to_owned(),
@@ -184,19 +189,19 @@ pub(crate) fn value_to_text(value: &Value) -> String {
     }
 }
 
-fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> Result<Value, String> {
+fn select_part(reference_text: &str, number: usize, result: &Value, path: &[Step]) -> Result<Value, String> {
     if path.is_empty() {
         return match result.get("output") {
             Some(output) if !output.is_null() => Ok(output.clone()),
             _ if result["success"] == false => {
-                Err(format!("{written} has no output, because it failed; see ::{number}['error']"))
+                Err(format!("{reference_text} has no output, because it failed; see ::{number}['error']"))
             }
-            _ => Err(format!("{written} has no output; show the whole result with: /show {number}")),
+            _ => Err(format!("{reference_text} has no output; show the whole result with: /show {number}")),
         };
     }
     let mut value = result;
     let mut reached = format!("::{number}");
-    let mut place = String::new();
+    let mut pointer = String::new();
     for step in path {
         let (next, name) = match (step, value) {
             (Step::Key(key), Value::Object(fields)) => (fields.get(key), key.replace('~', "~0").replace('/', "~1")),
@@ -221,17 +226,18 @@ fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> R
                 Value::Array(items) => format!("it has {} items", items.len()),
                 _ => "the value has no parts".to_owned(),
             };
-            format!("{written} refers to nothing: {reached} has no {step_text}; {available}")
+            format!("{reference_text} refers to nothing: {reached} has no {step_text}; {available}")
         })?;
         reached.push_str(&step_text);
-        place = format!("{place}/{name}");
+        pointer = format!("{pointer}/{name}");
     }
-    // A line never computes with a part of a value.
-    let is_part_of = |cut: &str| cut.strip_prefix(&place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let cut = result["attributes"]["shortened"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    if cut.into_iter().any(is_part_of) {
+    // Refuse a shortened value, so that no line uses a part of a value.
+    let is_part_of =
+        |shortened: &str| shortened.strip_prefix(&pointer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let shortened = result["attributes"]["shortened"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if shortened.into_iter().any(is_part_of) {
         return Err(format!(
-            "{written} is longer than the report on a run shows, so it is not whole here; have the workflow return it, and use \
+            "{reference_text} is longer than the report on a run shows, so it is not whole here; have the workflow return it, and use \
              ::{number} or ::{number}['attributes']['return_values']"
         ));
     }

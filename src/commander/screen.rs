@@ -9,15 +9,15 @@ use super::format;
 use crate::print::{self, BAD, QUIET, visible};
 use crate::translation::for_people;
 
-/// The beginning of an error.
-const ERROR: &str = "error:";
+/// Prefix of an error message.
+const ERROR_PREFIX: &str = "error:";
 
 /// Width of a terminal that does not report one, in columns.
-const USUAL_WIDTH: usize = 80;
+const DEFAULT_WIDTH: usize = 80;
 
-/// Returns the lines of a text for people, broken between words at the edge of the terminal.
+/// Wraps a text between words to the width of the terminal.
 fn fitted_lines(text: &str) -> Vec<String> {
-    print::wrapped(text, print::width().unwrap_or(USUAL_WIDTH))
+    print::wrapped(text, print::width().unwrap_or(DEFAULT_WIDTH))
 }
 
 /// Output to a terminal, or to the standard streams of a script.
@@ -32,7 +32,7 @@ impl Screen {
         self.lines.has_editor()
     }
 
-    /// Prints lines.
+    /// Prints lines, above the line in the editor if there is one.
     pub(crate) fn print_lines(&mut self, lines: &[String]) -> io::Result<()> {
         if lines.is_empty() {
             return Ok(());
@@ -50,9 +50,9 @@ impl Screen {
             print::error(message);
             return Ok(());
         }
-        let mut lines = fitted_lines(&format!("{ERROR} {}", for_people(message)));
+        let mut lines = fitted_lines(&format!("{ERROR_PREFIX} {}", for_people(message)));
         if let Some(first) = lines.first_mut() {
-            *first = format!("{BAD}{ERROR}{BAD:#}{}", first.strip_prefix(ERROR).unwrap_or_default());
+            *first = format!("{BAD}{ERROR_PREFIX}{BAD:#}{}", first.strip_prefix(ERROR_PREFIX).unwrap_or_default());
         }
         self.print_lines(&lines)
     }
@@ -76,7 +76,7 @@ impl Screen {
         }
     }
 
-    /// Prints the output of a call: unchanged to a program, without cursor movements to a person.
+    /// Prints the output of a call: unchanged for a script, without control characters for a person.
     pub(crate) fn print_output(&mut self, number: usize, value: &Value) -> io::Result<()> {
         if self.is_interactive() {
             return self.print_lines(&format::lines(&format::full_text(value), number));

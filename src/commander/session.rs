@@ -1,7 +1,7 @@
 //! The state of a session: calls and their results, calls in progress, and open questions.
 //!
-//! A value independent of the terminal and of the daemon: a view reads it, and the conversation executes lines and
-//! stores the outcomes in it. Clocks are parameters.
+//! The state does not depend on the terminal or the daemon: a view reads it, and the conversation executes lines and
+//! stores their outcomes in it. The current time is a parameter.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use super::line::{self, Line, Target};
 use super::order::{self, Order};
 use super::reference::{self, PinnedRefs};
 
-/// Maximum size of the kept results, in bytes of JSON. The oldest go first; the last one always stays.
+/// Maximum size of the stored results, in bytes of JSON. The oldest are removed first; the last one always stays.
 const MAX_RESULT_BYTES: usize = 32 << 20;
 
-/// A call. Its number is its position in the order of calls.
+/// A call. Its number is its index in [`Session::entries`].
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) target: Target,
     /// The run, once it has started.
     pub(crate) run: Option<String>,
-    /// True if this conversation started it, rather than only followed it.
-    pub(crate) ours: bool,
-    /// True if only its questions and its end appear.
+    /// True if this conversation started the run, false if it only follows the run.
+    pub(crate) started_here: bool,
+    /// True if only the questions and the end of the call appear.
     pub(crate) quiet: bool,
     pub(crate) began: Instant,
-    /// The input, until it moves into the result.
+    /// The input. Moves into the result at the end.
     pub(crate) input: Value,
     pub(crate) state: State,
 }
@@ -38,22 +38,22 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) enum State {
     /// The call needs results that are not available yet.
-    Waits,
-    Coming,
+    Waiting,
+    Running,
     Done {
         result: Value,
         bytes: usize,
         took: Duration,
     },
     /// The call has ended; its result made room for later ones.
-    Forgotten,
+    Discarded,
 }
 
 /// A question to the person.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) asking: GatePrompt,
-    /// Its call, if this conversation started or followed that.
+    /// Number of the call that asks, if this conversation started or followed it.
     pub(crate) entry: Option<usize>,
 }
 
@@ -63,14 +63,14 @@ pub(crate) enum ParsedLine {
     Nothing,
     Call(Target, PinnedRefs),
     /// A call in the background.
-    Quietly(Target, PinnedRefs),
+    BackgroundCall(Target, PinnedRefs),
     Order(String, PinnedRefs),
-    /// A reference alone, to the result of this number.
+    /// A line that is only a reference, to the result of this number.
     Look(usize, PinnedRefs),
     /// A line for the current question, with its gate.
     Answer(String, PinnedRefs),
     /// An invalid line, with the reason.
-    Misread(String),
+    Invalid(String),
 }
 
 /// The use of a text that waits for the results of its references.
@@ -89,7 +89,7 @@ pub(crate) enum PendingText {
 pub(crate) enum ResolvedText {
     Ready(Value),
     /// These results are not available yet.
-    Waits(Vec<usize>),
+    Missing(Vec<usize>),
 }
 
 #[derive(Debug)]
@@ -99,41 +99,41 @@ pub(crate) struct Session {
     waiting: Vec<(PendingText, PinnedRefs)>,
     /// The target of plain text, unless the text answers a question.
     target: Option<Target>,
-    /// The first entry with its result.
+    /// Index of the first entry that may still have its result.
     oldest: usize,
-    kept: usize,
-    most_kept: usize,
+    result_bytes: usize,
+    max_result_bytes: usize,
 }
 
 impl Default for Session {
     fn default() -> Self {
-        Self::keeping(MAX_RESULT_BYTES)
+        Self::with_max_result_bytes(MAX_RESULT_BYTES)
     }
 }
 
 impl Session {
-    /// Creates a session that keeps at most `most_kept` bytes of results.
-    fn keeping(most_kept: usize) -> Self {
+    /// Creates a session that stores at most `max_result_bytes` bytes of results.
+    fn with_max_result_bytes(max_result_bytes: usize) -> Self {
         let (entries, questions, waiting) = (Vec::new(), VecDeque::new(), Vec::new());
-        Self { entries, questions, waiting, target: None, oldest: 0, kept: 0, most_kept }
+        Self { entries, questions, waiting, target: None, oldest: 0, result_bytes: 0, max_result_bytes }
     }
 
-    /// Interprets a line: one without a sign at its beginning answers the current question.
+    /// Interprets a line. A line without a sign at its beginning answers the current question.
     pub(crate) fn read(&self, line: &str) -> ParsedLine {
         let asked = self.current_question().map(|question| &question.asking);
         if let Some(asking) = asked {
             let gate = asking.gate();
-            let plainly = |text: &str| ParsedLine::Answer(gate.gate_id.clone(), PinnedRefs::plain(text));
+            let answer_with = |text: &str| ParsedLine::Answer(gate.gate_id.clone(), PinnedRefs::plain(text));
             if asking.is_secret() {
-                return plainly(line);
+                return answer_with(line);
             }
             // A choice may look like a command.
             if gate.choices.iter().any(|choice| choice == line.trim()) {
-                return plainly(line.trim());
+                return answer_with(line.trim());
             }
-            // A blank line may leave a field empty, or the question open.
+            // A blank line may leave a field empty, or leave the question open.
             if line.trim().is_empty() && !asking.may_be_left() {
-                return plainly("");
+                return answer_with("");
             }
         }
         let names = self.names();
@@ -141,10 +141,10 @@ impl Session {
         let meaning = line::read(line).and_then(|line| match line {
             Line::Nothing => Ok(ParsedLine::Nothing),
             Line::Call { target, text } => Ok(ParsedLine::Call(target, pin(&text)?)),
-            Line::Order { word, rest } if order::called(&word) == Ok(Order::Background) && !rest.is_empty() => {
+            Line::Order { word, rest } if order::find(&word) == Ok(Order::Background) && !rest.is_empty() => {
                 match self.read(&rest) {
-                    ParsedLine::Call(target, text) => Ok(ParsedLine::Quietly(target, text)),
-                    ParsedLine::Misread(error) => Err(error),
+                    ParsedLine::Call(target, text) => Ok(ParsedLine::BackgroundCall(target, text)),
+                    ParsedLine::Invalid(error) => Err(error),
                     _ => Err("/bg begins a call of a node, a graph or a workflow, such as /bg %release".to_owned()),
                 }
             }
@@ -152,8 +152,8 @@ impl Session {
             Line::Look(text) => {
                 let text = pin(&text)?;
                 let first = text.numbers().next();
-                let how = "a reference is written ::0, ::-1, ::last or ::NAME; see /help references";
-                first.map(|number| ParsedLine::Look(number, text)).ok_or_else(|| how.to_owned())
+                let notation_hint = "a reference is written ::0, ::-1, ::last or ::NAME; see /help references";
+                first.map(|number| ParsedLine::Look(number, text)).ok_or_else(|| notation_hint.to_owned())
             }
             Line::Words(text) => match (asked, &self.target) {
                 (Some(asking), _) => Ok(ParsedLine::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
@@ -165,7 +165,7 @@ impl Session {
                 }
             },
         });
-        meaning.unwrap_or_else(ParsedLine::Misread)
+        meaning.unwrap_or_else(ParsedLine::Invalid)
     }
 
     /// Returns the target of plain text.
@@ -182,27 +182,27 @@ impl Session {
     ///
     /// # Errors
     /// If a result does not exist, or lacks the referenced part.
-    pub(crate) fn filled(&self, text: &PinnedRefs) -> Result<ResolvedText, String> {
-        let coming = |number: &usize| matches!(self.entries[*number].state, State::Waits | State::Coming);
-        let coming: Vec<usize> = text.numbers().filter(coming).collect();
-        if coming.is_empty() {
+    pub(crate) fn resolve_text(&self, text: &PinnedRefs) -> Result<ResolvedText, String> {
+        let is_pending = |number: &usize| matches!(self.entries[*number].state, State::Waiting | State::Running);
+        let is_pending: Vec<usize> = text.numbers().filter(is_pending).collect();
+        if is_pending.is_empty() {
             text.fill_in(|number| self.result(number)).map(ResolvedText::Ready)
         } else {
-            Ok(ResolvedText::Waits(coming))
+            Ok(ResolvedText::Missing(is_pending))
         }
     }
 
-    /// Keeps a text until all its references have results.
-    pub(crate) fn waits(&mut self, pending: PendingText, text: PinnedRefs) {
+    /// Queues a text until all its references have results.
+    pub(crate) fn queue_text(&mut self, pending: PendingText, text: PinnedRefs) {
         self.waiting.push((pending, text));
     }
 
     /// Takes the waiting texts with results for all references, in the order of their input.
-    pub(crate) fn ready(&mut self) -> Vec<(PendingText, Result<Value, String>)> {
+    pub(crate) fn take_ready_texts(&mut self) -> Vec<(PendingText, Result<Value, String>)> {
         let mut ready = Vec::new();
         for (pending, text) in std::mem::take(&mut self.waiting) {
-            match self.filled(&text) {
-                Ok(ResolvedText::Waits(_)) => self.waiting.push((pending, text)),
+            match self.resolve_text(&text) {
+                Ok(ResolvedText::Missing(_)) => self.waiting.push((pending, text)),
                 Ok(ResolvedText::Ready(value)) => ready.push((pending, Ok(value))),
                 Err(error) => ready.push((pending, Err(error))),
             }
@@ -211,23 +211,23 @@ impl Session {
     }
 
     /// Records the start of a call and returns its number.
-    pub(crate) fn begins(&mut self, target: Target, ours: bool, quiet: bool, now: Instant) -> usize {
+    pub(crate) fn begin_call(&mut self, target: Target, started_here: bool, quiet: bool, now: Instant) -> usize {
         self.entries.push(Entry {
             target,
             run: None,
-            ours,
+            started_here,
             quiet,
             began: now,
             input: Value::Null,
-            state: State::Waits,
+            state: State::Waiting,
         });
         self.entries.len() - 1
     }
 
-    /// Records that a call has its input.
-    pub(crate) fn under_way(&mut self, number: usize, input: Value, now: Instant) {
+    /// Records that a call has its input and starts.
+    pub(crate) fn record_start(&mut self, number: usize, input: Value, now: Instant) {
         let entry = &mut self.entries[number];
-        (entry.state, entry.input, entry.began) = (State::Coming, input, now);
+        (entry.state, entry.input, entry.began) = (State::Running, input, now);
     }
 
     /// Stores the result of a call.
@@ -238,12 +238,12 @@ impl Session {
         (entry.state, entry.input) = (State::Done { result, bytes, took }, Value::Null);
         self.waiting.retain(|(pending, _)| *pending != PendingText::Call(number));
         self.questions.retain(|question| question.entry != Some(number));
-        self.kept += bytes;
-        while self.kept > self.most_kept && self.oldest < number {
+        self.result_bytes += bytes;
+        while self.result_bytes > self.max_result_bytes && self.oldest < number {
             let oldest = &mut self.entries[self.oldest].state;
             if let State::Done { bytes, .. } = oldest {
-                self.kept -= *bytes;
-                *oldest = State::Forgotten;
+                self.result_bytes -= *bytes;
+                *oldest = State::Discarded;
             }
             self.oldest += 1;
         }
@@ -263,32 +263,33 @@ impl Session {
     }
 
     /// Returns the calls in progress, with their numbers.
-    pub(crate) fn not_over(&self) -> impl Iterator<Item = (usize, &Entry)> {
-        self.entries().filter(|(_, entry)| matches!(entry.state, State::Waits | State::Coming))
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        self.entries().filter(|(_, entry)| matches!(entry.state, State::Waiting | State::Running))
     }
 
-    /// Returns the call of a number: `3` or `::3`.
-    pub(crate) fn numbered(&self, text: &str) -> Option<usize> {
+    /// Parses the number of a call: `3` or `::3`.
+    pub(crate) fn find_by_number(&self, text: &str) -> Option<usize> {
         let number: usize = text.strip_prefix("::").unwrap_or(text).parse().ok()?;
         Some(number).filter(|number| *number < self.entries.len())
     }
 
-    /// Returns the call in progress that has this run.
-    pub(crate) fn of_run(&self, run: &str) -> Option<usize> {
-        self.not_over().find(|(_, entry)| entry.run.as_deref() == Some(run)).map(|(number, _)| number)
+    /// Returns the number of the call in progress that has this run.
+    pub(crate) fn find_by_run(&self, run: &str) -> Option<usize> {
+        self.unfinished().find(|(_, entry)| entry.run.as_deref() == Some(run)).map(|(number, _)| number)
     }
 
     /// Returns the result of a call that has ended.
     ///
     /// # Errors
-    /// If it is not available yet, or no longer.
+    /// If the result is not available yet, or no longer.
     pub(crate) fn result(&self, number: usize) -> Result<&Value, String> {
         match &self.entries[number].state {
             State::Done { result, .. } => Ok(result),
-            State::Waits | State::Coming => Err(format!("::{number} is still coming")),
-            State::Forgotten => {
-                Err(format!("::{number} is not kept any more: results of {} MB came after it", self.most_kept >> 20))
-            }
+            State::Waiting | State::Running => Err(format!("::{number} is still coming")),
+            State::Discarded => Err(format!(
+                "::{number} is not kept any more: results of {} MB came after it",
+                self.max_result_bytes >> 20
+            )),
         }
     }
 
@@ -297,14 +298,14 @@ impl Session {
         self.entries.iter().map(|entry| entry.target.short()).collect()
     }
 
-    /// Adds a question: after the others, or `ahead` of them. Returns whether it has become the current one. A question
-    /// that exists already keeps its state.
-    pub(crate) fn add_question(&mut self, gate: GateInfo, entry: Option<usize>, ahead: bool) -> bool {
-        let at = self.questions.iter().position(|known| known.asking.gate().gate_id == gate.gate_id);
-        let known = match at {
-            Some(at) if ahead && at > 0 => self.questions.remove(at),
-            Some(at) => {
-                let known = &mut self.questions[at];
+    /// Adds a question after the others, or before them with `at_front`. Returns whether it has become the current one.
+    /// An existing question of the same gate keeps its state.
+    pub(crate) fn add_question(&mut self, gate: GateInfo, entry: Option<usize>, at_front: bool) -> bool {
+        let position = self.questions.iter().position(|known| known.asking.gate().gate_id == gate.gate_id);
+        let known = match position {
+            Some(position) if at_front && position > 0 => self.questions.remove(position),
+            Some(position) => {
+                let known = &mut self.questions[position];
                 known.entry = known.entry.or(entry);
                 return false;
             }
@@ -312,12 +313,12 @@ impl Session {
         };
         let mut question = known.unwrap_or_else(|| Question { asking: GatePrompt::new(gate), entry });
         question.entry = question.entry.or(entry);
-        if ahead {
+        if at_front {
             self.questions.push_front(question);
         } else {
             self.questions.push_back(question);
         }
-        ahead || self.questions.len() == 1
+        at_front || self.questions.len() == 1
     }
 
     /// Returns the open question of a gate.
@@ -335,19 +336,19 @@ impl Session {
         self.questions.iter()
     }
 
-    /// Removes the question of a closed gate. Returns the question, and whether it was the current one.
-    pub(crate) fn settled(&mut self, gate: &str) -> Option<(Question, bool)> {
-        let at = self.questions.iter().position(|question| question.asking.gate().gate_id == gate)?;
-        self.questions.remove(at).map(|question| (question, at == 0))
+    /// Removes the question of a closed gate. Returns it with a flag that is true if it was the current one.
+    pub(crate) fn remove_question(&mut self, gate: &str) -> Option<(Question, bool)> {
+        let position = self.questions.iter().position(|question| question.asking.gate().gate_id == gate)?;
+        self.questions.remove(position).map(|question| (question, position == 0))
     }
 
     /// Removes the questions of a call whose runs have ended.
-    pub(crate) fn are_over(&mut self, number: usize, over: impl Fn(&str) -> bool) {
-        self.questions.retain(|question| question.entry != Some(number) || !over(&question.asking.gate().run_id));
+    pub(crate) fn remove_ended_questions(&mut self, number: usize, has_ended: impl Fn(&str) -> bool) {
+        self.questions.retain(|question| question.entry != Some(number) || !has_ended(&question.asking.gate().run_id));
     }
 
-    /// Removes all questions, which stay open, and returns their number.
-    pub(crate) fn leaves(&mut self) -> usize {
+    /// Removes all questions without answering them, and returns their number.
+    pub(crate) fn drop_questions(&mut self) -> usize {
         std::mem::take(&mut self.questions).len()
     }
 }
@@ -362,11 +363,11 @@ mod tests {
 
     fn calls(session: &mut Session, name: &str) -> usize {
         let target = Target { kind: Kind::Node, name: name.to_owned() };
-        session.begins(target, true, false, Instant::now())
+        session.begin_call(target, true, false, Instant::now())
     }
 
     fn done(session: &mut Session, number: usize, output: &str) {
-        session.under_way(number, Value::Null, Instant::now());
+        session.record_start(number, Value::Null, Instant::now());
         session.store_result(number, json!({"success": true, "output": output}), Instant::now());
     }
 
@@ -386,18 +387,18 @@ mod tests {
     fn what_refers_to_a_result_that_is_coming_is_ready_once_it_came() {
         let mut session = Session::default();
         let slow = calls(&mut session, "slow");
-        session.under_way(slow, Value::Null, Instant::now());
+        session.record_start(slow, Value::Null, Instant::now());
         let words = text(&session, "@greet ::last and ::slow");
-        assert_eq!(session.filled(&words), Ok(ResolvedText::Waits(vec![0, 0])));
+        assert_eq!(session.resolve_text(&words), Ok(ResolvedText::Missing(vec![0, 0])));
         let greet = calls(&mut session, "greet");
-        session.waits(PendingText::Call(greet), words);
-        assert!(session.ready().is_empty());
+        session.queue_text(PendingText::Call(greet), words);
+        assert!(session.take_ready_texts().is_empty());
         let next = text(&session, "@greet ::last");
-        session.waits(PendingText::Look(1), next);
+        session.queue_text(PendingText::Look(1), next);
         done(&mut session, slow, "done");
-        assert_eq!(session.ready(), [(PendingText::Call(greet), Ok(json!("done and done")))]);
+        assert_eq!(session.take_ready_texts(), [(PendingText::Call(greet), Ok(json!("done and done")))]);
         session.store_result(greet, json!({"success": false, "output": null}), Instant::now());
-        let ready = session.ready();
+        let ready = session.take_ready_texts();
         assert!(
             matches!(&ready[..], [(PendingText::Look(1), Err(error))] if error.contains("because it failed")),
             "{ready:?}"
@@ -407,7 +408,7 @@ mod tests {
     #[test]
     fn words_answer_the_question_that_is_asked_and_nothing_else() {
         let mut session = Session::default();
-        assert!(matches!(session.read("2"), ParsedLine::Misread(said) if said.starts_with("no question is open")));
+        assert!(matches!(session.read("2"), ParsedLine::Invalid(said) if said.starts_with("no question is open")));
         assert!(session.add_question(gate("a", &["yes", "@no"]), None, false));
         assert!(!session.add_question(gate("b", &[]), Some(0), false), "one at a time");
         assert!(
@@ -422,7 +423,7 @@ mod tests {
         assert_eq!(answer(&session, "@no"), ("a".to_owned(), json!("@no")), "a choice may look like a call");
         assert!(matches!(session.read("@greet"), ParsedLine::Call(..)), "and calls can be made meanwhile");
         assert_eq!(session.read(" "), ParsedLine::Nothing, "it may be left alone");
-        assert!(matches!(session.settled("a"), Some((_, true))) && session.settled("a").is_none());
+        assert!(matches!(session.remove_question("a"), Some((_, true))) && session.remove_question("a").is_none());
         assert_eq!(answer(&session, "as you like"), ("b".to_owned(), json!("as you like")));
         assert!(session.add_question(gate("c", &["first"]), Some(1), true), "what is watched asks first");
         assert_eq!(answer(&session, "first"), ("c".to_owned(), json!("first")));
@@ -430,15 +431,15 @@ mod tests {
             session.add_question(gate("b", &[]), None, true) && session.questions().count() == 2,
             "or what is wanted first"
         );
-        session.settled("c");
-        assert_eq!((session.leaves(), session.current_question().is_none()), (1, true));
+        session.remove_question("c");
+        assert_eq!((session.drop_questions(), session.current_question().is_none()), (1, true));
     }
 
     // Document 003, line 1152: `other -> Direct input to current target`.
     #[test]
     fn other_text_goes_to_the_current_target_unless_it_answers_a_question() {
         let mut session = Session::default();
-        assert!(matches!(session.read("hello"), ParsedLine::Misread(said) if said.contains("/target @NODE")));
+        assert!(matches!(session.read("hello"), ParsedLine::Invalid(said) if said.contains("/target @NODE")));
         let greet = Target { kind: Kind::Node, name: "greet".to_owned() };
         session.set_target(Some(greet.clone()));
         let number = calls(&mut session, "first");
@@ -450,13 +451,13 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        assert!(matches!(session.read("/bg hello"), ParsedLine::Quietly(target, _) if target == greet));
+        assert!(matches!(session.read("/bg hello"), ParsedLine::BackgroundCall(target, _) if target == greet));
         assert!(matches!(session.read("@other x"), ParsedLine::Call(target, _) if target.name == "other"));
         session.add_question(gate("a", &[]), None, false);
         assert!(matches!(session.read("hello"), ParsedLine::Answer(gate, _) if gate == "a"), "a question comes first");
-        session.settled("a");
+        session.remove_question("a");
         session.set_target(None);
-        assert!(matches!(session.read("hello"), ParsedLine::Misread(_)));
+        assert!(matches!(session.read("hello"), ParsedLine::Invalid(_)));
     }
 
     #[test]
@@ -480,7 +481,7 @@ mod tests {
     #[test]
     fn old_results_give_way_to_new_ones() {
         let most = 1 << 20;
-        let mut session = Session::keeping(most);
+        let mut session = Session::with_max_result_bytes(most);
         let large = "x".repeat(most / 2);
         for name in ["one", "two", "three"] {
             let number = calls(&mut session, name);
@@ -488,7 +489,7 @@ mod tests {
         }
         assert!(session.result(0).is_err() && session.result(1).is_err(), "two halves and a bit are too much");
         assert!(session.result(2).is_ok());
-        let error = session.filled(&text(&session, "@greet ::one")).unwrap_err();
+        let error = session.resolve_text(&text(&session, "@greet ::one")).unwrap_err();
         assert_eq!(error, "::0 is not kept any more: results of 1 MB came after it");
         let number = calls(&mut session, "huge");
         done(&mut session, number, &"x".repeat(2 * most));
@@ -500,9 +501,12 @@ mod tests {
         let mut session = Session::default();
         let number = calls(&mut session, "release");
         session.entry_mut(number).run = Some("run_a".to_owned());
-        assert_eq!((session.numbered("::0"), session.numbered("0"), session.numbered("1")), (Some(0), Some(0), None));
-        assert_eq!(session.of_run("run_a"), Some(0));
+        assert_eq!(
+            (session.find_by_number("::0"), session.find_by_number("0"), session.find_by_number("1")),
+            (Some(0), Some(0), None)
+        );
+        assert_eq!(session.find_by_run("run_a"), Some(0));
         done(&mut session, number, "");
-        assert_eq!(session.of_run("run_a"), None, "one that is over can be followed again");
+        assert_eq!(session.find_by_run("run_a"), None, "one that is over can be followed again");
     }
 }

@@ -1,4 +1,4 @@
-//! Requests to the daemon: calls and runs, each in a task that sends news.
+//! Requests to the daemon: calls and runs, each in a task that sends events.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,15 +17,15 @@ use super::reference;
 use crate::child_runs::ChildRuns;
 use crate::failure::Failure;
 
-/// JobEvent about the call of a number.
+/// An event about the call with this number.
 #[derive(Debug)]
 pub(crate) enum JobEvent {
-    /// The run has started, or this conversation now follows it.
+    /// The run of the call is known.
     Run(usize, String),
     Event(usize, RunEvent),
     /// The run waits for an answer.
-    Asks(usize, Box<GateInfo>),
-    Over(usize, Outcome),
+    GateOpened(usize, Box<GateInfo>),
+    Ended(usize, Outcome),
 }
 
 /// The outcome of a call.
@@ -33,7 +33,7 @@ pub(crate) enum JobEvent {
 pub(crate) enum Outcome {
     Node(Box<NodeReply>),
     Run(Box<RunReply>),
-    /// There was no call, or its outcome is unknown.
+    /// The call did not happen, or its outcome is unknown.
     Nothing(String),
 }
 
@@ -42,11 +42,11 @@ pub(crate) enum Outcome {
 pub(crate) struct Work {
     daemon: ReconnectingClient,
     sender: mpsc::Sender<JobEvent>,
-    news: mpsc::Receiver<JobEvent>,
+    events: mpsc::Receiver<JobEvent>,
     tasks: HashMap<usize, AbortHandle>,
 }
 
-/// The capacity of the channel of news; beyond it the tasks wait.
+/// Maximum number of events that wait in the channel. Tasks wait while it is full.
 const EVENT_CAPACITY: usize = 64;
 
 /// Number of seconds to wait for a run's cleanup after its end.
@@ -60,24 +60,24 @@ const MAX_WAITING_RUNS: u32 = 1000;
 
 impl Work {
     pub(crate) fn new(daemon: ReconnectingClient) -> Self {
-        let (sender, news) = mpsc::channel(EVENT_CAPACITY);
-        Self { daemon, sender, news, tasks: HashMap::new() }
+        let (sender, events) = mpsc::channel(EVENT_CAPACITY);
+        Self { daemon, sender, events, tasks: HashMap::new() }
     }
 
     pub(crate) fn daemon(&self) -> &ReconnectingClient {
         &self.daemon
     }
 
-    /// Returns the next news. Cancellation-safe.
+    /// Returns the next event. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> JobEvent {
-        let news = self.news.recv().await.expect("a sender is kept here");
-        if let JobEvent::Over(number, _) = news {
+        let event = self.events.recv().await.expect("a sender is kept here");
+        if let JobEvent::Ended(number, _) = event {
             self.tasks.remove(&number);
         }
-        news
+        event
     }
 
-    /// Makes the call of this number.
+    /// Starts the call with this number.
     pub(crate) fn begin(&mut self, number: usize, target: &Target, input: Value) {
         let (daemon, sender, name) = (self.daemon.clone(), self.sender.clone(), target.name.clone());
         let task = match target.kind {
@@ -85,20 +85,22 @@ impl Work {
                 let verb = run(target, &input);
                 tokio::spawn(async move {
                     let outcome = runs(&daemon, &sender, number, verb).await;
-                    let _ = sender.send(JobEvent::Over(number, outcome)).await;
+                    let _ = sender.send(JobEvent::Ended(number, outcome)).await;
                 })
             }
             Kind::Node | Kind::Graph => {
-                let graph = target.kind == Kind::Graph;
+                let is_graph = target.kind == Kind::Graph;
                 tokio::spawn(async move {
-                    let reply = if graph {
+                    let reply = if is_graph {
                         daemon.call(RunGraph { graph_id: name, input, timeout: None }).await
                     } else {
                         daemon.call(RunNode { node_id: name, input, timeout: None }).await
                     };
-                    let outcome = reply
-                        .map_or_else(|error| Outcome::Nothing(unknown(error)), |reply| Outcome::Node(Box::new(reply)));
-                    let _ = sender.send(JobEvent::Over(number, outcome)).await;
+                    let outcome = reply.map_or_else(
+                        |error| Outcome::Nothing(error_text(error)),
+                        |reply| Outcome::Node(Box::new(reply)),
+                    );
+                    let _ = sender.send(JobEvent::Ended(number, outcome)).await;
                 })
             }
         };
@@ -109,8 +111,8 @@ impl Work {
     pub(crate) fn follow(&mut self, number: usize, run: String) {
         let (daemon, sender) = (self.daemon.clone(), self.sender.clone());
         let task = tokio::spawn(async move {
-            let outcome = follows(&daemon, &sender, number, run).await;
-            let _ = sender.send(JobEvent::Over(number, outcome)).await;
+            let outcome = follow_run(&daemon, &sender, number, run).await;
+            let _ = sender.send(JobEvent::Ended(number, outcome)).await;
         });
         self.tasks.insert(number, task.abort_handle());
     }
@@ -122,7 +124,7 @@ impl Work {
         }
     }
 
-    /// Cancels a run; its end arrives as news.
+    /// Cancels a run. Its end arrives as an event.
     pub(crate) fn cancel(&self, run: String) {
         let daemon = self.daemon.clone();
         tokio::spawn(async move {
@@ -140,7 +142,7 @@ impl Work {
         let nodes = self.daemon.call(ListNodes::default()).await?;
         let graphs = self.daemon.call(ListGraphs::default()).await?;
         let workflows = self.daemon.call(ListWorkflows { containing: None, limit: MAX_WORKFLOWS }).await?;
-        // An unreadable project counts as empty; the lists of its nodes show the problem.
+        // An unreadable project counts as empty; `/nodes` and `/graphs` show the problem.
         Ok(Catalog {
             nodes: nodes.nodes.into_iter().map(|node| node.id).collect(),
             graphs: graphs.graphs.into_iter().map(|graph| graph.id).collect(),
@@ -161,7 +163,7 @@ impl Work {
             run.pending_gates.into_iter().map(move |gate| (gate.run_id == id, workflow.clone(), gate))
         });
         let mut gates: Vec<_> = gates.filter(|(.., gate)| gate.answered_by != "agent").collect();
-        // A run also lists the questions of its descendants; each belongs to the run that asks.
+        // A run also lists the questions of its descendants. Sort the entry of the asking run first, for `dedup_by`.
         gates.sort_by(|(own, _, gate), (others_own, _, other)| {
             let key = |gate: &GateInfo, own: &bool| (gate.created_at.clone(), gate.gate_id.clone(), !own);
             key(gate, own).cmp(&key(other, others_own))
@@ -180,7 +182,7 @@ impl Work {
         Ok(open_gate(&self.daemon, &answer.run_id, gate).await?.is_some())
     }
 
-    /// Answers a gate, and returns the reply; `None` if only the end of the gate is known.
+    /// Answers a gate and returns the reply. `None` if the reply was lost and the gate is closed.
     ///
     /// # Errors
     /// If the daemon is unreachable.
@@ -188,7 +190,7 @@ impl Work {
         loop {
             match self.daemon.call(answer.clone()).await {
                 Ok(reply) => return Ok(Some(reply)),
-                // The answer may have arrived or not; while the gate is open, sending it again is safe.
+                // The answer may have arrived. While the gate is open, sending the answer again is safe.
                 Err(AskError::Call(CallError::Lost)) => {
                     let gate = answer.gate_id.as_deref().unwrap_or_default();
                     if open_gate(&self.daemon, &answer.run_id, gate).await?.is_none() {
@@ -207,14 +209,14 @@ impl Drop for Work {
     }
 }
 
-/// Returns the request for `%name text`.
+/// Builds the request for `%name text`.
 fn run(target: &Target, input: &Value) -> RunWorkflow {
     let variables =
         (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::value_to_text(input).into())]));
     let (file, workflow) = target.file().map_or((None, Some(target.name.as_str())), |(file, workflow)| {
-        // The daemon refuses an invalid path, under the typed name.
-        let whole = std::path::absolute(file).map_or_else(|_| file.to_owned(), |file| file.display().to_string());
-        (Some(whole), workflow)
+        // The daemon refuses an invalid path and reports the typed name.
+        let path = std::path::absolute(file).map_or_else(|_| file.to_owned(), |file| file.display().to_string());
+        (Some(path), workflow)
     });
     RunWorkflow {
         workflow_name: workflow.map(str::to_owned),
@@ -233,18 +235,23 @@ async fn runs(
     verb: RunWorkflow,
 ) -> Outcome {
     match daemon.call(verb).await {
-        Err(error) => Outcome::Nothing(unknown(error)),
+        Err(error) => Outcome::Nothing(error_text(error)),
         Ok(reply) if reply.run_id.is_empty() => {
             Outcome::Nothing(reply.error.unwrap_or_else(|| "the run did not start".to_owned()))
         }
-        Ok(reply) => follows(daemon, sender, number, reply.run_id).await,
+        Ok(reply) => follow_run(daemon, sender, number, reply.run_id).await,
     }
 }
 
-async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, number: usize, run: String) -> Outcome {
-    // A failure means that the receiver was dropped and this task is about to end.
+async fn follow_run(
+    daemon: &ReconnectingClient,
+    sender: &mpsc::Sender<JobEvent>,
+    number: usize,
+    run: String,
+) -> Outcome {
+    // Ignore a failure: the receiver was dropped and this task is about to end.
     let _ = sender.send(JobEvent::Run(number, run.clone())).await;
-    if let Err(error) = passes_on(daemon, sender, number, &run).await {
+    if let Err(error) = forward_events(daemon, sender, number, &run).await {
         let error = match error {
             FollowError::Unknown(_) => {
                 format!("the daemon does not know run {run} any more; /runs lists those it knows")
@@ -253,41 +260,41 @@ async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, n
         };
         return Outcome::Nothing(error);
     }
-    // A run's cleanup happens after its last event.
+    // A run's cleanup follows its last event.
     match daemon.call(GetRun { run_id: run, wait_seconds: Some(CLEANUP_TIMEOUT_SECONDS), ..GetRun::default() }).await {
         Ok(reply) => Outcome::Run(Box::new(reply)),
-        Err(error) => Outcome::Nothing(unknown(error)),
+        Err(error) => Outcome::Nothing(error_text(error)),
     }
 }
 
 /// Sends the events of a run, and of its nested runs, until its last one.
-async fn passes_on(
+async fn forward_events(
     daemon: &ReconnectingClient,
     sender: &mpsc::Sender<JobEvent>,
     number: usize,
     run: &str,
 ) -> Result<(), FollowError> {
     let mut events = daemon.follow(run, 1);
-    let mut family = ChildRuns::new(daemon.clone());
+    let mut child_runs = ChildRuns::new(daemon.clone());
     loop {
         let event = tokio::select! {
             event = events.next() => match event? {
                 Some(event) => event,
                 None => return Ok(()),
             },
-            event = family.next() => event,
+            event = child_runs.next() => event,
         };
-        family.meet(&event);
+        child_runs.follow_started_run(&event);
         // A nested run's events come before the end of the state that started it.
-        for nested in family.part(&event).await {
+        for nested in child_runs.take_ended(&event).await {
             let _ = sender.send(JobEvent::Event(number, nested)).await;
         }
         let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (waits, of) = (event.event_type == "gate_waiting", event.run_id.clone());
+        let (is_waiting, asking_run) = (event.event_type == "gate_waiting", event.run_id.clone());
         let _ = sender.send(JobEvent::Event(number, event)).await;
-        // Following a run from its beginning repeats the events of earlier, answered gates.
-        if waits && let Ok(Some(gate)) = open_gate(daemon, &of, &gate).await {
-            let _ = sender.send(JobEvent::Asks(number, Box::new(gate))).await;
+        // The events of a run include those of gates that are already answered.
+        if is_waiting && let Ok(Some(gate)) = open_gate(daemon, &asking_run, &gate).await {
+            let _ = sender.send(JobEvent::GateOpened(number, Box::new(gate))).await;
         }
     }
 }
@@ -299,19 +306,19 @@ async fn open_gate(daemon: &ReconnectingClient, run: &str, id: &str) -> Result<O
     Ok(gates.into_iter().find(|gate| gate.gate_id == id))
 }
 
-/// Returns the message about a missing answer.
-fn unknown(error: AskError) -> String {
+/// Returns the message about a failed request.
+fn error_text(error: AskError) -> String {
     Failure::from(error).message().to_owned()
 }
 
-/// Returns the places in the result of a run whose values the report on the run does not have whole, as JSON Pointers.
+/// Returns JSON Pointers to the shortened variables in the result of a run.
 fn shortened_variables(reply: &RunReply) -> Vec<String> {
-    let places = reply.shortened_values.iter().filter_map(|one| one.path.strip_prefix("/final_variables"));
-    places.map(|place| format!("/attributes/variables{place}")).collect()
+    let paths = reply.shortened_values.iter().filter_map(|value| value.path.strip_prefix("/final_variables"));
+    paths.map(|path| format!("/attributes/variables{path}")).collect()
 }
 
 impl Outcome {
-    /// Returns the result in the form that references use, the same for every kind of call.
+    /// Returns the result as the JSON object that references select from, with the same fields for every kind of call.
     pub(crate) fn value(&self, target: &Target, input: &Value) -> Value {
         match self {
             Self::Node(reply) => serde_json::to_value(&**reply).unwrap_or_default(),

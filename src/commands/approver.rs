@@ -69,7 +69,7 @@ impl Approver {
     }
 }
 
-/// Returns whether a passphrase is set.
+/// Returns whether an approval passphrase is set.
 async fn is_set(paths: &DaemonPaths) -> Result<bool, Failure> {
     let reply = front::ask(paths, GetApprover {}).await?;
     match reply.error {
@@ -79,16 +79,16 @@ async fn is_set(paths: &DaemonPaths) -> Result<bool, Failure> {
 }
 
 async fn set(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
-    let replaces = is_set(paths).await?;
+    let had_passphrase = is_set(paths).await?;
     let mut source = Source::here(stdin)?;
     let (new_passphrase, current) = match &mut source {
         Source::Script => {
             let new_passphrase = source.next("").await?;
-            let current = if replaces { Some(source.next("").await?) } else { None };
+            let current = if had_passphrase { Some(source.next("").await?) } else { None };
             (new_passphrase, current)
         }
         Source::Person(_) => {
-            let current = if replaces { Some(source.next("current passphrase:").await?) } else { None };
+            let current = if had_passphrase { Some(source.next("current passphrase:").await?) } else { None };
             let new_passphrase = source.next("new passphrase:").await?;
             if source.next("new passphrase again:").await? != new_passphrase {
                 return Err(Failure::usage("the two passphrases differ; nothing was changed"));
@@ -186,7 +186,7 @@ pub(super) async fn unlock_with_person(paths: &DaemonPaths, person: &mut Person)
         match reply.error {
             None => break,
             Some(error) if reply.passphrase_wanted => print::remark(&error),
-            // The other runs are no longer locked, and the next command reports the problem of its run.
+            // The other runs are unlocked. The next request about the locked run reports its problem.
             Some(error) => {
                 print::remark(&error);
                 break;
@@ -197,7 +197,7 @@ pub(super) async fn unlock_with_person(paths: &DaemonPaths, person: &mut Person)
     Ok(())
 }
 
-/// Describes a setting that is too weak to count, with its remedy.
+/// Describes a setting of `gates.require` that is not in effect yet, and the command that applies it.
 pub(crate) fn unconfirmed_setting(value: &str) -> String {
     format!(
         "the setting gates.require is '{value}', which is weaker and does not count yet; apply it with: steplatch approver lower"

@@ -81,7 +81,7 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Minimum columns for descriptions beside the other columns; with fewer, each is on its own line.
+/// Minimum width for descriptions beside the other columns. On narrower terminals, each is on its own line.
 const MIN_DESCRIPTION_COLUMNS: usize = 50;
 
 /// Prints a table whose last column is a description, wrapped to the terminal.
@@ -105,7 +105,7 @@ fn print_described(table: &mut [Vec<String>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a value as the cell of a table.
+/// Formats a value as the cell of a table.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -142,8 +142,8 @@ pub(crate) async fn problems() -> Vec<String> {
     }
 }
 
-/// Returns the missing tokens of remote services, with the reasons; those of disabled services only if
-/// `include_disabled`.
+/// Returns the names of the token settings that do not resolve, with the reasons. `include_disabled` includes those of
+/// disabled services.
 async fn missing_tokens(settings: &Settings, include_disabled: bool) -> BTreeMap<String, String> {
     let mut missing = BTreeMap::new();
     for config in

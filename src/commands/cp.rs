@@ -42,10 +42,10 @@ A path on another machine that is not absolute begins at the home directory ther
 A local file with a colon in its name is written ./a:b.
 Each file is written atomically: whole, or not at all.";
 
-/// Maximum number of attempts of a copy after the loss of the daemon.
+/// Maximum number of attempts of a copy if the connection to the daemon is lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// A path, on another machine if a name precedes a colon.
+/// A path on the command line. `HOST:PATH` is on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileArgument {
     host: Option<String>,
@@ -69,7 +69,7 @@ impl FromStr for FileArgument {
     }
 }
 
-/// Report of a copy, for programs.
+/// Report of a copy, printed as JSON.
 #[derive(Debug, Default, Serialize)]
 struct CopyReport {
     success: bool,
@@ -80,11 +80,11 @@ struct CopyReport {
 
 impl Cp {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let several = self.sources.len() > 1;
+        let has_several_sources = self.sources.len() > 1;
         let mut report = CopyReport { success: true, ..CopyReport::default() };
         for source in self.sources {
             let FileArgument { host: to_host, path: mut to } = self.target.clone();
-            if several && !to.ends_with('/') {
+            if has_several_sources && !to.ends_with('/') {
                 to.push('/');
             }
             let FileArgument { host: from_host, path: from } = source;
@@ -99,11 +99,11 @@ impl Cp {
     }
 }
 
-/// Copies one source. After the loss of the daemon this starts another one and repeats the copy; completed files stay
-/// as they are.
+/// Copies one source. If the connection to the daemon is lost, it starts another daemon and repeats the copy, which
+/// leaves completed files unchanged.
 async fn copy(paths: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
     let initial_counts = (report.files.len(), report.skipped.len());
-    let daemon = front::steady(paths)?;
+    let daemon = front::reconnecting_client(paths)?;
     for _ in 0..MAX_ATTEMPTS {
         report.files.truncate(initial_counts.0);
         report.skipped.truncate(initial_counts.1);
@@ -141,7 +141,7 @@ async fn copy(paths: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut Cop
     Err(Failure::work("the connection to the daemon was lost repeatedly; see 'steplatch doctor'").with(report))
 }
 
-/// Returns the written file, in one line.
+/// Describes a written file on one line.
 fn describe_file(file: &WrittenFile) -> String {
     let path = match &file.host {
         Some(host) => format!("{host}:{}", file.path),
@@ -151,24 +151,24 @@ fn describe_file(file: &WrittenFile) -> String {
     format!("{}  {QUIET}{}{unchanged}{QUIET:#}", print::visible(&path), print::size(file.size))
 }
 
-/// The progress of a copy, on the last line of a terminal. Without a terminal it shows nothing.
+/// Progress of a copy, on the last line of a terminal. Shows nothing without a terminal.
 #[derive(Debug)]
 struct Progress {
-    whole: u64,
+    total_bytes: u64,
     is_shown: bool,
-    is_wanted: bool,
+    is_enabled: bool,
 }
 
 impl Progress {
     fn new(reply: &CopyFileReply, json: bool) -> Self {
-        Self { whole: reply.size, is_shown: false, is_wanted: !json && std::io::stderr().is_terminal() }
+        Self { total_bytes: reply.size, is_shown: false, is_enabled: !json && std::io::stderr().is_terminal() }
     }
 
     fn show(&mut self, copied: u64, path: &str) {
-        if !self.is_wanted {
+        if !self.is_enabled {
             return;
         }
-        let line = progress_line(copied, self.whole, path);
+        let line = progress_line(copied, self.total_bytes, path);
         self.write(&format!("\r\x1b[K{QUIET}{line}{QUIET:#}"));
         self.is_shown = true;
     }
@@ -181,15 +181,16 @@ impl Progress {
 
     fn write(&self, text: &str) {
         let mut out = anstream::stderr().lock();
-        // Ignores the failure of a closed terminal.
+        // Ignore the failure: the terminal is closed.
         let _ = write!(out, "{text}").and_then(|()| out.flush());
     }
 }
 
 fn progress_line(copied: u64, total: u64, path: &str) -> String {
-    let part = (copied * 100).checked_div(total).map(|part| format!("{:>3} %  ", part.min(100))).unwrap_or_default();
+    let percent =
+        (copied * 100).checked_div(total).map(|percent| format!("{:>3} %  ", percent.min(100))).unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or(path);
-    format!("{part}{} of {}  {}", print::size(copied), print::size(total), print::visible(name))
+    format!("{percent}{} of {}  {}", print::size(copied), print::size(total), print::visible(name))
 }
 
 #[cfg(test)]

@@ -98,20 +98,20 @@ enum Detached {
 }
 
 /// The message that the daemon prints on standard output once it listens.
-const READY: &str = "ready";
+const READY_MESSAGE: &str = "ready";
 
-/// Maximum number of attempts to start a daemon that another process ends before it answers.
-const MAX_STARTS: usize = 3;
+/// Maximum number of attempts to start a daemon, if another process stops it before it replies.
+const MAX_START_ATTEMPTS: usize = 3;
 
 async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    // Several clients may find no daemon at the same moment; the first one starts it, the others find it.
+    // Several clients may find no daemon at the same time. The first one starts it, and the others then find it.
     let _lock = lock_start(paths).await?;
-    let mut starts = 0;
+    let mut attempts = 0;
     let (started, status) = loop {
-        starts += 1;
+        attempts += 1;
         match ensure_started(paths).await? {
             Ok(result) => break result,
-            Err(_) if starts < MAX_STARTS => {}
+            Err(_) if attempts < MAX_START_ATTEMPTS => {}
             Err(lost) => return Err(lost),
         }
     };
@@ -124,20 +124,20 @@ async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the daemon unless it is running, and requests its status. Returns whether it was started now. The inner error
-/// means that the daemon ended in the meantime.
+/// Starts the daemon unless it is running, and requests its status. The flag is true if this call started it. The
+/// inner error means that the daemon ended in the meantime.
 async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
     let started = match connect(paths, hello.clone()).await {
         Ok(_) => false,
-        // A daemon that closes connections is about to end.
+        // A daemon that closes the connection is about to end.
         Err(ConnectError::NotRunning(_) | ConnectError::HungUp(_)) => {
             wait_for_predecessor(paths).await?;
-            let missing = connect(paths, hello.clone()).await.is_err();
-            if missing {
+            let must_start = connect(paths, hello.clone()).await.is_err();
+            if must_start {
                 spawn(paths)?;
             }
-            missing
+            must_start
         }
         Err(error) => return Err(error.into()),
     };
@@ -156,14 +156,14 @@ async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatu
 /// Waits for the end of a daemon that no longer listens, but still holds the lock of its state directory.
 async fn wait_for_predecessor(paths: &DaemonPaths) -> Result<(), Failure> {
     let Some(running) = paths.running() else { return Ok(()) };
-    // The recorded process id may be outdated, and belong to another program now.
+    // The recorded process id may be outdated and belong to another program.
     let name = std::fs::read_to_string(format!("/proc/{}/comm", running.pid)).unwrap_or_default();
     if name.trim() != "steplatch" {
         return Ok(());
     }
     let process = Pid::from_raw(running.pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let Some(process) = process else { return Ok(()) };
-    // The daemon may be alive without its socket, for example after a logout that removed the runtime directory.
+    // The daemon may run without its socket, for example after a logout that removed the runtime directory.
     if pidfd_send_signal(&process, Signal::USR1).is_ok() {
         for _ in 0..100 {
             if connect(paths, front::hello("steplatch")).await.is_ok() {
@@ -178,30 +178,30 @@ async fn wait_for_predecessor(paths: &DaemonPaths) -> Result<(), Failure> {
     wait_for_exit(running.pid, process).await
 }
 
-/// Returns whether a process has ended already.
+/// Returns whether a process has ended.
 fn has_ended(process: &OwnedFd) -> bool {
     const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NO_WAIT)), Ok(1..))
 }
 
-/// Waits until no other client starts a daemon for this state directory, and locks the start. Closing the file unlocks
-/// it.
+/// Locks the start of daemons for this state directory, and waits while another client holds the lock. Closing the
+/// file releases the lock.
 async fn lock_start(paths: &DaemonPaths) -> Result<std::fs::File, Failure> {
     ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
     let path = paths.state().join("start.lock");
-    let locked = tokio::task::spawn_blocking(move || {
+    let lock_task = tokio::task::spawn_blocking(move || {
         let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(path)?;
         flock(&file, FlockOperation::LockExclusive)?;
         Ok::<_, io::Error>(file)
     });
-    locked
+    lock_task
         .await
         .map_err(io::Error::other)?
         .map_err(|error| Failure::system("the state directory cannot be locked", &error))
 }
 
-/// The value of the environment variable that marks a daemon.
-const DAEMON_MARK: &str = "daemon";
+/// Value of [`TERMINAL_VARIABLE`] in the environment of a daemon.
+const DAEMON_TERMINAL: &str = "daemon";
 
 /// Starts a daemon in its own session and waits until it listens, or returns its error.
 fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
@@ -211,9 +211,9 @@ fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
         .args(["daemon", "serve", "--state-dir"])
         .arg(paths.state())
         .current_dir("/")
-        // The daemon belongs to no terminal, even if it starts within one. The mark makes every daemon treat its
-        // descendants as programs, not as a person.
-        .env(TERMINAL_VARIABLE, DAEMON_MARK)
+        // The daemon belongs to no terminal, even if it starts within one. This value makes every daemon treat the
+        // descendants of this one as programs, not as a person.
+        .env(TERMINAL_VARIABLE, DAEMON_TERMINAL)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -224,10 +224,10 @@ fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
     if let Some(stdout) = stdout {
         io::BufReader::new(stdout).read_line(&mut line).map_err(start_error)?;
     }
-    if line.trim() == READY {
+    if line.trim() == READY_MESSAGE {
         return Ok(());
     }
-    // The process has ended, so its error message is complete.
+    // The daemon has closed standard output without the message, so it has failed: read its error.
     let mut error_text = String::new();
     if let Some(stderr) = stderr {
         stderr.take(64 * 1024).read_to_string(&mut error_text).map_err(start_error)?;
@@ -240,7 +240,7 @@ async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
     let client = match connect(paths, front::hello("steplatch")).await {
         Ok((client, _)) => client,
         // The terminal hosts of a killed daemon still run.
-        Err(ConnectError::NotRunning(_)) if !keep_terminals && end_hosts(paths, json).await? => {
+        Err(ConnectError::NotRunning(_)) if !keep_terminals && close_orphans_and_report(paths, json).await? => {
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(error.into()),
@@ -280,8 +280,9 @@ pub(super) async fn end(paths: &DaemonPaths) -> Result<(), Failure> {
     }
 }
 
-/// Closes the terminals of hosts without a daemon, and prints their number. Returns whether there were any hosts.
-async fn end_hosts(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
+/// Closes the terminals of hosts without a daemon, and prints the number of terminals. Returns whether there were any
+/// hosts.
+async fn close_orphans_and_report(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
     let Some(terminals) = close_orphans(paths).await? else { return Ok(false) };
     if json {
         print::json(&serde_json::json!({"pid": null, "terminals": terminals}))?;
@@ -291,7 +292,7 @@ async fn end_hosts(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Closes the terminals of hosts without a daemon. Returns their number; `None` without a host.
+/// Closes the terminals of hosts without a daemon. Returns the number of terminals, or `None` without a host.
 async fn close_orphans(paths: &DaemonPaths) -> Result<Option<usize>, Failure> {
     let Ok(hosts) = Hosts::find(
         Role::Visitor,
@@ -326,13 +327,13 @@ fn is_absent(error: ConnectError) -> bool {
     matches!(error, ConnectError::NotRunning(_))
 }
 
-/// Requests the daemon to stop, and waits for its end.
+/// Requests the daemon to stop, and waits until its process has ended.
 async fn stop_and_wait(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
     let status = client.call(DaemonStatus {}).await?;
-    // Opens the process before the request, because its id may be reused afterwards.
-    let open = |pid: u32| Some((pid, pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()?));
-    let process = open(status.pid);
-    let hosts: Vec<_> = status.hosts.iter().filter_map(|host| open(host.pid)).collect();
+    // Open the processes before the request, because their ids may be reused afterwards.
+    let open_process = |pid: u32| Some((pid, pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()?));
+    let process = open_process(status.pid);
+    let hosts: Vec<_> = status.hosts.iter().filter_map(|host| open_process(host.pid)).collect();
     let stopped = client.call(StopDaemon { keep_terminals }).await?;
     if let Some((pid, process)) = process {
         wait_for_exit(pid, process).await?;
@@ -345,7 +346,7 @@ async fn stop_and_wait(client: &Client, keep_terminals: bool) -> Result<StopDaem
 
 /// Waits for the end of terminal hosts. Fails if one keeps running.
 async fn wait_for_hosts(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
-    /// Maximum time for the exit of a host.
+    /// Maximum wait for the exit of a host.
     const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
     let remaining = tokio::task::spawn_blocking(move || {
         let is_running = |process: &OwnedFd| {
@@ -363,9 +364,9 @@ async fn wait_for_hosts(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
     }
 }
 
-/// Waits until a process has ended, which makes its descriptor readable, see pidfd_open(2).
+/// Waits until a process has ended. Its descriptor is readable then, see pidfd_open(2).
 async fn wait_for_exit(pid: u32, process: OwnedFd) -> Result<(), Failure> {
-    const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: MAX_STOP_TIME.as_secs().cast_signed() + 5, tv_nsec: 0 };
+    const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: STOP_TIMEOUT.as_secs().cast_signed() + 5, tv_nsec: 0 };
     let poll_result =
         tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&EXIT_TIMEOUT)));
     match poll_result.await.map_err(io::Error::other)?.map_err(io::Error::from)? {
@@ -384,7 +385,7 @@ async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
                 let reply = serde_json::json!({"running": false, "state_dir": paths.state()});
                 return Err(Failure::work(error.to_string()).with(&reply));
             }
-            // Without a daemon, the error is the answer of this command.
+            // Without a daemon, the error message is the output of this command.
             print::line(error)?;
             return Ok(ExitCode::from(FAILED));
         }
@@ -410,7 +411,7 @@ fn status_text(status: &DaemonStatusReply) -> String {
         ("clients", status.clients.to_string()),
     ];
     let hosts = status.hosts.iter().map(|host| {
-        // The text is not the daemon's, because older daemons send none.
+        // The client chooses the text, because older daemons send none.
         let state = host_advice(&host.state).map(|advice| format!(", {advice}")).unwrap_or_default();
         vec!["host".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]
     });
@@ -418,13 +419,13 @@ fn status_text(status: &DaemonStatusReply) -> String {
     print::table(&rows.collect::<Vec<_>>())
 }
 
-/// Runs the daemon until its stop.
+/// Runs the daemon until it stops.
 async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failure> {
     if detached == Detached::Yes {
-        // The daemon must survive the terminal that started it. A failure means that it is a session leader already.
+        // The daemon must survive the terminal that started it. Ignore a failure: it is already a session leader.
         let _ = rustix::process::setsid();
     }
-    // Checks settings here, where their errors are visible: the host process cannot print them.
+    // Check the settings here, where errors are visible: the host process cannot print them.
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     for unknown in &settings.unknown {
         tracing::warn!("{unknown}");
@@ -433,7 +434,7 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     let page = settings.serves_with_daemon().then(|| paths.clone());
     let host = host_starter(&paths)?;
     let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
-    print::log_filter(settings.log());
+    print::set_log_filter(settings.log());
     let runs = settings.runs();
     let (settings_sender, configuration) = tokio::sync::watch::channel(settings.configuration());
     let daemon = steplatch_daemon::Daemon::start(Options {
@@ -459,7 +460,7 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
             tokio::select! {
                 _ = terminated.recv() => break,
                 _ = interrupted.recv() => break,
-                // A client did not find the socket of this daemon.
+                // A client has not found the socket of this daemon.
                 _ = listen_requests.recv() => stopper.listen_again(),
             }
         }
@@ -470,7 +471,7 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     match detached {
         Detached::No => print::remark("the daemon listens; end it with ctrl-c"),
         Detached::Yes => {
-            print::line(READY)?;
+            print::line(READY_MESSAGE)?;
             io::stdout().flush()?;
             log_to(&log)?;
         }
@@ -482,28 +483,28 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Maximum time for the end of a daemon. The limits of runs, nodes and terminals are shorter.
-const MAX_STOP_TIME: Duration = Duration::from_secs(25);
+/// Maximum time for a daemon to stop. The limits of runs, nodes and terminals are shorter.
+const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Time to write the reason to the log, which may be what keeps the daemon.
-const LOG_TIME: Duration = Duration::from_secs(1);
+/// Time to write the reason to the log. A blocked log may be the reason that the daemon has not stopped.
+const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Ends this process if the daemon has not ended in time.
+/// Ends this process if the daemon has not stopped in time.
 fn enforce_end(stopper: steplatch_daemon::ShutdownHandle) {
-    end_after(MAX_STOP_TIME, async move { stopper.stopped().await }, || {
+    end_after(STOP_TIMEOUT, async move { stopper.stopped().await }, || {
         std::thread::spawn(|| {
             tracing::error!(
                 "the daemon has not ended within {} s and is ended; the next one finds terminals and runs that are left",
-                MAX_STOP_TIME.as_secs()
+                STOP_TIMEOUT.as_secs()
             );
         });
-        std::thread::sleep(LOG_TIME);
+        std::thread::sleep(LOG_TIMEOUT);
         std::process::exit(1);
     });
 }
 
-/// Calls `end` some time after the stop. A separate thread watches over it: whatever keeps the daemon may keep the
-/// threads of its runtime, too.
+/// Calls `end` after `time`, counted from the request to stop. Uses its own thread, because the threads of the runtime
+/// may be blocked.
 fn end_after(time: Duration, stopped: impl Future<Output = ()> + Send + 'static, end: impl FnOnce() + Send + 'static) {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {

@@ -61,7 +61,7 @@ pub(crate) struct Answer {
     #[arg(value_name = "ANSWER")]
     choice: Option<String>,
     /// Field of the form (repeatable)
-    #[arg(long, short, value_name = "NAME=VALUE", value_parser = field, conflicts_with = "choice", requires = "run")]
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = parse_field, conflicts_with = "choice", requires = "run")]
     field: Vec<(String, String)>,
     /// Gate, if the first argument is its run
     #[arg(long, value_name = "ID", requires = "run")]
@@ -74,8 +74,8 @@ pub(crate) struct Answer {
     json: bool,
 }
 
-/// Parses a field of a form.
-fn field(text: &str) -> Result<(String, String), String> {
+/// Parses the argument `NAME=VALUE`.
+fn parse_field(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("a field must have the form name=value".to_owned()),
@@ -94,7 +94,7 @@ impl Gates {
     }
 }
 
-/// A gate on the command line: its run, and the gate if it is named.
+/// A gate as the command line names it: the run, and the gate unless only the run is given.
 struct GateName {
     run: String,
     gate: Option<String>,
@@ -103,8 +103,8 @@ struct GateName {
 }
 
 impl GateName {
-    /// Parses the id of a gate or of a run, or an unambiguous prefix of it.
-    async fn read(paths: &DaemonPaths, text: &str) -> Result<Self, Failure> {
+    /// Parses the id of a gate or of a run, or an unambiguous prefix of the id.
+    async fn parse(paths: &DaemonPaths, text: &str) -> Result<Self, Failure> {
         let (text, digest) = match text.rsplit_once('@') {
             Some((text, digest)) => (text, Some(digest.to_owned())),
             None => (text, None),
@@ -121,7 +121,7 @@ impl GateName {
 
 impl Show {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let GateName { run, gate, .. } = GateName::read(paths, &self.gate).await?;
+        let GateName { run, gate, .. } = GateName::parse(paths, &self.gate).await?;
         unlock(paths, Some(&run), Person::here().as_mut()).await?;
         let reply = front::ask(paths, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
@@ -136,8 +136,8 @@ impl Show {
     }
 }
 
-/// Returns the open gates of runs, the oldest first. A run also lists the gates of its descendants; here each belongs
-/// to its own run, if that is among them.
+/// Returns the open gates of runs, the oldest first. A run also lists the gates of its descendants; a gate is paired
+/// with its own run if `runs` contains that run.
 pub(crate) fn open_gates(runs: &[RunRecord]) -> Vec<(&RunRecord, &GateInfo)> {
     let is_own = |run: &RunRecord, gate: &&GateInfo| {
         gate.run_id == run.run_id || !runs.iter().any(|other| other.run_id == gate.run_id)
@@ -146,7 +146,7 @@ pub(crate) fn open_gates(runs: &[RunRecord]) -> Vec<(&RunRecord, &GateInfo)> {
     for run in runs {
         gates.extend(run.pending_gates.iter().filter(|gate| is_own(run, gate)).map(|gate| (run, gate)));
     }
-    gates.sort_by(|one, other| one.1.created_at.cmp(&other.1.created_at));
+    gates.sort_by(|left, right| left.1.created_at.cmp(&right.1.created_at));
     gates
 }
 
@@ -181,13 +181,13 @@ async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a question, its `content` to judge, its choices and the command that answers it, one line each.
+/// Formats a question as lines: the prompt, its `content`, its choices and the command that answers it.
 pub(super) fn question_lines(gate: &GateInfo, content: &[String], indent: &str) -> Vec<String> {
     let since = print::ago(&gate.created_at);
     let mut prompt = gate.prompt.lines().map(visible);
     let first = prompt.next().unwrap_or_default();
     let mut lines = vec![format!("{indent}{first} {QUIET}asked {since}{QUIET:#}")];
-    // The mark distinguishes lines of the question from choices and commands.
+    // The bar distinguishes lines of the question from choices and commands.
     lines.extend(prompt.map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     lines.extend(content.iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     let choices = gate.choices.iter().enumerate();
@@ -214,22 +214,22 @@ pub(super) fn question_lines(gate: &GateInfo, content: &[String], indent: &str) 
     lines
 }
 
-/// Returns a question and the command that answers it on one line: `Deploy? (yes | no), answer with: …`.
+/// Formats a question and the command that answers it on one line: `Deploy? (yes | no), answer with: …`.
 pub(crate) fn gate_line(gate: &GateInfo) -> String {
     let choices = gate.choices.iter().map(|choice| visible(choice)).collect::<Vec<_>>().join(" | ");
     let choices = if choices.is_empty() { String::new() } else { format!(" ({choices})") };
     format!("{}{choices}, answer with: steplatch gates answer {}", visible(&gate.prompt), gate.name_with_digest())
 }
 
-/// Returns whether the run is locked; with `None`, whether any run is.
+/// Returns whether `run` is locked, or with `None` any run.
 async fn is_locked(paths: &DaemonPaths, run: Option<&str>) -> Result<bool, Failure> {
     let Some(run) = run else { return Ok(all(paths, Some("waiting")).await?.iter().any(|run| run.locked)) };
     let record = front::ask(paths, GetWorkflowRun { run_id: run.to_owned() }).await?;
     Ok(record.run.is_some_and(|run| run.locked))
 }
 
-/// Asks a person for the approver's passphrase if the run is locked, or any run with `None`. Without a person, the next
-/// request reports that the run is locked.
+/// Asks a person for the approver's passphrase if `run` is locked, or with `None` any run. Without a person, the next
+/// request reports the lock.
 async fn unlock(paths: &DaemonPaths, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
     match person {
         Some(person) if is_locked(paths, run).await? && front::ask(paths, GetApprover {}).await?.is_set => {
@@ -241,16 +241,16 @@ async fn unlock(paths: &DaemonPaths, run: Option<&str>, person: Option<&mut Pers
 
 impl Answer {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        // One reader for the whole command: a second one would miss the input that the first has buffered.
+        // Use one reader for the whole command: a second one would miss the input that the first has buffered.
         let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
         let Some(gate_or_run) = &self.run else {
             unlock(paths, None, person.as_mut()).await?;
             return self.ask_all(paths, person).await;
         };
-        let GateName { run: id, gate, digest } = GateName::read(paths, gate_or_run).await?;
+        let GateName { run: id, gate, digest } = GateName::parse(paths, gate_or_run).await?;
         let passphrase = if self.passphrase_stdin { Some(passphrase::from_stdin()?) } else { None };
         match &passphrase {
-            // Unlocks a locked run; the answer's reply reports problems of the run.
+            // Unlock the run. The reply to the answer reports problems of the run.
             Some(passphrase) if is_locked(paths, Some(&id)).await? => {
                 front::ask(paths, UnlockRuns { passphrase: Some(passphrase.clone()) }).await?;
             }
@@ -270,8 +270,8 @@ impl Answer {
         let answer =
             AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase, ..AnswerGate::default() };
         if run.pending_gates.is_empty() {
-            // Only the daemon knows which answer was first. This request contains no answer, because a gate may open
-            // in the meantime.
+            // The daemon knows which answer came first. This request contains no answer, because a gate may open in
+            // the meantime.
             let reply = front::ask(paths, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
             let new_question = || format!("run {id} has just asked a question; see it with: steplatch gates show {id}");
             return Err(Failure::work(reply.error.clone().unwrap_or_else(new_question)).with(&reply));
@@ -280,12 +280,12 @@ impl Answer {
             && gate.starts_with(&format!("{id}/"))
             && !run.pending_gates.iter().any(|open| open.gate_id == *gate)
         {
-            // If the gate was answered, the daemon knows by whom.
+            // If the gate was answered, the daemon reports by whom.
             let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
             return self.send(paths, answer, person).await;
         }
         if named_gate.is_none() && run.pending_gates.len() == 1 {
-            // The gate that the person read may be closed, and the current one a different question.
+            // The gate that the person read may be closed, and the open one may be a different question.
             let reply = front::ask(paths, GetGate { run_id: id.clone(), gate_id: None }).await?;
             if let Some(gate) = reply.gate.filter(|_| reply.asked_before) {
                 let error = format!(
@@ -297,11 +297,11 @@ impl Answer {
             }
         }
         let gate = find_gate(&id, named_gate.as_deref(), &run.pending_gates)?;
-        // The person saw the named gate only: the digest of the current gate proves nothing.
+        // The digest comes from the command line: the digest of the open gate would not show what the person read.
         let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), digest, ..answer };
         let answer = match &self.choice {
             None => AnswerGate { form: Some(self.fill_form(gate)?), ..answer },
-            // The text is the JSON of the form, which the daemon parses.
+            // The text is the form as JSON, which the daemon parses.
             Some(choice) if gate.form.is_some() => AnswerGate { answer: choice.clone(), ..answer },
             Some(choice) => {
                 let (choice, number) = question::parse_choice(gate, choice).map_err(|error| {
@@ -363,7 +363,7 @@ impl Answer {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Asks all open questions.
+    /// Asks the questions of all open gates.
     async fn ask_all(&self, paths: &DaemonPaths, person: Option<Person>) -> Result<ExitCode, Failure> {
         let runs = all(paths, Some("waiting")).await?;
         let mut gates: Vec<GateInfo> = runs.into_iter().flat_map(|run| run.pending_gates).collect();
@@ -378,7 +378,7 @@ impl Answer {
         &self,
         paths: &DaemonPaths,
         person: Option<Person>,
-        nothing: &str,
+        empty_message: &str,
         gates: Vec<GateInfo>,
     ) -> Result<ExitCode, Failure> {
         let Some(mut person) = person else {
@@ -387,7 +387,7 @@ impl Answer {
             ));
         };
         if gates.is_empty() {
-            print::remark(nothing);
+            print::remark(empty_message);
             return Ok(ExitCode::SUCCESS);
         }
         let mut interrupted = signal(SignalKind::interrupt())?;
@@ -442,7 +442,7 @@ impl Answer {
     }
 }
 
-/// Returns the gate to answer, of the open gates of a run.
+/// Selects the gate to answer from the open gates of a run.
 fn find_gate<'g>(run: &str, gate_id: Option<&str>, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
     let gate_ids = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
     match (gate_id, gates) {
@@ -457,7 +457,7 @@ fn find_gate<'g>(run: &str, gate_id: Option<&str>, gates: &'g [GateInfo]) -> Res
     }
 }
 
-/// Sends an answer, and waits for the pause after wrong passphrases.
+/// Sends an answer, again after each pause that the daemon requires after wrong passphrases.
 async fn send_answer(paths: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
     passphrase::call_after_pauses(paths, answer.clone(), "  ", |reply| reply.retry_after_seconds).await
 }
@@ -469,10 +469,10 @@ async fn is_open(paths: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> 
     Ok(gates.iter().any(|open| open.gate_id == gate.gate_id))
 }
 
-/// Returns an answer on one line.
+/// Formats an answer on one line.
 pub(crate) fn answer_text(answer: &AnswerGate) -> String {
     match &answer.form {
-        Some(form) => question::answered(&Value::Object(form.clone())),
-        None => question::answered(&answer.answer.as_str().into()),
+        Some(form) => question::format_answer(&Value::Object(form.clone())),
+        None => question::format_answer(&answer.answer.as_str().into()),
     }
 }

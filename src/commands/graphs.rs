@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use steplatch_protocol::{DaemonPaths, ListGraphs, ListGraphsReply, NodeReply, RunGraph};
 
-use super::nodes::{NodeInput, declared_in, table};
+use super::nodes::{NodeInput, print_sources, table};
 use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, visible};
@@ -72,18 +72,18 @@ impl List {
                 "no graph is declared; write one as [graphs.NAME] with steps = [{ id = \"…\", node = \"…\" }]",
             );
         }
-        declared_in(files, folder, broken)?;
+        print_sources(files, folder, broken)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Returns the end of each step, in the order of their starts; steps that did not start come last. One line each.
+/// Returns a line with the outcome of each step, in the order of their starts. Steps that did not start come last.
 pub(crate) fn steps(reply: &NodeReply) -> Vec<String> {
     let Some(steps) = reply.attributes.get("steps").and_then(Value::as_object) else { return Vec::new() };
     let order = reply.attributes.get("execution_order").and_then(Value::as_array);
-    let began: Vec<&str> = order.into_iter().flatten().filter_map(Value::as_str).collect();
-    let not_begun = steps.keys().map(String::as_str).filter(|step| !began.contains(step));
-    let rows = began.iter().copied().chain(not_begun).filter_map(|name| {
+    let started: Vec<&str> = order.into_iter().flatten().filter_map(Value::as_str).collect();
+    let not_started = steps.keys().map(String::as_str).filter(|step| !started.contains(step));
+    let rows = started.iter().copied().chain(not_started).filter_map(|name| {
         let step = steps.get(name)?;
         let attempts = step["attempts"].as_u64().filter(|attempts| *attempts > 1);
         let attempts = attempts.map(|attempts| format!("({attempts} attempts)"));

@@ -1,5 +1,5 @@
-//! The host process, which keeps the terminals for the daemon, and the relay through which a daemon on another machine reaches
-//! one here.
+//! The terminal host, a process that keeps terminals for a daemon, and the relay through which a daemon on another
+//! machine reaches a host here.
 
 use std::ffi::OsString;
 use std::io::BufReader;
@@ -33,7 +33,7 @@ pub(crate) struct HostRelay {
 }
 
 impl HostRelay {
-    /// Serves the connection until either side ends.
+    /// Serves the connection until one side closes it.
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         let paths = hosted_paths(&self.client)?;
         ensure_private(paths.runtime()).map_err(|error| Failure::work(error.to_string()))?;
@@ -53,23 +53,23 @@ pub(super) fn hosted_paths(client: &str) -> Result<DaemonPaths, Failure> {
     DaemonPaths::hosted(client).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Maximum time for the start of a host with a login shell, which runs the user's profile first.
-const LOGIN_START_TIME: Duration = Duration::from_secs(30);
+/// Maximum time for the start of a host through a login shell, which first runs the user's profile.
+const LOGIN_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Login shells that take a command with `-c`.
 const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
 
-/// Returns the start command of a host for another machine: with the user's login shell, so that its terminals have the
-/// environment of a login, and not that of an ssh command.
+/// Returns the command that starts a host for another machine. It uses the user's login shell, so that the terminals
+/// have the environment of a login instead of that of an ssh command.
 fn hosted_starter(paths: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
     let program = front::starter()?.program;
     let host = ["daemon", "host", "--hosted", client].map(OsString::from);
-    let (log, start_time) = (paths.host_log(), LOGIN_START_TIME);
+    let (log, start_time) = (paths.host_log(), LOGIN_START_TIMEOUT);
     Ok(match login_shell() {
         Some((shell, script)) => {
             let login = ["-l".into(), "-c".into(), OsString::from(script), program.clone().into_os_string()];
             let arguments = login.into_iter().chain(host.clone()).collect();
-            // A startup file of the login may replace the shell (exec fish -l).
+            // A startup file may replace the login shell (exec fish -l).
             let otherwise = Some((program, host.into()));
             Starter::Program { program: shell, arguments, otherwise, log, start_time }
         }
@@ -77,7 +77,7 @@ fn hosted_starter(paths: &DaemonPaths, client: &str) -> Result<Starter, Failure>
     })
 }
 
-/// Returns the user's login shell, and the script with which it executes its arguments as a program.
+/// Returns the user's login shell, and a script that makes it execute its arguments as a program.
 fn login_shell() -> Option<(PathBuf, &'static str)> {
     let shell = PathBuf::from(std::env::var_os("SHELL")?);
     let name = shell.file_name()?.to_str()?.to_owned();
@@ -88,23 +88,23 @@ fn login_shell() -> Option<(PathBuf, &'static str)> {
     Some((shell, script))
 }
 
-/// Keeps terminals for clients of the socket on standard input. Ends without terminals and clients.
+/// Keeps terminals for clients of the socket on standard input. Ends once there are neither terminals nor clients.
 pub(super) async fn serve_terminals(paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-    // The host must survive the terminal that started the daemon. A failure means that it is a session leader already.
+    // The host must survive the terminal that started the daemon. Ignore a failure: it is already a session leader.
     let _ = rustix::process::setsid();
     let to_failure = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Failure::system(&what, &error)
     };
     let listener =
-        listener().map_err(to_failure("only the daemon starts this command, with a socket as standard input"))?;
+        take_listener().map_err(to_failure("only the daemon starts this command, with a socket as standard input"))?;
     let descriptors = raise_descriptor_limit();
     let integration =
         Integration::install(&paths.shell()).map_err(to_failure("the shell integration cannot be written"))?;
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options {
         adopt_orphans: true,
-        // Histories are not in the runtime directory, which is usually in memory.
+        // Do not store histories in the runtime directory, which is usually in memory.
         history_folder: Some(paths.state().to_owned()),
         integration: Some(integration),
         descriptors,
@@ -117,16 +117,16 @@ pub(super) async fn serve_terminals(paths: &DaemonPaths) -> Result<ExitCode, Fai
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut listen_requests = signal(SignalKind::user_defined1())?;
     let listen_again = Arc::new(Notify::new());
-    let again = listen_again.clone();
-    let told_to_end = async {
+    let listen_notify = listen_again.clone();
+    let end_requested = async {
         loop {
             tokio::select! {
                 _ = terminated.recv() => break,
                 _ = interrupted.recv() => break,
                 // The host has no controlling terminal.
                 _ = hung_up.recv() => {}
-                // A daemon did not find the host's socket.
-                _ = listen_requests.recv() => again.notify_one(),
+                // A daemon has not found the host's socket.
+                _ = listen_requests.recv() => listen_notify.notify_one(),
             }
         }
     };
@@ -134,23 +134,23 @@ pub(super) async fn serve_terminals(paths: &DaemonPaths) -> Result<ExitCode, Fai
         served = serve(listener, terminals.clone(), identity, listen_again) => {
             served.map_err(to_failure("the terminal host cannot accept connections"))?;
         }
-        () = told_to_end => terminals.close_all().await,
+        () = end_requested => terminals.close_all().await,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes the listening socket from standard input, and replaces it.
-fn listener() -> std::io::Result<UnixListener> {
+/// Takes the listening socket from standard input, and replaces standard input by `/dev/null`.
+fn take_listener() -> std::io::Result<UnixListener> {
     let socket = std::os::unix::net::UnixListener::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
-    // Fails if it is not a socket.
+    // Fail if standard input is not a socket.
     socket.local_addr()?;
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     socket.set_nonblocking(true)?;
     UnixListener::from_std(socket)
 }
 
-/// Raises the limit of descriptors: terminals take two or three each, and the usual limit is 1,024. Returns the
-/// previous limit for the programs in the terminals, because some iterate over all descriptors up to it.
+/// Raises the limit of descriptors: each terminal takes two or three, and the usual limit is 1,024. Returns the
+/// previous limit for the programs in the terminals, because some of them iterate over all descriptors up to it.
 fn raise_descriptor_limit() -> Option<u64> {
     let previous = getrlimit(Resource::Nofile);
     let mut raised = getrlimit(Resource::Nofile);

@@ -66,11 +66,11 @@ pub(crate) struct Check {
     json: bool,
 }
 
-/// The message if there are no machines.
+/// Message if no machine is configured.
 const NO_HOSTS: &str = "no host is configured; add one with: steplatch hosts add NAME --ssh TARGET";
 
-/// Maximum time for the first connection to a new machine, in seconds, including the answers to questions of ssh.
-const FIRST_TIMEOUT: u32 = 120;
+/// Maximum time for the first connection to a new machine, in seconds. Includes the time to answer questions of ssh.
+const FIRST_CONNECTION_TIMEOUT_SECONDS: u32 = 120;
 
 impl HostsCommand {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
@@ -110,7 +110,8 @@ impl Add {
         if !self.json {
             print::remark(&format!("{} is in {}; connecting", config.name, path.display()));
         }
-        let reply = check_host(paths, &config.name, Some(config.ssh), FIRST_TIMEOUT, self.json).await?;
+        let reply =
+            check_host(paths, &config.name, Some(config.ssh), FIRST_CONNECTION_TIMEOUT_SECONDS, self.json).await?;
         if self.json {
             print::json(&reply)?;
         } else if let Some(host) = &reply.host {
@@ -120,7 +121,7 @@ impl Add {
     }
 }
 
-/// Connects to a machine. A person at this terminal answers its questions.
+/// Connects to a machine. A person at this terminal answers the questions of ssh.
 async fn check_host(
     paths: &DaemonPaths,
     name: &str,
@@ -128,7 +129,7 @@ async fn check_host(
     timeout: u32,
     json: bool,
 ) -> Result<CheckHostReply, Failure> {
-    let daemon = front::steady(paths)?;
+    let daemon = front::reconnecting_client(paths)?;
     let verb = CheckHost { host: name.to_owned(), ssh, timeout_seconds: timeout };
     loop {
         let reply = daemon.call(verb.clone()).await?;

@@ -1,7 +1,8 @@
-//! `steplatch hosts add --install`: installation of this program on another machine, over the user's `ssh`; and its removal.
+//! Installation of this program on another machine over the user's `ssh` (`steplatch hosts add --install`), and its
+//! removal.
 //!
-//! The installation writes the program to a temporary file, compares its SHA-256 sum, and renames it, so that the
-//! program is complete. Other versions on the machine, and their terminals, stay unchanged.
+//! The installation writes the program to a temporary file, compares its SHA-256 sum, and renames the file, so that the
+//! program is complete. Other versions on the machine and their terminals stay unchanged.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -19,21 +20,21 @@ use tokio::process::Command;
 use crate::failure::Failure;
 use crate::print;
 
-/// This version.
+/// Version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Installs this program, or `program`, on a new machine.
 ///
 /// # Errors
-/// If the machine is of another kind or unreachable, or the installation fails; then it leaves no file after.
+/// If the machine has another platform or is unreachable, or if the installation fails. A failure leaves no file.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
     let output = run(ssh, INSTALLATION, "uname -sm; command -v gzip || true", &[]).await?;
     let (remote_platform, gzip) = output.trim_start().split_once('\n').unwrap_or((&output, ""));
     let system = rustix::system::uname();
-    let local = format!("{} {}", system.sysname().to_string_lossy(), system.machine().to_string_lossy());
-    if program.is_none() && remote_platform.trim() != local {
+    let local_platform = format!("{} {}", system.sysname().to_string_lossy(), system.machine().to_string_lossy());
+    if program.is_none() && remote_platform.trim() != local_platform {
         return Err(Failure::work(format!(
-            "{ssh} is '{}', but this program is for '{local}'; give a program for that machine with --program FILE",
+            "{ssh} is '{}', but this program is for '{local_platform}'; give a program for that machine with --program FILE",
             print::visible(remote_platform.trim())
         )));
     }
@@ -49,11 +50,11 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
         print::remark(&format!("sending {} ({}) to {ssh}", path.display(), print::size(bytes.len() as u64)));
     }
     let output = match gzip.trim().is_empty() {
-        true => run(ssh, INSTALLATION, &script(&sum, "cat"), &bytes).await?,
-        false => run(ssh, INSTALLATION, &script(&sum, "gzip -dc"), &compress(&bytes)?).await?,
+        true => run(ssh, INSTALLATION, &installation_script(&sum, "cat"), &bytes).await?,
+        false => run(ssh, INSTALLATION, &installation_script(&sum, "gzip -dc"), &compress(&bytes)?).await?,
     };
     let version = output.lines().last().unwrap_or_default().trim().to_owned();
-    // A published binary prints its commit behind the version.
+    // A published binary prints its commit after the version.
     if version.split(" (").next() != Some(&format!("steplatch {VERSION}")) {
         let message = format!(
             "the program that was installed on {ssh} printed '{}' instead of its version",
@@ -75,7 +76,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Compresses a program for the transfer, to two fifths of its size.
+/// Compresses a program for the transfer, to about 40 % of its size.
 fn compress(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut writer = GzEncoder::new(Vec::new(), Compression::fast());
     let written = writer.write_all(bytes).and_then(|()| writer.finish());
@@ -87,29 +88,29 @@ fn sha256_sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Removes what this installation has on a machine: its terminal host, with the open terminals, the directory of its
-/// client, and the program once no other client has a directory there.
+/// Removes this installation's part of a machine: its terminal host with the open terminals, the directory of its
+/// client, and the program unless other clients have directories there.
 ///
 /// # Errors
-/// If the machine is unreachable, or the terminal host does not end.
+/// If the machine is unreachable or the terminal host does not end.
 pub(super) async fn remove(ssh: &str, client: Option<&str>) -> Result<(), Failure> {
     run(ssh, "removed from", &removal_script(client), &[]).await.map(drop)
 }
 
-/// Seconds in which a terminal host on another machine closes its terminals and ends.
-const HOST_END_SECONDS: u32 = 20;
+/// Maximum number of seconds that a terminal host on another machine takes to close its terminals and end.
+const HOST_END_TIMEOUT_SECONDS: u32 = 20;
 
-/// Returns the script of a removal: it ends the terminal host, and then removes the files.
+/// Returns a script that ends the terminal host and then removes the files.
 fn removal_script(client: Option<&str>) -> String {
-    let own = client.and_then(|client| DaemonPaths::hosted(client).ok().map(|paths| (client, paths)));
-    let folder = own.as_ref().and_then(|(client, paths)| Some((client, paths.state().file_name()?.to_str()?)));
+    let hosted = client.and_then(|client| DaemonPaths::hosted(client).ok().map(|paths| (client, paths)));
+    let folder = hosted.as_ref().and_then(|(client, paths)| Some((client, paths.state().file_name()?.to_str()?)));
     let removal = folder.map(|(client, folder)| {
-        // The command line of this script has the words of the host, too, but not at its end.
+        // The command line of this script also contains the words of the host, but not at its end.
         let hosts = format!(
             r#"h() {{ for p in /proc/[0-9]*; do case "$(tr '\0' ' ' 2>/dev/null < "$p/cmdline")" in *" daemon host --hosted {client} ") echo "${{p#/proc/}}";; esac; done; }}"#
         );
         let end = format!(
-            r#"kill $(h) 2>/dev/null || true; i=0; while [ -n "$(h)" ]; do if [ $i -eq {HOST_END_SECONDS} ]; then echo "the terminal host $(h) does not end" >&2; exit 1; fi; sleep 1; i=$((i + 1)); done"#
+            r#"kill $(h) 2>/dev/null || true; i=0; while [ -n "$(h)" ]; do if [ $i -eq {HOST_END_TIMEOUT_SECONDS} ]; then echo "the terminal host $(h) does not end" >&2; exit 1; fi; sleep 1; i=$((i + 1)); done"#
         );
         format!(r#"{hosts}; {end}; rm -rf "$s/hosted/{folder}"; "#)
     });
@@ -119,21 +120,21 @@ fn removal_script(client: Option<&str>) -> String {
     )
 }
 
-/// Returns the script that installs the program from standard input, read through `reader`. It removes a copy with
-/// another sum.
-fn script(sum: &str, reader: &str) -> String {
+/// Returns a script that installs the program from standard input, read through `reader`. The script removes a copy
+/// with another sum.
+fn installation_script(sum: &str, reader: &str) -> String {
     format!(
         r#"set -e; umask 077; d="{INSTALLED}/{VERSION}"; mkdir -p "$d"; n="$d/.steplatch.$$"; trap 'rm -f "$n"' EXIT; {reader} > "$n"; s=$(sha256sum "$n"); case "$s" in {sum}*) ;; *) echo "the copy is damaged: $s" >&2; exit 1;; esac; chmod 700 "$n"; "$n" --version >/dev/null; mv -f "$n" "$d/steplatch"; "$d/steplatch" --version"#
     )
 }
 
-/// The purpose of a script, in its errors.
+/// Wording of an installation in error messages.
 const INSTALLATION: &str = "installed on";
 
-/// Runs a script with `sh` on the machine, with this input. Questions of ssh appear in this terminal. An error states that
-/// nothing was `done`, such as "installed on".
+/// Runs a script with `sh` on the machine, with `input` as standard input. Questions of ssh appear in this terminal.
+/// `done` is the action in error messages, such as "installed on".
 async fn run(ssh: &str, done: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| Failure::system("ssh could not be run", &error);
+    let to_failure = |error: std::io::Error| Failure::system("ssh could not be run", &error);
     let mark = format!("steplatch-{}", random_name());
     let mut child = Command::new("ssh")
         .args(ssh_arguments(ssh, &with_marks(&mark, script)))
@@ -142,48 +143,48 @@ async fn run(ssh: &str, done: &str, script: &str, input: &[u8]) -> Result<String
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(failed)?;
+        .map_err(to_failure)?;
     let stdin = child.stdin.take();
-    let writing = async {
+    let write_input = async {
         if let Some(mut stdin) = stdin {
-            // Ignores a failed write: the script prints its reason on standard error.
+            // Ignore a failed write: the script prints the reason on standard error.
             let _ = stdin.write_all(input).await;
         }
     };
-    let (output, ()) = tokio::join!(child.wait_with_output(), writing);
-    let output = output.map_err(failed)?;
+    let (output, ()) = tokio::join!(child.wait_with_output(), write_input);
+    let output = output.map_err(to_failure)?;
     let (stdout, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let own_output = between(&stdout, &mark);
+    let script_output = between(&stdout, &mark);
     if output.status.success() {
-        return own_output.map(str::to_owned).ok_or_else(|| {
+        return script_output.map(str::to_owned).ok_or_else(|| {
             Failure::work(format!(
                 "nothing was {done} {ssh}: its login does not run the command that it is given (see the start files of the \
                  shell there)"
             ))
         });
     }
-    // If the script did not run, the last line is from ssh.
-    let errors = between(&errors, &mark).filter(|_| own_output.is_some()).unwrap_or(&errors);
+    // If the script did not run, the last line comes from ssh.
+    let errors = between(&errors, &mark).filter(|_| script_output.is_some()).unwrap_or(&errors);
     let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
     Err(Failure::work(format!("nothing was {done} {ssh}: {}{}", print::visible(last), advice(last))))
 }
 
-/// Returns a script that prints `mark` before and after the output of `script`, because startup files may print, too.
+/// Returns a script that prints `mark` before and after the output of `script`, because startup files may also print.
 fn with_marks(mark: &str, script: &str) -> String {
-    let both = format!("echo; echo {mark}; echo >&2; echo {mark} >&2");
-    format!("{both}; ( {script} ); s=$?; {both}; exit $s")
+    let print_mark = format!("echo; echo {mark}; echo >&2; echo {mark} >&2");
+    format!("{print_mark}; ( {script} ); s=$?; {print_mark}; exit $s")
 }
 
-/// Returns the text between the marks, or after the first one if the other is missing.
+/// Returns the text between the two marks, or the text after the first mark if there is no second one.
 fn between<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     let (_, after) = text.split_once(mark)?;
     Some(after.split_once(mark).map_or(after, |(inner, _)| inner).trim_matches(['\r', '\n']))
 }
 
-/// Returns the next step after an error of the machine's dynamic loader, or of a shell that finds no loader (ld.so(8)).
+/// Returns advice after an error of the machine's dynamic loader, or of a shell that finds no loader (ld.so(8)).
 fn advice(error: &str) -> &'static str {
-    let has_no_libc = error.contains("GLIBC_") || (error.contains("/.steplatch.") && error.contains("not found"));
-    match has_no_libc {
+    let lacks_libc = error.contains("GLIBC_") || (error.contains("/.steplatch.") && error.contains("not found"));
+    match lacks_libc {
         true => {
             "; this program needs a libc that the machine does not have: build a static one, and name it with --program FILE (docs/hosts.md, Steplatch over there)"
         }
@@ -202,7 +203,7 @@ mod tests {
     fn received(home: &Path, sent: &[u8], sum: &str, reader: &str) -> (bool, String, String) {
         let mut shell = std::process::Command::new("sh");
         let mut shell = shell
-            .args(["-c", &script(sum, reader)])
+            .args(["-c", &installation_script(sum, reader)])
             .env_clear()
             .env("HOME", home)
             .env("PATH", "/usr/bin:/bin")

@@ -25,10 +25,10 @@ Example, for man(1) to find them:
 impl Man {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let directory = &self.directory;
-        let failed =
+        let to_failure =
             |error: std::io::Error| Failure::usage(format!("'{}' cannot be written: {error}", directory.display()));
-        std::fs::create_dir_all(directory).map_err(failed)?;
-        clap_mangen::generate_to(Arguments::grammar(), directory).map_err(failed)?;
+        std::fs::create_dir_all(directory).map_err(to_failure)?;
+        clap_mangen::generate_to(Arguments::grammar(), directory).map_err(to_failure)?;
         print::remark(&format!("the pages are in {}", directory.display()));
         Ok(ExitCode::SUCCESS)
     }

@@ -28,7 +28,7 @@ pub(crate) struct Mcp {
 impl Mcp {
     pub(super) async fn run(self, paths: DaemonPaths) -> Result<ExitCode, Failure> {
         if self.http {
-            return over_http(&paths, self.options, self.json).await;
+            return serve_http(&paths, self.options, self.json).await;
         }
         if self.options.has_options() {
             return Err(Failure::usage("options of the HTTP server need --http; without it, MCP is on standard input"));
@@ -39,14 +39,14 @@ impl Mcp {
     }
 }
 
-async fn over_http(paths: &DaemonPaths, options: ListenOptions, json: bool) -> Result<ExitCode, Failure> {
+async fn serve_http(paths: &DaemonPaths, options: ListenOptions, json: bool) -> Result<ExitCode, Failure> {
     let listener = options.listen(paths).await?;
     listener.print_address(&[("mcp", "/mcp")], json)?;
     if !json {
         let (token, url) = (listener.token_in_shell(), &listener.url);
-        let add =
+        let add_command =
             format!("claude mcp add --transport http steplatch {url}/mcp --header \"Authorization: Bearer {token}\"");
-        print::line(format!("  {QUIET}add it   {QUIET:#}  {add}"))?;
+        print::line(format!("  {QUIET}add it   {QUIET:#}  {add_command}"))?;
         print::line(format!("{QUIET}ctrl-c ends it; runs and terminals continue{QUIET:#}"))?;
     }
     HttpListener::serve(listener.server).await?;

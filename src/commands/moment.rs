@@ -4,10 +4,10 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// The units of time, in seconds.
+/// Units of time with their lengths in seconds.
 const UNITS: [(char, i64); 5] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
 
-/// Parses a point in time, and returns it as ISO 8601: an age (`2h`, `1h30m`, `3d`), a day in UTC, or a timestamp.
+/// Parses a point in time: an age (`2h`, `1h30m`, `3d`), a day in UTC, or a timestamp. Returns it in ISO 8601.
 pub(in crate::commands) fn moment(text: &str) -> Result<String, String> {
     moment_at(text, Timestamp::now()).map(|moment| moment.to_string()).ok_or_else(|| {
         "must be an age such as 30m, 2h, 3d, a day such as 2026-01-31, or a timestamp such as 2026-01-31T12:00:00Z"
@@ -19,23 +19,23 @@ fn moment_at(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Ok(moment) = text.parse() {
         return Some(moment);
     }
-    if let Some(ago) = ago(text) {
-        return now.checked_sub(SignedDuration::from_secs(ago)).ok();
+    if let Some(seconds) = parse_age(text) {
+        return now.checked_sub(SignedDuration::from_secs(seconds)).ok();
     }
     Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// Parses an age in seconds.
-fn ago(text: &str) -> Option<i64> {
-    let (mut seconds, mut rest) = (0i64, text);
-    while !rest.is_empty() {
-        let unit = rest.find(|character: char| !character.is_ascii_digit())?;
-        let (number, after) = rest.split_at(unit);
+/// Parses an age, and returns it in seconds.
+fn parse_age(text: &str) -> Option<i64> {
+    let (mut seconds, mut remaining) = (0i64, text);
+    while !remaining.is_empty() {
+        let unit = remaining.find(|character: char| !character.is_ascii_digit())?;
+        let (number, after) = remaining.split_at(unit);
         let mut after = after.chars();
         let name = after.next()?;
-        let (_, each) = UNITS.into_iter().find(|(unit, _)| *unit == name)?;
-        seconds = seconds.checked_add(number.parse::<i64>().ok()?.checked_mul(each)?)?;
-        rest = after.as_str();
+        let (_, unit_seconds) = UNITS.into_iter().find(|(unit, _)| *unit == name)?;
+        seconds = seconds.checked_add(number.parse::<i64>().ok()?.checked_mul(unit_seconds)?)?;
+        remaining = after.as_str();
     }
     Some(seconds).filter(|_| !text.is_empty())
 }

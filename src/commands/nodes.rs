@@ -97,12 +97,12 @@ impl List {
             vec![node.id.clone(), node.kind.clone(), visible(node.description.as_deref().unwrap_or_default())]
         });
         table(["NAME", "TYPE", "DESCRIPTION"], rows)?;
-        declared_in(files, folder, broken)?;
+        print_sources(files, folder, broken)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Prints rows below their heads, cut to the width of the terminal; nothing if there are no rows.
+/// Prints rows below the `heads`, cut to the width of the terminal. Prints nothing if there are no rows.
 pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> std::io::Result<()> {
     let rows: Vec<_> = std::iter::once(heads.map(str::to_owned).to_vec()).chain(rows).collect();
     if rows.len() == 1 {
@@ -116,7 +116,7 @@ pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item =
 }
 
 /// Prints the files that declare the listed nodes, and the invalid declarations in them.
-pub(super) fn declared_in(files: &[String], folder: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
+pub(super) fn print_sources(files: &[String], folder: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
     if files.is_empty() {
         let example = "[nodes.NAME] with type = \"bash\" and command = \"…\"";
         print::remark(&format!("{folder} declares none; declare one in its steplatch.toml: {example}"));
@@ -140,13 +140,13 @@ impl Show {
         if self.json {
             print::json(&reply)?;
         } else {
-            page(&reply).iter().try_for_each(print::line)?;
+            describe(&reply).iter().try_for_each(print::line)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn page(reply: &DescribeNodeReply) -> Vec<String> {
+fn describe(reply: &DescribeNodeReply) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(node) = &reply.node {
         lines.push(format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(&node.id), node.kind));
@@ -154,24 +154,24 @@ fn page(reply: &DescribeNodeReply) -> Vec<String> {
     }
     let empty = Map::new();
     let declaration = reply.declaration.as_ref().and_then(Value::as_object).unwrap_or(&empty);
-    // The path of the file is below.
-    let printed = ["id", "type", "description", "steps", "file"];
-    let fields: Vec<_> = declaration.iter().filter(|(name, _)| !printed.contains(&name.as_str())).collect();
+    // The path of the file is printed last.
+    let shown_elsewhere = ["id", "type", "description", "steps", "file"];
+    let fields: Vec<_> = declaration.iter().filter(|(name, _)| !shown_elsewhere.contains(&name.as_str())).collect();
     let file = reply.node.as_ref().and_then(|node| node.file.as_deref());
     let names = fields.iter().map(|(name, _)| name.len()).chain(file.map(|_| "file".len()));
     let width = names.max().unwrap_or_default();
-    let mut say = |name: &str, value: &str| {
+    let mut add_field = |name: &str, value: &str| {
         for (index, line) in value.lines().enumerate() {
             let name = print::padded(if index == 0 { name } else { "" }, width);
             lines.push(format!("  {QUIET}{name}{QUIET:#}  {}", visible(line)));
         }
     };
     for (name, value) in fields {
-        say(name, &text(value));
+        add_field(name, &text(value));
     }
-    file.iter().for_each(|file| say("file", file));
+    file.iter().for_each(|file| add_field("file", file));
     let steps = declaration.get("steps").and_then(Value::as_array).into_iter().flatten();
-    let steps: Vec<Vec<String>> = steps.map(step).collect();
+    let steps: Vec<Vec<String>> = steps.map(step_row).collect();
     if !steps.is_empty() {
         let heads = ["STEP", "NODE", "INPUT", "DEPENDS ON", "ON ERROR"].map(str::to_owned).to_vec();
         let rows: Vec<_> = std::iter::once(heads).chain(steps).collect();
@@ -182,7 +182,7 @@ fn page(reply: &DescribeNodeReply) -> Vec<String> {
     lines
 }
 
-fn step(step: &Value) -> Vec<String> {
+fn step_row(step: &Value) -> Vec<String> {
     let after = step["depends_on"].as_array().into_iter().flatten().map(text);
     let after: Vec<String> = after.collect();
     let policy = &step["on_error"];
@@ -193,7 +193,7 @@ fn step(step: &Value) -> Vec<String> {
     cells.map(|cell| visible(&cell)).to_vec()
 }
 
-/// Returns a value for people: a text unchanged, JSON for objects and arrays, nothing for null.
+/// Converts a value to text: strings unchanged, null as nothing, other values as JSON.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -203,10 +203,10 @@ fn text(value: &Value) -> String {
 }
 
 impl NodeInput {
-    /// Returns the input in the contract's form.
+    /// Reads the input, and parses it with `--input-json`.
     ///
     /// # Errors
-    /// If standard input is unreadable or no valid JSON.
+    /// If standard input is not text, or the input is not valid JSON.
     pub(super) fn input(&self) -> Result<Value, Failure> {
         let text = match self.input.as_deref() {
             None if self.input_json => {
@@ -227,10 +227,10 @@ impl NodeInput {
         serde_json::from_str(&text).map_err(|error| Failure::usage(format!("the input is not valid JSON: {error}")))
     }
 
-    /// Returns the given time limit.
+    /// Returns the time limit, if there is one.
     ///
     /// # Errors
-    /// If it is not a time from 0 to a day.
+    /// If it is not from 0 seconds to a day.
     pub(super) fn timeout(&self) -> Result<Option<f64>, Failure> {
         match self.timeout {
             Some(seconds) if !(0.0..=86_400.0).contains(&seconds) => {
@@ -240,12 +240,12 @@ impl NodeInput {
         }
     }
 
-    /// Prints the outcome of a call: its output on standard output, the rest on standard error.
+    /// Prints the outcome of a call: its output on standard output, its messages on standard error.
     pub(super) fn print_reply(&self, reply: &NodeReply) -> Result<ExitCode, Failure> {
         if self.json && reply.success {
             print::json(reply)?;
         } else if !self.json {
-            output(&reply.output)?;
+            print_output(&reply.output)?;
             let stderr = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
             stderr.lines().for_each(|line| print::remark(&visible(line)));
         }
@@ -262,12 +262,12 @@ impl NodeInput {
     }
 }
 
-/// Prints an output: unchanged to a program, without cursor movements to a person.
-fn output(value: &Value) -> std::io::Result<()> {
+/// Prints an output: unchanged for a program, without control characters for a person.
+fn print_output(value: &Value) -> std::io::Result<()> {
     match value {
         Value::Null => Ok(()),
         Value::String(text) if std::io::stdout().is_terminal() => text.lines().map(visible).try_for_each(print::line),
-        // The output of a command has no newline at its end.
+        // The output of a command has lost its final newline.
         Value::String(text) if text.is_empty() || text.ends_with('\n') => print::exactly(text),
         Value::String(text) => print::exactly(&format!("{text}\n")),
         other => print::json(other),

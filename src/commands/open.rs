@@ -29,16 +29,16 @@ pub(crate) struct Open {
 
 impl Open {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        // Requests the ticket first: without one, no server should start.
-        front::ask(paths, OpenPage::default()).await.and_then(|reply| ticket(&reply))?;
+        // Request a ticket first: if the daemon refuses it, no server should start.
+        front::ask(paths, OpenPage::default()).await.and_then(|reply| reply_ticket(&reply))?;
         let server = page_server::ensure_running(paths).await?.record;
-        let opens = !self.print && !self.json;
-        // Requests a new ticket, because a ticket expires after a minute, and the server may have started slowly.
+        let opens_browser = !self.print && !self.json;
+        // Request a new ticket below, because a ticket expires after a minute and the server may have started slowly.
         let page = match project() {
             Some(project) => format!("{}#project={}", server.url(), URL_SAFE_NO_PAD.encode(project)),
             None => server.url(),
         };
-        let (address, opened) = log_in(paths, &page, opens).await?;
+        let (address, opened) = log_in(paths, &page, opens_browser).await?;
         if self.json {
             print::json(&json!({"success": true, "url": address, "expires_seconds": opened.expires_seconds}))?;
             return Ok(ExitCode::SUCCESS);
@@ -60,7 +60,7 @@ impl Open {
     }
 }
 
-/// Returns the directory whose workflows the page shows first: this one, unless it is the home directory.
+/// Returns the directory whose workflows the page shows first: the current one, unless it is the home directory.
 fn project() -> Option<String> {
     let directory = std::env::current_dir().ok()?;
     let is_home = std::env::var_os("HOME").is_some_and(|home| directory == std::path::Path::new(&home));
@@ -70,24 +70,28 @@ fn project() -> Option<String> {
 /// A login of a browser.
 #[derive(Debug)]
 pub(super) struct BrowserLogin {
-    /// True if a browser opens.
+    /// True if a browser was opened.
     pub(super) in_browser: bool,
     /// Seconds until the ticket in the address expires.
     pub(super) expires_seconds: u64,
 }
 
-/// Gets a ticket for the page at `page`, whose address may have a fragment, and starts the browser with it if `opens`. Returns
-/// the address with the ticket.
-pub(super) async fn log_in(paths: &DaemonPaths, page: &str, opens: bool) -> Result<(String, BrowserLogin), Failure> {
-    let address = (opens && has_browser()).then(|| PageSecret(page.to_owned()));
+/// Requests a ticket for the address `page`, which may have a fragment, and opens a browser with the ticket if
+/// `opens_browser`. Returns the address with the ticket.
+pub(super) async fn log_in(
+    paths: &DaemonPaths,
+    page: &str,
+    opens_browser: bool,
+) -> Result<(String, BrowserLogin), Failure> {
+    let address = (opens_browser && has_browser()).then(|| PageSecret(page.to_owned()));
     let reply = front::ask(paths, OpenPage { address }).await?;
-    let ticket = ticket(&reply)?;
+    let ticket = reply_ticket(&reply)?;
     let address = match page.split_once('#') {
-        Some((page, rest)) => format!("{page}#ticket={ticket}&{rest}"),
+        Some((page, fragment)) => format!("{page}#ticket={ticket}&{fragment}"),
         None => format!("{page}#ticket={ticket}"),
     };
-    // Arguments of a process are not secret, so the browser gets the name of a file with the ticket. Older daemons
-    // write no file.
+    // The arguments of a process are not secret, so pass the browser the name of a file with the ticket. Older
+    // daemons write no file.
     let in_browser = match &reply.file {
         Some(file) => open_in_browser(file).await,
         None => false,
@@ -95,21 +99,21 @@ pub(super) async fn log_in(paths: &DaemonPaths, page: &str, opens: bool) -> Resu
     Ok((address, BrowserLogin { in_browser, expires_seconds: reply.expires_seconds }))
 }
 
-fn ticket(reply: &OpenPageReply) -> Result<String, Failure> {
+fn reply_ticket(reply: &OpenPageReply) -> Result<String, Failure> {
     match &reply.ticket {
         Some(ticket) => Ok(ticket.0.clone()),
         None => Err(Failure::work(reply.error.clone().unwrap_or_else(|| "the daemon gave no ticket".to_owned()))),
     }
 }
 
-/// Returns whether there is a browser of a desktop.
+/// Returns whether a browser of a desktop can be opened.
 fn has_browser() -> bool {
-    // Without a desktop, xdg-open starts a text browser, which has no scripts.
+    // Without a desktop, xdg-open starts a text browser, which does not run scripts.
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     has_desktop || std::env::var_os("BROWSER").is_some()
 }
 
-/// Opens a file in the browser of the desktop. Returns whether a program took it.
+/// Opens a file in the browser of the desktop. Returns whether a program opened it.
 async fn open_in_browser(file: &str) -> bool {
     let mut opener = tokio::process::Command::new("xdg-open");
     opener.arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

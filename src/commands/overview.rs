@@ -1,4 +1,4 @@
-//! The help of the whole command line: its commands in groups, and the state directory in force.
+//! The help of the whole command line: the commands in groups, and the current state directory.
 
 use std::env;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use steplatch_protocol::DaemonPaths;
 
 use crate::print::{self, padded, visible};
 
-/// The headings of the help, each with its commands in the order of use. clap has no headings of subcommands.
+/// Headings of the help, each with its commands in the order of use. clap does not support headings of subcommands.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Terminals", &["terminal", "watch"]),
     ("Workflows", &["run", "workflow", "runs", "examples", "init", "nodes", "graph"]),
@@ -16,24 +16,36 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Machines", &["hosts", "cp", "remote"]),
     (
         "Set up",
-        &["setup", "doctor", "config", "daemon", "mcp", "serve", "worker", "completions", "man", "uninstall", HELP],
+        &[
+            "setup",
+            "doctor",
+            "config",
+            "daemon",
+            "mcp",
+            "serve",
+            "worker",
+            "completions",
+            "man",
+            "uninstall",
+            HELP_COMMAND,
+        ],
     ),
 ];
 
-/// The command that clap adds once it has read the command line.
-const HELP: &str = "help";
+/// Command that clap adds when it parses the command line.
+const HELP_COMMAND: &str = "help";
 const ABOUT_HELP: &str = "Print this help, or the help of a command";
 
-/// Number of columns of the names of commands, with the blanks around them.
+/// Width of the column of command names, including the blanks around them.
 const NAME_COLUMNS: usize = 15;
 
-/// Maximum number of columns of the help; clap's limit for the other parts.
+/// Maximum width of the help. Also clap's limit for the other parts.
 pub(super) const MAX_COLUMNS: usize = 100;
 
-/// The variable that names the state directory.
+/// Environment variable that names the state directory.
 const STATE_VARIABLE: &str = "STEPLATCH_STATE_DIR";
 
-/// Returns the template of clap for the help of `grammar`.
+/// Returns clap's template for the help of `grammar`.
 pub(super) fn template(grammar: &clap::Command) -> String {
     let columns = print::width().unwrap_or(MAX_COLUMNS).min(MAX_COLUMNS);
     let styles = grammar.get_styles();
@@ -61,24 +73,24 @@ fn about(grammar: &clap::Command, name: &str) -> String {
     }
 }
 
-/// Describes the option of the state directory with the directory in force, in the notation of clap.
+/// Describes the option `--state-dir` with the current state directory, in clap's notation.
 ///
-/// clap's own `env` would pass the variable on as if the option was given, which 'setup' refuses.
+/// With clap's own `env`, a set variable would count as the option, which 'setup' refuses.
 pub(super) fn state_directory() -> String {
-    let is_named = env::var_os(STATE_VARIABLE).is_some_and(|folder| !folder.is_empty());
+    let is_set = env::var_os(STATE_VARIABLE).is_some_and(|folder| !folder.is_empty());
     let home = env::var_os("HOME").filter(|home| !home.is_empty());
     let directory = DaemonPaths::from_environment(None).ok();
-    let directory = directory.map(|paths| in_home(paths.state(), home.as_deref().map(Path::new)));
+    let directory = directory.map(|paths| display_path(paths.state(), home.as_deref().map(Path::new)));
     let origin = match directory {
-        Some(directory) if is_named => format!("[env: {STATE_VARIABLE}={directory}]"),
+        Some(directory) if is_set => format!("[env: {STATE_VARIABLE}={directory}]"),
         Some(directory) => format!("[env: {STATE_VARIABLE}] [default: {directory}]"),
         None => format!("[env: {STATE_VARIABLE}]"),
     };
     format!("State directory; each has a daemon of its own {origin}")
 }
 
-/// Formats a directory for people, below the home directory as `~/…`.
-fn in_home(directory: &Path, home: Option<&Path>) -> String {
+/// Formats a directory for people. One below the home directory becomes `~/…`.
+fn display_path(directory: &Path, home: Option<&Path>) -> String {
     match home.and_then(|home| directory.strip_prefix(home).ok()) {
         Some(below) if !below.as_os_str().is_empty() => visible(&format!("~/{}", below.display())),
         _ => visible(&directory.display().to_string()),
@@ -96,7 +108,7 @@ mod tests {
     fn every_command_is_in_one_group_of_the_help() {
         let grammar = Arguments::grammar();
         let visible = grammar.get_subcommands().filter(|command| !command.is_hide_set());
-        let mut known: Vec<&str> = visible.map(clap::Command::get_name).chain([HELP]).collect();
+        let mut known: Vec<&str> = visible.map(clap::Command::get_name).chain([HELP_COMMAND]).collect();
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         known.sort_unstable();
         grouped.sort_unstable();
@@ -117,9 +129,9 @@ mod tests {
 
     #[test]
     fn a_directory_below_the_home_directory_is_shown_with_a_tilde() {
-        let shown = |directory: &str| in_home(Path::new(directory), Some(Path::new("/home/ana")));
+        let shown = |directory: &str| display_path(Path::new(directory), Some(Path::new("/home/ana")));
         assert_eq!(shown("/home/ana/.local/state/steplatch"), "~/.local/state/steplatch");
         assert_eq!(shown("/srv/state"), "/srv/state");
-        assert_eq!(in_home(Path::new("/srv"), None), "/srv");
+        assert_eq!(display_path(Path::new("/srv"), None), "/srv");
     }
 }

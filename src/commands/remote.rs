@@ -63,7 +63,7 @@ impl Remote {
     }
 }
 
-/// The message if there are no services.
+/// Message if no service is configured.
 const NO_SERVICES: &str =
     "no remote service is configured; add a [[remote]] to the configuration (steplatch config show names its file)";
 
@@ -115,7 +115,7 @@ fn describe_state(remote: &RemoteInfo) -> &'static str {
     match (remote.enabled, remote.reachable) {
         (false, _) => "disabled",
         (true, true) => "reachable",
-        // The service has neither answered nor failed yet.
+        // The first request has neither succeeded nor failed yet.
         (true, false) if remote.error.is_none() => "being asked",
         (true, false) => "not reachable",
     }

@@ -19,9 +19,9 @@ use crate::child_runs::{ChildRuns, child};
 use crate::failure::{FAILED, Failure};
 use crate::gate_prompt::GatePrompt;
 use crate::question::{Person, SECOND_INTERRUPT_TIMEOUT};
-use crate::run_view::{Shown, View};
+use crate::run_view::{LineView, View};
 use crate::secret_arguments;
-use crate::wait::AT_GATE;
+use crate::wait::AT_GATE_EXIT_CODE;
 use crate::{completion, front, passphrase, print};
 
 #[derive(Debug, Args)]
@@ -95,18 +95,18 @@ pub(crate) fn file_and_workflow(argument: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Returns whether `workflow` refers to a file. A directory may have the name of a workflow.
-fn means_file(workflow: &str) -> bool {
+/// Returns whether `workflow` refers to a file. A workflow may have the name of an existing directory.
+fn is_file_argument(workflow: &str) -> bool {
     workflow.contains('/') || workflow.ends_with(".json") || workflow.ends_with(".py") || Path::new(workflow).is_file()
 }
 
 /// Part of the daemon's error for an unsaved workflow.
 const NOT_FOUND_TEXT: &str = "not found. Available workflows";
 
-/// Beginning of the daemon's error for an invalid definition; a line for each problem follows.
+/// Beginning of the daemon's error for an invalid definition. One line for each problem follows.
 const INVALID_PREFIX: &str = "Workflow definition validation failed:\n";
 
-/// Formats the daemon's error for a run of a workflow or file, for a person.
+/// Formats the daemon's error about a run of the workflow or file `workflow` for people.
 fn describe_refusal(workflow: &str, error: String) -> String {
     if let Some(problems) = error.strip_prefix(INVALID_PREFIX) {
         let count = match problems.lines().count() {
@@ -133,10 +133,11 @@ impl Run {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let (json, detach) = (self.json, self.detach);
         let workflow = self.workflow.clone().or_else(|| self.again.clone()).unwrap_or_default();
-        let taken_over = self.from.as_ref().zip(self.again.as_ref());
-        let taken_over = taken_over.map(|(state, run)| format!("the steps before '{state}' are taken over from {run}"));
-        let daemon = front::steady(paths)?;
-        let mut verb = self.verb()?;
+        let reuse_remark = self.from.as_ref().zip(self.again.as_ref());
+        let reuse_remark =
+            reuse_remark.map(|(state, run)| format!("the steps before '{state}' are taken over from {run}"));
+        let daemon = front::reconnecting_client(paths)?;
+        let mut verb = self.request()?;
         if !json {
             secret_arguments::ask(&daemon, &mut verb).await?;
         }
@@ -154,20 +155,20 @@ impl Run {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(taken_over) = taken_over.filter(|_| !json) {
-            print::remark(&taken_over);
+        if let Some(reuse_remark) = reuse_remark.filter(|_| !json) {
+            print::remark(&reuse_remark);
         }
         let (end, reply) = watch(&daemon, started.run_id, json).await?;
         if json {
             print::json(&reply)?;
-        } else if let Some(unsaved) = reply.error.as_ref().filter(|_| reply.success) {
-            print::remark(unsaved);
+        } else if let Some(save_error) = reply.error.as_ref().filter(|_| reply.success) {
+            print::remark(save_error);
         }
-        Ok(ExitCode::from(if end == WatchEnd::AtGate { AT_GATE } else { exit_code(&reply) }))
+        Ok(ExitCode::from(if end == WatchEnd::AtGate { AT_GATE_EXIT_CODE } else { exit_code(&reply) }))
     }
 
-    fn verb(self) -> Result<RunWorkflow, Failure> {
-        let mut verb = RunWorkflow {
+    fn request(self) -> Result<RunWorkflow, Failure> {
+        let mut request = RunWorkflow {
             session_id: self.session,
             initial_variables: Some(self.input.into_iter().map(|(name, text)| (name, text.into())).collect()),
             max_states: self.max_states,
@@ -179,50 +180,50 @@ impl Run {
             engine: self.on,
             ..RunWorkflow::default()
         };
-        verb.again =
+        request.again =
             self.again.map(|run_id| RerunRequest { run_id, from_state: self.from, repeat_irreversible: self.repeat });
-        let Some(named) = self.workflow else { return Ok(verb) };
-        let (file, workflow) = file_and_workflow(&named);
-        if means_file(file) {
-            verb.workflow_name = workflow.map(str::to_owned);
+        let Some(argument) = self.workflow else { return Ok(request) };
+        let (file, workflow) = file_and_workflow(&argument);
+        if is_file_argument(file) {
+            request.workflow_name = workflow.map(str::to_owned);
             let file = std::path::absolute(file)
-                .map_err(|error| Failure::usage(format!("'{named}' is not a path: {error}")))?;
-            verb.workflow_file = Some(file.display().to_string());
+                .map_err(|error| Failure::usage(format!("'{argument}' is not a path: {error}")))?;
+            request.workflow_file = Some(file.display().to_string());
         } else {
-            verb.workflow_name = Some(named);
+            request.workflow_name = Some(argument);
         }
-        Ok(verb)
+        Ok(request)
     }
 }
 
-/// Follows a run to its end, or to a gate that is not answered here, and returns the reply about it.
+/// Follows a run to its end, or to a gate that is not answered here. Returns the daemon's reply about the run.
 pub(super) async fn watch(
     daemon: &ReconnectingClient,
     run: String,
     silent: bool,
 ) -> Result<(WatchEnd, RunReply), Failure> {
-    let mut shown = Shown::new(std::io::stdout().is_terminal());
+    let mut line_view = LineView::new(std::io::stdout().is_terminal());
     let watcher = RunWatcher {
         daemon,
         run: &run,
-        view: if silent { &mut SilentView } else { &mut shown },
+        view: if silent { &mut SilentView } else { &mut line_view },
         person: Person::here().filter(|_| !silent),
         questions: VecDeque::new(),
         children: ChildRuns::new(daemon.clone()),
     };
     let end = watcher.watch().await?;
-    // A run's cleanup happens after its last event.
+    // A run's cleanup follows its last event.
     let wait_seconds = (end == WatchEnd::Ended).then_some(10.0);
     let reply = daemon.call(GetRun { run_id: run, wait_seconds, ..GetRun::default() }).await?;
     Ok((end, reply))
 }
 
-/// Starts a run and lets the person here answer its gates. Returns the reply at its end, or at a gate that is not
-/// answered here.
+/// Starts a run and lets the person at this terminal answer its gates. Returns the daemon's reply about the run at its
+/// end, or at a gate that is not answered here.
 ///
 /// # Errors
-/// If it did not start, or the connection to the daemon was lost.
-pub(super) async fn run_to_its_end(daemon: &ReconnectingClient, mut verb: RunWorkflow) -> Result<RunReply, Failure> {
+/// If the run did not start, or the connection to the daemon was lost.
+pub(super) async fn run_to_end(daemon: &ReconnectingClient, mut verb: RunWorkflow) -> Result<RunReply, Failure> {
     secret_arguments::ask(daemon, &mut verb).await?;
     let started = daemon.call(RunWorkflow { wait_seconds: Some(0.0), ..verb }).await?;
     if started.run_id.is_empty() {
@@ -235,25 +236,25 @@ pub(super) async fn run_to_its_end(daemon: &ReconnectingClient, mut verb: RunWor
 fn exit_code(reply: &RunReply) -> u8 {
     match reply.status.as_str() {
         "completed" => 0,
-        "waiting" => AT_GATE,
+        "waiting" => AT_GATE_EXIT_CODE,
         _ => FAILED,
     }
 }
 
-/// Watches a run, for a person or a script.
+/// Watcher of a run, for a person or a script.
 struct RunWatcher<'a> {
     daemon: &'a ReconnectingClient,
     run: &'a str,
     view: &'a mut dyn View,
-    /// The person at the terminal; `None` unless input and output are terminals.
+    /// Person at the terminal. `None` unless input and output are terminals.
     person: Option<Person>,
     /// The open questions, the current one first.
     questions: VecDeque<GatePrompt>,
-    /// The nested runs.
+    /// Nested runs that are followed.
     children: ChildRuns,
 }
 
-/// Reason why watching ended.
+/// Reason that watching ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchEnd {
     /// The run has ended.
@@ -266,14 +267,14 @@ type Cancellation = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
 
 impl RunWatcher<'_> {
     /// Shows the events of the run until its end, or until it waits at a gate that is not answered here. Ctrl-C cancels
-    /// the run, a second one stops watching. At a question, the first Ctrl-C leaves the question open, and the second
-    /// one cancels the run.
+    /// the run, and a second Ctrl-C stops watching. At a question, the first Ctrl-C leaves the question open, and the
+    /// second one cancels the run.
     async fn watch(mut self) -> Result<WatchEnd, Failure> {
         let mut events = self.daemon.follow(self.run, 1);
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
         let mut cancellation: Option<Cancellation> = None;
-        let mut cancelled = false;
+        let mut cancel_requested = false;
         loop {
             tokio::select! {
                 event = events.next() => {
@@ -288,13 +289,13 @@ impl RunWatcher<'_> {
                         return Ok(end);
                     }
                 }
-                line = line(&mut self.person), if !self.questions.is_empty() => {
+                line = next_line(&mut self.person), if !self.questions.is_empty() => {
                     if let Some(end) = self.answer(line).await? {
                         return Ok(end);
                     }
                 }
                 _ = interrupted.recv() => {
-                    if cancelled {
+                    if cancel_requested {
                         return Err(Failure::work(format!("stopped watching; the run continues: {}", self.run)));
                     }
                     if let Some(gate) = self.questions.front().map(|question| question.gate().clone()) {
@@ -303,10 +304,10 @@ impl RunWatcher<'_> {
                         if tokio::time::timeout(SECOND_INTERRUPT_TIMEOUT, interrupted.recv()).await.is_err() {
                             return Ok(self.leave_to_others(&gate)?.unwrap_or(WatchEnd::AtGate));
                         }
-                        // The cancelled run takes no answer.
+                        // A cancelled run accepts no answers.
                         self.questions.clear();
                     }
-                    cancelled = true;
+                    cancel_requested = true;
                     let (daemon, run_id) = (self.daemon.clone(), self.run.to_owned());
                     cancellation = Some(Box::pin(async move {
                         daemon.call(CancelWorkflow { run_id }).await.map(|_| ())
@@ -316,17 +317,17 @@ impl RunWatcher<'_> {
                     cancellation = None;
                     result?;
                 }
-                // The animation would overwrite the typed line.
-                _ = ticks.tick(), if self.view.moves() && self.questions.is_empty() => self.view.tick()?,
+                // An animation would overwrite the line that the person types.
+                _ = ticks.tick(), if self.view.is_animated() && self.questions.is_empty() => self.view.tick()?,
             }
         }
     }
 
-    /// Shows an event of the run, or of a nested one.
+    /// Shows an event of the run or of a nested run.
     async fn show(&mut self, event: &RunEvent) -> Result<Option<WatchEnd>, Failure> {
-        self.children.meet(event);
-        // A nested run's events come before the end of the state that started it, and this removes its questions.
-        for nested in self.children.part(event).await {
+        self.children.follow_started_run(event);
+        // The events of a nested run come before the end of the state that started it, which removes its questions.
+        for nested in self.children.take_ended(event).await {
             self.view.show(&nested)?;
         }
         match event.event_type.as_str() {
@@ -343,14 +344,14 @@ impl RunWatcher<'_> {
         if event.is_last() && event.run_id == self.run {
             return Ok(Some(WatchEnd::Ended));
         }
-        // The event replaced the prompt, so this shows the prompt again.
+        // The event replaced the prompt: show the prompt again.
         if let Some(question) = self.questions.front().filter(|_| was_asked && !self.view.is_asking()) {
             self.view.prompt(&question.prompt())?;
         }
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
             "gate_waiting" => {
-                // Watching a run from its beginning repeats the events of earlier, answered gates.
+                // The events of a run include those of gates that are already answered.
                 let Some(gate) = self.open_gate(&event.run_id, gate).await? else { return Ok(None) };
                 if self.person.is_none() {
                     self.view.question(&gate)?;
@@ -374,7 +375,7 @@ impl RunWatcher<'_> {
         Ok(None)
     }
 
-    /// Prints the command that answers the question elsewhere.
+    /// Prints the command that answers the gate elsewhere.
     fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<WatchEnd>, Failure> {
         let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "ANSWER" };
         self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.name_with_digest()))?;
@@ -385,7 +386,7 @@ impl RunWatcher<'_> {
     fn ask(&mut self) -> Result<(), Failure> {
         self.end_question();
         if let (Some(question), Some(person)) = (self.questions.front(), &mut self.person) {
-            // Before the question is visible, because the person may type at once.
+            // Listen before the question is visible, because the person may type at once.
             person.listen();
             self.view.question(question.gate())?;
             self.view.remark("Ctrl-C leaves the question open, twice cancels the run")?;
@@ -414,14 +415,14 @@ impl RunWatcher<'_> {
         }
     }
 
-    /// Passes a line to the first question, and sends the answer to the daemon once it is complete.
+    /// Adds a line to the answer of the first question, and sends the answer once it is complete.
     async fn answer(&mut self, line: Option<String>) -> Result<Option<WatchEnd>, Failure> {
         let Some(mut question) = self.questions.pop_front() else { return Ok(None) };
         let Some(line) = line else {
             self.end_question();
             return self.leave_to_others(question.gate());
         };
-        let refused = match question.line(&line) {
+        let error = match question.line(&line) {
             Ok(Some(answer)) => match self.send(&answer).await? {
                 Some(reply) => match question.refused(answer, &reply) {
                     Some(reason) => Some(reason),
@@ -430,11 +431,11 @@ impl RunWatcher<'_> {
                 None => None,
             },
             Ok(None) => return self.continue_question(question),
-            Err(misread) => Some(misread),
+            Err(invalid) => Some(invalid),
         };
-        if let Some(error) = refused {
+        if let Some(error) = error {
             self.view.remark(&error)?;
-            // Another client may have answered it.
+            // The gate may be closed: another client may have answered it.
             if self.open_gate(&question.gate().run_id, &question.gate().gate_id).await?.is_some() {
                 return self.continue_question(question);
             }
@@ -450,16 +451,16 @@ impl RunWatcher<'_> {
         Ok(None)
     }
 
-    /// Answers a gate. Returns the reply if the answer was refused.
+    /// Answers a gate. Returns the reply only if the answer was refused.
     ///
-    /// If the connection was lost, it is unknown whether the answer arrived. The answer names its gate, so it can be
-    /// sent again while the gate is open.
+    /// If the connection is lost, the answer may have arrived. It names its gate, so that it can be sent again while
+    /// the gate is open.
     async fn send(&mut self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {
                 Ok(AnswerGateReply { retry_after_seconds: Some(seconds), .. }) => {
-                    self.view.remark(&passphrase::pause(seconds))?;
-                    if !passphrase::wait_out(seconds).await? {
+                    self.view.remark(&passphrase::pause_message(seconds))?;
+                    if !passphrase::sleep_unless_interrupted(seconds).await? {
                         return Err(Failure::work(format!("stopped watching; the run continues: {}", self.run)));
                     }
                 }
@@ -483,8 +484,8 @@ impl RunWatcher<'_> {
     }
 }
 
-/// Returns the next line of a person; pending forever without one.
-async fn line(person: &mut Option<Person>) -> Option<String> {
+/// Returns the next line of the person. Never returns without a person.
+async fn next_line(person: &mut Option<Person>) -> Option<String> {
     match person {
         Some(person) => person.line().await,
         None => pending().await,
@@ -507,7 +508,7 @@ fn follow_failure(run: &str, error: FollowError) -> Failure {
     }
 }
 
-/// A display that shows nothing.
+/// A view that shows nothing.
 struct SilentView;
 
 impl View for SilentView {
@@ -522,9 +523,9 @@ mod tests {
 
     #[test]
     fn a_file_is_told_from_a_name_by_how_it_is_written() {
-        assert!(means_file("release.json") && means_file("./release") && means_file("/no/such/file"));
-        assert!(means_file("Cargo.toml"), "a file that exists");
-        assert!(!means_file("src"), "a folder is no workflow");
-        assert!(!means_file("release"));
+        assert!(is_file_argument("release.json") && is_file_argument("./release") && is_file_argument("/no/such/file"));
+        assert!(is_file_argument("Cargo.toml"), "a file that exists");
+        assert!(!is_file_argument("src"), "a folder is no workflow");
+        assert!(!is_file_argument("release"));
     }
 }

@@ -20,7 +20,7 @@ use crate::translation::for_people;
 use crate::{completion, front, pick, print};
 
 /// Maximum number of runs per request.
-const PAGE_RUNS: u32 = 1000;
+const MAX_PAGE_RUNS: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
@@ -134,7 +134,7 @@ impl List {
     }
 }
 
-/// Returns a run as a row of a table: its id, workflow, state, start, duration, and a remark.
+/// Formats a run as a row of a table: its id, workflow, state, start, duration, and details.
 pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     let details = match (&run.pending_gate, &run.error) {
         (Some(gate), _) if run.pending_gates.len() > 1 => {
@@ -143,7 +143,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
         (None, Some(_)) if run.locked => "locked; unlock with: steplatch approver unlock".to_owned(),
-        // The last line of a traceback has the exception.
+        // The last line of a traceback names the exception.
         (None, Some(error)) => for_people(error.trim_end().lines().next_back().unwrap_or_default()),
         (None, None) => String::new(),
     };
@@ -157,16 +157,16 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     ]
 }
 
-/// Returns the state of a run, with the facts that matter most.
+/// Describes the state of a run, including a pause and repairs.
 fn describe_state(run: &RunRecord) -> String {
     let paused = run.paused.as_ref().map(|_| ", paused").unwrap_or_default();
     let repaired = if run.repairs.is_empty() { "" } else { ", repaired" };
     format!("{}{paused}{repaired}", run.state)
 }
 
-/// Returns a run as lines.
+/// Returns the lines that show a run.
 pub(crate) async fn describe(paths: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
-    show::lines(paths, id).await
+    show::describe(paths, id).await
 }
 
 /// Returns the duration of a run, until now if it has not ended.
@@ -176,7 +176,7 @@ fn run_duration(run: &RunRecord) -> String {
 }
 
 /// Returns the runs of a workflow or in a state, newest first.
-pub(crate) async fn listed(
+pub(crate) async fn list_runs(
     paths: &DaemonPaths,
     workflow: Option<String>,
     state: Option<String>,
@@ -201,9 +201,9 @@ pub(crate) async fn all(paths: &DaemonPaths, state: Option<&str>) -> Result<Vec<
     loop {
         let before = runs.last().map(|run| run.run_id.clone());
         let state = state.map(str::to_owned);
-        let page = ListWorkflowRuns { state, before, limit: Some(PAGE_RUNS), ..ListWorkflowRuns::default() };
+        let page = ListWorkflowRuns { state, before, limit: Some(MAX_PAGE_RUNS), ..ListWorkflowRuns::default() };
         let page = request_runs(paths, page).await?;
-        let is_last = page.len() < PAGE_RUNS as usize;
+        let is_last = page.len() < MAX_PAGE_RUNS as usize;
         runs.extend(page);
         if is_last {
             return Ok(runs);
@@ -211,7 +211,7 @@ pub(crate) async fn all(paths: &DaemonPaths, state: Option<&str>) -> Result<Vec<
     }
 }
 
-/// Finds a run by its id or an unambiguous prefix of it.
+/// Returns the id of the run with this id or unambiguous prefix.
 pub(crate) async fn find(paths: &DaemonPaths, prefix: &str) -> Result<String, Failure> {
     if prefix.parse::<RunId>().is_ok() {
         return Ok(prefix.to_owned());
@@ -245,7 +245,7 @@ pub(crate) fn not_found(id: &str) -> Failure {
 }
 
 async fn cancel(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
-    // Resolves all ids first, so that an invalid id cancels no run.
+    // Resolve all ids first, so that an invalid id cancels no run.
     let mut runs = Vec::new();
     for id in ids {
         runs.push(find(paths, id).await?);

@@ -79,8 +79,8 @@ enum SessionsRequest {
 impl Serve {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self.command {
-            Some(ServeRequest::Token { new, json }) => token(paths, new, json).await,
-            Some(ServeRequest::Sessions { command: None, json }) => sessions(paths, json).await,
+            Some(ServeRequest::Token { new, json }) => show_or_renew_token(paths, new, json).await,
+            Some(ServeRequest::Sessions { command: None, json }) => list_sessions(paths, json).await,
             Some(ServeRequest::Sessions { command: Some(SessionsRequest::End { session, json, .. }), .. }) => {
                 end_sessions(paths, session, json).await
             }
@@ -90,7 +90,7 @@ impl Serve {
     }
 }
 
-/// The services, by name and path.
+/// Services with their names and paths.
 const SERVICES: [(&str, &str); 6] = [
     ("page", "/"),
     ("api", "/api/v1"),
@@ -106,7 +106,7 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
         if lock.is_none() {
             return Ok(ExitCode::SUCCESS);
         }
-        // The server must survive the terminal that started it. A failure means that it is a session leader already.
+        // The server must survive the terminal that started it. Ignore a failure: it is already a session leader.
         let _ = rustix::process::setsid();
     }
     let listener = options.listen(paths).await?;
@@ -128,7 +128,7 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
 }
 
 /// Lists the browsers that are logged in.
-async fn sessions(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+async fn list_sessions(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let listed = front::ask(paths, ListPageSessions {}).await?;
     if json {
         print::json(&listed)?;
@@ -139,7 +139,10 @@ async fn sessions(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> 
         return Ok(ExitCode::SUCCESS);
     }
     let head = ["session", "logged in", "last used", "browser"].map(str::to_owned).to_vec();
-    let rows = listed.sessions.into_iter().map(|one| vec![one.session_id, one.began, one.used, one.browser]);
+    let rows = listed
+        .sessions
+        .into_iter()
+        .map(|session| vec![session.session_id, session.began, session.used, session.browser]);
     print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -175,13 +178,14 @@ async fn stop(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn token(paths: &DaemonPaths, create: bool, json: bool) -> Result<ExitCode, Failure> {
+/// Prints the path of the token file, or creates and prints a new token.
+async fn show_or_renew_token(paths: &DaemonPaths, create: bool, json: bool) -> Result<ExitCode, Failure> {
     let file = token_file(paths.state());
     let path = file.display().to_string();
     if create {
         ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
         let token = Token::renew(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
-        // Browsers have the same access as the token, so replacing the token also logs them out.
+        // A logged-in browser has the same access as the token, so also log out the browsers.
         front::ask(paths, EndPageSessions::default()).await?;
         if json {
             print::json(&json!({"success": true, "file": path, "token": token}))?;

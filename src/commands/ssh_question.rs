@@ -1,4 +1,4 @@
-//! Passing on a question of `ssh`, which runs this program as its `SSH_ASKPASS` (see ssh(1)).
+//! Questions of `ssh`, which runs this program as its `SSH_ASKPASS` (see ssh(1)).
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::{front, print};
 
 /// Sends the question, which is the first argument, to the daemon that started `ssh`, and prints the answer for `ssh`.
 pub(crate) async fn pass_on(ticket: String) -> Result<ExitCode, Failure> {
-    // A remark without an answer, such as that a security key waits for a touch.
+    // A message that needs no answer, for example that a security key waits for a touch.
     if std::env::var_os("SSH_ASKPASS_PROMPT").is_some_and(|kind| kind == "none") {
         return Ok(ExitCode::SUCCESS);
     }

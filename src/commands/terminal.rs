@@ -60,7 +60,7 @@ pub(crate) enum Terminal {
         /// New file to write (asciicast v3); - is standard output [default: TERMINAL.cast]
         file: Option<PathBuf>,
         /// Maximum pause in a replay
-        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
         idle_limit: Option<f64>,
     },
     Inputs(inputs::Inputs),
@@ -82,7 +82,7 @@ pub(crate) struct Open {
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
     /// Columns and rows
-    #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = size)]
+    #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = parse_size)]
     size: (u16, u16),
     /// Machine to open it on [default: this one]
     #[arg(long, add = completion::hosts())]
@@ -92,18 +92,18 @@ pub(crate) struct Open {
     json: bool,
 }
 
-fn size(text: &str) -> Result<(u16, u16), String> {
+fn parse_size(text: &str) -> Result<(u16, u16), String> {
     let parsed = text.split_once('x').and_then(|(cols, rows)| Some((cols.parse().ok()?, rows.parse().ok()?)));
     parsed.ok_or_else(|| "a size must have the form 120x40".to_owned())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+fn parse_seconds(text: &str) -> Result<f64, String> {
     let parsed = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
     parsed.ok_or_else(|| "a pause must be a number of seconds, such as 2.5".to_owned())
 }
 
-/// Time limit for the answer to a sent line, after which the screen is printed as it is then.
-const ANSWER_TIMEOUT_SECONDS: f64 = 3.0;
+/// Maximum wait for the reaction to a sent line. Then the current screen is printed.
+const REACTION_TIMEOUT_SECONDS: f64 = 3.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
@@ -208,7 +208,7 @@ pub(crate) struct Close {
 }
 
 /// Maximum length of the output in one reply, in bytes.
-const PAGE_BYTES: u32 = 1_000_000;
+const MAX_PAGE_BYTES: u32 = 1_000_000;
 
 impl Terminal {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
@@ -283,12 +283,12 @@ async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Describes the state of a terminal. A lost connection to its machine and a wait for the person come first.
+/// Describes the state of a terminal.
 fn state(session: &SessionInfo) -> String {
     state_at(session, None)
 }
 
-/// Describes the state of a terminal at the time `now`; now by default.
+/// Describes the state of a terminal. `now` replaces the current time.
 pub(crate) fn state_at(session: &SessionInfo, now: Option<&str>) -> String {
     if let Some(since) = &session.host_lost_since {
         return format!("host lost {}", print::ago_at(since, now));
@@ -312,7 +312,7 @@ pub(crate) fn state_at(session: &SessionInfo, now: Option<&str>) -> String {
     .to_owned()
 }
 
-/// Returns a terminal as a row of a table.
+/// Formats a terminal as a row of a table.
 pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
     let state = state(session);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -327,7 +327,7 @@ pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
     ]
 }
 
-/// Returns the directory of a terminal, with its machine in the form of scp(1).
+/// Returns the directory of a terminal, with the host as in scp(1) if the terminal is on another machine.
 pub(crate) fn directory(session: &SessionInfo) -> Option<String> {
     match &session.host {
         Some(host) => Some(format!("{host}:{}", session.cwd.as_deref().unwrap_or_default())),
@@ -355,7 +355,7 @@ impl Send {
                 keys: Some(self.key).filter(|keys| !keys.is_empty()),
                 secret: self.secret,
                 until: is_line.then_some(AwaitUntil::Input),
-                timeout: is_line.then_some(ANSWER_TIMEOUT_SECONDS),
+                timeout: is_line.then_some(REACTION_TIMEOUT_SECONDS),
                 ..SendInput::default()
             },
         )
@@ -365,7 +365,7 @@ impl Send {
         } else if !self.json
             && let Some(screen) = &reply.screen_content
         {
-            // Also after a line of which the shell ran nothing: it has the message of the shell.
+            // Print the screen also if the shell ran nothing of the line: it shows the shell's message.
             print::line(screen)?;
         }
         check_success(reply.success, reply.error.as_ref(), &reply)?;
@@ -373,7 +373,7 @@ impl Send {
     }
 }
 
-/// The destination of a screen: a file, or standard output.
+/// Destination of a screen.
 enum Destination {
     File(File),
     Output,
@@ -382,8 +382,8 @@ enum Destination {
 impl Destination {
     fn open(file: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = file else { return Ok(Self::Output) };
-        let refused = |error: io::Error| Failure::usage(format!("'{}' cannot be written: {error}", path.display()));
-        File::create(path).map(Self::File).map_err(refused)
+        let to_failure = |error: io::Error| Failure::usage(format!("'{}' cannot be written: {error}", path.display()));
+        File::create(path).map(Self::File).map_err(to_failure)
     }
 
     fn is_terminal(&self) -> bool {
@@ -425,7 +425,7 @@ impl RunInTerminal {
             paths,
             RunCommand {
                 session_id: Some(self.id),
-                // One argument is a command line; several are its words.
+                // A single argument is a command line; several arguments are its words.
                 command: match self.command.as_slice() {
                     [line] => line.clone(),
                     words => shell_words::join(words),
@@ -433,7 +433,7 @@ impl RunInTerminal {
                 timeout: self.timeout,
                 working_directory: self.cwd,
                 integrate: self.integrate.then_some(true),
-                limit: Some(PAGE_BYTES),
+                limit: Some(MAX_PAGE_BYTES),
                 environment: None,
                 host: None,
             },
@@ -460,9 +460,9 @@ impl RunInTerminal {
                 "the shell reports no exit codes, so the command may have failed; --integrate has it report them",
             );
         }
-        // The exit code of the command, as a shell returns it. An interpreter's entry has none.
-        let ended = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
-        let code = if reply.exit_code_unknown { FAILED } else { ended };
+        // Exit with the command's exit code, like a shell. An entry in an interpreter has none.
+        let command_code = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
+        let code = if reply.exit_code_unknown { FAILED } else { command_code };
         Ok(ExitCode::from(code))
     }
 }
@@ -479,7 +479,7 @@ impl Screen {
             content_mode,
             line_count: self.tail,
             offset: self.history.then_some(0),
-            limit: Some(PAGE_BYTES),
+            limit: Some(MAX_PAGE_BYTES),
             format: match self.format {
                 _ if self.color => ScreenFormat::Ansi,
                 Format::Text => ScreenFormat::Text,
@@ -513,7 +513,7 @@ impl Screen {
                         print::remark(&format!("{bytes} bytes are omitted here; --history shows everything"));
                         out.line(&tail)?;
                     }
-                    // The next page continues where this one ends.
+                    // The next page continues this one, so add no newline.
                     None if has_more => out.exactly(&content)?,
                     None => out.line(content.trim_end())?,
                 }

@@ -56,30 +56,30 @@ const EVENT_CAPACITY: usize = 64;
 
 /// A printed event.
 struct Event {
-    /// The run, or the name of the terminal on the command line.
+    /// Id of the run, or name of the terminal on the command line.
     subject: String,
-    /// Kind of the event, in one word.
+    /// Kind of the event, as one word.
     kind: &'static str,
     /// Details on one line.
     detail: String,
-    /// Details for programs.
+    /// Details as JSON.
     data: Value,
-    /// The exit code if this is the first event of `--any`.
+    /// Determines the exit code, of the last events or of the first one with `--any`.
     outcome: WaitOutcome,
-    /// True if it is the last event of its subject.
+    /// True if this is the last event of the subject.
     is_last: bool,
 }
 
 impl Watch {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let limit = TimeLimit::start(self.options.timeout);
-        let daemon = front::steady(paths)?;
+        let daemon = front::reconnecting_client(paths)?;
         let targets = Targets::find(paths, &daemon, &self.targets).await?;
         if targets.terminals.is_empty() && !self.pattern.is_empty() {
             return Err(Failure::usage("--pattern needs a terminal among the targets"));
         }
-        let mut open = targets.runs.len() + targets.terminals.len();
-        let is_bounded = open > 0;
+        let mut remaining_targets = targets.runs.len() + targets.terminals.len();
+        let is_bounded = remaining_targets > 0;
         let (sender, mut events) = mpsc::channel(EVENT_CAPACITY);
         if !targets.runs.is_empty() || !is_bounded {
             let selection = Some(targets.runs).filter(|_| is_bounded);
@@ -101,16 +101,16 @@ impl Watch {
                     return Err(Failure::timed_out(message));
                 }
             };
-            let Some(event) = event.transpose()? else { return Ok(worst.code()) };
+            let Some(event) = event.transpose()? else { return Ok(worst.exit_code()) };
             self.print(&event)?;
             if self.any {
-                return Ok(event.outcome.code());
+                return Ok(event.outcome.exit_code());
             }
             if event.is_last {
                 worst = worst.max(event.outcome);
-                open = open.saturating_sub(1);
-                if is_bounded && open == 0 {
-                    return Ok(worst.code());
+                remaining_targets = remaining_targets.saturating_sub(1);
+                if is_bounded && remaining_targets == 0 {
+                    return Ok(worst.exit_code());
                 }
             }
         }
@@ -137,12 +137,12 @@ impl Watch {
 /// Watched runs and terminals.
 struct Targets {
     runs: BTreeSet<String>,
-    /// Ids or names.
+    /// Ids or names of terminals.
     terminals: Vec<String>,
 }
 
 impl Targets {
-    /// Finds the runs and terminals of the command line. A terminal takes precedence over the prefix of a run's id.
+    /// Finds the runs and terminals of the command line. A terminal takes precedence over a prefix of a run's id.
     async fn find(paths: &DaemonPaths, daemon: &ReconnectingClient, arguments: &[String]) -> Result<Self, Failure> {
         let mut targets = Self { runs: BTreeSet::new(), terminals: Vec::new() };
         if arguments.is_empty() {
@@ -155,9 +155,9 @@ impl Targets {
             if listed.iter().any(is_target) {
                 targets.terminals.push(target.clone());
             } else {
-                let no_terminal =
+                let to_failure =
                     |failure: Failure| Failure::usage(format!("no terminal '{target}'; {}", failure.message()));
-                targets.runs.insert(find(paths, target).await.map_err(no_terminal)?);
+                targets.runs.insert(find(paths, target).await.map_err(to_failure)?);
             }
         }
         targets.terminals.sort_unstable();
@@ -227,12 +227,12 @@ fn run_event(record: &RunRecord, change: &RunChange) -> Event {
     }
 }
 
-/// Sends the events of all terminals: all of new terminals, and only later ones of existing terminals.
+/// Sends the events of all terminals. Of terminals that already exist, only events from now on are sent.
 async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
     let mut seen: Option<BTreeSet<String>> = None;
     loop {
-        let retry_time = if seen.is_some() { RECONNECT_TIMEOUT } else { Duration::ZERO };
-        let mut events = match subscribe_with_retries(&daemon, &WatchTerminals {}, retry_time).await {
+        let retry_timeout = if seen.is_some() { RECONNECT_TIMEOUT } else { Duration::ZERO };
+        let mut events = match subscribe_with_retries(&daemon, &WatchTerminals {}, retry_timeout).await {
             Ok((_, events)) => events,
             Err(error) => {
                 let _ = sender.send(Err(error)).await;
@@ -242,7 +242,7 @@ async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
         loop {
             let listed = match daemon.call(ListTerminalSessions {}).await {
                 Ok(listed) => listed.sessions,
-                // The daemon has ended, and subscribing waits for the next one.
+                // The daemon has ended: subscribe again, which waits for the next one.
                 Err(_) => break,
             };
             let running = listed.into_iter().filter(|session| session.exit_code.is_none());
@@ -260,7 +260,7 @@ async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
     }
 }
 
-/// Sends the events of a terminal, and its end.
+/// Sends the events of a terminal, including its opening and its end.
 async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed: bool, sender: Sender) {
     let name = session.name.clone().unwrap_or_else(|| session.session_id.clone());
     let new_event = |kind, detail: String| Event {
@@ -272,7 +272,7 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
         is_last: false,
     };
     let since = if existed {
-        // The position is the end of the output.
+        // `next_offset` is the end of the current output.
         let verb = GetScreenContent {
             session_id: session.session_id.clone(),
             content_mode: ContentMode::Tail,
@@ -297,7 +297,7 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
                 event.data["terminal"] = name.as_str().into();
                 Event { subject: name.clone(), ..event }
             }
-            // The daemon may have ended instead.
+            // The terminal is open: the error is about the daemon.
             Err(_) if is_listed(&daemon, &session.session_id).await => return,
             Err(_) => new_event("closed", String::new()),
         };
@@ -307,7 +307,7 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
     }
 }
 
-/// Returns whether a terminal is open. It counts as open if the daemon does not answer.
+/// Returns whether a terminal is open. Returns true if the daemon does not reply.
 async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
     match daemon.call(ListTerminalSessions {}).await {
         Ok(listed) => listed.sessions.iter().any(|session| session.session_id == terminal),
@@ -315,8 +315,8 @@ async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
     }
 }
 
-/// Sends the events of a terminal until its program ends or the receiver closes. Events before output after `since` do
-/// not count.
+/// Sends the events of a terminal until its program ends or the receiver closes. With `since`, it first waits for
+/// output after that position.
 async fn watch_terminal(
     daemon: ReconnectingClient,
     terminal: String,
@@ -361,15 +361,15 @@ async fn watch_terminal(
             return;
         }
         since = Some(Since::Offset(reply.offset));
-        // A program that stays at its prompt has no further event before its next output.
+        // A program that stays at its prompt causes the next event only after further output.
         if patterns.is_empty() && !wait_for_output(&daemon, &terminal, since, &sender).await {
             return;
         }
     }
 }
 
-/// Waits for output after a position, or for the end of the program. Sends an error and returns false when the terminal
-/// has closed.
+/// Waits for output after a position, or for the end of the program. Sends the error and returns false if the wait
+/// fails, for example because the terminal was closed.
 async fn wait_for_output(daemon: &ReconnectingClient, terminal: &str, since: Option<Since>, sender: &Sender) -> bool {
     let verb =
         AwaitOutput { session_id: terminal.to_owned(), since, pattern: r"\S".to_owned(), ..AwaitOutput::default() };

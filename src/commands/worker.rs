@@ -1,4 +1,4 @@
-//! Worker processes: one executes functions for the daemon, another serves this host to Temporal.
+//! Worker processes: the internal worker executes functions for the daemon, the other serves this host to Temporal.
 
 use std::env;
 use std::io::{stdin, stdout};
@@ -14,11 +14,11 @@ use crate::clients::{is_program, program_in};
 use crate::failure::Failure;
 use crate::settings::Settings;
 
-/// Maximum memory of all executions of a worker, in bytes: several times the limit of one execution.
+/// Maximum memory of all executions of a worker. Several times the limit of one execution.
 const MAX_MEMORY_BYTES: usize = 512 << 20;
 
-/// The program of the worker for Temporal. It is separate because it is large and rarely needed.
-const PROGRAM: &str = "steplatch-temporal";
+/// Name of the worker program for Temporal. It is a separate program because it is large and rarely needed.
+const TEMPORAL_WORKER: &str = "steplatch-temporal";
 
 /// Serve this host's terminals and runs to Temporal
 ///
@@ -80,13 +80,14 @@ impl Worker {
         self.temporal.is_none()
     }
 
-    /// Replaces this process by the worker for Temporal. Returns only if that fails.
+    /// Replaces this process by the worker for Temporal. Returns only if this fails.
     pub(super) fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let program = program()?;
-        let own = env::current_exe().map_err(|error| Failure::system("the path of this program is unknown", &error))?;
+        let program = find_worker()?;
+        let current_program =
+            env::current_exe().map_err(|error| Failure::system("the path of this program is unknown", &error))?;
         let mut command = Command::new(&program);
         command.arg("--temporal").arg(self.temporal.unwrap_or_default());
-        command.arg("--state-dir").arg(paths.state()).arg("--program").arg(own);
+        command.arg("--state-dir").arg(paths.state()).arg("--program").arg(current_program);
         let options = [
             ("--namespace", self.namespace.map(PathBuf::from)),
             ("--tls-ca", self.tls_ca),
@@ -113,17 +114,18 @@ impl Worker {
     }
 }
 
-/// Returns the program of the worker for Temporal: that of the settings, one beside this program, or one of the PATH.
-fn program() -> Result<PathBuf, Failure> {
+/// Returns the worker program for Temporal from the settings, from the directory of this program, or from the PATH.
+fn find_worker() -> Result<PathBuf, Failure> {
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(program) = settings.temporal_program() {
         return Ok(program);
     }
-    let beside = env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
-    let in_path = || program_in(&env::var_os("PATH").unwrap_or_default(), PROGRAM);
+    let beside =
+        env::current_exe().ok().and_then(|current_program| Some(current_program.parent()?.join(TEMPORAL_WORKER)));
+    let in_path = || program_in(&env::var_os("PATH").unwrap_or_default(), TEMPORAL_WORKER);
     beside.filter(|program| is_program(program)).or_else(in_path).ok_or_else(|| {
         Failure::usage(format!(
-            "'{PROGRAM}' is not installed: it is neither beside this program nor in the PATH. Build it in the sources of Steplatch \
+            "'{TEMPORAL_WORKER}' is not installed: it is neither beside this program nor in the PATH. Build it in the sources of Steplatch \
              with: cargo build --release --manifest-path temporal/Cargo.toml, and copy it beside 'steplatch'; or name it in the \
              setting temporal.program"
         ))
@@ -132,12 +134,11 @@ fn program() -> Result<PathBuf, Failure> {
 
 /// Executes functions for the daemon at the other end of standard input and output, until it disconnects.
 pub(super) async fn serve() -> Result<ExitCode, Failure> {
-    // The worker must survive the terminal that started the daemon. A failure means that it is a session leader
-    // already.
+    // The worker must survive the terminal that started the daemon. Ignore a failure: it is already a session leader.
     let _ = rustix::process::setsid();
-    let serving = tokio::task::spawn_blocking(|| worker::serve(stdin(), stdout(), MAX_MEMORY_BYTES));
-    let served = serving.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-    served.map_err(|error| {
+    let serve_task = tokio::task::spawn_blocking(|| worker::serve(stdin(), stdout(), MAX_MEMORY_BYTES));
+    let result = serve_task.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    result.map_err(|error| {
         Failure::system("only the daemon starts this command; it disconnected, or sent an invalid request", &error)
     })?;
     Ok(ExitCode::SUCCESS)

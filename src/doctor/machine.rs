@@ -10,13 +10,13 @@ use crate::clients::UserPaths;
 use crate::clients::entry::{NAME, OwnEntry, is_same_file};
 use crate::print;
 
-/// Maximum length of a socket's path, in bytes: `sun_path` without its end, see unix(7).
+/// Maximum length of a socket's path: `sun_path` without its terminating zero, see unix(7).
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
-/// Free bytes below which the check warns: the journal may soon be full.
+/// Free space below which the check warns, because the disk of the journal may soon be full.
 const LOW_SPACE_BYTES: u64 = 512 << 20;
 
-/// Free bytes below which the journal cannot record runs.
+/// Free space below which the journal cannot record runs.
 const MIN_SPACE_BYTES: u64 = 16 << 20;
 
 /// Shells with an integration that reports prompts and exit codes.

@@ -1,4 +1,4 @@
-//! A minimal MCP client: the handshake, the list of tools, the end.
+//! A minimal MCP client: it connects, lists the tools and disconnects.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,10 +10,10 @@ use tokio::process::{ChildStdin, ChildStdout};
 
 use crate::print;
 
-/// Time that a server may take for one answer, and to end.
+/// Maximum time for one reply of a server, and for its end.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Maximum kept length of a server's standard error, in bytes.
+/// Maximum length of the stored standard error of a server.
 const MAX_ERROR_BYTES: u64 = 16 << 10;
 
 /// The command of a server, with the variables that the client adds to its environment.
@@ -27,34 +27,34 @@ pub(super) struct Command<'a> {
 /// The era of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Era {
-    /// With an initial handshake (2024-11-05 to 2025-11-25).
+    /// The client begins with a handshake (2024-11-05 to 2025-11-25).
     Handshake,
     /// Every request identifies the client (since 2026-07-28).
     Stateless,
 }
 
-/// The facts about a server that answered.
+/// Facts about a server that replied.
 #[derive(Debug)]
 pub(super) struct ServerFacts {
-    /// The server's name.
+    /// Name of the server.
     pub(super) name: String,
-    /// Its version.
+    /// Version of the server.
     pub(super) version: String,
-    /// The revision of the protocol.
+    /// Revision of the protocol.
     pub(super) revision: String,
-    /// The number of tools.
+    /// Number of tools.
     pub(super) tools: usize,
-    /// Time from its start to its first answer.
+    /// Time from the start of the server to its first reply.
     pub(super) started: Duration,
-    /// Time of the request for the list of tools.
+    /// Duration of the request for the list of tools.
     pub(super) listed: Duration,
-    /// Time from the end of its input to its exit.
+    /// Time from the end of the input to the server's exit.
     pub(super) ended: Duration,
 }
 
-/// Starts a server and queries it. An error is the end of a sentence about the server.
+/// Starts a server and queries it. The error text is the predicate of a sentence about the server.
 pub(super) async fn probe_server(command: Command<'_>, era: Era) -> Result<ServerFacts, String> {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let mut server = tokio::process::Command::new(command.program)
         .args(command.arguments)
         .envs(command.environment.iter().copied())
@@ -72,21 +72,21 @@ pub(super) async fn probe_server(command: Command<'_>, era: Era) -> Result<Serve
         let mut stderr = stderr;
         let mut text = Vec::new();
         let result = (&mut stderr).take(MAX_ERROR_BYTES).read_to_end(&mut text).await;
-        // Discards the rest, so that a verbose server does not block.
+        // Discard further output, so that a verbose server does not block.
         let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
         result.map(|_| text).unwrap_or_default()
     });
     let mut conversation = Conversation { input, output: BufReader::new(output).lines(), era, next_id: 1 };
-    let answered = tokio::time::timeout(ANSWER_TIMEOUT * 2, conversation.query(began)).await;
-    let mut facts = match answered.unwrap_or_else(|_| Err(timeout_message())) {
+    let query_result = tokio::time::timeout(ANSWER_TIMEOUT * 2, conversation.query(started_at)).await;
+    let mut facts = match query_result.unwrap_or_else(|_| Err(timeout_message())) {
         Ok(facts) => facts,
         Err(reason) => {
-            // Standard error often gives the reason.
+            // Standard error often contains the reason.
             let _ = server.start_kill();
             let errors = tokio::time::timeout(Duration::from_secs(1), error_output).await.ok().and_then(Result::ok);
             let errors = String::from_utf8_lossy(&errors.unwrap_or_default()).into_owned();
-            let last = errors.lines().rev().find(|line| !line.trim().is_empty());
-            return Err(last.map_or(reason.clone(), |line| {
+            let last_line = errors.lines().rev().find(|line| !line.trim().is_empty());
+            return Err(last_line.map_or(reason.clone(), |line| {
                 format!("{reason}; its log: {}", print::fitted(&print::visible(line), 200))
             }));
         }
@@ -116,7 +116,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    async fn query(&mut self, began: Instant) -> Result<ServerFacts, String> {
+    async fn query(&mut self, started_at: Instant) -> Result<ServerFacts, String> {
         let client = json!({"name": "steplatch doctor", "version": env!("CARGO_PKG_VERSION")});
         let hello = match self.era {
             Era::Handshake => {
@@ -125,7 +125,7 @@ impl Conversation {
             }
             Era::Stateless => self.ask("server/discover", json!({})).await?,
         };
-        let started = began.elapsed();
+        let started = started_at.elapsed();
         let server = match self.era {
             Era::Handshake => {
                 self.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
@@ -184,7 +184,7 @@ impl Conversation {
     async fn write(&mut self, message: &Value) -> Result<(), String> {
         let line = format!("{message}\n");
         let written = tokio::time::timeout(ANSWER_TIMEOUT, self.input.write_all(line.as_bytes())).await;
-        // If the server has ended, the missing response shows it.
+        // Ignore a write error: if the server has ended, the missing reply reports it.
         match written {
             Err(_) => Err("it does not read its input".to_owned()),
             Ok(_) => Ok(()),

@@ -33,8 +33,8 @@ pub(super) async fn settings() -> Checks {
         }
     }
     if problems.is_empty() {
-        let is_there = std::path::Path::new(&file).exists();
-        checks.good("settings", if is_there { format!("ok, {file}") } else { "defaults (no config file)".into() });
+        let exists = std::path::Path::new(&file).exists();
+        checks.good("settings", if exists { format!("ok, {file}") } else { "defaults (no config file)".into() });
     }
     checks
 }
@@ -67,7 +67,7 @@ pub(super) async fn daemon(daemon_paths: &DaemonPaths) -> Checks {
     checks
 }
 
-/// States the proof that gates require, and what the proof `terminal` does not establish.
+/// Adds a finding with the proof that gates require, and the meaning of that proof.
 fn check_gates(checks: &mut Checks, approver: &GetApproverReply) {
     let requires = approver.requires.as_deref().unwrap_or("none");
     let meaning = match requires {
@@ -82,7 +82,7 @@ fn check_gates(checks: &mut Checks, approver: &GetApproverReply) {
     };
     let message = format!("gates for people require '{requires}': {meaning}");
     match &approver.unconfirmed {
-        Some(set) => checks.warn("gates", message, unconfirmed_setting(set)),
+        Some(weaker_value) => checks.warn("gates", message, unconfirmed_setting(weaker_value)),
         None => checks.good("gates", message),
     }
 }
@@ -127,7 +127,7 @@ pub(super) async fn remotes(daemon_paths: &DaemonPaths) -> Checks {
             return checks;
         }
     };
-    // A daemon that has just started: no service has answered or failed yet.
+    // The daemon has just started, and its first requests to the services are not finished: refresh now.
     if remotes.iter().any(|remote| remote.enabled && !remote.reachable && remote.error.is_none())
         && let Ok(reply) = ask(daemon_paths, RefreshWorkflows::default()).await
     {
@@ -164,13 +164,13 @@ fn check_remote(checks: &mut Checks, remote: &RemoteInfo) {
     } else if remote.skipped.is_empty() {
         checks.good(&remote.name, message);
     } else {
-        let left_out = format!("{message}; left out of its list: {}", remote.skipped.len());
-        checks.warn(&remote.name, left_out, "see why with: steplatch remote list");
+        let skipped_message = format!("{message}; left out of its list: {}", remote.skipped.len());
+        checks.warn(&remote.name, skipped_message, "see why with: steplatch remote list");
     }
 }
 
-/// Checks that the address of a URL accepts connections. An error is the end of a sentence.
-pub(super) async fn listens(url: &str) -> Result<(), String> {
+/// Checks that the address of a URL accepts connections. The error text is a clause without a capital letter.
+pub(super) async fn check_address(url: &str) -> Result<(), String> {
     let Some((host, port)) = address(url) else { return Err("the URL has no valid address".to_owned()) };
     match tokio::time::timeout(CONNECT_TIMEOUT, tokio::net::TcpStream::connect((host, port))).await {
         Ok(Ok(_)) => Ok(()),
@@ -189,7 +189,7 @@ fn address(url: &str) -> Option<(&str, u16)> {
         "https" => 443,
         _ => return None,
     };
-    // The colons within brackets belong to the address.
+    // Colons within brackets belong to an IPv6 address.
     let (host, port) = match authority.rfind(':').filter(|colon| !authority[*colon..].contains(']')) {
         Some(colon) => (&authority[..colon], authority[colon + 1..].parse().ok()?),
         None => (authority, default_port),

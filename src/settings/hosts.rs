@@ -13,14 +13,14 @@ use steplatch_host::RemoteHostConfig;
 
 use super::{Origin, Problem, SettingRow};
 
-/// The key of the machines in the file, and the prefix of their keys in the list of settings.
+/// Key of the machines in the file, and prefix of their keys in the list of settings.
 pub(super) const HOST: &str = "host";
 
 /// Keys of a host table.
 const KEYS: [(&str, &str); 2] =
     [("name", "name of a machine on which terminals can be opened"), ("ssh", "ssh destination of the machine")];
 
-/// Maximum length of a destination, in bytes.
+/// Maximum length of a destination.
 const MAX_DESTINATION_BYTES: usize = 255;
 
 /// A machine, with the origin of its configuration.
@@ -32,7 +32,7 @@ pub(crate) struct HostSetting {
 }
 
 impl HostSetting {
-    /// Returns the settings of the machine.
+    /// Returns the settings of the machine for a list of settings.
     pub(crate) fn rows(&self) -> impl Iterator<Item = SettingRow> {
         let (_, about) = KEYS[1];
         std::iter::once(SettingRow {
@@ -49,8 +49,8 @@ impl HostSetting {
 /// # Errors
 /// Returns the reason, as the end of a sentence that begins with the name.
 pub(crate) fn check_host_name(name: &str) -> Result<(), String> {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    let is_name = (1..=64).contains(&name.len()) && name.bytes().all(is_part) && !name.starts_with(['.', '-']);
+    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let is_name = (1..=64).contains(&name.len()) && name.bytes().all(is_name_byte) && !name.starts_with(['.', '-']);
     match name {
         "local" | "localhost" => Err("is reserved for this machine; choose another name".to_owned()),
         _ if is_name => Ok(()),
@@ -58,7 +58,7 @@ pub(crate) fn check_host_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Checks an ssh destination. `ssh` would parse a leading hyphen as an option.
+/// Checks an ssh destination. A leading hyphen is invalid, because `ssh` would parse it as an option.
 ///
 /// # Errors
 /// Returns the reason, as the end of a sentence that begins with the destination.
@@ -70,7 +70,7 @@ pub(crate) fn check_destination(ssh: &str) -> Result<(), String> {
     }
 }
 
-/// The hosts read so far, and the problems found.
+/// The hosts of the configuration, and the problems in it.
 #[derive(Default)]
 pub(super) struct HostSettings {
     pub(super) hosts: Vec<HostSetting>,
@@ -90,8 +90,8 @@ impl HostSettings {
             let number = position + 1;
             let to_problem = |problem: String| Problem { place: place.clone(), problem };
             for key in table.keys().filter(|key| !KEYS.iter().any(|(known, _)| known == key)) {
-                let nearest = super::suggestion(key, KEYS.iter().map(|(known, _)| *known));
-                self.unknown_keys.push(to_problem(format!("'{key}' is not a setting of host {number}{nearest}")));
+                let hint = super::suggestion(key, KEYS.iter().map(|(known, _)| *known));
+                self.unknown_keys.push(to_problem(format!("'{key}' is not a setting of host {number}{hint}")));
             }
             let text = |key: &str| match table.get(key) {
                 Some(toml::Value::String(text)) => Ok(text.clone()),

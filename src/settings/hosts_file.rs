@@ -1,4 +1,5 @@
-//! Adding machines to the user's file, and removing them. The rest of the file stays unchanged, comments and order too.
+//! Addition and removal of machines in the user's file. The rest of the file stays unchanged, including comments and
+//! order.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +11,12 @@ use crate::clients::file::{FileError, replace};
 use crate::clients::text::Unreadable;
 use crate::clients::toml::{with_table, without_table};
 
-/// Error that left the machines of the file unchanged.
+/// Error of a change, which left the file unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostsFileError {
     /// The directory of the file is unknown.
     #[error("the directory of the configuration is unknown: set HOME or XDG_CONFIG_HOME")]
-    NoPlace,
+    UnknownDirectory,
     /// The name or the destination is invalid.
     #[error("'{0}' {1}")]
     Invalid(String, String),
@@ -24,7 +25,7 @@ pub(crate) enum HostsFileError {
     Taken {
         /// The name.
         name: String,
-        /// Its destination.
+        /// Destination of the other machine.
         ssh: String,
     },
     /// No machine has the name.
@@ -38,7 +39,7 @@ pub(crate) enum HostsFileError {
     /// The file is invalid, or would be invalid after the change.
     #[error("{0}")]
     Settings(BadSettings),
-    /// The text of the file does not permit the change.
+    /// The text of the file cannot be changed.
     #[error("{}: {error}", .path.display())]
     Text {
         /// The file.
@@ -46,7 +47,7 @@ pub(crate) enum HostsFileError {
         /// The problem.
         error: Unreadable,
     },
-    /// Reading or replacing the file fails.
+    /// Reading or replacing the file failed.
     #[error("the configuration was not changed: {0}")]
     File(#[from] FileError),
 }
@@ -60,40 +61,41 @@ pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
     check_destination(&host.ssh).map_err(|reason| HostsFileError::Invalid(host.ssh.clone(), reason))
 }
 
-/// Adds a machine. Returns the file, and whether the machine is new: false if it exists with the same destination.
+/// Adds a machine. Returns the file, and true if the machine is new. An existing machine with the same destination is
+/// not new.
 ///
 /// # Errors
-/// If the name, the destination or the file is invalid, the name exists already, or writing the file fails.
+/// If the name, the destination or the file is invalid, the name already exists, or writing the file fails.
 pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileError> {
     check(host)?;
-    let path = super::file().ok_or(HostsFileError::NoPlace)?;
-    let added = replace(&path, true, |text| with_host(&path, text.unwrap_or_default(), host))?;
+    let path = super::file().ok_or(HostsFileError::UnknownDirectory)?;
+    let added = replace(&path, true, |text| add_to_text(&path, text.unwrap_or_default(), host))?;
     Ok((path, added))
 }
 
 /// Removes a machine. Returns the file.
 ///
 /// # Errors
-/// If the file has no such machine, or does not permit the change.
+/// If the file has no such machine, or cannot be changed.
 pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
-    let path = super::file().ok_or(HostsFileError::NoPlace)?;
+    let path = super::file().ok_or(HostsFileError::UnknownDirectory)?;
     replace(&path, true, |text| {
         let text = text.unwrap_or_default();
-        let without = without_table(text, HOST, "name", name);
-        let without = without.map_err(|error| HostsFileError::Text { path: path.clone(), error })?;
-        let unknown = || HostsFileError::Unknown { name: name.to_owned(), path: path.clone() };
-        Ok::<_, HostsFileError>(((), without.ok_or_else(unknown)?))
+        let remaining_text = without_table(text, HOST, "name", name);
+        let remaining_text = remaining_text.map_err(|error| HostsFileError::Text { path: path.clone(), error })?;
+        let to_unknown = || HostsFileError::Unknown { name: name.to_owned(), path: path.clone() };
+        Ok::<_, HostsFileError>(((), remaining_text.ok_or_else(to_unknown)?))
     })?;
     Ok(path)
 }
 
-/// Returns whether the text changes, and the text with the machine.
-fn with_host(path: &Path, text: &str, host: &RemoteHostConfig) -> Result<(bool, String), HostsFileError> {
-    // Reads only the file, because problems of the environment do not matter here.
-    let read = |text: &str| {
+/// Adds a machine to the text. Returns true if this changes the text, and the new text.
+fn add_to_text(path: &Path, text: &str, host: &RemoteHostConfig) -> Result<(bool, String), HostsFileError> {
+    // Read only the file, because problems of the environment do not matter here.
+    let parse = |text: &str| {
         Settings::read(Some((path.to_owned(), text.to_owned())), |_| None).map_err(HostsFileError::Settings)
     };
-    let hosts = read(text)?.hosts;
+    let hosts = parse(text)?.hosts;
     if let Some(existing) = hosts.iter().find(|existing| existing.config.name == host.name) {
         return match existing.config.ssh == host.ssh {
             true => Ok((false, text.to_owned())),
@@ -101,7 +103,7 @@ fn with_host(path: &Path, text: &str, host: &RemoteHostConfig) -> Result<(bool, 
         };
     }
     let extended = with_table(text, HOST, &[("name", &host.name), ("ssh", &host.ssh)]);
-    read(&extended)?;
+    parse(&extended)?;
     Ok((true, extended))
 }
 
@@ -114,10 +116,10 @@ mod tests {
     }
 
     fn with(text: &str, name: &str, ssh: &str) -> Result<(bool, String), String> {
-        with_host(Path::new("/c.toml"), text, &host(name, ssh)).map_err(|error| error.to_string())
+        add_to_text(Path::new("/c.toml"), text, &host(name, ssh)).map_err(|error| error.to_string())
     }
 
-    fn without(text: &str, name: &str) -> Result<Option<String>, String> {
+    fn remaining_text(text: &str, name: &str) -> Result<Option<String>, String> {
         without_table(text, HOST, "name", name).map_err(|error| error.to_string())
     }
 
@@ -130,12 +132,12 @@ mod tests {
         let (_, two) = with(&one, "gw", "router").unwrap();
         assert_eq!(with(&two, "gw", "router").unwrap(), (false, two.clone()));
         assert_eq!(
-            without(&two, "build").unwrap().unwrap(),
+            remaining_text(&two, "build").unwrap().unwrap(),
             format!("{before}\n[[host]]\nname = \"gw\"\nssh = \"router\"\n")
         );
-        assert_eq!(without(&two, "gw").unwrap().unwrap(), one);
-        assert_eq!(without(&one, "build").unwrap().unwrap(), before);
-        assert_eq!(without(&one, "other").unwrap(), None);
+        assert_eq!(remaining_text(&two, "gw").unwrap().unwrap(), one);
+        assert_eq!(remaining_text(&one, "build").unwrap().unwrap(), before);
+        assert_eq!(remaining_text(&one, "other").unwrap(), None);
         assert_eq!(with("", "a", "b").unwrap().1, "[[host]]\nname = \"a\"\nssh = \"b\"\n");
     }
 
@@ -148,6 +150,6 @@ mod tests {
             with("host = [{name = 'x', ssh = 'y'}]\n", "a", "b").is_err(),
             "an array on one line has no more tables"
         );
-        assert!(without("host = [{name = 'x', ssh = 'y'}]\n", "x").unwrap_err().contains("by hand"));
+        assert!(remaining_text("host = [{name = 'x', ssh = 'y'}]\n", "x").unwrap_err().contains("by hand"));
     }
 }

@@ -1,4 +1,4 @@
-//! Reloading of a running daemon's settings: when their file changes, or on request.
+//! Reload of a running daemon's settings when the file changes or on request.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use super::watch::Watch;
 use super::{BadSettings, Settings};
 use crate::print;
 
-/// The settings of the daemon, and the channel for changes.
+/// Reloader of a daemon's settings.
 pub(crate) struct Reload {
     settings: Settings,
-    /// The last logged problems, so that the log has them once.
+    /// The last logged problems, which are not logged again.
     logged_problems: Option<BadSettings>,
     sender: Sender<Configuration>,
 }
 
 impl Reload {
-    /// Creates a reload for the settings of a starting daemon.
+    /// Creates a reloader for the settings of a starting daemon.
     pub(crate) fn new(settings: Settings, sender: Sender<Configuration>) -> Self {
         Self { settings, logged_problems: None, sender }
     }
 
-    /// Applies changes, forever. `request` waits for a reload on request.
+    /// Applies changes, forever. `request` completes when a reload is requested.
     pub(crate) async fn apply_changes(mut self, mut request: impl AsyncFnMut()) {
         let mut watch = super::file().and_then(|file| {
-            let failed = |error: &notify::Error| {
+            let warn = |error: &notify::Error| {
                 tracing::warn!(%error, "the settings cannot be watched; send SIGHUP after a change");
             };
-            Watch::for_file(&file).inspect_err(failed).ok()
+            Watch::for_file(&file).inspect_err(warn).ok()
         });
-        // The file may have changed between the start and the watch.
+        // The file may have changed between the start of the daemon and the start of the watch.
         self.reload();
         loop {
             let is_requested = match &mut watch {
@@ -46,7 +46,7 @@ impl Reload {
                 }
             };
             if is_requested {
-                // A request logs known problems again.
+                // After a request, log known problems again.
                 self.logged_problems = None;
             }
             self.reload();
@@ -62,7 +62,7 @@ impl Reload {
         self.apply(loaded);
     }
 
-    /// Applies new settings; invalid ones change nothing.
+    /// Applies new settings. Invalid settings change nothing.
     fn apply(&mut self, loaded: Result<Settings, BadSettings>) {
         let settings = match loaded {
             Ok(settings) => settings,
@@ -77,9 +77,9 @@ impl Reload {
         for unknown in settings.unknown.iter().filter(|unknown| !self.settings.unknown.contains(unknown)) {
             tracing::warn!("{unknown}");
         }
-        // First, so that the new filter applies to the messages about the other changes.
+        // Set the filter first, so that it applies to the messages about the other changes.
         if settings.log() != self.settings.log() {
-            print::log_filter(settings.log());
+            print::set_log_filter(settings.log());
         }
         for key in settings.changed_since(&self.settings) {
             if key.hot {

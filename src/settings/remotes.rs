@@ -1,7 +1,7 @@
-//! Remote services: tables of the user's file, and one of the environment.
+//! Remote services: tables of the user's file, and one service from the environment.
 //!
-//! They belong to the user and not to a project, since their workflows are tools for every client of the daemon.
-//! `steplatch_remote` defines the keys of a service and their bounds.
+//! Services are settings of the user and not of a project, because their workflows are tools for every client of the
+//! daemon. `steplatch_remote` defines the keys of a service and their bounds.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,10 +11,10 @@ use steplatch_remote::{Config, KEYS, RawValue};
 
 use super::{Origin, Problem, SettingRow};
 
-/// The key of the services in the file, and the prefix of their keys in the list of settings.
+/// Key of the services in the file, and prefix of their keys in the list of settings.
 pub(super) const REMOTE: &str = "remote";
 
-/// The key of a service's name, in addition to those of [`KEYS`].
+/// Key of a service's name, in addition to [`KEYS`].
 const NAME: &str = "name";
 
 /// A service, with the origin of its configuration.
@@ -22,14 +22,14 @@ const NAME: &str = "name";
 pub(crate) struct Remote {
     /// The configuration.
     pub(crate) config: Config,
-    /// The keys that are set.
+    /// Names of the keys with a value in the configuration.
     set_keys: Vec<&'static str>,
-    /// The file; `None` for the environment.
+    /// The file or the environment.
     origin: Origin,
 }
 
 impl Remote {
-    /// Returns all settings of the service.
+    /// Returns the settings of the service for a list of settings.
     pub(crate) fn rows(&self) -> impl Iterator<Item = SettingRow> {
         KEYS.iter().map(|key| SettingRow {
             name: format!("{REMOTE}.{}.{}", self.config.name, key.name),
@@ -44,7 +44,7 @@ impl Remote {
     }
 }
 
-/// Returns the value of a key.
+/// Returns the value of a key as JSON.
 fn value(config: &Config, key: &str) -> Value {
     let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     match key {
@@ -62,7 +62,7 @@ fn value(config: &Config, key: &str) -> Value {
     }
 }
 
-/// The services read so far, and the problems found.
+/// The services of the configuration, and the problems in it.
 #[derive(Default)]
 pub(super) struct RemoteSettings {
     pub(super) remotes: Vec<Remote>,
@@ -112,7 +112,7 @@ impl RemoteSettings {
         }
     }
 
-    /// Reads the service of the environment, if there is one.
+    /// Reads the service from the environment, if there is one.
     pub(super) fn read_environment(&mut self, variable: impl Fn(&str) -> Option<OsString>) {
         match Config::from_environment(&variable) {
             Ok(None) => {}
@@ -141,12 +141,12 @@ impl RemoteSettings {
     }
 }
 
-/// Returns the host of a service as its name, which does not depend on the order of the tables.
+/// Returns the host in the URL of a service as a name that does not depend on the order of the tables.
 fn name_from_host(table: &toml::Table) -> Option<String> {
     let (_, authority) = table.get("base_url")?.as_str()?.split_once("://")?;
     let host = authority.split(['/', ':', '?', '#']).next()?.to_ascii_lowercase();
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    ((1..=64).contains(&host.len()) && host.bytes().all(is_part)).then_some(host)
+    let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    ((1..=64).contains(&host.len()) && host.bytes().all(is_host_byte)).then_some(host)
 }
 
 /// Returns a text with its first letter in lower case.

@@ -1,7 +1,7 @@
 //! Notification of changes of the settings file, without polling.
 //!
-//! It watches directories, because editors replace a file by a new one. For a missing directory it watches the nearest
-//! existing ancestor, and for a link both the link and its target.
+//! [`Watch`] watches directories, because editors replace a file by a new one. It watches the nearest existing ancestor
+//! of a missing directory, and both a link and its target.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,28 +14,28 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// Time after the first change in which the writer of the file may continue.
+/// Time from the first change until the file is read, in which the writer may finish.
 const SETTLE_TIME: Duration = Duration::from_millis(150);
 
-/// Maximum number of links from a file to its target, as in the kernel.
+/// Maximum number of links followed from a file to its target, like in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Detects that a file may have changed.
+/// Watch for possible changes of a file.
 pub(crate) struct Watch {
     file: PathBuf,
-    trail: Trail,
+    link_chain: LinkChain,
     watcher: RecommendedWatcher,
     watched: BTreeMap<PathBuf, Identity>,
     changed: mpsc::Receiver<()>,
-    /// True if a change was not returned yet.
+    /// True if a change was received and [`Self::changed`] has not returned since.
     pending: bool,
 }
 
-/// The file, and the targets of its links.
-type Trail = Arc<Mutex<Vec<PathBuf>>>;
+/// A file and the targets of its links.
+type LinkChain = Arc<Mutex<Vec<PathBuf>>>;
 
-/// Identifies a directory that replaces another one of the same name: device, inode and, because file systems reuse
-/// inodes, the time of creation.
+/// Identity of a directory, which distinguishes it from a replacement with the same name: device, inode and, because
+/// file systems reuse inodes, the time of creation.
 type Identity = (u64, u64, Option<SystemTime>);
 
 impl Watch {
@@ -45,26 +45,26 @@ impl Watch {
     /// If the limit of watches is reached.
     pub(crate) fn for_file(file: &Path) -> notify::Result<Self> {
         let file = std::path::absolute(file)?;
-        // One message stands for several changes.
-        let (tell, changed) = mpsc::channel(1);
-        let trail = Trail::default();
-        let own_trail = trail.clone();
+        // One message represents any number of changes.
+        let (change_sender, changed) = mpsc::channel(1);
+        let link_chain = LinkChain::default();
+        let event_chain = link_chain.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // An error counts as a change too, such as lost events.
-            if event.map_or(true, |event| event.need_rescan() || concerns(&event, &own_trail)) {
-                let _ = tell.try_send(());
+            // An error, such as lost events, counts as a change.
+            if event.map_or(true, |event| event.need_rescan() || affects_file(&event, &event_chain)) {
+                let _ = change_sender.try_send(());
             }
         })?;
-        let mut watch = Self { file, trail, watcher, watched: BTreeMap::new(), changed, pending: false };
+        let mut watch = Self { file, link_chain, watcher, watched: BTreeMap::new(), changed, pending: false };
         watch.update_watches()?;
         Ok(watch)
     }
 
-    /// Returns shortly after a possible change of the file; the caller compares the content. Cancellation-safe: the
-    /// next call returns the change.
+    /// Completes shortly after a possible change of the file. The caller compares the content. Cancellation-safe: the
+    /// next call completes for the same change.
     pub(crate) async fn changed(&mut self) {
         if !self.pending {
-            // The channel cannot close: its sender is in the watcher, which is a field of this.
+            // The channel cannot close, because the watcher, which is a field, owns the sender.
             let _ = self.changed.recv().await;
             self.pending = true;
         }
@@ -76,13 +76,13 @@ impl Watch {
         }
     }
 
-    /// Watches exactly the directories that matter now.
+    /// Watches exactly the directories in which a change of the file can appear now.
     fn update_watches(&mut self) -> notify::Result<()> {
-        // Repeats until nothing differs, because other programs may create directories in the meantime.
+        // Repeat until nothing differs, because other programs may create directories in the meantime.
         loop {
-            let trail = trail(&self.file);
-            let watch_folders = folders(&trail);
-            *self.trail.lock() = trail;
+            let link_chain = link_chain(&self.file);
+            let watch_folders = folders(&link_chain);
+            *self.link_chain.lock() = link_chain;
             if watch_folders == self.watched {
                 return Ok(());
             }
@@ -90,7 +90,7 @@ impl Watch {
                 if watch_folders.get(&folder) == Some(&identity) {
                     self.watched.insert(folder, identity);
                 } else {
-                    // The system has dropped the watch of a removed directory already.
+                    // Ignore a failure: the system drops the watch of a removed directory.
                     let _ = self.watcher.unwatch(&folder);
                 }
             }
@@ -100,7 +100,7 @@ impl Watch {
                 }
                 match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
                     Ok(()) => _ = self.watched.insert(folder, identity),
-                    // It was removed in the meantime.
+                    // The directory was removed in the meantime.
                     Err(_) if !folder.exists() => {}
                     Err(error) => return Err(error),
                 }
@@ -109,43 +109,45 @@ impl Watch {
     }
 }
 
-/// Returns whether an event changes the file or one of its directories. Reads and other files do not matter.
-fn concerns(event: &Event, trail: &Trail) -> bool {
+/// Returns whether an event changes the file or one of its directories. Ignores reads and other files.
+fn affects_file(event: &Event, link_chain: &LinkChain) -> bool {
     if matches!(&event.kind, EventKind::Access(kind) if !matches!(kind, AccessKind::Close(AccessMode::Write))) {
         return false;
     }
-    let trail = trail.lock();
-    event.paths.iter().any(|path| trail.iter().any(|file| file.starts_with(path)))
+    let link_chain = link_chain.lock();
+    event.paths.iter().any(|path| link_chain.iter().any(|file| file.starts_with(path)))
 }
 
 /// Returns a file and the targets of its links.
-fn trail(file: &Path) -> Vec<PathBuf> {
-    let mut trail = vec![file.to_owned()];
+fn link_chain(file: &Path) -> Vec<PathBuf> {
+    let mut link_chain = vec![file.to_owned()];
     let mut path = file.to_owned();
     while let Ok(target) = path.read_link()
-        && trail.len() < MAX_LINKS
+        && link_chain.len() < MAX_LINKS
     {
-        path = without_dots(&path.parent().unwrap_or(Path::new("/")).join(target));
-        trail.push(path.clone());
+        path = resolve_directory(&path.parent().unwrap_or(Path::new("/")).join(target));
+        link_chain.push(path.clone());
     }
-    trail
+    link_chain
 }
 
-/// Returns a path for comparisons: without `..`, unless a link precedes it.
-fn without_dots(path: &Path) -> PathBuf {
+/// Resolves the directory of a path, so that paths can be compared. Returns the path unchanged if that fails.
+fn resolve_directory(path: &Path) -> PathBuf {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path.to_owned() };
     folder.canonicalize().map_or_else(|_| path.to_owned(), |folder| folder.join(name))
 }
 
-/// Returns the directories in which a change appears, which need not exist, with their identities.
-fn folders(trail: &[PathBuf]) -> BTreeMap<PathBuf, Identity> {
-    let existing = trail.iter().filter_map(|file| {
+/// Returns the nearest existing directory of each file, with its identity.
+fn folders(link_chain: &[PathBuf]) -> BTreeMap<PathBuf, Identity> {
+    let existing = link_chain.iter().filter_map(|file| {
         file.ancestors()
             .skip(1)
             .find_map(|folder| Some((folder, folder.metadata().ok()?)))
-            .filter(|(_, about)| about.is_dir())
+            .filter(|(_, metadata)| metadata.is_dir())
     });
-    existing.map(|(folder, about)| (folder.to_owned(), (about.dev(), about.ino(), about.created().ok()))).collect()
+    existing
+        .map(|(folder, metadata)| (folder.to_owned(), (metadata.dev(), metadata.ino(), metadata.created().ok())))
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,17 +4,17 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Maximum length of a name, in characters.
+/// Maximum length of a name.
 const MAX_NAME_CHARS: usize = 64;
 
-/// The name of a skill: lower-case letters, digits and single hyphens between them.
+/// Name of a skill: lower-case letters and digits, with single hyphens between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SkillName(String);
 
-/// Error for a folder whose name is not that of a skill.
+/// Error for a folder whose name is not a valid name of a skill.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidSkillName {
-    /// The path ends in no name.
+    /// The path does not end with a name.
     #[error("'{0}' does not name a folder: the folder of a skill has the skill's name")]
     NoName(String),
     /// The name contains characters that the format does not permit.
@@ -31,10 +31,10 @@ pub(crate) enum InvalidSkillName {
 }
 
 impl SkillName {
-    /// Returns the name of a skill from its folder.
+    /// Returns the name of the skill in a folder.
     ///
     /// # Errors
-    /// If it is not the name of a skill.
+    /// If the name of the folder is not a valid name of a skill.
     pub(crate) fn from_folder(folder: &Path) -> Result<Self, InvalidSkillName> {
         let name = folder.file_name().ok_or_else(|| InvalidSkillName::NoName(folder.display().to_string()))?;
         name.to_string_lossy().parse()
@@ -51,8 +51,9 @@ impl FromStr for SkillName {
         if name.len() <= MAX_NAME_CHARS && name.split('-').all(is_part) {
             return Ok(Self(name.to_owned()));
         }
-        let lower = name.to_ascii_lowercase();
-        let parts = lower.split(|character: char| !character.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+        let lower_case = name.to_ascii_lowercase();
+        let parts =
+            lower_case.split(|character: char| !character.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
         let proposal: String = parts.collect::<Vec<_>>().join("-").chars().take(MAX_NAME_CHARS).collect();
         let proposal = proposal.trim_end_matches('-');
         let proposal = if proposal.is_empty() { "my-skill" } else { proposal };

@@ -1,19 +1,19 @@
-//! Machines that need no library: they contain the machines that they call by name.
+//! Machines that need no library, because they contain the machines that they call.
 //!
-//! A called machine becomes the `workflow_definition` of its action, which runs the same.
+//! A called machine becomes the `workflow_definition` of the calling action, with the same behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use steplatch_workflow::tool;
 
-/// Maximum nesting of machines, which is that of runs.
+/// Maximum nesting of machines, equal to that of runs.
 const MAX_NESTING: u32 = steplatch_workflow::MAX_LEVELS;
 
-/// Maximum number of included machines, counted once per call.
+/// Maximum number of embedded machines, counted once per call.
 const MAX_MACHINES: u32 = 200;
 
-/// Reason why a machine cannot be standalone.
+/// Reason that a machine cannot be standalone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotStandalone {
     /// A call has a computed name.
@@ -24,7 +24,7 @@ pub(crate) enum NotStandalone {
         /// The name, with its placeholders.
         name: String,
     },
-    /// A call of a node or a graph.
+    /// A state calls a node or a graph.
     #[error("state '{state}' calls {name}, which the project declares: it cannot be included")]
     Node {
         /// The state.
@@ -32,10 +32,10 @@ pub(crate) enum NotStandalone {
         /// Description of the callee.
         name: String,
     },
-    /// The machines call each other in a cycle, or too deep.
+    /// The machines call each other in a cycle, or are nested too deeply.
     #[error("'{0}' calls itself, or the machines are nested more than {MAX_NESTING} levels deep")]
-    Circle(String),
-    /// Too many calls of machines.
+    TooDeep(String),
+    /// The machine calls too many machines.
     #[error("it calls more than {MAX_MACHINES} machines, directly or through others: they cannot all be included")]
     TooMany,
     /// The called machine is unknown.
@@ -43,14 +43,14 @@ pub(crate) enum NotStandalone {
     Unknown(String),
 }
 
-/// Returns the names of the workflows that a machine and the machines within it call.
+/// Returns the names of the workflows that a machine and its embedded machines call.
 ///
 /// # Errors
-/// If a call has a computed name, or names something else than a workflow.
+/// If a call has a computed name, or calls a node or graph.
 pub(crate) fn called_workflows(document: &Value) -> Result<BTreeSet<String>, NotStandalone> {
     let mut names = BTreeSet::new();
     let mut document = document.clone();
-    visit(&mut document, &mut |state, params| {
+    visit_calls(&mut document, &mut |state, params| {
         if let Some(name) = params.get("workflow_name").and_then(Value::as_str) {
             if name.contains('{') {
                 return Err(NotStandalone::Computed { state: state.to_owned(), name: name.to_owned() });
@@ -62,10 +62,10 @@ pub(crate) fn called_workflows(document: &Value) -> Result<BTreeSet<String>, Not
     Ok(names)
 }
 
-/// Returns the machine with all machines that it calls. `machines` has them by name.
+/// Embeds all machines that a machine calls, directly or indirectly. `machines` has their definitions by name.
 ///
 /// # Errors
-/// If one is missing, calls itself, or has a computed name.
+/// If a called machine is missing, calls itself, or has a computed name.
 pub(crate) fn include_called(document: &Value, machines: &BTreeMap<String, Value>) -> Result<Value, NotStandalone> {
     embed(document, machines, 0, &mut 0)
 }
@@ -77,10 +77,10 @@ fn embed(
     count: &mut u32,
 ) -> Result<Value, NotStandalone> {
     let mut document = document.clone();
-    visit(&mut document, &mut |_, params| {
+    visit_calls(&mut document, &mut |_, params| {
         let Some(name) = params.get("workflow_name").and_then(Value::as_str).map(str::to_owned) else { return Ok(()) };
         if depth >= MAX_NESTING {
-            return Err(NotStandalone::Circle(name));
+            return Err(NotStandalone::TooDeep(name));
         }
         let inner = machines.get(&name).ok_or_else(|| NotStandalone::Unknown(name.clone()))?;
         *count += 1;
@@ -90,7 +90,7 @@ fn embed(
         let inner = embed(inner, machines, depth + 1, count)?;
         params.remove("workflow_name");
         params.insert("workflow_definition".to_owned(), inner);
-        // The run of a saved machine did not save it again.
+        // The run of a saved machine would not save the machine again.
         params.entry("save_on_success").or_insert(Value::Bool(false));
         Ok(())
     })?;
@@ -99,26 +99,28 @@ fn embed(
 
 type Visitor<'v> = dyn FnMut(&str, &mut Map<String, Value>) -> Result<(), NotStandalone> + 'v;
 
-/// Visits the parameters of every start of a run, in the machine and in the machines within it.
-fn visit(document: &mut Value, visitor: &mut Visitor<'_>) -> Result<(), NotStandalone> {
+/// Visits the parameters of every call of a workflow in a machine and in its embedded machines.
+fn visit_calls(document: &mut Value, visitor: &mut Visitor<'_>) -> Result<(), NotStandalone> {
     let states = document.get_mut("states").and_then(Value::as_object_mut);
     for (state, value) in states.into_iter().flatten() {
         let Some(action) = value.get_mut("action").and_then(Value::as_object_mut) else { continue };
         let tool = action.get("tool").and_then(Value::as_str).unwrap_or_default().to_owned();
         let Some(params) = action.get_mut("params").and_then(Value::as_object_mut) else { continue };
         match tool.as_str() {
-            tool::RUN_WORKFLOW => start(state, params, visitor)?,
+            tool::RUN_WORKFLOW => visit_call(state, params, visitor)?,
             tool::PARALLEL => match params.get_mut("workflows") {
                 Some(Value::Array(list)) => {
-                    list.iter_mut().filter_map(Value::as_object_mut).try_for_each(|one| start(state, one, visitor))?;
+                    list.iter_mut()
+                        .filter_map(Value::as_object_mut)
+                        .try_for_each(|params| visit_call(state, params, visitor))?;
                 }
                 Some(Value::Object(named)) => {
-                    let starts = named.values_mut().filter_map(Value::as_object_mut);
-                    starts.into_iter().try_for_each(|one| start(state, one, visitor))?;
+                    let calls = named.values_mut().filter_map(Value::as_object_mut);
+                    calls.into_iter().try_for_each(|params| visit_call(state, params, visitor))?;
                 }
                 _ => {}
             },
-            called if tool::CALLS.contains(&called) => {
+            callee_tool if tool::CALLS.contains(&callee_tool) => {
                 let text = |key: &str| params.get(key).and_then(Value::as_str);
                 let name = match (text("node_id"), text("graph_id")) {
                     (Some(node), _) => format!("the node '{node}'"),
@@ -133,9 +135,9 @@ fn visit(document: &mut Value, visitor: &mut Visitor<'_>) -> Result<(), NotStand
     Ok(())
 }
 
-fn start(state: &str, params: &mut Map<String, Value>, visitor: &mut Visitor<'_>) -> Result<(), NotStandalone> {
+fn visit_call(state: &str, params: &mut Map<String, Value>, visitor: &mut Visitor<'_>) -> Result<(), NotStandalone> {
     if let Some(inner) = params.get_mut("workflow_definition") {
-        visit(inner, visitor)?;
+        visit_calls(inner, visitor)?;
     }
     visitor(state, params)
 }
@@ -176,7 +178,7 @@ mod tests {
         assert!(called_workflows(&node).unwrap_err().to_string().contains("the node 'model'"));
         let circle = calls(&json!({"workflow_name": "circle"}));
         let known = BTreeMap::from([("circle".to_owned(), circle.clone())]);
-        assert_eq!(include_called(&circle, &known), Err(NotStandalone::Circle("circle".to_owned())));
+        assert_eq!(include_called(&circle, &known), Err(NotStandalone::TooDeep("circle".to_owned())));
         let unknown = include_called(&circle, &BTreeMap::new());
         assert_eq!(unknown, Err(NotStandalone::Unknown("circle".to_owned())));
     }

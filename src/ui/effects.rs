@@ -1,4 +1,4 @@
-//! Effects of the full screen that the daemon performs: answers, and control of runs.
+//! Effects of the full screen that are requests to the daemon: answers, and control of runs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::event::{Effect, UiEvent, refusal_text};
 
-/// Performs effects in separate tasks, which report their results as events.
+/// Performs effects in separate tasks, which send their results as events.
 #[derive(Debug)]
 pub(crate) struct EffectRunner {
     pub(crate) daemon: ReconnectingClient,
@@ -18,7 +18,7 @@ pub(crate) struct EffectRunner {
 }
 
 impl EffectRunner {
-    /// Starts an effect. The event loop performs those of the person's own terminal.
+    /// Starts an effect. The event loop itself performs the effects on the person's own terminal.
     pub(crate) fn perform(&self, effect: Effect) {
         let (daemon, sender) = (self.daemon.clone(), self.sender.clone());
         tokio::spawn(async move {
@@ -40,29 +40,29 @@ impl EffectRunner {
                     Ok(reply) => Err(refusal_text(reply.error)),
                     Err(error) => Err(error.to_string()),
                 }),
-                Effect::Pause(run_id) => UiEvent::Done(steering_result(daemon.call(PauseWorkflow { run_id }).await)),
-                Effect::Resume(run_id) => UiEvent::Done(steering_result(daemon.call(ResumeWorkflow { run_id }).await)),
+                Effect::Pause(run_id) => UiEvent::Done(control_result(daemon.call(PauseWorkflow { run_id }).await)),
+                Effect::Resume(run_id) => UiEvent::Done(control_result(daemon.call(ResumeWorkflow { run_id }).await)),
                 Effect::RunAgain(request) => {
                     let again = Some((*request).clone());
                     let verb = RunWorkflow { again, wait_seconds: Some(0.0), ..RunWorkflow::default() };
                     let reply = daemon.call(verb).await.map(Box::new).map_err(|error| error.to_string());
                     UiEvent::RanAgain { request, reply }
                 }
-                // Repeats the call, because a killed daemon may accept a connection and then close it.
+                // The client repeats the call, because a killed daemon may accept a connection and then close it.
                 Effect::StartDaemon => match daemon.call(DaemonStatus {}).await {
-                    // The lists, which arrive with the connection, show that the daemon is available.
+                    // The lists, which arrive after the connection, show that the daemon is available.
                     Ok(_) => return,
                     Err(error) => UiEvent::Done(Err(error.to_string())),
                 },
                 Effect::Attach { .. } | Effect::Suspend | Effect::Redraw | Effect::Leave => return,
             };
-            // The person may have left the full screen.
+            // Ignore a failure: the person may have left the full screen.
             let _ = sender.send(event).await;
         });
     }
 }
 
-/// Sends an answer, and waits for the pause after wrong passphrases.
+/// Sends an answer, again after each pause that the daemon requires after wrong passphrases.
 async fn send_answer(
     daemon: &ReconnectingClient,
     answer: &AnswerGate,
@@ -71,12 +71,12 @@ async fn send_answer(
     loop {
         let reply = daemon.call(answer.clone()).await.map_err(|error| error.to_string())?;
         let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
-        let _ = sender.send(UiEvent::AnswerWaits(seconds)).await;
+        let _ = sender.send(UiEvent::AnswerDelayed(seconds)).await;
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 }
 
-fn steering_result<E: std::fmt::Display>(reply: Result<PauseWorkflowReply, E>) -> Result<String, String> {
+fn control_result<E: std::fmt::Display>(reply: Result<PauseWorkflowReply, E>) -> Result<String, String> {
     match reply {
         Ok(reply) if reply.success => Ok(format!("{}: {}", reply.run_id, reply.message)),
         Ok(reply) => Err(refusal_text(reply.error)),

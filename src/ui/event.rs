@@ -6,7 +6,7 @@ use steplatch_protocol::{
 
 use super::key::TerminalInput;
 
-/// Event: input of the person, or a report of the daemon.
+/// Event: input of the person, or news from the daemon.
 #[derive(Debug, Clone)]
 pub(crate) enum UiEvent {
     Input(TerminalInput),
@@ -16,7 +16,7 @@ pub(crate) enum UiEvent {
     },
     /// Time has passed.
     Tick,
-    /// The daemon does not answer.
+    /// The daemon is not reachable.
     DaemonAway,
     /// All lists of the daemon, after a new connection.
     Lists {
@@ -27,18 +27,18 @@ pub(crate) enum UiEvent {
     Terminals(Vec<SessionInfo>),
     Run(Box<RunRecord>),
     /// A finished run was removed.
-    RunGone(String),
+    RunRemoved(String),
     Screen {
         terminal: String,
         change: Box<ScreenChange>,
     },
-    ScreenGone(String),
-    /// An event of the followed run, with the opening of its view.
+    ScreenClosed(String),
+    /// An event of the followed run. `opening` identifies the view.
     RunEvent {
         opening: u64,
         event: Box<RunEvent>,
     },
-    /// The whole question of a gate, or the error of its request.
+    /// The complete question of a gate, or the error of the request.
     Gate {
         gate_id: String,
         gate: Result<Box<GateInfo>, String>,
@@ -48,28 +48,28 @@ pub(crate) enum UiEvent {
         answer: Box<AnswerGate>,
         reply: Result<Box<AnswerGateReply>, String>,
     },
-    /// Seconds until the check of an answer, after wrong passphrases.
-    AnswerWaits(u64),
+    /// Number of seconds until the daemon checks an answer, after wrong passphrases.
+    AnswerDelayed(u64),
     /// The reply to a request to run an ended run again.
     RanAgain {
         request: Box<RerunRequest>,
         reply: Result<Box<RunReply>, String>,
     },
-    /// A remark about a success or a failure.
+    /// A remark about the success or failure of an effect.
     Done(Result<String, String>),
-    /// The person has left a terminal that they had attached to.
-    CameBack(Result<String, String>),
+    /// The person has detached from a terminal, or the program in it has ended.
+    Detached(Result<String, String>),
 }
 
 /// Effect to perform.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
-    /// Hand the person's terminal over to a terminal of the daemon, until the person leaves that.
+    /// Attach the person's terminal to a terminal of the daemon until the person detaches.
     Attach {
         terminal: String,
         hold: bool,
     },
-    /// Fetch the whole question.
+    /// Request the complete question.
     ShowGate {
         run_id: String,
         gate_id: String,
@@ -80,23 +80,23 @@ pub(crate) enum Effect {
     Resume(String),
     RunAgain(Box<RerunRequest>),
     StartDaemon,
-    /// Suspend the process, as Ctrl-Z does.
+    /// Suspend the process, like Ctrl-Z in a shell.
     Suspend,
     /// Draw everything again.
     Redraw,
     Leave,
 }
 
-/// The terminal and the run that the feeds follow, besides the lists.
+/// The terminal and the run that the feeds follow, in addition to the lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FeedSelection {
-    /// The terminal on the screen.
+    /// Terminal whose screen is shown.
     pub(crate) picture: Option<String>,
-    /// The run on the screen, with the number of its opening: its events come from the first one for each opening.
+    /// The shown run and the number of its opening. Each opening receives the events from the first one.
     pub(crate) run: Option<(String, u64)>,
 }
 
-/// Returns the error of a reply that reports a refusal.
+/// Returns the error text of a refusal.
 pub(crate) fn refusal_text(error: Option<String>) -> String {
     error.unwrap_or_else(|| "the daemon refused it without a reason".to_owned())
 }

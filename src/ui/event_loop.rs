@@ -1,4 +1,4 @@
-//! The loop of the full screen: events in, effects and cells out.
+//! The loop of the full screen: it handles events, performs effects and draws.
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
@@ -22,36 +22,36 @@ use crate::failure::Failure;
 use crate::keyboard::Keyboard;
 use crate::{front, print};
 
-/// Maximum time between the bytes of a key's sequence, because an escape alone is a key.
+/// Maximum time between the bytes of a key's sequence. Later, an escape alone is a key.
 const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(40);
 
 /// Minimum time between two frames.
-const FRAME_TIME: Duration = Duration::from_millis(16);
+const MIN_FRAME_INTERVAL: Duration = Duration::from_millis(16);
 
-/// Interval of the update of durations on the screen.
+/// Interval between updates of durations on the screen.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum wait for a suspension, which does not happen without a shell.
+/// Maximum wait for the end of a suspension that may not take place, because there is no shell.
 const SUSPENSION_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Maximum number of waiting events.
+/// Maximum number of events that wait in the channel.
 const EVENT_CAPACITY: usize = 256;
 
-/// Reason for leaving the full screen.
+/// Reason that the full screen was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leaving {
+pub(crate) enum ExitReason {
     ByKey,
-    /// Has the number of the signal.
+    /// Contains the number of the signal.
     BySignal(u8),
 }
 
 /// Shows the full screen until the person leaves it.
 ///
 /// # Errors
-/// If the terminal is unusable, or no daemon starts at the beginning.
-pub(crate) async fn show(paths: &DaemonPaths, opens: Option<String>) -> Result<Leaving, Failure> {
-    let daemon = front::steady_at(paths, "ui")?;
-    // Starts a daemon if there is none, as all commands do. Later, only the person starts one.
+/// If the terminal is unusable, or the daemon cannot be started.
+pub(crate) async fn show(paths: &DaemonPaths, requested_item: Option<String>) -> Result<ExitReason, Failure> {
+    let daemon = front::reconnecting_client_at(paths, "ui")?;
+    // Start a daemon if none is running, like all commands. Later, only the person starts one.
     daemon.client().await.map_err(|error| Failure::work(error.to_string()))?;
     let (sender, events) = mpsc::channel(EVENT_CAPACITY);
     let _quiet = QuietLogs::begin();
@@ -60,11 +60,11 @@ pub(crate) async fn show(paths: &DaemonPaths, opens: Option<String>) -> Result<L
     let size = terminal.size()?;
     let mut event_loop = EventLoop {
         paths,
-        model: Model::new(size.width, size.height, now(), opens),
+        model: Model::new(size.width, size.height, now(), requested_item),
         feeds: Feeds::begin(daemon.clone(), sender.clone()),
         effects: EffectRunner { daemon, sender },
         events,
-        began: Instant::now(),
+        started_at: Instant::now(),
         keys: KeyReader::default(),
         was_handed_over: false,
         keyboard: Some(Keyboard::open()?),
@@ -77,13 +77,13 @@ fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-/// Keeps logs off the screen until it is dropped. If standard error is a file, logs go there.
+/// Guard that keeps logs off the screen. If standard error is not a terminal, logs are unaffected.
 struct QuietLogs;
 
 impl QuietLogs {
     fn begin() -> Option<Self> {
         io::stderr().is_terminal().then(|| {
-            print::log_filter(Some("off"));
+            print::set_log_filter(Some("off"));
             Self
         })
     }
@@ -91,28 +91,28 @@ impl QuietLogs {
 
 impl Drop for QuietLogs {
     fn drop(&mut self) {
-        print::log_filter(None);
+        print::set_log_filter(None);
     }
 }
 
-/// The state and the connections of the loop.
+/// State and connections of the loop.
 struct EventLoop<'a> {
     paths: &'a DaemonPaths,
     model: Model,
     feeds: Feeds,
     effects: EffectRunner,
     events: mpsc::Receiver<UiEvent>,
-    began: Instant,
+    started_at: Instant,
     keys: KeyReader,
-    /// True if another program, or the shell, had the terminal since the last key.
+    /// True if another program or the shell has used the terminal since the last key.
     was_handed_over: bool,
-    /// Closed while another component reads the keyboard.
+    /// `None` while another component reads the keyboard.
     keyboard: Option<Keyboard>,
     continued: tokio::signal::unix::Signal,
 }
 
 impl EventLoop<'_> {
-    async fn serve(&mut self, terminal: &mut Terminal<OwnScreen>) -> Result<Leaving, Failure> {
+    async fn serve(&mut self, terminal: &mut Terminal<OwnScreen>) -> Result<ExitReason, Failure> {
         let mut resized = signal(SignalKind::window_change())?;
         let mut terminated = signal(SignalKind::terminate())?;
         let mut hung_up = signal(SignalKind::hangup())?;
@@ -120,24 +120,25 @@ impl EventLoop<'_> {
         let mut drawn_at: Option<tokio::time::Instant> = None;
         let mut is_changed = true;
         loop {
-            let frame_at = drawn_at.map(|drawn_at| drawn_at + FRAME_TIME).filter(|_| is_changed);
-            if is_changed && frame_at.is_none_or(|at| at <= tokio::time::Instant::now()) {
+            let next_frame_at = drawn_at.map(|drawn_at| drawn_at + MIN_FRAME_INTERVAL).filter(|_| is_changed);
+            if is_changed && next_frame_at.is_none_or(|at| at <= tokio::time::Instant::now()) {
                 self.feeds.select(self.model.feed_selection());
                 self.draw(terminal)?;
                 (drawn_at, is_changed) = (Some(tokio::time::Instant::now()), false);
                 continue;
             }
-            let change_at = self.model.next_change().map(|at| tokio::time::Instant::from_std(self.began + at));
+            let next_change_at =
+                self.model.next_change().map(|at| tokio::time::Instant::from_std(self.started_at + at));
             let event = tokio::select! {
-                // Keys first: a flood of events must not delay them.
+                // Poll keys first, so that many events do not delay them.
                 biased;
-                _ = terminated.recv() => return Ok(Leaving::BySignal(15)),
-                _ = hung_up.recv() => return Ok(Leaving::BySignal(1)),
+                _ = terminated.recv() => return Ok(ExitReason::BySignal(15)),
+                _ = hung_up.recv() => return Ok(ExitReason::BySignal(1)),
                 bytes = next_key(self.keyboard.as_mut()) => {
-                    // The terminal has closed.
-                    let Some(bytes) = bytes else { return Ok(Leaving::BySignal(1)) };
+                    // `None`: the terminal has closed.
+                    let Some(bytes) = bytes else { return Ok(ExitReason::BySignal(1)) };
                     if self.read_input(&bytes, terminal).await? {
-                        return Ok(Leaving::ByKey);
+                        return Ok(ExitReason::ByKey);
                     }
                     is_changed = true;
                     continue;
@@ -145,7 +146,7 @@ impl EventLoop<'_> {
                 () = tokio::time::sleep(SEQUENCE_TIMEOUT), if self.keys.is_waiting() => {
                     let inputs = self.keys.flush();
                     if self.handle_inputs(inputs, terminal).await? {
-                        return Ok(Leaving::ByKey);
+                        return Ok(ExitReason::ByKey);
                     }
                     is_changed = true;
                     continue;
@@ -159,14 +160,14 @@ impl EventLoop<'_> {
                     terminal.clear()?;
                     UiEvent::Tick
                 }
-                () = sleep_until(frame_at) => continue,
+                () = sleep_until(next_frame_at) => continue,
                 Some(event) = self.events.recv() => event,
-                () = sleep_until(change_at) => UiEvent::Tick,
+                () = sleep_until(next_change_at) => UiEvent::Tick,
                 _ = clock.tick(), if self.model.is_moving() => UiEvent::Tick,
             };
             is_changed = true;
             if self.handle_event(event, terminal).await? {
-                return Ok(Leaving::ByKey);
+                return Ok(ExitReason::ByKey);
             }
         }
     }
@@ -198,7 +199,7 @@ impl EventLoop<'_> {
             if self.handle_event(UiEvent::Input(input), terminal).await? {
                 return Ok(true);
             }
-            // Input after the key that handed over the terminal is not for the list.
+            // Input after the key that handed over the terminal does not belong to the list.
             if std::mem::take(&mut self.was_handed_over) {
                 break;
             }
@@ -206,9 +207,9 @@ impl EventLoop<'_> {
         Ok(false)
     }
 
-    /// Handles an event. Returns whether the person leaves.
+    /// Handles an event. Returns true if the person leaves.
     async fn handle_event(&mut self, event: UiEvent, terminal: &mut Terminal<OwnScreen>) -> Result<bool, Failure> {
-        for effect in update(&mut self.model, self.began.elapsed(), now(), event) {
+        for effect in update(&mut self.model, self.started_at.elapsed(), now(), event) {
             match effect {
                 Effect::Leave => return Ok(true),
                 Effect::Redraw => terminal.clear()?,
@@ -216,7 +217,7 @@ impl EventLoop<'_> {
                 Effect::Attach { terminal: id, hold } => {
                     let result = self.attach(&id, hold, terminal).await?;
                     // Boxed, because the call is recursive.
-                    Box::pin(self.handle_event(UiEvent::CameBack(result), terminal)).await?;
+                    Box::pin(self.handle_event(UiEvent::Detached(result), terminal)).await?;
                 }
                 effect => self.effects.perform(effect),
             }
@@ -224,7 +225,7 @@ impl EventLoop<'_> {
         Ok(false)
     }
 
-    /// EffectRunner the person's terminal over to a terminal of the daemon, until the person leaves that.
+    /// Attaches the person's terminal to a terminal of the daemon until the person detaches. Returns a remark.
     async fn attach(
         &mut self,
         id: &str,
@@ -235,7 +236,7 @@ impl EventLoop<'_> {
         self.keyboard = None;
         terminal.backend_mut().suspend();
         let end = attach::visit(self.paths, id, DetachKey::default(), hold).await;
-        // The shell's next prompt begins a line.
+        // End the line of the attached terminal.
         print::line("")?;
         terminal.backend_mut().resume()?;
         terminal.clear()?;
@@ -251,13 +252,13 @@ impl EventLoop<'_> {
         })
     }
 
-    /// Stops the process group, as Ctrl-Z does, until the shell continues it.
+    /// Stops the process group until the shell continues it, like Ctrl-Z.
     async fn suspend(&mut self, terminal: &mut Terminal<OwnScreen>) -> Result<(), Failure> {
         self.keyboard = None;
         terminal.backend_mut().suspend();
-        let stopped = kill_current_process_group(Signal::TSTP);
-        if stopped.is_ok() {
-            // An orphaned process group, which no shell could continue, does not stop (POSIX).
+        let result = kill_current_process_group(Signal::TSTP);
+        if result.is_ok() {
+            // An orphaned process group does not stop (POSIX), because no shell could continue it: limit the wait.
             let _ = tokio::time::timeout(SUSPENSION_TIMEOUT, self.continued.recv()).await;
         }
         terminal.backend_mut().resume()?;

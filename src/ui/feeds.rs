@@ -1,7 +1,7 @@
-//! Reports of the daemon to the full screen: the lists, one screen, and the events of one run.
+//! Subscriptions of the full screen to the daemon: the lists, one screen, and the events of one run.
 //!
-//! The lists follow the changes that the daemon publishes about runs and terminals. After the end of a daemon they wait
-//! for the next one, and start none.
+//! The lists follow the changes that the daemon publishes about runs and terminals. After the end of a daemon, the
+//! feeds wait for the next one without starting it.
 
 use std::time::Duration;
 
@@ -15,26 +15,27 @@ use tokio::time::Instant;
 
 use super::event::{FeedSelection, UiEvent};
 
-/// Time between two attempts to reach a daemon that went away.
+/// Pause between two attempts to reach a daemon after losing the connection.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// Minimum time between two changes of the shown screen, in milliseconds.
+/// Minimum time between two changes of the shown screen.
 const PICTURE_INTERVAL_MS: u64 = 33;
 
-/// Time for collecting changes of terminals before the request for their states.
-const COLLECT_TIME: Duration = Duration::from_millis(300);
+/// Time in which changes of terminals are collected before the request for their states.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Times of further requests for the states of terminals, in milliseconds: a wait for input begins without a report.
-const STATE_REQUESTS_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
+/// Pauses before further requests for the states of terminals, because the daemon does not report when a terminal
+/// begins to wait for input.
+const STATE_REQUEST_PAUSES_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
 
-/// Error if a daemon does not know a verb.
+/// Error text if the daemon does not know a verb.
 const OLDER_DAEMON: &str =
     "the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart";
 
-/// Number of listed runs.
+/// Maximum number of listed runs, in addition to those in progress.
 const MAX_RUNS: u32 = 200;
 
-/// A task that is aborted on drop.
+/// Task that is aborted on drop.
 #[derive(Debug)]
 struct Feed(AbortHandle);
 
@@ -68,7 +69,7 @@ impl Feeds {
         Self { daemon, sender, selection: FeedSelection::default(), picture: None, run: None, _lists: lists }
     }
 
-    /// Subscribes to the selected changes, and ends other subscriptions.
+    /// Subscribes to the selected terminal and run, and ends other subscriptions.
     pub(crate) fn select(&mut self, selection: FeedSelection) {
         if selection == self.selection {
             return;
@@ -89,7 +90,7 @@ impl Feeds {
     }
 }
 
-/// Reports the lists: all of them after each connection to a daemon, then the changes.
+/// Sends all lists after each connection to a daemon, and then the changes.
 async fn watch_lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
     loop {
         let end = match daemon.running().await {
@@ -100,10 +101,10 @@ async fn watch_lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) 
             return;
         }
         if let Some(FeedEnd::UnknownVerb) = end {
-            // Ignores a failure: the next send notices that the full screen has closed.
+            // Ignore a failure: the next send detects that the full screen has closed.
             let _ = sender.send(UiEvent::Done(Err(OLDER_DAEMON.to_owned()))).await;
         }
-        // Waits first, because an older daemon would refuse again at once.
+        // Pause first, because an older daemon would immediately refuse again.
         tokio::time::sleep(RETRY_PAUSE).await;
         while daemon.running().await.is_err() {
             tokio::time::sleep(RETRY_PAUSE).await;
@@ -111,9 +112,9 @@ async fn watch_lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) 
     }
 }
 
-/// Reason for the end of a feed of one daemon.
+/// Reason that a feed of one daemon ended.
 enum FeedEnd {
-    /// The daemon ended, or the full screen closed.
+    /// The daemon has ended, or the full screen has closed.
     Closed,
     /// The daemon does not know a verb.
     UnknownVerb,
@@ -131,27 +132,27 @@ impl From<mpsc::error::SendError<UiEvent>> for FeedEnd {
     }
 }
 
-/// Returns whether the daemon is of an older version that does not know the verb.
+/// Returns whether the daemon has an older version, which does not know the verb.
 fn is_unknown_verb(error: &CallError) -> bool {
     matches!(error, CallError::Refused(refusal) if refusal.code == ErrorCode::UnknownCommand)
 }
 
 async fn watch_lists_of_daemon(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result<(), FeedEnd> {
-    // Subscribes before the first request, so that it misses no change in between.
+    // Subscribe before the first request, so that no change in between is missed.
     let (_, mut changes) = client.subscribe(Watch {}).await?;
     let mut terminal_changes = match client.subscribe(WatchTerminals {}).await {
         Ok((_, events)) => Some(events),
         Err(CallError::Lost) => return Err(FeedEnd::Closed),
-        // A daemon of an older version does not report them, so the loop requests them regularly.
+        // An older daemon does not report changes of terminals, so the loop requests their states regularly.
         Err(_) => None,
     };
     let newest = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     let mut runs: Vec<RunRecord> = client.call(newest.clone()).await?.runs;
     for state in ["waiting", "running"] {
-        let unended = ListWorkflowRuns { state: Some(state.to_owned()), limit: Some(1000), ..newest.clone() };
-        let unended = client.call(unended).await?.runs;
+        let in_progress = ListWorkflowRuns { state: Some(state.to_owned()), limit: Some(1000), ..newest.clone() };
+        let in_progress = client.call(in_progress).await?.runs;
         runs.extend(
-            unended
+            in_progress
                 .into_iter()
                 .filter(|run| !runs.iter().any(|listed| listed.run_id == run.run_id))
                 .collect::<Vec<_>>(),
@@ -160,17 +161,17 @@ async fn watch_lists_of_daemon(client: &Client, sender: &mpsc::Sender<UiEvent>) 
     let terminals = client.call(ListTerminalSessions {}).await?.sessions;
     let needs_passphrase = client.call(GetApprover {}).await?.is_set;
     sender.send(UiEvent::Lists { terminals, runs, needs_passphrase }).await?;
-    // Time of the next request for the states of terminals, and number of requests since the last change.
-    let (mut request_at, mut requests) = (Some(Instant::now() + Duration::from_millis(STATE_REQUESTS_MS[0])), 0);
+    // Time of the next request for the states of terminals, and the number of requests since the last change.
+    let (mut request_at, mut requests) = (Some(Instant::now() + Duration::from_millis(STATE_REQUEST_PAUSES_MS[0])), 0);
     loop {
         tokio::select! {
             change = changes.next() => match change.map(serde_json::from_value::<Change>) {
                 Some(Ok(Change::Run { run_id })) => {
                     let reply = client.call(GetWorkflowRun { run_id: run_id.clone() }).await?;
-                    let event = reply.run.map_or(UiEvent::RunGone(run_id), |run| UiEvent::Run(Box::new(run)));
+                    let event = reply.run.map_or(UiEvent::RunRemoved(run_id), |run| UiEvent::Run(Box::new(run)));
                     sender.send(event).await?;
                 }
-                // Ignores other changes, and unknown ones of a newer daemon.
+                // Ignore other changes, and unknown changes of a newer daemon.
                 Some(Ok(Change::Tools) | Err(_)) => {}
                 None => return Ok(()),
             },
@@ -178,14 +179,14 @@ async fn watch_lists_of_daemon(client: &Client, sender: &mpsc::Sender<UiEvent>) 
                 if terminal_change.is_none() {
                     return Ok(());
                 }
-                let soon = Instant::now() + COLLECT_TIME;
-                // A terminal that prints continuously does not delay the request.
-                request_at = Some(request_at.map_or(soon, |request_at| request_at.min(soon)));
+                let collected_at = Instant::now() + COLLECT_INTERVAL;
+                // Keep an earlier time, so that a terminal that prints continuously does not delay the request.
+                request_at = Some(request_at.map_or(collected_at, |request_at| request_at.min(collected_at)));
                 requests = 0;
             }
             () = tokio::time::sleep_until(request_at.unwrap_or_else(Instant::now)), if request_at.is_some() => {
-                let unreported = STATE_REQUESTS_MS.last().filter(|_| terminal_changes.is_none());
-                let next = STATE_REQUESTS_MS.get(requests).or(unreported).map(|pause| Instant::now() + Duration::from_millis(*pause));
+                let repeated_pause = STATE_REQUEST_PAUSES_MS.last().filter(|_| terminal_changes.is_none());
+                let next = STATE_REQUEST_PAUSES_MS.get(requests).or(repeated_pause).map(|pause| Instant::now() + Duration::from_millis(*pause));
                 (request_at, requests) = (next, requests + 1);
                 let terminals = client.call(ListTerminalSessions {}).await?.sessions;
                 sender.send(UiEvent::Terminals(terminals)).await?;
@@ -201,7 +202,7 @@ async fn next_event(events: Option<&mut Events>) -> Option<serde_json::Value> {
     }
 }
 
-/// Reports the screen of a terminal, until its end.
+/// Sends the changes of a terminal's screen until the terminal closes.
 async fn watch_picture(daemon: ReconnectingClient, terminal: String, sender: mpsc::Sender<UiEvent>) {
     loop {
         let verb = WatchScreen { session_id: terminal.clone(), interval_ms: PICTURE_INTERVAL_MS };
@@ -218,14 +219,14 @@ async fn watch_picture(daemon: ReconnectingClient, terminal: String, sender: mps
             }
         };
         if !reply.success {
-            let _ = sender.send(UiEvent::ScreenGone(terminal)).await;
+            let _ = sender.send(UiEvent::ScreenClosed(terminal)).await;
             return;
         }
         while let Some(event) = events.next().await {
             let event = match serde_json::from_value(event) {
                 Ok(ScreenEvent::ScreenChanged(change)) => UiEvent::Screen { terminal: terminal.clone(), change },
                 Ok(ScreenEvent::ScreenClosed) => {
-                    let _ = sender.send(UiEvent::ScreenGone(terminal)).await;
+                    let _ = sender.send(UiEvent::ScreenClosed(terminal)).await;
                     return;
                 }
                 Err(_) => continue,
@@ -237,11 +238,11 @@ async fn watch_picture(daemon: ReconnectingClient, terminal: String, sender: mps
     }
 }
 
-/// Reports the events of a run from the first one, each once, across restarts of the daemon.
+/// Sends the events of a run from the first one, each once, across restarts of the daemon.
 async fn watch_run(daemon: ReconnectingClient, run_id: String, opening: u64, sender: mpsc::Sender<UiEvent>) {
-    let mut from = 1;
+    let mut next_seq = 1;
     loop {
-        let verb = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
+        let verb = Subscribe { run_id: run_id.clone(), from_seq: Some(next_seq), at_most: None };
         let subscription = async { daemon.running().await.ok()?.subscribe(verb).await.ok() };
         let Some((reply, mut events)) = subscription.await else {
             tokio::time::sleep(RETRY_PAUSE).await;
@@ -253,7 +254,7 @@ async fn watch_run(daemon: ReconnectingClient, run_id: String, opening: u64, sen
         }
         while let Some(event) = events.next().await.map(serde_json::from_value::<RunEvent>) {
             let Ok(event) = event else { continue };
-            from = event.seq + 1;
+            next_seq = event.seq + 1;
             let is_last = event.is_last();
             if sender.send(UiEvent::RunEvent { opening, event: Box::new(event) }).await.is_err() || is_last {
                 return;

@@ -1,20 +1,20 @@
-//! An opened question: read by scrolling, then answered line by line.
+//! An opened question, which the person reads by scrolling and then answers line by line.
 //!
-//! Pure. There is no default answer. A key answers only after the end of the question was on the screen, and after 0.8
-//! seconds without a key since the question appeared or changed, or the window got the focus.
+//! Pure. There is no default answer. An answer is possible only after the end of the question was on the screen, and
+//! after 0.8 seconds without a key since the question appeared or changed, or the window received the focus.
 
 use std::time::Duration;
 
 use steplatch_protocol::GateInfo;
 
-use super::layout::GatePlaces;
+use super::layout::GateLayout;
 use super::line_input::LineInput;
 use crate::gate_prompt::{GatePrompt, form_fields};
 use crate::print::{self, wrapped};
 use crate::question::content_lines;
 
-/// Time after its appearance in which a question takes no answer.
-pub(crate) const INERT_TIME: Duration = Duration::from_millis(800);
+/// Time after the appearance of a question in which it accepts no answer.
+pub(crate) const ANSWER_DELAY: Duration = Duration::from_millis(800);
 
 /// Progress of an answer.
 #[derive(Debug, Clone)]
@@ -36,9 +36,9 @@ pub(crate) struct GateView {
     pub(crate) workflow: String,
     pub(crate) step: AnswerStep,
     pub(crate) scroll: usize,
-    /// Time from which on it takes an answer, since the start of the full screen.
-    pub(crate) takes_from: Duration,
-    /// True if its last line was on the screen.
+    /// Time from which the question accepts an answer, since the start of the full screen.
+    pub(crate) answerable_from: Duration,
+    /// True if the last line was on the screen.
     pub(crate) was_read: bool,
     /// True if the screen has no room for the question and its answer.
     pub(crate) is_cramped: bool,
@@ -47,13 +47,13 @@ pub(crate) struct GateView {
 }
 
 impl GateView {
-    pub(crate) fn new(gate: GateInfo, workflow: String, at: Duration) -> Self {
+    pub(crate) fn new(gate: GateInfo, workflow: String, now: Duration) -> Self {
         Self {
             prompt: GatePrompt::scrolled(gate),
             workflow,
             step: AnswerStep::Reading,
             scroll: 0,
-            takes_from: at + INERT_TIME,
+            answerable_from: now + ANSWER_DELAY,
             was_read: false,
             is_cramped: false,
             remark: None,
@@ -64,32 +64,32 @@ impl GateView {
         self.prompt.gate()
     }
 
-    /// Shows another question, from its beginning.
-    pub(crate) fn replace(&mut self, gate: GateInfo, at: Duration) {
+    /// Shows a changed question from its beginning.
+    pub(crate) fn replace(&mut self, gate: GateInfo, now: Duration) {
         let workflow = std::mem::take(&mut self.workflow);
-        *self = Self::new(gate, workflow, at);
+        *self = Self::new(gate, workflow, now);
         self.remark = Some("the question has changed; this is its current form".to_owned());
     }
 
-    /// Takes no answer for a moment.
-    pub(crate) fn pause_answers(&mut self, at: Duration) {
-        self.takes_from = at + INERT_TIME;
+    /// Accepts no answer for [`ANSWER_DELAY`].
+    pub(crate) fn pause_answers(&mut self, now: Duration) {
+        self.answerable_from = now + ANSWER_DELAY;
     }
 
-    /// Extends the pause after a key, which may be for the earlier content.
-    pub(crate) fn extend_pause(&mut self, at: Duration) {
-        if at < self.takes_from {
-            self.pause_answers(at);
+    /// Extends the pause after a key, because the key may belong to the earlier content.
+    pub(crate) fn extend_pause(&mut self, now: Duration) {
+        if now < self.answerable_from {
+            self.pause_answers(now);
         }
     }
 
-    /// Returns the parts of a screen that shows it.
-    pub(crate) fn places(&self, cols: u16, rows: u16) -> GatePlaces {
+    /// Returns the layout of a screen that shows the question.
+    pub(crate) fn layout(&self, cols: u16, rows: u16) -> GateLayout {
         let remark = remark_lines(self, usize::from(cols.saturating_sub(4))).len().max(1);
-        GatePlaces::for_size(cols, rows, u16::try_from(remark).unwrap_or(u16::MAX).saturating_add(3))
+        GateLayout::for_size(cols, rows, u16::try_from(remark).unwrap_or(u16::MAX).saturating_add(3))
     }
 
-    /// Scrolls to the field for the next line, in a place of `height` lines.
+    /// Scrolls to the field for the next line, in an area of `height` lines.
     pub(crate) fn show_field(&mut self, width: usize, height: usize) {
         let Some(field) = self.prompt.field_index() else { return };
         let lines = question_lines(self.gate(), width);
@@ -99,22 +99,22 @@ impl GateView {
         }
     }
 
-    /// Scrolls by some lines, in a place of `height` lines.
+    /// Scrolls by `lines`, in an area of `height` lines.
     pub(crate) fn scroll_by(&mut self, lines: isize, width: usize, height: usize) {
         let max_scroll = question_lines(self.gate(), width).len().saturating_sub(height);
         self.scroll = self.scroll.saturating_add_signed(lines).min(max_scroll);
         self.was_read |= self.scroll == max_scroll;
     }
 
-    /// Returns the reason why it takes no answer now.
-    pub(crate) fn refusal(&self, at: Duration) -> Option<&'static str> {
+    /// Returns the reason that the question accepts no answer now, if there is one.
+    pub(crate) fn refusal(&self, now: Duration) -> Option<&'static str> {
         match self.step {
             AnswerStep::Closed => Some("the question is closed"),
             AnswerStep::Sent => Some("the answer is on its way"),
             _ if self.is_cramped => Some("this terminal is too small; make it larger"),
             _ if self.gate().shortened => Some("the question is not here whole"),
             _ if !self.was_read => Some("scroll to its end first"),
-            _ if at < self.takes_from => Some("it has just appeared"),
+            _ if now < self.answerable_from => Some("it has just appeared"),
             _ => None,
         }
     }
@@ -126,19 +126,19 @@ pub(crate) enum QuestionLine {
     /// A line of the question itself.
     Prompt(String),
     /// A line of the content to judge.
-    Judged(String),
-    /// Additional remark for the person.
+    Content(String),
+    /// An additional remark for the person.
     Remark(String),
-    /// A line of a choice; its first line has its number.
+    /// A line of a choice. The first line begins with the number.
     Choice(String),
-    /// The first line of a field of the form: its name and its constraint.
+    /// The first line of a field of the form: the name and the constraint.
     Field(String),
     /// The description of a field.
     Description(String),
     Blank,
 }
 
-/// Returns a question with its content to judge, in lines of at most `width` columns.
+/// Formats a question with its content, choices and fields as lines of at most `width` columns.
 pub(crate) fn question_lines(gate: &GateInfo, width: usize) -> Vec<QuestionLine> {
     let width = width.max(8);
     let mut lines: Vec<QuestionLine> = wrapped(&gate.prompt, width).into_iter().map(QuestionLine::Prompt).collect();
@@ -149,7 +149,7 @@ pub(crate) fn question_lines(gate: &GateInfo, width: usize) -> Vec<QuestionLine>
     for line in content {
         let indent: String = line.chars().take_while(|character| *character == ' ').take(width / 2).collect();
         let rows = wrapped(line.trim_start(), width - indent.len() - 2);
-        lines.extend(rows.into_iter().map(|row| QuestionLine::Judged(format!("{indent}{row}"))));
+        lines.extend(rows.into_iter().map(|row| QuestionLine::Content(format!("{indent}{row}"))));
     }
     let remarks = gate.remarks();
     if !remarks.is_empty() {
@@ -178,12 +178,12 @@ pub(crate) fn question_lines(gate: &GateInfo, width: usize) -> Vec<QuestionLine>
     lines
 }
 
-/// Returns the remark of an opened question, wrapped.
+/// Returns the remark of an opened question, wrapped to `width` columns.
 pub(crate) fn remark_lines(view: &GateView, width: usize) -> Vec<String> {
     view.remark.as_deref().map(|remark| wrapped(remark, width.max(8))).unwrap_or_default()
 }
 
-/// Describes the age of a question, its answerers and its deadline.
+/// Describes the age of a question, the permitted answerers and the deadline.
 pub(crate) fn describe_waiting(gate: &GateInfo, now: &str) -> String {
     let since = print::ago_at(&gate.created_at, Some(now));
     let answerer = match gate.answered_by.as_str() {
@@ -207,16 +207,16 @@ mod tests {
         let context = json!({"plan": "a step\n".repeat(60)}).as_object().unwrap().clone();
         let gate =
             GateInfo { prompt: "Deploy?".to_owned(), choices: vec!["yes".to_owned()], context, ..GateInfo::default() };
-        let at = Duration::from_secs(5);
-        let mut view = GateView::new(gate.clone(), "release".to_owned(), at);
+        let now = Duration::from_secs(5);
+        let mut view = GateView::new(gate.clone(), "release".to_owned(), now);
         view.scroll_by(0, 60, 20);
-        assert_eq!(view.refusal(at), Some("scroll to its end first"));
+        assert_eq!(view.refusal(now), Some("scroll to its end first"));
         view.scroll_by(1000, 60, 20);
-        assert_eq!(view.refusal(at), Some("it has just appeared"));
-        assert_eq!(view.refusal(at + INERT_TIME), None);
-        view.pause_answers(at + INERT_TIME);
-        assert_eq!(view.refusal(at + INERT_TIME), Some("it has just appeared"), "the window got the focus");
-        view.replace(GateInfo { prompt: "Deploy now?".to_owned(), ..gate }, at + INERT_TIME * 2);
+        assert_eq!(view.refusal(now), Some("it has just appeared"));
+        assert_eq!(view.refusal(now + ANSWER_DELAY), None);
+        view.pause_answers(now + ANSWER_DELAY);
+        assert_eq!(view.refusal(now + ANSWER_DELAY), Some("it has just appeared"), "the window got the focus");
+        view.replace(GateInfo { prompt: "Deploy now?".to_owned(), ..gate }, now + ANSWER_DELAY * 2);
         assert_eq!((view.scroll, view.was_read), (0, false), "another question is read again");
     }
 
@@ -230,7 +230,7 @@ mod tests {
             [
                 QuestionLine::Prompt("Do it?".to_owned()),
                 QuestionLine::Blank,
-                QuestionLine::Judged("command: rm -rf /␛[2J".to_owned()),
+                QuestionLine::Content("command: rm -rf /␛[2J".to_owned()),
                 QuestionLine::Blank,
                 QuestionLine::Choice("1  yes".to_owned()),
             ]

@@ -1,7 +1,7 @@
-//! Keys of the person's terminal, read from the bytes that it sends.
+//! Keys of the person's terminal, parsed from the bytes that the terminal sends.
 //!
-//! Pure. Sequences are those of xterm and of the terminals that follow it; unknown ones have no effect. A paste arrives
-//! as one text (bracketed paste), so that pasted text never acts as commands.
+//! Pure. Supports the sequences of xterm and compatible terminals; unknown sequences have no effect. A paste arrives as
+//! one text (bracketed paste), so that pasted text never acts as commands.
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,20 +29,20 @@ pub(crate) enum Key {
 pub(crate) enum TerminalInput {
     Key(Key),
     Paste(String),
-    /// The window got the focus, or lost it.
+    /// The window received the focus (true) or lost it.
     Focus(bool),
 }
 
-/// Maximum length of an unfinished sequence, in bytes.
+/// Maximum length of an incomplete sequence.
 const MAX_SEQUENCE_BYTES: usize = 32;
 
-/// Maximum length of a paste, in bytes; the remaining bytes have no effect.
+/// Maximum length of a paste. Further bytes are dropped.
 const MAX_PASTE_BYTES: usize = 64 * 1024;
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// A reader of keys, which keeps the beginning of an incomplete sequence.
+/// Parser of keys. Buffers an incomplete sequence.
 #[derive(Debug, Default)]
 pub(crate) struct KeyReader {
     pending: Vec<u8>,
@@ -50,7 +50,7 @@ pub(crate) struct KeyReader {
 }
 
 impl KeyReader {
-    /// Returns the keys in the bytes.
+    /// Parses bytes. Returns the complete inputs.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Vec<TerminalInput> {
         self.pending.extend_from_slice(bytes);
         let mut inputs = Vec::new();
@@ -60,25 +60,25 @@ impl KeyReader {
         inputs
     }
 
-    /// Returns whether a sequence may have begun; a timeout then decides that it was a single key.
+    /// Returns whether a sequence may be incomplete. The caller then flushes after a timeout.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty() && self.paste.is_none()
     }
 
-    /// Returns the pending key after a timeout: a single escape is a key.
+    /// Handles a timeout: a pending escape is a key, and other pending bytes are dropped.
     pub(crate) fn flush(&mut self) -> Vec<TerminalInput> {
         let is_escape = self.pending == b"\x1b";
         self.pending.clear();
         is_escape.then_some(TerminalInput::Key(Key::Escape)).into_iter().collect()
     }
 
-    /// Returns the next input: `Some(None)` for bytes without a meaning, `None` if more bytes are needed.
+    /// Parses the next input. `Some(None)` for bytes without a meaning, `None` if more bytes are needed.
     fn next(&mut self) -> Option<Option<TerminalInput>> {
         if let Some(paste) = &mut self.paste {
-            let Some(end) = position(&self.pending, PASTE_END) else {
+            let Some(end) = find_bytes(&self.pending, PASTE_END) else {
                 // The end may be split between two reads.
-                let complete = self.pending.len().saturating_sub(PASTE_END.len());
-                paste.extend(self.pending.drain(..complete));
+                let safe_length = self.pending.len().saturating_sub(PASTE_END.len());
+                paste.extend(self.pending.drain(..safe_length));
                 paste.truncate(MAX_PASTE_BYTES);
                 return None;
             };
@@ -92,7 +92,7 @@ impl KeyReader {
         let (length, input) = match self.pending.as_slice() {
             [] => return None,
             [0x1b, sequence @ ..] => match parse_sequence(sequence)? {
-                (length, Sequence::PasteBegins) => {
+                (length, Sequence::PasteBegin) => {
                     self.pending.drain(..=length);
                     self.paste = Some(Vec::new());
                     return Some(None);
@@ -137,10 +137,11 @@ fn byte_key(byte: u8) -> Option<Key> {
 
 enum Sequence {
     Input(Option<TerminalInput>),
-    PasteBegins,
+    PasteBegin,
 }
 
-/// Parses the sequence after an escape: its length without the escape, and its meaning. `None` if it is incomplete.
+/// Parses the sequence after an escape. Returns the length without the escape and the input, or `None` if the sequence
+/// is incomplete.
 fn parse_sequence(bytes: &[u8]) -> Option<(usize, Sequence)> {
     match bytes {
         [] => None,
@@ -150,13 +151,13 @@ fn parse_sequence(bytes: &[u8]) -> Option<(usize, Sequence)> {
             };
             let sequence = &bytes[..end + 2];
             if sequence == &PASTE_BEGIN[1..] {
-                return Some((sequence.len(), Sequence::PasteBegins));
+                return Some((sequence.len(), Sequence::PasteBegin));
             }
             Some((sequence.len(), Sequence::Input(control_sequence(&parameters[..end], parameters[end]))))
         }
         [b'O', letter, ..] => Some((2, Sequence::Input(letter_key(*letter).map(TerminalInput::Key)))),
         [b'O'] => None,
-        // Another escape begins another sequence, so this one was a key.
+        // The second escape begins a new sequence, so the first one was a key.
         [0x1b, ..] => Some((0, Sequence::Input(Some(TerminalInput::Key(Key::Escape))))),
         // Keys with Alt have no meaning here.
         [_, ..] => Some((1, Sequence::Input(None))),
@@ -191,7 +192,7 @@ fn letter_key(letter: u8) -> Option<Key> {
     })
 }
 
-fn position(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+fn find_bytes(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes.windows(needle.len()).position(|window| window == needle)
 }
 

@@ -1,8 +1,8 @@
-//! A line that a person types: an answer, a filter, the beginning of an id.
+//! A line that a person types: an answer, a filter, or the beginning of an id.
 
 use super::key::{Key, TerminalInput};
 
-/// Maximum length of a line, in characters.
+/// Maximum length of a line.
 const MAX_LINE_CHARS: usize = 4096;
 
 /// A line with its cursor at the end.
@@ -17,9 +17,9 @@ pub(crate) enum Edit {
     Changed,
     /// Enter: the line is complete.
     Entered,
-    /// Escape or Ctrl-C: the person gives up the line.
-    Left,
-    /// The key means nothing here.
+    /// Escape, Ctrl-C or Ctrl-D: the person abandons the line.
+    Cancelled,
+    /// The key has no meaning here.
     Ignored,
 }
 
@@ -28,8 +28,8 @@ impl LineInput {
         &self.text
     }
 
-    /// Takes a key, or the first line of a paste.
-    pub(crate) fn take(&mut self, input: &TerminalInput) -> Edit {
+    /// Applies a key, or the first line of a paste.
+    pub(crate) fn apply(&mut self, input: &TerminalInput) -> Edit {
         match input {
             TerminalInput::Key(Key::Char(character)) => self.add(std::iter::once(*character)),
             TerminalInput::Key(Key::Backspace) => {
@@ -37,12 +37,12 @@ impl LineInput {
             }
             TerminalInput::Key(Key::Ctrl('u')) => self.text.clear(),
             TerminalInput::Key(Key::Ctrl('w')) => {
-                let kept = self.text.trim_end().rfind(' ').map_or(0, |at| at + 1);
-                self.text.truncate(kept);
+                let remaining_length = self.text.trim_end().rfind(' ').map_or(0, |index| index + 1);
+                self.text.truncate(remaining_length);
             }
             TerminalInput::Key(Key::Enter) => return Edit::Entered,
-            TerminalInput::Key(Key::Escape | Key::Ctrl('c' | 'd')) => return Edit::Left,
-            // Leaves out the rest of a paste, and its control characters: Enter is a key of a person.
+            TerminalInput::Key(Key::Escape | Key::Ctrl('c' | 'd')) => return Edit::Cancelled,
+            // Drop the further lines and the control characters of a paste: only a person presses Enter.
             TerminalInput::Paste(text) => {
                 let line = text.lines().next().unwrap_or_default();
                 self.add(line.chars().filter(|character| !character.is_control()));
@@ -53,8 +53,8 @@ impl LineInput {
     }
 
     fn add(&mut self, characters: impl Iterator<Item = char>) {
-        let room = MAX_LINE_CHARS.saturating_sub(self.text.chars().count());
-        self.text.extend(characters.take(room));
+        let remaining_chars = MAX_LINE_CHARS.saturating_sub(self.text.chars().count());
+        self.text.extend(characters.take(remaining_chars));
     }
 }
 
@@ -66,14 +66,14 @@ mod tests {
     fn a_line_is_typed_edited_and_pasted_without_its_enter() {
         let mut line = LineInput::default();
         for character in "one twö".chars() {
-            line.take(&TerminalInput::Key(Key::Char(character)));
+            line.apply(&TerminalInput::Key(Key::Char(character)));
         }
-        line.take(&TerminalInput::Key(Key::Backspace));
+        line.apply(&TerminalInput::Key(Key::Backspace));
         assert_eq!(line.text(), "one tw");
-        line.take(&TerminalInput::Key(Key::Ctrl('w')));
-        assert_eq!(line.take(&TerminalInput::Paste("1\x1b[A\nyes\n".to_owned())), Edit::Changed);
+        line.apply(&TerminalInput::Key(Key::Ctrl('w')));
+        assert_eq!(line.apply(&TerminalInput::Paste("1\x1b[A\nyes\n".to_owned())), Edit::Changed);
         assert_eq!(line.text(), "one 1[A");
-        assert_eq!(line.take(&TerminalInput::Key(Key::Enter)), Edit::Entered);
-        assert_eq!(line.take(&TerminalInput::Key(Key::Ctrl('c'))), Edit::Left);
+        assert_eq!(line.apply(&TerminalInput::Key(Key::Enter)), Edit::Entered);
+        assert_eq!(line.apply(&TerminalInput::Key(Key::Ctrl('c'))), Edit::Cancelled);
     }
 }

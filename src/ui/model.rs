@@ -1,6 +1,6 @@
-//! Content of the full screen, as values: lists, the selection, opened views, and questions.
+//! State of the full screen, as values: lists, the selection, opened views, and questions.
 //!
-//! Pure. `update.rs` changes it, `view.rs` draws it.
+//! Pure. `update.rs` changes the state, and `view.rs` draws it.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use steplatch_protocol::{GateInfo, RunRecord, SessionInfo};
 use super::event::{Effect, FeedSelection};
 use super::gate_view::GateView;
 use super::key::Key;
-use super::layout;
+use super::layout::ListLayout;
 use super::line_input::LineInput;
 use super::picture::Picture;
 use super::steps::Steps;
@@ -40,7 +40,7 @@ impl Section {
     }
 }
 
-/// Identifies a row of the list.
+/// Identity of a row of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowId {
     pub(crate) section: Section,
@@ -51,11 +51,11 @@ pub(crate) struct RowId {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) id: RowId,
-    /// Its symbol: one character.
+    /// Symbol of one character.
     pub(crate) mark: &'static str,
-    /// Its name.
+    /// Name of the item.
     pub(crate) name: String,
-    /// Its state, in words.
+    /// State of the item, in words.
     pub(crate) state: String,
     pub(crate) detail: String,
     /// Meaning of the row, which determines its colour.
@@ -67,7 +67,7 @@ pub(crate) struct Row {
 pub(crate) enum Tone {
     Plain,
     /// The row waits for a person.
-    Waits,
+    Waiting,
     Good,
     Bad,
     Quiet,
@@ -76,7 +76,7 @@ pub(crate) enum Tone {
 /// Availability of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DaemonState {
-    /// The first attempt to reach it is in progress.
+    /// The first attempt to reach the daemon is in progress.
     Connecting,
     Connected,
     Away,
@@ -93,10 +93,10 @@ pub(crate) enum Opened {
 #[derive(Debug, Clone)]
 pub(crate) struct RunView {
     pub(crate) run_id: String,
-    /// Number of this opening. Each opening receives the events of the run from the first one on.
+    /// Number of this opening. Each opening receives the events of the run from the first one.
     pub(crate) opening: u64,
     pub(crate) steps: Steps,
-    /// The selected step; `None` follows the most informative one.
+    /// The selected step. `None` follows the most informative step.
     pub(crate) step: Option<usize>,
     /// Number of lines of input and output above the visible ones.
     pub(crate) scroll: usize,
@@ -106,7 +106,7 @@ pub(crate) struct RunView {
 #[derive(Debug, Clone)]
 pub(crate) enum Typing {
     Filter,
-    /// The beginning of an id or name to go to.
+    /// A name, or the beginning of an id, to go to.
     GoTo(LineInput),
 }
 
@@ -120,7 +120,7 @@ const MOVING_LETTERS: [char; 3] = ['j', 'k', 'G'];
 #[derive(Debug, Clone)]
 pub(crate) struct Confirmation {
     pub(crate) question: String,
-    /// The keys that are still missing.
+    /// Keys that are still missing.
     pub(crate) keys: &'static [Key],
     pub(crate) effect: Effect,
 }
@@ -137,44 +137,44 @@ pub(crate) struct Notice {
 pub(crate) struct Model {
     pub(crate) cols: u16,
     pub(crate) rows: u16,
-    /// The time since the start of the full screen.
-    pub(crate) at: Duration,
-    /// The time of day (ISO 8601, UTC).
+    /// Time since the start of the full screen.
+    pub(crate) elapsed: Duration,
+    /// Time of day (ISO 8601, UTC).
     pub(crate) now: String,
     pub(crate) daemon: DaemonState,
     pub(crate) terminals: Vec<SessionInfo>,
-    /// The newest first.
+    /// Runs, the newest first.
     pub(crate) runs: Vec<RunRecord>,
     /// True if answers of people need the approver's passphrase.
     pub(crate) needs_passphrase: bool,
     pub(crate) selected: Option<RowId>,
-    /// The first row in sight.
+    /// Index of the first visible line of the list.
     pub(crate) top: usize,
     pub(crate) filter: LineInput,
     pub(crate) typing: Option<Typing>,
-    /// Opened views; only the last one is visible.
+    /// Opened views. Only the last one is visible.
     pub(crate) opened: Vec<Opened>,
     /// Number of opened runs so far.
     pub(crate) openings: u64,
     pub(crate) confirmation: Option<Confirmation>,
-    /// The last letter pressed as a command, and its time since the start.
+    /// Last letter pressed as a command, with the time since the start.
     pub(crate) last_letter: Option<(Duration, char)>,
     pub(crate) shows_help: bool,
     pub(crate) notice: Option<Notice>,
-    /// Time since the start until which keys have no effect, because they may belong to a line for a closed question.
+    /// Time since the start before which keys have no effect, because they may belong to a line for a closed question.
     pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
-    /// Item to open on its first appearance in the list: the beginning of an id, or a name.
-    pub(crate) opens: Option<String>,
+    /// Item to open once the lists arrive: a name, or the beginning of an id.
+    pub(crate) requested_item: Option<String>,
 }
 
 impl Model {
     /// Creates the state at the start.
-    pub(crate) fn new(cols: u16, rows: u16, now: String, opens: Option<String>) -> Self {
+    pub(crate) fn new(cols: u16, rows: u16, now: String, requested_item: Option<String>) -> Self {
         Self {
             cols,
             rows,
-            at: Duration::ZERO,
+            elapsed: Duration::ZERO,
             now,
             daemon: DaemonState::Connecting,
             terminals: Vec::new(),
@@ -192,7 +192,7 @@ impl Model {
             notice: None,
             quiet_until: Duration::ZERO,
             picture: None,
-            opens,
+            requested_item,
         }
     }
 
@@ -226,8 +226,8 @@ impl Model {
 
     /// Sorts the runs, and drops old ones that have ended.
     pub(crate) fn sort_runs(&mut self) {
-        self.runs.sort_by(|one, other| {
-            (Reverse(&one.started_at), &one.run_id).cmp(&(Reverse(&other.started_at), &other.run_id))
+        self.runs.sort_by(|left, right| {
+            (Reverse(&left.started_at), &left.run_id).cmp(&(Reverse(&right.started_at), &right.run_id))
         });
         let mut count = 0;
         self.runs.retain(|run| {
@@ -258,7 +258,7 @@ impl Model {
             name: print::visible(&gate.prompt),
             state: print::ago_at(&gate.created_at, Some(&self.now)),
             detail: format!("{} {}", print::visible(&run.workflow_id), gate.run_id),
-            tone: if is_for_agents { Tone::Quiet } else { Tone::Waits },
+            tone: if is_for_agents { Tone::Quiet } else { Tone::Waiting },
         }
     }
 
@@ -269,19 +269,19 @@ impl Model {
             name: format!("{} is locked", print::visible(&run.workflow_id)),
             state: print::ago_at(&run.started_at, Some(&self.now)),
             detail: "unlock with: steplatch approver unlock".to_owned(),
-            tone: Tone::Waits,
+            tone: Tone::Waiting,
         }
     }
 
     fn run_row(&self, run: &RunRecord) -> Row {
-        // The columns of `runs list`.
+        // Use the columns of `runs list`.
         let [_, _, state, _, _, details] = runs::row(run).try_into().unwrap_or_default();
         let (mark, tone) = match run.state.as_str() {
             "completed" => ("✓", Tone::Good),
             "failed" => ("✗", Tone::Bad),
             "cancelled" => ("✗", Tone::Quiet),
-            "waiting" => ("?", Tone::Waits),
-            _ if run.paused.is_some() => ("‖", Tone::Waits),
+            "waiting" => ("?", Tone::Waiting),
+            _ if run.paused.is_some() => ("‖", Tone::Waiting),
             _ => ("▸", Tone::Plain),
         };
         let end = run.completed_at.as_deref().unwrap_or(&self.now);
@@ -304,7 +304,7 @@ impl Model {
         }
     }
 
-    /// Returns the index of the selected row; the first one if the selected row was removed.
+    /// Returns the index of the selected row, or of the first row if the selected row was removed.
     pub(crate) fn selected_index(&self, list: &[Row]) -> usize {
         let selected = self.selected.as_ref();
         list.iter().position(|row| Some(&row.id) == selected).unwrap_or(0)
@@ -323,33 +323,38 @@ impl Model {
             Some(_) => FeedSelection { run, ..FeedSelection::default() },
             None => {
                 let list = self.list();
-                let places = layout::Places::for_size(self.cols, self.rows);
+                let layout = ListLayout::for_size(self.cols, self.rows);
                 let selected = list.get(self.selected_index(&list)).filter(|row| row.id.section == Section::Terminals);
-                let picture = selected.filter(|_| places.preview.is_some()).map(|row| row.id.id.clone());
+                let picture = selected.filter(|_| layout.preview.is_some()).map(|row| row.id.id.clone());
                 FeedSelection { picture, run: None }
             }
         }
     }
 
-    /// Returns the time of the next change without an event: a question or a confirmation then takes keys.
+    /// Returns the time of the next change without an event, such as the time from which a question accepts an answer.
     pub(crate) fn next_change(&self) -> Option<Duration> {
-        let takes_from = match self.opened.last() {
-            Some(Opened::Gate(view)) => Some(view.takes_from),
+        let answerable_from = match self.opened.last() {
+            Some(Opened::Gate(view)) => Some(view.answerable_from),
             _ => None,
         };
-        let confirms_from = self.confirmation.as_ref().and(self.text_ends_at());
-        takes_from.into_iter().chain(confirms_from).chain([self.quiet_until]).filter(|time| *time > self.at).min()
+        let confirmable_from = self.confirmation.as_ref().and(self.text_ends_at());
+        answerable_from
+            .into_iter()
+            .chain(confirmable_from)
+            .chain([self.quiet_until])
+            .filter(|time| *time > self.elapsed)
+            .min()
     }
 
-    /// Returns the time from which the last pressed letter counts as a command, and not as typed text.
+    /// Returns the time from which the next key does not belong to a text that began with the last letter.
     pub(crate) fn text_ends_at(&self) -> Option<Duration> {
         self.last_letter.map(|(at, _)| at + TYPING_TIMEOUT)
     }
 
-    /// Returns whether a key continues a typed text: Enter or `q` after a letter. Before Enter, letters that move the
-    /// selection do not count as text.
+    /// Returns whether a key continues a typed text: Enter or `q` soon after a letter. Before Enter, letters that move
+    /// the selection do not count as text.
     pub(crate) fn continues_text(&self, key: Key) -> bool {
-        let is_typing = self.text_ends_at().is_some_and(|end| self.at < end);
+        let is_typing = self.text_ends_at().is_some_and(|end| self.elapsed < end);
         let last = self.last_letter.map(|(_, letter)| letter);
         match key {
             Key::Enter => is_typing && last.is_none_or(|letter| !MOVING_LETTERS.contains(&letter)),
@@ -358,9 +363,9 @@ impl Model {
         }
     }
 
-    /// Returns whether input has no effect.
+    /// Returns whether typed input has no effect now.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.at < self.quiet_until
+        self.elapsed < self.quiet_until
     }
 
     /// Opens a run over the current view.
@@ -373,13 +378,13 @@ impl Model {
     /// Closes the current view, and returns to the view below.
     pub(crate) fn close(&mut self) {
         if let (Some(Opened::Run(_)), Some(Opened::Run(view))) = (self.opened.pop(), self.opened.last_mut()) {
-            // The feed follows only one run, so this view has missed events.
+            // The feed follows only one run, so the view below has missed events: load it again.
             self.openings += 1;
             (view.steps, view.opening) = (Steps::default(), self.openings);
         }
     }
 
-    /// Returns whether a duration on the screen grows.
+    /// Returns whether a duration on the screen changes with time.
     pub(crate) fn is_moving(&self) -> bool {
         self.runs.iter().any(|run| matches!(run.state.as_str(), "running" | "waiting"))
     }
@@ -390,11 +395,11 @@ impl Model {
 pub(crate) enum ListLine {
     /// The title of a section, and its number of rows.
     Heading(Section, usize),
-    /// A row, by its index.
+    /// A row, with its index.
     Row(usize),
 }
 
-/// Returns the lines of a list: each section with its heading.
+/// Returns the lines of a list: for each section, the heading and the rows.
 pub(crate) fn lines(list: &[Row]) -> Vec<ListLine> {
     let section = |section: Section| {
         let rows: Vec<usize> = (0..list.len()).filter(|index| list[*index].id.section == section).collect();
@@ -409,8 +414,8 @@ fn terminal_row(session: &SessionInfo, now: &str) -> Row {
         Some("exited") if state == "exited 0" => ("✓", Tone::Quiet),
         Some("exited") => ("✗", Tone::Bad),
         Some("host") => ("!", Tone::Bad),
-        Some("held") => ("●", Tone::Waits),
-        Some("asks" | "waits") => ("?", Tone::Waits),
+        Some("held") => ("●", Tone::Waiting),
+        Some("asks" | "waits") => ("?", Tone::Waiting),
         Some("busy") => ("▸", Tone::Plain),
         _ => ("›", Tone::Plain),
     };

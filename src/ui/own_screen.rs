@@ -1,6 +1,6 @@
-//! The person's own terminal as a screen: the alternate screen, and the content on it.
+//! The person's own terminal as a backend of `ratatui`: the alternate screen and its content.
 //!
-//! A backend of `ratatui` over standard output. A whole frame goes out in one write.
+//! Writes to standard output, each frame in one write.
 
 use std::io::{self, Write as _};
 
@@ -10,62 +10,62 @@ use ratatui::layout::{Position, Size};
 use ratatui::style::{Color, Modifier};
 use rustix::termios::tcgetwinsize;
 
-use crate::keyboard::{RESTORE, RawMode};
+use crate::keyboard::{RESTORE_SEQUENCE, RawMode};
 
-/// The alternate screen without a cursor, bracketed paste, and reports of the focus.
-const BEGIN: &str = "\x1b[?1049h\x1b[?25l\x1b[?2004h\x1b[?1004h\x1b[2J";
+/// Control sequence that enables the alternate screen without a cursor, bracketed paste, and reports of the focus.
+const ENTER_SEQUENCE: &str = "\x1b[?1049h\x1b[?25l\x1b[?2004h\x1b[?1004h\x1b[2J";
 
-/// The size if the terminal reports none.
+/// Size if the terminal does not report one.
 const DEFAULT_SIZE: Size = Size { width: 80, height: 24 };
 
-/// The person's terminal while it shows the full screen. It is restored on drop and on a panic.
+/// The person's terminal while it shows the full screen. Dropping this restores the terminal.
 #[derive(Debug)]
 pub(crate) struct OwnScreen {
-    /// Taken while another component or the shell has the terminal.
-    raw: Option<RawMode>,
+    /// `None` while another component or the shell uses the terminal.
+    raw_mode: Option<RawMode>,
     is_coloured: bool,
-    out: Vec<u8>,
+    buffered_output: Vec<u8>,
 }
 
 impl OwnScreen {
     /// Takes the terminal.
     pub(crate) fn take(is_coloured: bool) -> io::Result<Self> {
-        let mut screen = Self { raw: None, is_coloured, out: Vec::new() };
+        let mut screen = Self { raw_mode: None, is_coloured, buffered_output: Vec::new() };
         screen.resume()?;
         Ok(screen)
     }
 
-    /// Restores the terminal, until [`Self::resume`].
+    /// Restores the terminal until [`Self::resume`].
     pub(crate) fn suspend(&mut self) {
-        self.raw = None;
+        self.raw_mode = None;
     }
 
-    /// Takes the terminal again. Its earlier content is lost.
+    /// Takes the terminal again. The earlier content of the screen is lost.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
-        match &self.raw {
-            Some(raw) => raw.set()?,
-            None => self.raw = Some(RawMode::enter()?),
+        match &self.raw_mode {
+            Some(raw_mode) => raw_mode.set()?,
+            None => self.raw_mode = Some(RawMode::enter()?),
         }
-        self.out.clear();
-        let mut out = io::stdout().lock();
-        out.write_all(BEGIN.as_bytes())?;
-        out.flush()
+        self.buffered_output.clear();
+        let mut buffered_output = io::stdout().lock();
+        buffered_output.write_all(ENTER_SEQUENCE.as_bytes())?;
+        buffered_output.flush()
     }
 }
 
-/// Restores the terminal before the report of a panic, which the alternate screen would hide. A panic of a task does
-/// not end the full screen, so it has no report.
+/// Makes a panic restore the terminal before the report, which the alternate screen would hide. A panic of a task does
+/// not end the full screen, and is not reported.
 pub(crate) fn restore_at_panic() {
-    let report = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if tokio::task::try_id().is_some() {
             return;
         }
         let mut out = io::stdout().lock();
-        let _ = out.write_all(RESTORE.as_bytes());
+        let _ = out.write_all(RESTORE_SEQUENCE.as_bytes());
         let _ = out.flush();
         drop(out);
-        report(panic);
+        default_hook(panic);
     }));
 }
 
@@ -77,46 +77,46 @@ impl Backend for OwnScreen {
         I: Iterator<Item = (u16, u16, &'a Cell)>,
     {
         let mut style = None;
-        let mut next = None;
+        let mut expected_position = None;
         for (x, y, cell) in content {
-            if next != Some((x, y)) {
-                write!(self.out, "\x1b[{};{}H", y + 1, x + 1)?;
+            if expected_position != Some((x, y)) {
+                write!(self.buffered_output, "\x1b[{};{}H", y + 1, x + 1)?;
             }
-            // A wide character may move the cursor by another number of columns.
-            next = (cell.symbol().len() == 1).then(|| (x + 1, y));
+            // A wide character may move the cursor by a different number of columns.
+            expected_position = (cell.symbol().len() == 1).then(|| (x + 1, y));
             let cell_style = (cell.fg, cell.bg, cell.modifier);
             if style != Some(cell_style) {
-                self.out.extend_from_slice(style_sequence(cell, self.is_coloured).as_bytes());
+                self.buffered_output.extend_from_slice(style_sequence(cell, self.is_coloured).as_bytes());
                 style = Some(cell_style);
             }
-            self.out.extend_from_slice(cell.symbol().as_bytes());
+            self.buffered_output.extend_from_slice(cell.symbol().as_bytes());
         }
-        self.out.extend_from_slice(b"\x1b[m");
+        self.buffered_output.extend_from_slice(b"\x1b[m");
         Ok(())
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {
-        self.out.extend_from_slice(b"\x1b[?25l");
+        self.buffered_output.extend_from_slice(b"\x1b[?25l");
         Ok(())
     }
 
     fn show_cursor(&mut self) -> io::Result<()> {
-        self.out.extend_from_slice(b"\x1b[?25h");
+        self.buffered_output.extend_from_slice(b"\x1b[?25h");
         Ok(())
     }
 
     fn get_cursor_position(&mut self) -> io::Result<Position> {
-        // Only an inline view needs the position, and this view has the whole screen.
+        // Only an inline view needs the position, and this view uses the whole screen.
         Ok(Position::ORIGIN)
     }
 
     fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
         let Position { x, y } = position.into();
-        write!(self.out, "\x1b[{};{}H", y + 1, x + 1)
+        write!(self.buffered_output, "\x1b[{};{}H", y + 1, x + 1)
     }
 
     fn clear(&mut self) -> io::Result<()> {
-        self.out.extend_from_slice(b"\x1b[m\x1b[2J");
+        self.buffered_output.extend_from_slice(b"\x1b[m\x1b[2J");
         Ok(())
     }
 
@@ -136,15 +136,15 @@ impl Backend for OwnScreen {
 
     fn flush(&mut self) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(&self.out)?;
-        self.out.clear();
+        out.write_all(&self.buffered_output)?;
+        self.buffered_output.clear();
         out.flush()
     }
 }
 
-/// Returns the sequence that sets the style of a cell, from scratch (ECMA-48, 8.3.117, SGR).
+/// Returns the sequence that resets the style and sets that of a cell (ECMA-48, 8.3.117, SGR).
 fn style_sequence(cell: &Cell, is_coloured: bool) -> String {
-    let mut words = vec!["0".to_owned()];
+    let mut parameters = vec!["0".to_owned()];
     let modifiers = [
         (Modifier::BOLD, "1"),
         (Modifier::DIM, "2"),
@@ -154,17 +154,20 @@ fn style_sequence(cell: &Cell, is_coloured: bool) -> String {
         (Modifier::HIDDEN, "8"),
         (Modifier::CROSSED_OUT, "9"),
     ];
-    words.extend(
-        modifiers.iter().filter(|(modifier, _)| cell.modifier.contains(*modifier)).map(|(_, word)| (*word).to_owned()),
+    parameters.extend(
+        modifiers
+            .iter()
+            .filter(|(modifier, _)| cell.modifier.contains(*modifier))
+            .map(|(_, parameter)| (*parameter).to_owned()),
     );
     if is_coloured {
-        words.extend(colour(cell.fg, 30));
-        words.extend(colour(cell.bg, 40));
+        parameters.extend(colour(cell.fg, 30));
+        parameters.extend(colour(cell.bg, 40));
     }
-    format!("\x1b[{}m", words.join(";"))
+    format!("\x1b[{}m", parameters.join(";"))
 }
 
-/// Returns the parameters of a colour; `base` is 30 for text and 40 for its ground.
+/// Returns the parameters of a colour. `base` is 30 for the text and 40 for the background.
 fn colour(colour: Color, base: u8) -> Option<String> {
     let bright = base + 60;
     let plain = |number: u8| Some((base + number).to_string());
@@ -221,8 +224,11 @@ mod tests {
         let shown = terminal.stdin(Stdio::null()).output().unwrap();
         let shown = String::from_utf8_lossy(&shown.stdout);
         let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?} in {shown}"));
-        assert!(at(BEGIN) < at(RESTORE) && at(RESTORE) < at("the picture cannot be drawn"), "{shown}");
-        assert!(shown.rfind(BEGIN) < shown.rfind(RESTORE), "{shown}");
+        assert!(
+            at(ENTER_SEQUENCE) < at(RESTORE_SEQUENCE) && at(RESTORE_SEQUENCE) < at("the picture cannot be drawn"),
+            "{shown}"
+        );
+        assert!(shown.rfind(ENTER_SEQUENCE) < shown.rfind(RESTORE_SEQUENCE), "{shown}");
         assert!(shown.contains(" icanon ") && shown.contains(" echo "), "{shown}");
     }
 

@@ -1,4 +1,4 @@
-//! The screen of a terminal as the daemon sends it: rows of runs of cells. Pure.
+//! The screen of a terminal as the daemon sends it: rows of cells, grouped by style. Pure.
 
 use ratatui::style::{Color, Modifier, Style};
 use steplatch_protocol::{ScreenChange, ScreenRow, ScreenState};
@@ -13,13 +13,13 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// Begins an empty picture of a terminal.
+    /// Creates an empty picture of a terminal.
     pub(crate) fn for_terminal(terminal: &str) -> Self {
         Self { terminal: terminal.to_owned(), ..Self::default() }
     }
 
-    /// Takes a change of the screen.
-    pub(crate) fn take(&mut self, change: ScreenChange) {
+    /// Applies a change of the screen.
+    pub(crate) fn apply(&mut self, change: ScreenChange) {
         let ScreenChange { cols, rows, whole, changed, state } = change;
         if whole || cols != self.cols || usize::from(rows) != self.rows.len() {
             self.cols = cols;
@@ -33,19 +33,19 @@ impl Picture {
         self.state = state;
     }
 
-    /// Returns the first row to show where there is room for `height` rows: all if they fit, else those around the cursor or the
-    /// last ones that show something.
+    /// Returns the index of the first row to show in an area of `height` rows: 0 if all rows fit, otherwise that of the
+    /// rows that end with the cursor or the last used row.
     pub(crate) fn first_row(&self, height: u16) -> u16 {
         let rows = u16::try_from(self.rows.len()).unwrap_or(u16::MAX);
-        let used = self.rows.iter().rposition(|row| !row.runs.is_empty()).map_or(0, |row| row + 1);
-        let used = u16::try_from(used).unwrap_or(u16::MAX);
-        let cursor = self.state.cursor.as_ref().map_or(used, |cursor| cursor.row + 1);
-        let last = if self.state.alternate { cursor.max(height) } else { used.max(cursor) };
+        let used_rows = self.rows.iter().rposition(|row| !row.runs.is_empty()).map_or(0, |row| row + 1);
+        let used_rows = u16::try_from(used_rows).unwrap_or(u16::MAX);
+        let cursor = self.state.cursor.as_ref().map_or(used_rows, |cursor| cursor.row + 1);
+        let last = if self.state.alternate { cursor.max(height) } else { used_rows.max(cursor) };
         last.min(rows).saturating_sub(height)
     }
 }
 
-/// Returns the style of a run, as [`steplatch_protocol::ScreenRun`] describes it.
+/// Parses the style of a run of cells, as [`steplatch_protocol::ScreenRun`] describes it.
 pub(crate) fn run_style(words: &str) -> Style {
     let mut style = Style::new();
     for word in words.split(',').filter(|word| !word.is_empty()) {
@@ -99,7 +99,7 @@ mod tests {
             |row| ScreenRow { row, runs: vec![ScreenRun(0, 1, "x".to_owned(), String::new())], ..ScreenRow::default() };
         let cursor = |row| Some(ScreenCursor { row, col: 0, shape: "block".to_owned() });
         let state = ScreenState { cursor: cursor(29), ..ScreenState::default() };
-        picture.take(ScreenChange { cols: 80, rows: 40, whole: true, changed: (0..30).map(row).collect(), state });
+        picture.apply(ScreenChange { cols: 80, rows: 40, whole: true, changed: (0..30).map(row).collect(), state });
         assert_eq!([picture.first_row(40), picture.first_row(30), picture.first_row(10)], [0, 0, 20]);
         picture.state.cursor = None;
         assert_eq!(picture.first_row(10), 20);

@@ -1,4 +1,4 @@
-//! The steps of a run, folded from its events: the input, the output and the duration of each.
+//! The steps of a run, computed from its events, with their inputs, outputs and durations.
 //!
 //! Pure. Steps are states of machines, calls of functions and graphs, child runs, and gates.
 
@@ -8,10 +8,10 @@ use steplatch_protocol::RunEvent;
 use crate::action::{Outcome, succeeded};
 use crate::print;
 
-/// Maximum number of steps; the oldest are dropped.
+/// Maximum number of steps. The oldest are dropped.
 const MAX_STEPS: usize = 5000;
 
-/// Maximum number of shown lines of a value, and maximum shown characters of a line.
+/// Maximum number of shown lines of a value, and of shown characters of a line.
 const MAX_LINES: usize = 2000;
 const MAX_LINE_CHARS: usize = 4000;
 
@@ -20,7 +20,7 @@ const MAX_LINE_CHARS: usize = 4000;
 pub(crate) enum StepState {
     Running,
     /// The step waits for an answer.
-    Waits,
+    Waiting,
     Succeeded,
     Failed,
     TimedOut,
@@ -41,27 +41,27 @@ impl StepState {
 /// A step of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
-    /// Identifies it within the run while it is in progress.
+    /// Identity within the run while the step is in progress.
     key: String,
     pub(crate) name: String,
-    /// The action, `node`, `graph`, `run`, or `gate`.
+    /// Tool of a state, or `node`, `graph`, `run`, `branch` or `gate`.
     pub(crate) kind: String,
     pub(crate) state: StepState,
-    /// Time of its start (ISO 8601, UTC).
+    /// Time of the start (ISO 8601, UTC).
     pub(crate) began: String,
     pub(crate) ended: Option<String>,
     pub(crate) input: Value,
     pub(crate) output: Value,
     /// True if an earlier run performed the step.
     pub(crate) is_taken_over: bool,
-    /// The run that it started.
+    /// The run that the step started.
     pub(crate) child: Option<String>,
     /// Log of a function, or the questions that a dialogue answered.
     pub(crate) log: Vec<String>,
 }
 
 impl Step {
-    /// Returns the entered state of a machine as `NAME/VISIT`; `None` for other steps.
+    /// Returns the entered state of a machine as `NAME/VISIT`. `None` for other steps.
     pub(crate) fn entered_state(&self) -> Option<String> {
         let (state, visit) = self.key.strip_prefix("state ")?.rsplit_once(' ')?;
         Some(format!("{state}/{visit}"))
@@ -72,14 +72,14 @@ impl Step {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Steps {
     pub(crate) steps: Vec<Step>,
-    /// Number of dropped steps, the oldest.
-    pub(crate) left_out: usize,
+    /// Number of dropped steps.
+    pub(crate) omitted: usize,
     /// True if the run has ended.
-    pub(crate) is_over: bool,
+    pub(crate) has_ended: bool,
 }
 
 impl Steps {
-    /// Records an event. Events come in order.
+    /// Records an event. Events must arrive in order.
     pub(crate) fn record(&mut self, event: &RunEvent) {
         let data = &event.data;
         let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -88,7 +88,7 @@ impl Steps {
         match event.event_type.as_str() {
             "state_entered" => {
                 let key = format!("state {} {}", text("state"), number("visit"));
-                self.begin(event, key, text("state"), text("tool"), value("params"));
+                self.start_step(event, key, text("state"), text("tool"), value("params"));
             }
             "state_completed" => {
                 let key = format!("state {} {}", text("state"), number("visit"));
@@ -96,7 +96,7 @@ impl Steps {
                 let state =
                     StepState::from_outcome(Outcome::from_result(data.get("outcome").and_then(Value::as_str), &result));
                 let child = result.get("run_id").and_then(Value::as_str).map(str::to_owned);
-                self.end(event, &key, state, result);
+                self.end_step(event, &key, state, result);
                 if let (Some(child), Some(step)) = (child, self.find_last(&key)) {
                     step.child.get_or_insert(child);
                 }
@@ -108,7 +108,7 @@ impl Steps {
                     text("name").to_owned()
                 };
                 let key = format!("branch {} {}", text("state"), number("branch"));
-                self.begin(event, key.clone(), &name, "branch", Value::Null);
+                self.start_step(event, key.clone(), &name, "branch", Value::Null);
                 if let Some(step) = self.find_last(&key) {
                     step.child = Some(text("child_run_id").to_owned()).filter(|child| !child.is_empty());
                 }
@@ -116,29 +116,29 @@ impl Steps {
             "branch_ended" => {
                 let result = value("result");
                 let state = StepState::from_outcome(Outcome::from_result(None, &result));
-                self.end(event, &format!("branch {} {}", text("state"), number("branch")), state, result);
+                self.end_step(event, &format!("branch {} {}", text("state"), number("branch")), state, result);
             }
             "node_started" | "graph_started" => {
                 let kind = if event.event_type == "graph_started" { "graph" } else { "node" };
                 let name = [text("step_id"), text("node_id"), text("graph_id")];
                 let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-                self.begin(event, format!("call {}", number("call")), name, kind, value("input"));
+                self.start_step(event, format!("call {}", number("call")), name, kind, value("input"));
             }
             "node_completed" | "graph_completed" | "graph_failed" | "node_error" | "node_timeout" => {
                 let result = value("result");
-                let failed =
+                let has_failed =
                     data.get("success") == Some(&Value::Bool(false)) || !result.is_null() && !succeeded(&result);
                 let state = match event.event_type.as_str() {
                     "node_timeout" => StepState::TimedOut,
-                    "node_completed" | "graph_completed" if !failed => StepState::Succeeded,
+                    "node_completed" | "graph_completed" if !has_failed => StepState::Succeeded,
                     _ => StepState::Failed,
                 };
                 let output = if result.is_null() { value("error") } else { result };
-                self.end(event, &format!("call {}", number("call")), state, output);
+                self.end_step(event, &format!("call {}", number("call")), state, output);
             }
             "nested_workflow_started" => {
                 let key = format!("run {}", text("child_run_id"));
-                self.begin(event, key.clone(), text("workflow_id"), "run", value("input"));
+                self.start_step(event, key.clone(), text("workflow_id"), "run", value("input"));
                 let child = text("child_run_id").to_owned();
                 if let Some(step) = self.find_last(&key) {
                     step.child = Some(child);
@@ -149,18 +149,18 @@ impl Steps {
                 let state = if is_done { StepState::Succeeded } else { StepState::Failed };
                 let result = value("result");
                 let output = if result.is_null() { value("error") } else { result };
-                self.end(event, &format!("run {}", text("child_run_id")), state, output);
+                self.end_step(event, &format!("run {}", text("child_run_id")), state, output);
             }
             "gate_waiting" => {
                 let key = format!("gate {}", text("gate_id"));
                 let prompt = if text("prompt").is_empty() { text("state") } else { text("prompt") };
-                self.begin(event, key.clone(), prompt, "gate", value("context"));
+                self.start_step(event, key.clone(), prompt, "gate", value("context"));
                 if let Some(step) = self.find_last(&key) {
-                    step.state = StepState::Waits;
+                    step.state = StepState::Waiting;
                 }
             }
             "gate_answered" => {
-                self.end(
+                self.end_step(
                     event,
                     &format!("gate {}", text("gate_id")),
                     StepState::Succeeded,
@@ -168,19 +168,19 @@ impl Steps {
                 );
             }
             "gate_timeout" => {
-                self.end(event, &format!("gate {}", text("gate_id")), StepState::TimedOut, Value::Null);
+                self.end_step(event, &format!("gate {}", text("gate_id")), StepState::TimedOut, Value::Null);
             }
             "gate_cancelled" => {
-                self.end(event, &format!("gate {}", text("gate_id")), StepState::Failed, "withdrawn".into());
+                self.end_step(event, &format!("gate {}", text("gate_id")), StepState::Failed, "withdrawn".into());
             }
-            "question_answered" => self.log(crate::action::dialogue_answer(data)),
+            "question_answered" => self.add_log_line(crate::action::dialogue_answer(data)),
             "log" => {
                 for line in text("text").lines() {
-                    self.log(print::visible(line));
+                    self.add_log_line(print::visible(line));
                 }
             }
             _ if event.is_last() => {
-                self.is_over = true;
+                self.has_ended = true;
                 for step in self.steps.iter_mut().filter(|step| step.ended.is_none()) {
                     step.ended = Some(event.timestamp.clone());
                     step.state = StepState::Failed;
@@ -190,16 +190,17 @@ impl Steps {
         }
     }
 
-    /// Returns the most informative step: the failed one, otherwise the last one.
+    /// Returns the index of the most informative step: the last failed one if the run has ended, otherwise the last
+    /// one.
     pub(crate) fn most_informative(&self) -> usize {
         let failed = self.steps.iter().rposition(|step| step.state == StepState::Failed);
-        failed.filter(|_| self.is_over).unwrap_or(self.steps.len().saturating_sub(1))
+        failed.filter(|_| self.has_ended).unwrap_or(self.steps.len().saturating_sub(1))
     }
 
-    fn begin(&mut self, event: &RunEvent, key: String, name: &str, kind: &str, input: Value) {
+    fn start_step(&mut self, event: &RunEvent, key: String, name: &str, kind: &str, input: Value) {
         if self.steps.len() == MAX_STEPS {
             self.steps.remove(0);
-            self.left_out += 1;
+            self.omitted += 1;
         }
         self.steps.push(Step {
             key,
@@ -216,7 +217,7 @@ impl Steps {
         });
     }
 
-    fn end(&mut self, event: &RunEvent, key: &str, state: StepState, output: Value) {
+    fn end_step(&mut self, event: &RunEvent, key: &str, state: StepState, output: Value) {
         if let Some(step) = self.steps.iter_mut().rev().find(|step| step.key == key && step.ended.is_none()) {
             step.ended = Some(event.timestamp.clone());
             step.state = state;
@@ -224,7 +225,7 @@ impl Steps {
         }
     }
 
-    fn log(&mut self, line: String) {
+    fn add_log_line(&mut self, line: String) {
         if let Some(step) = self.steps.last_mut() {
             step.log.push(line);
         }
@@ -235,8 +236,8 @@ impl Steps {
     }
 }
 
-/// Returns a value as lines for a person: the fields of an object one by one, texts unchanged. A long value is cut,
-/// with a remark.
+/// Formats a value as lines for a person: the fields of an object one after the other, and texts unchanged. A long
+/// value is cut, with a remark.
 pub(crate) fn value_lines(value: &Value) -> Vec<String> {
     let mut lines = all_lines(value);
     if lines.len() > MAX_LINES {
@@ -246,7 +247,7 @@ pub(crate) fn value_lines(value: &Value) -> Vec<String> {
     lines
 }
 
-/// Returns the lines of a text, at most one more than the maximum.
+/// Returns the lines of a text, at most one more than [`MAX_LINES`].
 fn text_lines(text: &str) -> Vec<String> {
     let line = |line: &str| match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => print::visible(&line[..end]) + "…",
@@ -323,7 +324,7 @@ mod tests {
         steps.record(&event("gate_answered", json!({"gate_id": "run_a/ask/1", "answer": "yes", "by": "ana"}), 5));
         steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));
         assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
-        assert!(steps.is_over && steps.most_informative() == 1, "the step that failed comes first");
+        assert!(steps.has_ended && steps.most_informative() == 1, "the step that failed comes first");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reaction to an event: the next state of the full screen, and the effects to perform.
+//! Handling of events: changes of the full screen's state, and the effects to perform.
 //!
 //! Pure: the same state, time and event give the same result.
 
@@ -7,9 +7,9 @@ use std::time::Duration;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RerunRequest, RunRecord, RunReply};
 
 use super::event::{Effect, UiEvent, refusal_text};
-use super::gate_view::{AnswerStep, GateView, INERT_TIME};
+use super::gate_view::{ANSWER_DELAY, AnswerStep, GateView};
 use super::key::{Key, TerminalInput};
-use super::layout::Places;
+use super::layout::ListLayout;
 use super::line_input::{Edit, LineInput};
 use super::model::{Confirmation, DaemonState, ListLine, Model, Notice, Opened, Row, RowId, Section, Typing, lines};
 use super::picture::Picture;
@@ -18,12 +18,12 @@ use crate::commands::gates::answer_text;
 use crate::print;
 use crate::run_changes::has_ended;
 
-/// Number of lines of input and output that a key scrolls.
+/// Number of lines that a key scrolls in the input and output of a step.
 const PAGE_LINES: usize = 10;
 
-/// Handles an event. `at` is the time since the start, `now` the time of day (ISO 8601, UTC).
-pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEvent) -> Vec<Effect> {
-    (model.at, model.now) = (at, now);
+/// Handles an event. `elapsed` is the time since the start, `now` the time of day (ISO 8601, UTC).
+pub(crate) fn update(model: &mut Model, elapsed: Duration, now: String, event: UiEvent) -> Vec<Effect> {
+    (model.elapsed, model.now) = (elapsed, now);
     let effects = match event {
         UiEvent::Input(input) => handle_input(model, &input),
         UiEvent::Resized { cols, rows } => {
@@ -58,7 +58,7 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             model.put_run(*run);
             check_opened_gate(model)
         }
-        UiEvent::RunGone(id) => {
+        UiEvent::RunRemoved(id) => {
             model.runs.retain(|run| run.run_id != id);
             check_opened_gate(model)
         }
@@ -67,11 +67,11 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
                 model.picture = Some(Picture::for_terminal(&terminal));
             }
             if let Some(picture) = &mut model.picture {
-                picture.take(*change);
+                picture.apply(*change);
             }
             Vec::new()
         }
-        UiEvent::ScreenGone(terminal) => {
+        UiEvent::ScreenClosed(terminal) => {
             model.picture = model.picture.take().filter(|picture| picture.terminal != terminal);
             Vec::new()
         }
@@ -90,9 +90,9 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             Vec::new()
         }
         UiEvent::Answered { answer, reply } => handle_reply(model, *answer, reply.map(|reply| *reply)),
-        UiEvent::AnswerWaits(seconds) => {
+        UiEvent::AnswerDelayed(seconds) => {
             if let Some(Opened::Gate(view)) = model.opened.last_mut() {
-                view.remark = Some(crate::passphrase::pause(seconds));
+                view.remark = Some(crate::passphrase::pause_message(seconds));
             }
             Vec::new()
         }
@@ -101,7 +101,7 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             set_notice(model, result);
             Vec::new()
         }
-        UiEvent::CameBack(result) => {
+        UiEvent::Detached(result) => {
             set_notice(model, result);
             vec![Effect::Redraw]
         }
@@ -115,10 +115,10 @@ fn keep_selection_visible(model: &mut Model) {
     let list = model.list();
     let selected = model.selected_index(&list);
     model.selected = list.get(selected).map(|row| row.id.clone());
-    let height = usize::from(Places::for_size(model.cols, model.rows).list.height).max(1);
+    let height = usize::from(ListLayout::for_size(model.cols, model.rows).list.height).max(1);
     let lines = lines(&list);
     let line = lines.iter().position(|line| *line == ListLine::Row(selected)).unwrap_or(0);
-    // The heading of a section's first row is visible with it.
+    // Together with the first row of a section, show the heading.
     let first = if line > 0 && matches!(lines[line - 1], ListLine::Heading(..)) { line - 1 } else { line };
     let first = if selected == 0 { 0 } else { first };
     model.top = model.top.min(first).max((line + 1).saturating_sub(height)).min(lines.len().saturating_sub(height));
@@ -141,16 +141,16 @@ fn set_notice(model: &mut Model, result: Result<String, String>) {
     model.notice = Some(Notice { text: print::visible(&text), is_error });
 }
 
-/// Ignores input until a moment without a key: the person may type a line for a closed question.
+/// Ignores input until [`ANSWER_DELAY`] passes without a key, because the person may type a line for a closed question.
 fn ignore_typed_line(model: &mut Model) {
-    model.quiet_until = model.at + INERT_TIME;
+    model.quiet_until = model.elapsed + ANSWER_DELAY;
 }
 
 fn handle_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     if let TerminalInput::Focus(has_focus) = input {
-        // The click or key that brings the window to the front must not answer.
+        // The click or key that focuses the window must not answer the question.
         if let (true, Some(Opened::Gate(view))) = (has_focus, model.opened.last_mut()) {
-            view.pause_answers(model.at);
+            view.pause_answers(model.elapsed);
         }
         return Vec::new();
     }
@@ -171,7 +171,7 @@ fn handle_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         return confirm_by_key(model, confirmation, key);
     }
     if model.typing.is_some() {
-        return line_input(model, input);
+        return handle_line_input(model, input);
     }
     if is_typed(input) && model.is_quiet() {
         ignore_typed_line(model);
@@ -180,7 +180,7 @@ fn handle_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     model.notice = None;
     let is_command = !matches!(model.opened.last(), Some(Opened::Gate(_)));
     if is_command && (is_for_program(input) || key.is_some_and(|key| model.continues_text(key))) {
-        // The further characters of the line have no effect either.
+        // Also ignore the further characters of the line.
         ignore_typed_line(model);
         set_notice(
             model,
@@ -191,27 +191,27 @@ fn handle_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     if let (true, Some(Key::Char(letter))) = (is_command, key)
         && letter.is_ascii_alphabetic()
     {
-        model.last_letter = Some((model.at, letter));
+        model.last_letter = Some((model.elapsed, letter));
     }
     match model.opened.last() {
-        Some(Opened::Gate(_)) => gate_input(model, input, key),
-        Some(Opened::Run(_)) => key.map(|key| run_key(model, key)).unwrap_or_default(),
-        None => key.map(|key| list_key(model, key)).unwrap_or_default(),
+        Some(Opened::Gate(_)) => handle_gate_input(model, input, key),
+        Some(Opened::Run(_)) => key.map(|key| handle_run_key(model, key)).unwrap_or_default(),
+        None => key.map(|key| handle_list_key(model, key)).unwrap_or_default(),
     }
 }
 
-/// Handles a key of the filter or of the beginning of an id.
-fn line_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
+/// Handles input to the filter, or to the beginning of an id.
+fn handle_line_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     match model.typing.take() {
         Some(Typing::Filter) => {
-            match (input, model.filter.take(input)) {
-                // The selection moves during the input of a filter.
+            match (input, model.filter.apply(input)) {
+                // These keys move the selection while the filter is being typed.
                 (TerminalInput::Key(key @ (Key::Up | Key::Down | Key::PageUp | Key::PageDown)), _) => {
                     model.typing = Some(Typing::Filter);
-                    return list_key(model, *key);
+                    return handle_list_key(model, *key);
                 }
                 (_, Edit::Entered) => return Vec::new(),
-                (_, Edit::Left) => {
+                (_, Edit::Cancelled) => {
                     model.filter = LineInput::default();
                     return Vec::new();
                 }
@@ -220,8 +220,8 @@ fn line_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
             }
             model.typing = Some(Typing::Filter);
         }
-        Some(Typing::GoTo(mut line)) => match line.take(input) {
-            Edit::Left => {}
+        Some(Typing::GoTo(mut line)) => match line.apply(input) {
+            Edit::Cancelled => {}
             Edit::Entered => return go_to(model, line.text().trim()),
             Edit::Changed | Edit::Ignored => model.typing = Some(Typing::GoTo(line)),
         },
@@ -230,11 +230,11 @@ fn line_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Handles a key at the list.
-fn list_key(model: &mut Model, key: Key) -> Vec<Effect> {
+/// Handles a key while the list is shown.
+fn handle_list_key(model: &mut Model, key: Key) -> Vec<Effect> {
     let list = model.list();
     let selected = model.selected_index(&list);
-    let page = usize::from(Places::for_size(model.cols, model.rows).list.height).saturating_sub(1).max(1);
+    let page = usize::from(ListLayout::for_size(model.cols, model.rows).list.height).saturating_sub(1).max(1);
     let last = list.len().saturating_sub(1);
     let row = list.get(selected);
     let target = match key {
@@ -246,24 +246,24 @@ fn list_key(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::End | Key::Char('G') => last,
         Key::Tab => other_section(&list, selected, true),
         Key::BackTab => other_section(&list, selected, false),
-        _ => return row_key(model, key, row.cloned().as_ref()),
+        _ => return handle_row_key(model, key, row.cloned().as_ref()),
     };
     model.selected = list.get(target).map(|row| row.id.clone());
     Vec::new()
 }
 
-/// Returns the first row of the next or the previous section with rows.
+/// Returns the first row of the next section with rows, or of the previous one.
 fn other_section(list: &[Row], selected: usize, is_next: bool) -> usize {
-    let firsts: Vec<usize> =
+    let section_starts: Vec<usize> =
         (0..list.len()).filter(|row| *row == 0 || list[*row].id.section != list[*row - 1].id.section).collect();
-    let current = firsts.iter().rposition(|first| *first <= selected).unwrap_or(0);
-    let count = firsts.len().max(1);
+    let current = section_starts.iter().rposition(|first| *first <= selected).unwrap_or(0);
+    let count = section_starts.len().max(1);
     let target = if is_next { current + 1 } else { current + count - 1 } % count;
-    firsts.get(target).copied().unwrap_or(0)
+    section_starts.get(target).copied().unwrap_or(0)
 }
 
-/// Handles a command key, for the selected row if there is one.
-fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
+/// Handles a command key, which may refer to the selected row.
+fn handle_row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
     match key {
         Key::Char('q') | Key::Ctrl('c' | 'd') => return vec![Effect::Leave],
         Key::Char('?') => model.shows_help = true,
@@ -277,8 +277,10 @@ fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
         Key::Char('t') => {
             if let Some(row) = row.filter(|row| row.id.section == Section::Terminals) {
                 let terminal = row.id.id.clone();
-                let question =
-                    format!("Take over {}? Nothing else can type there until you leave", shown_name(model, &terminal));
+                let question = format!(
+                    "Take over {}? Nothing else can type there until you leave",
+                    terminal_name(model, &terminal)
+                );
                 return confirm(model, question, &CONFIRMING_KEYS, Effect::Attach { terminal, hold: true });
             }
         }
@@ -299,7 +301,7 @@ fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
         }
         Key::Char('c' | 'p') => {
             if let Some(row) = row.filter(|row| row.id.section != Section::Terminals) {
-                // The id of a gate begins with that of its run.
+                // The id of a gate begins with the id of its run.
                 let run = row.id.id.split('/').next().unwrap_or_default().to_owned();
                 return control_run(model, key, &run);
             }
@@ -328,7 +330,7 @@ fn control_run(model: &mut Model, key: Key, run_id: &str) -> Vec<Effect> {
     }
 }
 
-/// Runs an ended run again: as a whole, or from a state (`NAME/VISIT`) on with the results recorded before it.
+/// Asks to run an ended run again: as a whole, or from a state (`NAME/VISIT`) with the results recorded before it.
 fn run_again(model: &mut Model, run_id: &str, from_state: Option<String>) -> Vec<Effect> {
     let Some(run) = model.run(run_id) else { return Vec::new() };
     let name = format!("{} {}", print::visible(&run.workflow_id), run.run_id);
@@ -346,11 +348,11 @@ fn run_again(model: &mut Model, run_id: &str, from_state: Option<String>) -> Vec
     confirm(model, question, &CONFIRMING_KEYS, Effect::RunAgain(Box::new(request)))
 }
 
-/// Handles the reply to a request to run an ended run again: opens the new run, or requests the confirmation of irreversible
-/// actions, if the person still looks at the earlier run.
+/// Handles the reply to a request to run an ended run again. If the earlier run is still shown, opens the new run, or
+/// asks for the confirmation of irreversible actions.
 fn handle_rerun(model: &mut Model, mut request: RerunRequest, reply: Result<RunReply, String>) -> Vec<Effect> {
     let is_idle = model.confirmation.is_none() && model.typing.is_none() && !model.is_quiet();
-    let is_at_run = is_idle
+    let shows_run = is_idle
         && match model.opened.last() {
             Some(Opened::Run(view)) => view.run_id == request.run_id,
             Some(Opened::Gate(_)) => false,
@@ -359,11 +361,11 @@ fn handle_rerun(model: &mut Model, mut request: RerunRequest, reply: Result<RunR
     match reply {
         Ok(reply) if !reply.run_id.is_empty() => {
             set_notice(model, Ok(format!("{} runs {} again", reply.run_id, request.run_id)));
-            if is_at_run {
+            if shows_run {
                 model.open_run(reply.run_id);
             }
         }
-        Ok(reply) if is_at_run && !reply.irreversible.is_empty() => {
+        Ok(reply) if shows_run && !reply.irreversible.is_empty() => {
             let question = format!("Repeat it? {}", print::visible(&reply.irreversible.join("; ")));
             request.repeat_irreversible = true;
             return confirm(model, question, &IRREVERSIBLE_KEYS, Effect::RunAgain(Box::new(request)));
@@ -374,8 +376,8 @@ fn handle_rerun(model: &mut Model, mut request: RerunRequest, reply: Result<RunR
     Vec::new()
 }
 
-/// Returns the name of a terminal, or its id.
-fn shown_name(model: &Model, terminal: &str) -> String {
+/// Returns the name of a terminal, or the id if it has no name.
+fn terminal_name(model: &Model, terminal: &str) -> String {
     let name = model.terminal(terminal).and_then(|session| session.name.as_deref());
     print::visible(name.unwrap_or(terminal))
 }
@@ -391,8 +393,8 @@ fn open_row(model: &mut Model, row: &RowId) -> Vec<Effect> {
             Some((workflow, gate)) => {
                 let effect = Effect::ShowGate { run_id: gate.run_id.clone(), gate_id: gate.gate_id.clone() };
                 let is_complete = !gate.shortened;
-                model.opened.push(Opened::Gate(Box::new(GateView::new(gate, workflow, model.at))));
-                // The list may have only a shortened text.
+                model.opened.push(Opened::Gate(Box::new(GateView::new(gate, workflow, model.elapsed))));
+                // The list may contain a shortened text: request the complete one.
                 return if is_complete { Vec::new() } else { vec![effect] };
             }
             None => set_notice(model, Err("the run is locked; unlock it with: steplatch approver unlock".to_owned())),
@@ -401,7 +403,7 @@ fn open_row(model: &mut Model, row: &RowId) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Opens the run or terminal whose id has this beginning, or that has this name.
+/// Opens the run or terminal whose id begins with `beginning`, or the terminal with this name.
 fn go_to(model: &mut Model, beginning: &str) -> Vec<Effect> {
     if beginning.is_empty() {
         return Vec::new();
@@ -419,9 +421,9 @@ fn go_to(model: &mut Model, beginning: &str) -> Vec<Effect> {
     }
 }
 
-/// Opens the item of the command line, once the lists are available.
+/// Opens the item that the command line names, once the lists are available.
 fn open_requested(model: &mut Model) -> Vec<Effect> {
-    match model.opens.take() {
+    match model.requested_item.take() {
         Some(beginning) => go_to(model, &beginning),
         None => Vec::new(),
     }
@@ -449,8 +451,8 @@ fn find_row(model: &Model, beginning: &str) -> Result<RowId, String> {
     }
 }
 
-/// Handles a key at an opened run.
-fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
+/// Handles a key while a run is shown.
+fn handle_run_key(model: &mut Model, key: Key) -> Vec<Effect> {
     let Some(Opened::Run(view)) = model.opened.last_mut() else { return Vec::new() };
     let run_id = view.run_id.clone();
     let last = view.steps.steps.len().saturating_sub(1);
@@ -460,7 +462,7 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Down | Key::Char('j') => (step + 1).min(last),
         Key::Home => 0,
         Key::End | Key::Char('G') => {
-            // The view follows the end again.
+            // Follow the last step again.
             (view.step, view.scroll) = (None, 0);
             return Vec::new();
         }
@@ -473,10 +475,10 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             return Vec::new();
         }
         Key::Escape | Key::Left | Key::Char('h' | 'q' | 'b') | Key::Ctrl('c') => {
-            let is_over = model.run(&run_id).is_none_or(has_ended);
+            let has_ended = model.run(&run_id).is_none_or(has_ended);
             model.close();
             model.selected = Some(RowId { section: Section::Runs, id: run_id.clone() });
-            if key == Key::Char('b') && !is_over {
+            if key == Key::Char('b') && !has_ended {
                 let short: String = run_id.strip_prefix("run_").unwrap_or(&run_id).chars().take(4).collect();
                 set_notice(model, Ok(format!("{run_id} continues in the background; g {short} comes back to it")));
             }
@@ -498,8 +500,8 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             return gate.map(|id| open_row(model, &RowId { section: Section::Gates, id })).unwrap_or_default();
         }
         Key::Char('t') => {
-            let Some(terminal) = view.steps.steps.get(step).and_then(terminal_of) else { return Vec::new() };
-            let question = format!("Attach to {}, the terminal of this step?", shown_name(model, &terminal));
+            let Some(terminal) = view.steps.steps.get(step).and_then(step_terminal) else { return Vec::new() };
+            let question = format!("Attach to {}, the terminal of this step?", terminal_name(model, &terminal));
             return confirm(model, question, &CONFIRMING_KEYS, Effect::Attach { terminal, hold: false });
         }
         Key::Char('r') => {
@@ -514,35 +516,35 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
 }
 
 /// Returns the terminal that a step used.
-fn terminal_of(step: &Step) -> Option<String> {
+fn step_terminal(step: &Step) -> Option<String> {
     let session_id = |value: &serde_json::Value| Some(value.get("session_id")?.as_str()?.to_owned());
     session_id(&step.output).or_else(|| session_id(&step.input))
 }
 
-/// Handles an input at an opened question.
-fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec<Effect> {
-    let (at, cols, rows) = (model.at, model.cols, model.rows);
+/// Handles input while a question is shown.
+fn handle_gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec<Effect> {
+    let (elapsed, cols, rows) = (model.elapsed, model.cols, model.rows);
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return Vec::new() };
     // The size may have changed since the last event.
     scroll_gate(view, cols, rows, 0);
     if is_typed(input) {
-        // Input after an answer is not for the next view.
+        // Input after an answer does not belong to the next view.
         if matches!(view.step, AnswerStep::Sent) {
             return Vec::new();
         }
         if matches!(view.step, AnswerStep::Reading) {
-            view.extend_pause(at);
+            view.extend_pause(elapsed);
         }
     }
     if let AnswerStep::Typing(line) = &mut view.step {
-        return match line.take(input) {
+        return match line.apply(input) {
             Edit::Entered => {
                 let text = std::mem::take(line);
-                let effects = submit_line(view, text.text(), at);
+                let effects = submit_line(view, text.text(), elapsed);
                 show_field(view, cols, rows);
                 effects
             }
-            Edit::Left => {
+            Edit::Cancelled => {
                 view.step = AnswerStep::Reading;
                 view.prompt.begin();
                 Vec::new()
@@ -566,7 +568,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
             }
         }
         Some(Key::Char('?')) => model.shows_help = true,
-        Some(Key::Char('a')) => match view.refusal(at) {
+        Some(Key::Char('a')) => match view.refusal(elapsed) {
             Some(reason) => view.remark = Some(format!("no answer is taken now: {reason}")),
             None => {
                 view.remark = None;
@@ -579,10 +581,10 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
     Vec::new()
 }
 
-/// Keys that are commands at the list or at a run.
+/// Keys that are commands in the list or in a run.
 const COMMAND_KEYS: &str = "abcgGhjkpqrst/?";
 
-/// Returns whether an input is text for a program, and not a command of the list or of a run.
+/// Returns whether an input is text for a program instead of a command of the list or of a run.
 fn is_for_program(input: &TerminalInput) -> bool {
     match input {
         TerminalInput::Key(Key::Char(character)) => !character.is_whitespace() && !COMMAND_KEYS.contains(*character),
@@ -591,7 +593,7 @@ fn is_for_program(input: &TerminalInput) -> bool {
     }
 }
 
-/// Handles a key at an action that waits for its confirmation. Any other key withdraws the action.
+/// Handles a key while an action waits for confirmation. Any other key withdraws the action.
 fn confirm_by_key(model: &mut Model, mut confirmation: Confirmation, key: Option<Key>) -> Vec<Effect> {
     let Some(key) = key else {
         model.confirmation = Some(confirmation);
@@ -600,7 +602,7 @@ fn confirm_by_key(model: &mut Model, mut confirmation: Confirmation, key: Option
     match confirmation.keys {
         [next_key, remaining @ ..] if key == *next_key && !model.continues_text(key) => {
             if let Key::Char(letter) = key {
-                model.last_letter = Some((model.at, letter));
+                model.last_letter = Some((model.elapsed, letter));
             }
             if remaining.is_empty() {
                 return vec![confirmation.effect];
@@ -621,16 +623,16 @@ fn confirm_by_key(model: &mut Model, mut confirmation: Confirmation, key: Option
 /// Keys that confirm an action.
 const CONFIRMING_KEYS: [Key; 1] = [Key::Enter];
 
-/// Keys that confirm a cancellation, or the repetition of an irreversible action.
+/// Keys that confirm a cancellation or the repetition of an irreversible action.
 const IRREVERSIBLE_KEYS: [Key; 2] = [Key::Char('y'), Key::Enter];
 
-/// Asks for the confirmation of an effect by these keys.
+/// Asks for the confirmation of an effect with these keys.
 fn confirm(model: &mut Model, question: String, keys: &'static [Key], effect: Effect) -> Vec<Effect> {
     model.confirmation = Some(Confirmation { question, keys, effect });
     Vec::new()
 }
 
-/// Returns whether an input may be part of a typed line. A space does not count, because it scrolls.
+/// Returns whether an input may belong to a typed line. A space does not count, because it scrolls.
 fn is_typed(input: &TerminalInput) -> bool {
     match input {
         TerminalInput::Key(key) => matches!(key, Key::Enter | Key::Char('!'..)),
@@ -639,17 +641,17 @@ fn is_typed(input: &TerminalInput) -> bool {
     }
 }
 
-/// Scrolls to the requested field.
+/// Scrolls to the field that is being typed.
 fn show_field(view: &mut GateView, cols: u16, rows: u16) {
-    let area = view.places(cols, rows).question;
+    let area = view.layout(cols, rows).question;
     if matches!(view.step, AnswerStep::Typing(_)) && !area.is_empty() {
         view.show_field(usize::from(area.width), usize::from(area.height));
     }
 }
 
 fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
-    // A page is one line shorter than the area, so that no line is skipped.
-    let page = isize::try_from(view.places(cols, rows).question.height.saturating_sub(1).max(1)).unwrap_or(1);
+    // A page is one line shorter than the area, so that pages overlap.
+    let page = isize::try_from(view.layout(cols, rows).question.height.saturating_sub(1).max(1)).unwrap_or(1);
     let lines = match key {
         Some(Key::Up | Key::Char('k')) => -1,
         Some(Key::Down | Key::Char('j')) => 1,
@@ -662,18 +664,18 @@ fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
     scroll_gate(view, cols, rows, lines);
 }
 
-/// Scrolls a question, and records whether the screen has room for it and its end was visible.
+/// Scrolls a question, and records whether the screen is too small and whether the end was visible.
 fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
-    let places = view.places(cols, rows);
-    view.is_cramped = places.is_cramped;
-    if !places.is_cramped {
-        view.scroll_by(lines, usize::from(places.question.width), usize::from(places.question.height));
+    let layout = view.layout(cols, rows);
+    view.is_cramped = layout.is_cramped;
+    if !layout.is_cramped {
+        view.scroll_by(lines, usize::from(layout.question.width), usize::from(layout.question.height));
     }
 }
 
-/// Passes a line to the answer of a question.
-fn submit_line(view: &mut GateView, line: &str, at: Duration) -> Vec<Effect> {
-    if let Some(reason) = view.refusal(at) {
+/// Adds a line to the answer of a question.
+fn submit_line(view: &mut GateView, line: &str, elapsed: Duration) -> Vec<Effect> {
+    if let Some(reason) = view.refusal(elapsed) {
         view.remark = Some(format!("no answer is taken now: {reason}"));
         return Vec::new();
     }
@@ -716,14 +718,14 @@ fn handle_reply(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateR
                 return Vec::new();
             }
             view.step = AnswerStep::Reading;
-            view.pause_answers(model.at);
+            view.pause_answers(model.elapsed);
             let GateInfo { run_id, gate_id, .. } = view.gate().clone();
-            // The question may have changed, or be answered elsewhere.
+            // The question may have changed, or may have been answered elsewhere.
             vec![Effect::ShowGate { run_id, gate_id }]
         }
         Err(error) => {
             view.step = AnswerStep::Reading;
-            view.pause_answers(model.at);
+            view.pause_answers(model.elapsed);
             view.prompt.begin();
             view.remark = Some(error);
             Vec::new()
@@ -731,9 +733,9 @@ fn handle_reply(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateR
     }
 }
 
-/// Shows the whole question of the opened gate.
+/// Shows the complete question of the opened gate.
 fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
-    let at = model.at;
+    let elapsed = model.elapsed;
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return };
     if view.gate().gate_id != gate_id {
         return;
@@ -741,12 +743,12 @@ fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
     let was_typing = matches!(view.step, AnswerStep::Typing(_));
     match gate {
         Ok(gate) if gate.digest == view.gate().digest && !view.gate().shortened => {}
-        // The same question, now complete.
+        // The question is the same and now complete.
         Ok(gate) if gate.digest == view.gate().digest => {
             let workflow = std::mem::take(&mut view.workflow);
-            **view = GateView::new(gate, workflow, at);
+            **view = GateView::new(gate, workflow, elapsed);
         }
-        Ok(gate) => view.replace(gate, at),
+        Ok(gate) => view.replace(gate, elapsed),
         Err(reason) => {
             view.step = AnswerStep::Closed;
             view.remark = Some(reason);
@@ -757,7 +759,7 @@ fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
     }
 }
 
-/// Checks whether the opened question is unchanged and still open.
+/// Checks that the opened question is unchanged and still open.
 fn check_opened_gate(model: &mut Model) -> Vec<Effect> {
     let Some(Opened::Gate(view)) = model.opened.last() else { return Vec::new() };
     let gate = view.gate();
@@ -768,7 +770,7 @@ fn check_opened_gate(model: &mut Model) -> Vec<Effect> {
     match current_digest {
         Some(current) if current == digest => Vec::new(),
         Some(_) => vec![Effect::ShowGate { run_id, gate_id }],
-        // The reply to the answer reports the result.
+        // The reply to the answer will report the result.
         None if is_sent || !run_is_known => Vec::new(),
         None => {
             if let Some(Opened::Gate(view)) = model.opened.last_mut() {

@@ -1,4 +1,4 @@
-//! The full screen as cells, drawn from its state. Pure.
+//! Drawing of the full screen's state into cells. Pure.
 
 mod gate;
 mod help;
@@ -17,7 +17,7 @@ use super::model::{Confirmation, DaemonState, Model, Opened, Typing};
 use crate::print::fitted;
 use style::{ACCENT, BAD, QUIET, REVERSED, STRONG, WAITS};
 
-/// Draws the state. Returns the position of the cursor in a line of input.
+/// Draws the state. Returns the position of the cursor if a line is being typed.
 pub(crate) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
     let cursor = match model.opened.last() {
         Some(Opened::Gate(view)) => gate::draw(model, view, buffer),
@@ -35,8 +35,8 @@ pub(crate) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
 }
 
 /// Draws the first row: a title, and the state of the daemon on the right.
-fn draw_header(model: &Model, buffer: &mut Buffer, place: Rect, title: Vec<Span<'_>>) {
-    if place.is_empty() {
+fn draw_header(model: &Model, buffer: &mut Buffer, area: Rect, title: Vec<Span<'_>>) {
+    if area.is_empty() {
         return;
     }
     let (state, style) = match model.daemon {
@@ -44,83 +44,84 @@ fn draw_header(model: &Model, buffer: &mut Buffer, place: Rect, title: Vec<Span<
         DaemonState::Connecting => ("looking for the daemon ", QUIET),
         DaemonState::Away => ("the daemon is away ", BAD),
     };
-    buffer.set_style(place, REVERSED);
-    let room = usize::from(place.width).saturating_sub(state.width());
-    write(buffer, Rect { width: u16::try_from(room).unwrap_or(place.width), ..place }, &Line::from(title));
-    let state_col = place.x + place.width.saturating_sub(u16::try_from(state.width()).unwrap_or(0));
-    buffer.set_stringn(state_col, place.y, state, usize::from(place.width), style.patch(REVERSED));
+    buffer.set_style(area, REVERSED);
+    let room = usize::from(area.width).saturating_sub(state.width());
+    write(buffer, Rect { width: u16::try_from(room).unwrap_or(area.width), ..area }, &Line::from(title));
+    let state_col = area.x + area.width.saturating_sub(u16::try_from(state.width()).unwrap_or(0));
+    buffer.set_stringn(state_col, area.y, state, usize::from(area.width), style.patch(REVERSED));
 }
 
-/// Draws the remark, the question to confirm, or the line of input. Returns the cursor of a line.
-fn draw_notice(model: &Model, buffer: &mut Buffer, place: Rect) -> Option<Position> {
-    if place.is_empty() {
+/// Draws the remark, the question to confirm, or the line of input. Returns the cursor of the line of input.
+fn draw_notice(model: &Model, buffer: &mut Buffer, area: Rect) -> Option<Position> {
+    if area.is_empty() {
         return None;
     }
-    let room = usize::from(place.width);
+    let room = usize::from(area.width);
     if let Some(confirmation) = &model.confirmation {
         let text = fitted(&format!(" {}", confirmation.question), room);
-        write(buffer, place, &Line::styled(text, WAITS));
+        write(buffer, area, &Line::styled(text, WAITS));
         return None;
     }
     match &model.typing {
-        Some(Typing::Filter) => return Some(draw_input(buffer, place, " filter: ", model.filter.text())),
+        Some(Typing::Filter) => return Some(draw_input(buffer, area, " filter: ", model.filter.text())),
         Some(Typing::GoTo(line)) => {
-            return Some(draw_input(buffer, place, " go to the id that begins with: ", line.text()));
+            return Some(draw_input(buffer, area, " go to the id that begins with: ", line.text()));
         }
         None => {}
     }
     if let Some(notice) = &model.notice {
         let style = if notice.is_error { BAD } else { ACCENT };
-        write(buffer, place, &Line::styled(fitted(&format!(" {}", notice.text), room), style));
+        write(buffer, area, &Line::styled(fitted(&format!(" {}", notice.text), room), style));
     } else if !model.filter.text().is_empty() && model.opened.is_empty() {
         let text = format!(" only rows with '{}'; esc shows all", model.filter.text());
-        write(buffer, place, &Line::styled(fitted(&text, room), QUIET));
+        write(buffer, area, &Line::styled(fitted(&text, room), QUIET));
     }
     None
 }
 
-/// Draws a prompt and its input, or the end of a long input. Returns the cursor.
-fn draw_input(buffer: &mut Buffer, place: Rect, prompt: &str, text: &str) -> Position {
-    let room = usize::from(place.width).saturating_sub(1);
+/// Draws a prompt and the input, or the end of a long input. Returns the position of the cursor.
+fn draw_input(buffer: &mut Buffer, area: Rect, prompt: &str, text: &str) -> Position {
+    let room = usize::from(area.width).saturating_sub(1);
     let prompt = fitted(prompt, room / 2);
     let room = room.saturating_sub(prompt.width());
-    let mut visible_end = text;
-    while visible_end.width() > room {
-        let mut characters = visible_end.chars();
+    let mut visible_text = text;
+    while visible_text.width() > room {
+        let mut characters = visible_text.chars();
         characters.next();
-        visible_end = characters.as_str();
+        visible_text = characters.as_str();
     }
-    let (x, y) = buffer.set_stringn(place.x, place.y, &prompt, usize::from(place.width), STRONG);
-    let (x, _) = buffer.set_stringn(x, y, visible_end, room, ratatui::style::Style::new());
-    Position { x, y: place.y }
+    let (x, y) = buffer.set_stringn(area.x, area.y, &prompt, usize::from(area.width), STRONG);
+    let (x, _) = buffer.set_stringn(x, y, visible_text, room, ratatui::style::Style::new());
+    Position { x, y: area.y }
 }
 
-/// Returns the keys that confirm an action, and those that withdraw it.
-fn confirming_keys(model: &Model, confirmation: &Confirmation) -> Vec<(&'static str, &'static str)> {
-    let yes = match confirmation.keys {
+/// Returns the keys that confirm or withdraw an action, with their descriptions.
+fn describe_confirmation_keys(model: &Model, confirmation: &Confirmation) -> Vec<(&'static str, &'static str)> {
+    let confirm = match confirmation.keys {
         [Key::Enter] if model.continues_text(Key::Enter) => ("enter", "in a moment"),
         [Key::Enter] => ("enter", "yes"),
         _ => ("y, enter", "yes"),
     };
-    vec![yes, ("any other key", "no")]
+    vec![confirm, ("any other key", "no")]
 }
 
-/// Draws as many keys as the row has room for.
-fn draw_keys(model: &Model, buffer: &mut Buffer, place: Rect, keys: &[(&str, &str)]) {
-    if place.is_empty() {
+/// Draws as many keys as fit in the row.
+fn draw_keys(model: &Model, buffer: &mut Buffer, area: Rect, keys: &[(&str, &str)]) {
+    if area.is_empty() {
         return;
     }
     if model.is_quiet() {
-        write(buffer, place, &Line::styled(" typed text is ignored until no key was pressed for a moment", QUIET));
+        write(buffer, area, &Line::styled(" typed text is ignored until no key was pressed for a moment", QUIET));
         return;
     }
-    let confirming = model.confirmation.as_ref().map(|confirmation| confirming_keys(model, confirmation));
-    let keys = confirming.as_deref().unwrap_or(keys);
+    let confirmation_keys =
+        model.confirmation.as_ref().map(|confirmation| describe_confirmation_keys(model, confirmation));
+    let keys = confirmation_keys.as_deref().unwrap_or(keys);
     let mut spans = Vec::new();
     let mut used_cols = 0;
     for (key, action) in keys {
         let width = 1 + key.width() + 1 + action.width() + 1;
-        if used_cols + width > usize::from(place.width) {
+        if used_cols + width > usize::from(area.width) {
             break;
         }
         used_cols += width;
@@ -132,37 +133,37 @@ fn draw_keys(model: &Model, buffer: &mut Buffer, place: Rect, keys: &[(&str, &st
             Span::raw(" "),
         ]);
     }
-    write(buffer, place, &Line::from(spans));
+    write(buffer, area, &Line::from(spans));
 }
 
 /// Draws a border with a title, and returns the area inside.
-fn draw_border(buffer: &mut Buffer, place: Rect, title: &str) -> Rect {
-    if place.width < 4 || place.height < 2 {
-        return Rect { width: 0, height: 0, ..place };
+fn draw_border(buffer: &mut Buffer, area: Rect, title: &str) -> Rect {
+    if area.width < 4 || area.height < 2 {
+        return Rect { width: 0, height: 0, ..area };
     }
-    let line = "─".repeat(usize::from(place.width));
-    buffer.set_stringn(place.x, place.y, &line, usize::from(place.width), QUIET);
-    let title = fitted(&format!(" {title} "), usize::from(place.width) - 3);
-    buffer.set_stringn(place.x + 1, place.y, &title, usize::from(place.width) - 2, STRONG);
-    Rect { x: place.x + 1, y: place.y + 1, width: place.width - 2, height: place.height - 1 }
+    let line = "─".repeat(usize::from(area.width));
+    buffer.set_stringn(area.x, area.y, &line, usize::from(area.width), QUIET);
+    let title = fitted(&format!(" {title} "), usize::from(area.width) - 3);
+    buffer.set_stringn(area.x + 1, area.y, &title, usize::from(area.width) - 2, STRONG);
+    Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 1 }
 }
 
-/// Draws a line at the top of an area, with an ellipsis if it is cut.
-fn write(buffer: &mut Buffer, place: Rect, line: &Line<'_>) {
-    if place.is_empty() {
+/// Draws a line at the top of an area, with an ellipsis if the line is cut.
+fn write(buffer: &mut Buffer, area: Rect, line: &Line<'_>) {
+    if area.is_empty() {
         return;
     }
-    if line.width() <= usize::from(place.width) {
-        buffer.set_line(place.x, place.y, line, place.width);
+    if line.width() <= usize::from(area.width) {
+        buffer.set_line(area.x, area.y, line, area.width);
     } else {
-        let (x, y) = buffer.set_line(place.x, place.y, line, place.width - 1);
+        let (x, y) = buffer.set_line(area.x, area.y, line, area.width - 1);
         buffer.set_string(x, y, "…", QUIET);
     }
 }
 
 /// Draws lines from the top of an area.
-fn write_all<'l>(buffer: &mut Buffer, place: Rect, lines: impl Iterator<Item = Line<'l>>) {
-    for (row, line) in place.rows().zip(lines) {
+fn write_all<'l>(buffer: &mut Buffer, area: Rect, lines: impl Iterator<Item = Line<'l>>) {
+    for (row, line) in area.rows().zip(lines) {
         write(buffer, row, &line);
     }
 }

@@ -68,8 +68,8 @@ impl PasskeyRequest {
     }
 }
 
-/// Requests a ticket, with the passphrase if it is required.
-async fn ticket(paths: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
+/// Requests a ticket, with the approver's passphrase if the daemon requires it.
+async fn request_ticket(paths: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
     let mut verb = AddPasskey::default();
     let mut person = None;
     loop {
@@ -78,11 +78,11 @@ async fn ticket(paths: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
             return Ok(reply);
         }
         let error = reply.error.unwrap_or_else(|| "the daemon gave no ticket".to_owned());
-        let asked = match person.take() {
+        let current_person = match person.take() {
             Some(person) => Some(person),
             None => Person::here(),
         };
-        match asked.filter(|_| reply.passphrase_wanted) {
+        match current_person.filter(|_| reply.passphrase_wanted) {
             Some(mut here) => {
                 if verb.passphrase.is_some() {
                     print::remark(&error);
@@ -97,7 +97,7 @@ async fn ticket(paths: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
 }
 
 async fn add(paths: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, Failure> {
-    let reply = ticket(paths).await?;
+    let reply = request_ticket(paths).await?;
     let server = page_server::ensure_running(paths).await?.record;
     let Some(ticket) = reply.ticket else {
         return Err(Failure::work("the daemon gave no ticket for a passkey"));
@@ -119,13 +119,13 @@ async fn add(paths: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, F
 
 /// Waits until the browser has registered the passkey, and asks the person to compare its fingerprint.
 async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<ExitCode, Failure> {
-    let waited = front::ask(paths, AwaitPasskey { ticket }).await?;
-    let Some(passkey) = waited.passkey else {
-        return Err(Failure::work(waited.error.unwrap_or_else(|| "no passkey was registered".to_owned())));
+    let registration = front::ask(paths, AwaitPasskey { ticket }).await?;
+    let Some(passkey) = registration.passkey else {
+        return Err(Failure::work(registration.error.unwrap_or_else(|| "no passkey was registered".to_owned())));
     };
     let passkey_id = passkey.passkey_id.clone();
     print::line(format!("a browser has registered {}, with the fingerprint", visible(&passkey.name)))?;
-    print::line(format!("  {STRONG}{}{STRONG:#}", in_groups(&passkey_id)))?;
+    print::line(format!("  {STRONG}{}{STRONG:#}", group_digits(&passkey_id)))?;
     let Some(mut person) = Person::here() else {
         print::remark(&format!("confirm it with: steplatch gates passkey confirm {passkey_id}"));
         return Ok(ExitCode::SUCCESS);
@@ -142,30 +142,30 @@ async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<E
             }
         };
         let confirmed = front::ask(paths, ConfirmPasskey { passkey_id: passkey_id.clone(), discard }).await?;
-        let confirmed = accepted(confirmed)?;
+        let confirmed = confirmed_passkey(confirmed)?;
         if discard {
             let error = "the passkey was removed, because another program has used the ticket; end the sessions of the page with: \
                          steplatch serve sessions end --all";
             return Err(Failure::work(error));
         }
-        print::line(confirmation(&confirmed))?;
+        print::line(confirmation_text(&confirmed))?;
         return Ok(ExitCode::SUCCESS);
     }
 }
 
 /// Returns a fingerprint in groups of digits, for comparison by people.
-fn in_groups(fingerprint: &str) -> String {
+fn group_digits(fingerprint: &str) -> String {
     fingerprint.as_bytes().chunks(4).map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")
 }
 
-fn accepted(reply: ConfirmPasskeyReply) -> Result<PasskeyInfo, Failure> {
+fn confirmed_passkey(reply: ConfirmPasskeyReply) -> Result<PasskeyInfo, Failure> {
     match reply.passkey {
         Some(passkey) => Ok(passkey),
         None => Err(Failure::work(reply.error.unwrap_or_else(|| "the daemon gave no reason".to_owned()))),
     }
 }
 
-fn confirmation(passkey: &PasskeyInfo) -> String {
+fn confirmation_text(passkey: &PasskeyInfo) -> String {
     format!("{} {} signs answers from now on", passkey.passkey_id, visible(&passkey.name))
 }
 
@@ -175,7 +175,7 @@ async fn confirm(paths: &DaemonPaths, fingerprint: &str, json: bool) -> Result<E
     if json && reply.success {
         print::json(&reply)?;
     } else {
-        print::line(confirmation(&accepted(reply)?))?;
+        print::line(confirmation_text(&confirmed_passkey(reply)?))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -42,20 +42,20 @@ impl Wait {
         }
         let limit = TimeLimit::start(self.options.timeout);
         let selection = Some(runs.clone()).filter(|runs| !runs.is_empty());
-        let mut changes = RunChanges::for_runs(front::steady(paths)?, selection);
+        let mut changes = RunChanges::for_runs(front::reconnecting_client(paths)?, selection);
         loop {
             let update = tokio::select! {
                 update = changes.next() => update?,
                 () = limit.passed() => return Err(Failure::timed_out("no gate is open")),
             };
             let opened = update.changes.iter().filter_map(|change| match change {
-                RunChange::GateOpened(gate) if self.concerns(gate) => Some(gate),
+                RunChange::GateOpened(gate) if self.is_selected(gate) => Some(gate),
                 _ => None,
             });
             let opened: Vec<_> = opened.collect();
             if !opened.is_empty() {
                 opened.into_iter().try_for_each(|gate| self.print(&update.record, gate))?;
-                return Ok(WaitOutcome::Done.code());
+                return Ok(WaitOutcome::Done.exit_code());
             }
             if has_ended(&update.record) && runs.remove(&update.record.run_id) && runs.is_empty() {
                 return Err(Failure::work("the runs ended without an open gate"));
@@ -63,7 +63,7 @@ impl Wait {
         }
     }
 
-    fn concerns(&self, gate: &GateInfo) -> bool {
+    fn is_selected(&self, gate: &GateInfo) -> bool {
         !self.human || gate.answered_by != "agent"
     }
 

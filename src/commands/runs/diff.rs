@@ -1,4 +1,4 @@
-//! `steplatch runs diff`: two runs beside each other.
+//! `steplatch runs diff`: comparison of two runs.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,38 +36,38 @@ impl Diff {
         let verb =
             GetRun { run_id: one, compare_with: Some(other), detail: Some(RunDetail::Brief), ..GetRun::default() };
         let reply = front::ask(paths, verb).await?;
-        let Some(compared) = reply.comparison else {
+        let Some(comparison) = reply.comparison else {
             return Err(Failure::usage(reply.error.unwrap_or_else(|| "the runs cannot be compared".to_owned())));
         };
-        if let Some(error) = &compared.error {
-            return Err(Failure::usage(error.clone()).with(&compared));
+        if let Some(error) = &comparison.error {
+            return Err(Failure::usage(error.clone()).with(&comparison));
         }
         let none = Value::Null;
-        let input = |index: usize| compared.inputs.get(index).unwrap_or(&none);
+        let input = |index: usize| comparison.inputs.get(index).unwrap_or(&none);
         if self.json {
-            print::json(&compared)?;
+            print::json(&comparison)?;
         } else {
             show_inputs(input(0), input(1))?;
-            show_differences(&compared.differences)?;
+            show_differences(&comparison.differences)?;
             let time = |seconds: f64| duration(Duration::try_from_secs_f64(seconds).unwrap_or_default());
-            let times: Vec<String> = compared.elapsed_time.iter().map(|seconds| time(*seconds)).collect();
-            let verdict = if compared.same { format!("{GOOD}✓{GOOD:#} the same, ") } else { String::new() };
+            let times: Vec<String> = comparison.elapsed_time.iter().map(|seconds| time(*seconds)).collect();
+            let verdict = if comparison.same { format!("{GOOD}✓{GOOD:#} the same, ") } else { String::new() };
             print::line(format!("{verdict}{QUIET}{}{QUIET:#}", times.join(" and ")))?;
         }
-        Ok(if compared.same { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        Ok(if comparison.same { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 }
 
 /// Prints the differences of the runs' initial variables.
-fn show_inputs(one: &Value, other: &Value) -> Result<(), Failure> {
+fn show_inputs(left_inputs: &Value, right_inputs: &Value) -> Result<(), Failure> {
     let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    let (one, other) = (fields(one), fields(other));
-    let mut names: Vec<&String> = one.keys().chain(other.keys()).collect();
+    let (left_inputs, right_inputs) = (fields(left_inputs), fields(right_inputs));
+    let mut names: Vec<&String> = left_inputs.keys().chain(right_inputs.keys()).collect();
     names.sort();
     names.dedup();
     let text = |value: Option<&Value>| value.map_or_else(|| "(none)".to_owned(), |value| visible(&value.to_string()));
-    for name in names.into_iter().filter(|name| one.get(*name) != other.get(*name)) {
-        let (before, after) = (text(one.get(name)), text(other.get(name)));
+    for name in names.into_iter().filter(|name| left_inputs.get(*name) != right_inputs.get(*name)) {
+        let (before, after) = (text(left_inputs.get(name)), text(right_inputs.get(name)));
         print::line(format!("{STRONG}{}{STRONG:#}: {before} → {after}", visible(name)))?;
     }
     Ok(())

@@ -40,24 +40,25 @@ impl Events {
             FollowError::Unknown(_) => not_found(&id),
             error => Failure::from(error),
         };
-        let mut stories =
-            Stories::follow_run(front::steady(paths)?, &id, self.from.max(1), selection).await.map_err(unknown)?;
+        let mut stories = Stories::follow_run(front::reconnecting_client(paths)?, &id, self.from.max(1), selection)
+            .await
+            .map_err(unknown)?;
         while let Some((event, depth)) = stories.next().await.map_err(unknown)? {
             if self.json {
                 print::json_line(&event)?;
             } else {
-                print::line(format!("{}{}", "  ".repeat(depth), line(&event)))?;
+                print::line(format!("{}{}", "  ".repeat(depth), event_line(&event)))?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Returns `  12  09:41:22.123  state_entered  wait  await_output /done/`.
-fn line(event: &RunEvent) -> String {
+/// Formats an event: `  12  09:41:22.123  state_entered  wait  await_output /done/`.
+fn event_line(event: &RunEvent) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(visible).unwrap_or_default();
     let value = |name: &str| event.data.get(name).unwrap_or(&Value::Null);
-    // Lines show the time without the date, which is usually the same.
+    // Omit the date, which is usually the same on all lines.
     let time = event.timestamp.split_once('T').map_or(event.timestamp.as_str(), |(_, time)| time.trim_end_matches('Z'));
     let (style, about) = match event.event_type.as_str() {
         "workflow_started" => (STRONG, variables(value("input"))),
@@ -91,13 +92,13 @@ fn line(event: &RunEvent) -> String {
         }
         "gate_answered" => {
             let through = value("through").as_str().map(|through| format!(" through {}", visible(through)));
-            let (answer, through) = (question::answered(value("answer")), through.unwrap_or_default());
+            let (answer, through) = (question::format_answer(value("answer")), through.unwrap_or_default());
             (STRONG, format!("{}  {answer} (by {}{through})", text("state"), text("by")))
         }
         "contract_checked" => {
-            let fails =
+            let error_suffix =
                 if value("success") == &Value::Bool(false) { format!(": {}", text("error")) } else { String::new() };
-            (QUIET, format!("{}  {}{fails}", text("side"), variables(value("variables"))))
+            (QUIET, format!("{}  {}{error_suffix}", text("side"), variables(value("variables"))))
         }
         "branch_began" | "branch_ended" => {
             let name = value("name").as_str().map_or_else(|| value("branch").to_string(), visible);
@@ -121,7 +122,7 @@ fn line(event: &RunEvent) -> String {
         "workflow_completed" => (GOOD, String::new()),
         "workflow_failed" => (BAD, text("error")),
         "workflow_cancelled" => (BAD, text("reason")),
-        // This version does not know the event's type and shows its data as JSON.
+        // This version does not know the type of the event: show its data as JSON.
         _ => (QUIET, visible(&Value::Object(event.data.clone()).to_string())),
     };
     let about = if event.is_taken_over() { format!("{about}  taken over") } else { about };

@@ -1,4 +1,4 @@
-//! `steplatch runs patch`: a repair of the machine of a run that stopped.
+//! `steplatch runs patch`: a proposed repair of the workflow of a run that stopped.
 
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -50,11 +50,11 @@ impl Patch {
                     _ => line,
                 })?;
             }
-            for weakened in &reply.weakens {
-                print::line(format!("{BAD}!{BAD:#} {STRONG}weakens{STRONG:#}: {}", visible(weakened)))?;
+            for weakened_check in &reply.weakens {
+                print::line(format!("{BAD}!{BAD:#} {STRONG}weakens{STRONG:#}: {}", visible(weakened_check)))?;
             }
-            for checked in &reply.checked {
-                print::line(format!("{GOOD}✓{GOOD:#} {}", visible(checked)))?;
+            for passed_check in &reply.checked {
+                print::line(format!("{GOOD}✓{GOOD:#} {}", visible(passed_check)))?;
             }
             match (&reply.gate_id, &reply.error) {
                 (_, Some(error)) => print::error(&visible(error)),

@@ -1,4 +1,4 @@
-//! `steplatch runs pause` and `steplatch runs resume`
+//! `steplatch runs pause` and `steplatch runs resume`.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::{front, print};
 /// Pauses runs.
 pub(super) async fn pause(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
-    for run_id in all(paths, ids).await? {
+    for run_id in find_all(paths, ids).await? {
         replies.push(front::ask(paths, PauseWorkflow { run_id }).await?);
     }
     print_replies(&replies, json)
@@ -20,14 +20,14 @@ pub(super) async fn pause(paths: &DaemonPaths, ids: &[String], json: bool) -> Re
 /// Resumes runs.
 pub(super) async fn resume(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
-    for run_id in all(paths, ids).await? {
+    for run_id in find_all(paths, ids).await? {
         replies.push(front::ask(paths, ResumeWorkflow { run_id }).await?);
     }
     print_replies(&replies, json)
 }
 
-/// Finds all runs before the first change, because one may not exist.
-async fn all(paths: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Failure> {
+/// Resolves all ids, before any run changes, because an id may be invalid.
+async fn find_all(paths: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Failure> {
     let mut runs = Vec::new();
     for id in ids {
         runs.push(find(paths, id).await?);

@@ -14,49 +14,49 @@ use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
 use crate::question::bounded_content;
-use crate::run_view::Shown;
+use crate::run_view::LineView;
 use crate::translation::for_people;
 
-/// Shows one run.
+/// Prints one run.
 pub(super) async fn show(paths: &DaemonPaths, id: &str, json: bool) -> Result<ExitCode, Failure> {
     if json {
         let (record, report) = look_up(paths, id).await?;
         print::json(&merge_report(&record, &report))?;
     } else {
-        lines(paths, id).await?.iter().try_for_each(print::line)?;
+        describe(paths, id).await?.iter().try_for_each(print::line)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a run as lines.
-pub(super) async fn lines(paths: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
+/// Returns the lines that show a run.
+pub(super) async fn describe(paths: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
     let (record, report) = look_up(paths, id).await?;
     let is_open = is_open(paths, &report).await?;
-    let steps = match front::steady(paths)?.events(id, 1, MAX_EVENTS).await {
+    let steps = match front::reconnecting_client(paths)?.events(id, 1, MAX_EVENTS).await {
         Ok(found) => step_lines(&found.events),
         Err(error) => vec![format!("  {QUIET}the steps cannot be read: {error}{QUIET:#}")],
     };
     Ok(run_lines(&record, &report, is_open, steps))
 }
 
-/// Maximum number of requested events: more than any history has.
+/// Maximum number of requested events. Larger than any history.
 const MAX_EVENTS: u64 = 1 << 40;
 
-/// Maximum number of shown steps; of a longer run, the last ones.
-const MAX_STEPS: usize = 100;
+/// Maximum number of lines about steps. Of more lines, the last ones are shown.
+const MAX_STEP_LINES: usize = 100;
 
-/// Returns the steps of a run as `steplatch run` draws them, and the current one.
+/// Returns the lines about the steps of a run, as `steplatch run` draws them, including the current step.
 fn step_lines(events: &[RunEvent]) -> Vec<String> {
-    let mut view = Shown::new(std::io::stdout().is_terminal());
+    let mut view = LineView::new(std::io::stdout().is_terminal());
     let mut lines = Vec::new();
     for event in events {
-        let drawn = view.event_lines(event, 0);
-        // The record has the start and the end of the run.
+        let event_lines = view.event_lines(event, 0);
+        // The record shows the start and the end of the run.
         if event.event_type != "workflow_started" && !event.is_last() {
-            lines.extend(drawn);
+            lines.extend(event_lines);
         }
     }
-    let omitted = lines.len().saturating_sub(MAX_STEPS);
+    let omitted = lines.len().saturating_sub(MAX_STEP_LINES);
     if omitted > 0 {
         let run = events.first().map(|event| event.run_id.as_str()).unwrap_or_default();
         let note = format!("  {QUIET}… {omitted} earlier lines: steplatch runs events {run}{QUIET:#}");
@@ -66,11 +66,11 @@ fn step_lines(events: &[RunEvent]) -> Vec<String> {
     lines
 }
 
-/// Returns whether the terminal of a run is open: a failed run closes its own.
+/// Returns whether the terminal of a run is still listed.
 async fn is_open(paths: &DaemonPaths, report: &RunReply) -> Result<bool, Failure> {
     let Some(terminal) = &report.session_id else { return Ok(false) };
     let listed = front::ask(paths, ListTerminalSessions {}).await?;
-    // A terminal stays viewable after the end of its program.
+    // A terminal stays listed after the end of its program.
     Ok(listed.sessions.iter().any(|session| session.session_id == *terminal))
 }
 
@@ -81,7 +81,7 @@ async fn look_up(paths: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply),
     Ok((record, report))
 }
 
-/// Merges the record with the further fields of the report.
+/// Adds the fields that only the report has to the record.
 fn merge_report(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     let fields = |value: Result<Value, serde_json::Error>| match value {
         Ok(Value::Object(fields)) => fields,
@@ -89,7 +89,7 @@ fn merge_report(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     };
     let mut merged = fields(serde_json::to_value(record));
     for (name, value) in fields(serde_json::to_value(report)) {
-        // The success is that of the request, and the record has the state already.
+        // The field `success` is about the request, and the record already has the other two.
         if !matches!(name.as_str(), "success" | "status" | "workflow_name") {
             let existing = merged.entry(name).or_insert(Value::Null);
             if existing.is_null() {
@@ -100,12 +100,12 @@ fn merge_report(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     merged
 }
 
-/// Returns a fact about a run as a line.
-fn fact(name: &str, value: &str) -> String {
+/// Formats a fact about a run as a line.
+fn fact_line(name: &str, value: &str) -> String {
     format!("  {QUIET}{name:<9}{QUIET:#} {value}")
 }
 
-/// Returns a run as lines, with its `steps`. `is_open`: its terminal is open.
+/// Formats a run as lines, including its `steps`. `is_open` is true if its terminal is open.
 fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<String>) -> Vec<String> {
     let style = match record.state.as_str() {
         "completed" => GOOD,
@@ -114,10 +114,10 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
     };
     let mut lines =
         vec![format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(&record.workflow_id), record.run_id)];
-    let mut say = |name: &str, value: String| lines.push(fact(name, &value));
-    say("state", format!("{style}{}{style:#}", record.state));
+    let mut add_fact = |name: &str, value: String| lines.push(fact_line(name, &value));
+    add_fact("state", format!("{style}{}{style:#}", record.state));
     if let Some(pause) = &record.paused {
-        say(
+        add_fact(
             "paused",
             format!("by {} {} {QUIET}{}{QUIET:#}", visible(&pause.by), print::ago(&pause.since), pause.since),
         );
@@ -128,7 +128,7 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
             (None, Some(error)) => format!("not saved: {}", visible(error)),
             (None, None) => "for this run only".to_owned(),
         };
-        say(
+        add_fact(
             "repaired",
             format!(
                 "in {} by {}, accepted by {}: {} {QUIET}({saved}){QUIET:#}",
@@ -139,75 +139,75 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
             ),
         );
     }
-    say(
+    add_fact(
         "started",
         format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), print::local_time(&record.started_at)),
     );
-    say("duration", run_duration(record));
+    add_fact("duration", run_duration(record));
     if let Some(state) = &report.final_state {
         let states = if report.states_executed == 1 { "1 state" } else { "states" };
         let count = if report.states_executed == 1 { String::new() } else { format!("{} ", report.states_executed) };
-        say("at", format!("{state} {QUIET}({count}{states} executed){QUIET:#}"));
+        add_fact("at", format!("{state} {QUIET}({count}{states} executed){QUIET:#}"));
     }
     if let Some(terminal) = &report.session_id {
         let closed = if is_open { String::new() } else { format!(" {QUIET}(closed){QUIET:#}") };
-        say("terminal", format!("{terminal}{closed}"));
+        add_fact("terminal", format!("{terminal}{closed}"));
     }
-    if let Some(unsaved) = report.error.as_ref().filter(|_| report.success) {
-        say("unsaved", visible(unsaved));
+    if let Some(save_error) = report.error.as_ref().filter(|_| report.success) {
+        add_fact("unsaved", visible(save_error));
     }
     if let Some(parent) = &record.parent_run_id {
-        say("parent", parent.clone());
+        add_fact("parent", parent.clone());
     }
     if let Some(RerunInfo { run_id, from_state, .. }) = &record.again {
         let from = from_state.as_ref().map(|state| format!(" {QUIET}from {}{QUIET:#}", visible(state)));
-        say("again", format!("{run_id}{}", from.unwrap_or_default()));
+        add_fact("again", format!("{run_id}{}", from.unwrap_or_default()));
     }
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), visible);
     match &record.input {
         Value::Object(fields) => {
             for (index, (name, value)) in fields.iter().enumerate() {
-                say(if index == 0 { "input" } else { "" }, format!("{} = {}", visible(name), text(value)));
+                add_fact(if index == 0 { "input" } else { "" }, format!("{} = {}", visible(name), text(value)));
             }
         }
         Value::Null => {}
-        Value::String(nothing) if nothing.is_empty() => {}
-        other => say("input", text(other)),
+        Value::String(text) if text.is_empty() => {}
+        other => add_fact("input", text(other)),
     }
     for (index, (name, value)) in record.params.iter().enumerate() {
-        say(if index == 0 { "params" } else { "" }, format!("{} = {}", visible(name), text(value)));
+        add_fact(if index == 0 { "params" } else { "" }, format!("{} = {}", visible(name), text(value)));
     }
     if !steps.is_empty() {
         lines.push(String::new());
         lines.extend(steps);
         lines.push(String::new());
     }
-    let mut say = |name: &str, value: String| lines.push(fact(name, &value));
+    let mut add_fact = |name: &str, value: String| lines.push(fact_line(name, &value));
     for (index, (name, value)) in report.return_values.iter().enumerate() {
-        say(if index == 0 { "returned" } else { "" }, format!("{name} = {}", text(value)));
+        add_fact(if index == 0 { "returned" } else { "" }, format!("{name} = {}", text(value)));
     }
     match &report.result {
         None | Some(Value::Null) => {}
         Some(result) => {
             let shown = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
             for (index, line) in shown.lines().enumerate() {
-                say(if index == 0 { "result" } else { "" }, visible(line));
+                add_fact(if index == 0 { "result" } else { "" }, visible(line));
             }
         }
     }
     // The last line of a traceback is the error.
     let error = record.traceback.as_deref().or(record.error.as_deref()).map(for_people).unwrap_or_default();
     for (index, line) in error.lines().enumerate() {
-        say(if index == 0 { "error" } else { "" }, visible(line));
+        add_fact(if index == 0 { "error" } else { "" }, visible(line));
     }
-    let mut screen = |title: &str, screen: &str| {
+    let mut add_screen = |title: &str, screen: &str| {
         lines.push(format!("  {QUIET}{title}:{QUIET:#}"));
         lines.extend(screen.lines().map(|line| format!("  {QUIET}│{QUIET:#} {}", visible(line))));
     };
     if report.last_screens.is_empty() {
-        report.last_screen.iter().for_each(|last| screen("the last screen", last));
+        report.last_screen.iter().for_each(|last| add_screen("the last screen", last));
     }
-    report.last_screens.iter().for_each(|(session, last)| screen(&format!("the last screen of {session}"), last));
+    report.last_screens.iter().for_each(|(session, last)| add_screen(&format!("the last screen of {session}"), last));
     for gate in &record.pending_gates {
         lines.push(String::new());
         lines.extend(gates::question_lines(gate, &bounded_content(gate), "  "));

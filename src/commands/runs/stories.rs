@@ -1,7 +1,7 @@
 //! The events of a run and of its nested runs, in a readable order.
 //!
-//! Each run has its own stream, across restarts of the daemon. A parent's event about the end of a nested run waits
-//! until the nested run's own events are complete.
+//! Each run is followed separately, across restarts of the daemon. The parent's event about the end of a nested run is
+//! delayed until all events of the nested run are returned.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,7 +22,7 @@ pub(super) struct Stories {
 /// Selection of the events to return.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StorySelection {
-    /// Includes later events, until the run has ended.
+    /// Includes events after the call, until the run has ended.
     pub(super) follow: bool,
     /// Includes the events of nested runs.
     pub(super) nested: bool,
@@ -33,17 +33,17 @@ struct Story {
     run: String,
     depth: usize,
     events: Follower,
-    /// The number of the last event to return; if `None`, all events until the end of the run.
+    /// Number of the last event to return. `None` returns all events until the end of the run.
     until: Option<u64>,
-    /// The event about the end of a nested run, due after that run's events.
-    held: Option<RunEvent>,
+    /// Event about the end of a nested run, delayed until the events of that run are returned.
+    delayed: Option<RunEvent>,
 }
 
 impl Stories {
-    /// Follows `run` from its event number `from` on.
+    /// Follows `run` from the event with the number `from`.
     ///
     /// # Errors
-    /// If the run does not exist, or no daemon answers.
+    /// If the run does not exist or the daemon is unreachable.
     pub(super) async fn follow_run(
         daemon: ReconnectingClient,
         run: &str,
@@ -51,31 +51,32 @@ impl Stories {
         selection: StorySelection,
     ) -> Result<Self, FollowError> {
         let mut stories = Self { daemon, selection, stories: Vec::new() };
-        stories.begin(run, from, 0).await?;
+        stories.start_following(run, from, 0).await?;
         Ok(stories)
     }
 
-    async fn begin(&mut self, run: &str, from: u64, depth: usize) -> Result<(), FollowError> {
+    async fn start_following(&mut self, run: &str, from: u64, depth: usize) -> Result<(), FollowError> {
         let mut events = self.daemon.follow(run, from);
         let until = match events.newest_seq().await? {
             _ if self.selection.follow => None,
             newest if newest < from => return Ok(()),
             newest => Some(newest),
         };
-        self.stories.push(Story { run: run.to_owned(), depth, events, until, held: None });
+        self.stories.push(Story { run: run.to_owned(), depth, events, until, delayed: None });
         Ok(())
     }
 
-    /// Returns the next event, with the nesting depth of its run; `None` after the last one.
+    /// Returns the next event and the nesting depth of its run. `None` after the last event.
     ///
     /// # Errors
-    /// If the events of the first run cannot be read. For a nested run this prints the problem and continues with the
-    /// others.
+    /// If the events of the first run cannot be read. For a nested run, the error is printed and the other runs
+    /// continue.
     pub(super) async fn next(&mut self) -> Result<Option<(RunEvent, usize)>, FollowError> {
         loop {
-            let is_due = |story: &Story| self.stories.iter().all(|nested| Some(nested.run.as_str()) != story.awaits());
-            if let Some(index) = self.stories.iter().position(|story| story.held.is_some() && is_due(story))
-                && let Some(event) = self.stories[index].held.take()
+            let is_due =
+                |story: &Story| self.stories.iter().all(|nested| Some(nested.run.as_str()) != story.awaited_run());
+            if let Some(index) = self.stories.iter().position(|story| story.delayed.is_some() && is_due(story))
+                && let Some(event) = self.stories[index].delayed.take()
             {
                 return Ok(Some(self.deliver(index, event).await?));
             }
@@ -85,7 +86,7 @@ impl Stories {
             match self.next_event().await {
                 (index, Ok(Some(event))) => {
                     if ends_nested(&event) {
-                        self.stories[index].held = Some(event);
+                        self.stories[index].delayed = Some(event);
                     } else {
                         return Ok(Some(self.deliver(index, event).await?));
                     }
@@ -100,10 +101,11 @@ impl Stories {
         }
     }
 
-    /// Waits for an event of any run, the deepest first.
+    /// Waits for an event of any run. If several are ready, the run with the highest index comes first.
     async fn next_event(&mut self) -> (usize, Result<Option<RunEvent>, FollowError>) {
         poll_fn(|context| {
-            for (index, story) in self.stories.iter_mut().enumerate().rev().filter(|(_, story)| story.held.is_none()) {
+            for (index, story) in self.stories.iter_mut().enumerate().rev().filter(|(_, story)| story.delayed.is_none())
+            {
                 if let Poll::Ready(next) = pin!(story.events.next()).poll(context) {
                     return Poll::Ready((index, next));
                 }
@@ -113,7 +115,7 @@ impl Stories {
         .await
     }
 
-    /// Processes an event, and returns it for the caller.
+    /// Stops or starts following runs as the event requires. Returns the event with the depth of its run.
     async fn deliver(&mut self, index: usize, event: RunEvent) -> Result<(RunEvent, usize), FollowError> {
         let story = &self.stories[index];
         let depth = story.depth;
@@ -122,7 +124,7 @@ impl Stories {
         }
         if self.selection.nested && event.event_type == "nested_workflow_started" {
             let child = event.data.get("child_run_id").and_then(Value::as_str).unwrap_or_default();
-            match self.begin(child, 1, depth + 1).await {
+            match self.start_following(child, 1, depth + 1).await {
                 Err(FollowError::Unknown(error)) => print::remark(&format!("run {child} cannot be followed: {error}")),
                 started => started?,
             }
@@ -132,13 +134,13 @@ impl Stories {
 }
 
 impl Story {
-    /// Returns the nested run whose end the held event reports.
-    fn awaits(&self) -> Option<&str> {
-        self.held.as_ref()?.data.get("child_run_id").and_then(Value::as_str)
+    /// Returns the nested run whose end the delayed event reports.
+    fn awaited_run(&self) -> Option<&str> {
+        self.delayed.as_ref()?.data.get("child_run_id").and_then(Value::as_str)
     }
 }
 
 fn ends_nested(event: &RunEvent) -> bool {
-    let ends = ["nested_workflow_completed", "nested_workflow_failed", "nested_workflow_cancelled"];
-    ends.contains(&event.event_type.as_str())
+    let end_types = ["nested_workflow_completed", "nested_workflow_failed", "nested_workflow_cancelled"];
+    end_types.contains(&event.event_type.as_str())
 }

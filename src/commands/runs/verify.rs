@@ -1,4 +1,4 @@
-//! `steplatch runs verify`: the signatures of the answers of a run, checked again.
+//! `steplatch runs verify`: another check of the signatures of a run's answers.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -36,16 +36,16 @@ struct CheckedAnswer {
     by: String,
     answer: Value,
     proof: Option<String>,
-    /// True if the signature is valid; `None` without a signature.
+    /// True if the signature is valid. `None` without a signature.
     holds: Option<bool>,
-    /// The passkey that signed, by its short name.
+    /// Fingerprint of the passkey that signed.
     #[serde(skip_serializing_if = "Option::is_none")]
     passkey_id: Option<String>,
-    /// The name of the passkey.
+    /// Name of the passkey.
     #[serde(skip_serializing_if = "Option::is_none")]
     passkey: Option<String>,
     registered: bool,
-    /// Reason why the signature is invalid.
+    /// Reason that the signature is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -53,7 +53,7 @@ struct CheckedAnswer {
 impl Verify {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let run = pick::run(paths, self.id).await?;
-        let daemon = front::steady(paths)?;
+        let daemon = front::reconnecting_client(paths)?;
         let passkeys = daemon.call(ListPasskeys {}).await?.passkeys;
         let mut events = daemon.follow(&run, 1);
         let newest = events.newest_seq().await.map_err(|error| Failure::work(error.to_string()))?;
@@ -71,7 +71,7 @@ impl Verify {
         } else if answers.is_empty() {
             print::remark("no gate of this run was answered");
         } else {
-            answers.iter().map(line).try_for_each(print::line)?;
+            answers.iter().map(answer_line).try_for_each(print::line)?;
         }
         Ok(if has_failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
     }
@@ -85,7 +85,7 @@ struct AskedQuestion {
 }
 
 impl AskedQuestion {
-    /// Reads the question of an event, with the id of its gate.
+    /// Reads the question from an event. Returns it with the id of its gate.
     fn from_event(event: &RunEvent) -> Option<(String, Self)> {
         if event.event_type != "gate_waiting" {
             return None;
@@ -97,13 +97,16 @@ impl AskedQuestion {
         Some((gate_id, Self { choices, form }))
     }
 
-    /// Returns whether the run took exactly the signed answer. Fills a form with the signed values, as the gate did.
-    fn is_answered(&self, answer: &Value, signed: &SignedAnswer) -> bool {
+    /// Returns whether `answer`, which the run accepted, is the signed one. Fills in a form with the signed values like
+    /// the gate.
+    fn matches_signed(&self, answer: &Value, signed: &SignedAnswer) -> bool {
         if let Some(form) = &self.form {
-            let filled =
-                Form::read(form).ok().zip(fields(&signed.answer)).and_then(|(form, values)| form.fill(&values).ok());
-            // The answer to a machine's form is a text with its JSON.
-            let answer = answer.as_object().cloned().or_else(|| fields(answer.as_str()?));
+            let filled = Form::read(form)
+                .ok()
+                .zip(parse_object(&signed.answer))
+                .and_then(|(form, values)| form.fill(&values).ok());
+            // A machine stores the answer to a form as JSON text.
+            let answer = answer.as_object().cloned().or_else(|| parse_object(answer.as_str()?));
             return filled.is_some() && filled == answer;
         }
         match signed.number {
@@ -115,12 +118,12 @@ impl AskedQuestion {
     }
 }
 
-/// Reads an object from its JSON.
-fn fields(text: &str) -> Option<Map<String, Value>> {
+/// Parses a JSON object.
+fn parse_object(text: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(text).ok()
 }
 
-/// Checks the answer of an event, if the event has one.
+/// Checks the answer in an event. `None` if the event has no answer.
 fn check_answer(
     event: &RunEvent,
     questions: &HashMap<String, AskedQuestion>,
@@ -161,7 +164,7 @@ fn check_answer(
         };
         verify(&key, &signed.origin, parts, &Challenge::of_answer(&answer_text)).map_err(|error| error.to_string())?;
         let question = questions.get(&answer.gate_id).ok_or("the question is missing")?;
-        match question.is_answered(&answer.answer, &signed) {
+        match question.matches_signed(&answer.answer, &signed) {
             true => Ok(()),
             false => Err(format!("it signs {}", describe_signed(&signed))),
         }
@@ -171,7 +174,7 @@ fn check_answer(
     Some(answer)
 }
 
-/// Describes the signed content.
+/// Describes the signed answer.
 fn describe_signed(signed: &SignedAnswer) -> String {
     match signed.number {
         Some(number) if signed.answer.is_empty() => format!("choice {number}"),
@@ -179,8 +182,8 @@ fn describe_signed(signed: &SignedAnswer) -> String {
     }
 }
 
-fn line(answer: &CheckedAnswer) -> String {
-    let summary = question::answered(&answer.answer);
+fn answer_line(answer: &CheckedAnswer) -> String {
+    let summary = question::format_answer(&answer.answer);
     let summary = format!("{}  {} answered: {summary}", answer.gate_id, visible(&answer.by));
     let passkey = || {
         let name = answer.passkey.as_deref().map(visible).unwrap_or_default();
@@ -249,9 +252,9 @@ mod tests {
     #[test]
     fn the_choice_that_was_taken_is_compared_with_the_signed_text_and_number() {
         let question = asked(&json!({"gate_id": "g", "choices": ["release", "stop"]}));
-        assert!(question.is_answered(&json!("stop"), &signed("stop", Some(2))));
-        assert!(question.is_answered(&json!("stop"), &signed("stop", None)));
-        assert!(question.is_answered(&json!("stop"), &signed("", Some(2))), "by number alone");
+        assert!(question.matches_signed(&json!("stop"), &signed("stop", Some(2))));
+        assert!(question.matches_signed(&json!("stop"), &signed("stop", None)));
+        assert!(question.matches_signed(&json!("stop"), &signed("", Some(2))), "by number alone");
         for (taken, answer, number) in [
             ("release", "stop", Some(2)),
             ("release", "", Some(2)),
@@ -259,11 +262,11 @@ mod tests {
             ("stop", "", Some(9)),
             ("stop", "", Some(0)),
         ] {
-            assert!(!question.is_answered(&json!(taken), &signed(answer, number)), "{taken} {answer} {number:?}");
+            assert!(!question.matches_signed(&json!(taken), &signed(answer, number)), "{taken} {answer} {number:?}");
         }
         let text = asked(&json!({"gate_id": "g", "prompt": "Why?"}));
-        assert!(text.is_answered(&json!("because"), &signed("because", None)));
-        assert!(!text.is_answered(&json!("because not"), &signed("because", None)));
+        assert!(text.matches_signed(&json!("because"), &signed("because", None)));
+        assert!(!text.matches_signed(&json!("because not"), &signed("because", None)));
     }
 
     #[test]
@@ -276,21 +279,21 @@ mod tests {
         }, "required": ["version"]}}));
         let given = signed(r#"{"version": "1.2", "where": "America", "count": "3"}"#, None);
         let taken = json!({"version": "1.2", "where": "us", "count": 3, "note": null});
-        assert!(question.is_answered(&taken, &given), "a title and a number as text are what they stand for");
-        assert!(question.is_answered(&json!(taken.to_string()), &given), "of a machine");
+        assert!(question.matches_signed(&taken, &given), "a title and a number as text are what they stand for");
+        assert!(question.matches_signed(&json!(taken.to_string()), &given), "of a machine");
         let short = signed(r#"{"version": "1.2"}"#, None);
         let defaults = json!({"version": "1.2", "where": null, "count": 2, "note": null});
-        assert!(question.is_answered(&defaults, &short), "fields that were left out have their defaults");
+        assert!(question.matches_signed(&defaults, &short), "fields that were left out have their defaults");
         for (field, value) in [("note", json!("approved by ana")), ("count", json!(9)), ("version", json!("1.3"))] {
             let mut forged = taken.clone();
             forged[field] = value;
-            assert!(!question.is_answered(&forged, &given), "{forged}");
+            assert!(!question.matches_signed(&forged, &given), "{forged}");
         }
         let mut added = taken.clone();
         added["force"] = json!(true);
-        assert!(!question.is_answered(&added, &given), "a field that no one was asked for");
+        assert!(!question.matches_signed(&added, &given), "a field that no one was asked for");
         let mut left_out = taken;
         left_out.as_object_mut().unwrap().remove("note");
-        assert!(!question.is_answered(&left_out, &given));
+        assert!(!question.matches_signed(&left_out, &given));
     }
 }

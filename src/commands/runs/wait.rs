@@ -56,31 +56,31 @@ impl Wait {
             }
         }
         let limit = TimeLimit::start(self.options.timeout);
-        let mut changes = RunChanges::for_runs(front::steady(paths)?, Some(runs.clone()));
+        let mut changes = RunChanges::for_runs(front::reconnecting_client(paths)?, Some(runs.clone()));
         let mut outcomes: BTreeMap<String, WaitOutcome> = BTreeMap::new();
         while outcomes.len() < runs.len() {
             let update = tokio::select! {
                 update = changes.next() => update?,
                 () = limit.passed() => {
-                    let open: Vec<_> = runs.iter().filter(|run| !outcomes.contains_key(*run)).cloned().collect();
-                    return Err(Failure::timed_out(format!("still in progress: {}", open.join(", "))));
+                    let unfinished: Vec<_> = runs.iter().filter(|run| !outcomes.contains_key(*run)).cloned().collect();
+                    return Err(Failure::timed_out(format!("still in progress: {}", unfinished.join(", "))));
                 }
             };
             let record = update.record;
             match outcome(&record, self.through_gates) {
-                // The gate got its answer during the wait for other runs.
+                // The gate was answered during the wait for other runs.
                 None => _ = outcomes.remove(&record.run_id),
                 Some(outcome) => {
                     if outcomes.insert(record.run_id.clone(), outcome) != Some(outcome) {
                         self.print(&record)?;
                     }
                     if self.any {
-                        return Ok(outcome.code());
+                        return Ok(outcome.exit_code());
                     }
                 }
             }
         }
-        Ok(outcomes.into_values().max().unwrap_or(WaitOutcome::Done).code())
+        Ok(outcomes.into_values().max().unwrap_or(WaitOutcome::Done).exit_code())
     }
 
     fn print(&self, record: &RunRecord) -> Result<(), Failure> {
@@ -95,7 +95,7 @@ impl Wait {
     }
 }
 
-/// Returns the end of the wait for a run; `None` while it is in progress.
+/// Returns the outcome of the wait for a run. `None` while the run is in progress.
 fn outcome(record: &RunRecord, through_gates: bool) -> Option<WaitOutcome> {
     match record.state.as_str() {
         "completed" => Some(WaitOutcome::Done),
@@ -107,7 +107,7 @@ fn outcome(record: &RunRecord, through_gates: bool) -> Option<WaitOutcome> {
     }
 }
 
-/// Returns the notable facts about a run besides its state, on one line.
+/// Describes a run beyond its state on one line: the duration and error, or the open gates.
 pub(crate) fn detail(record: &RunRecord) -> String {
     if has_ended(record) {
         let error = record.error.as_deref().map(|error| error.trim_end().lines().next_back().unwrap_or_default());
@@ -121,7 +121,7 @@ pub(crate) fn detail(record: &RunRecord) -> String {
     }
 }
 
-/// Returns a run as an object for programs.
+/// Returns a run as a JSON object.
 pub(crate) fn document(record: &RunRecord) -> Value {
     json!({
         "run_id": record.run_id,

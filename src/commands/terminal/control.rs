@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use steplatch_protocol::{DaemonPaths, ResizeTerminal, SendSignal};
 
-use super::{check_success, size};
+use super::{check_success, parse_size};
 use crate::failure::Failure;
 use crate::{completion, front, print};
 
@@ -16,7 +16,7 @@ pub(crate) struct Resize {
     #[arg(value_name = "TERMINAL", add = completion::terminals())]
     id: String,
     /// Columns and rows, from 2x2 to 1000x1000
-    #[arg(value_name = "COLSxROWS", value_parser = size)]
+    #[arg(value_name = "COLSxROWS", value_parser = parse_size)]
     size: (u16, u16),
     /// Print JSON
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `steplatch terminal inputs`.
+//! `steplatch terminal inputs`: the input history of a terminal.
 
 use std::process::ExitCode;
 
@@ -38,20 +38,20 @@ impl Inputs {
             print::remark("nothing was typed into it");
         }
         for input in &reply.inputs {
-            print::line(line(input))?;
+            print::line(input_line(input))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn line(input: &InputRecord) -> String {
+fn input_line(input: &InputRecord) -> String {
     let time = input.timestamp.get(11..19).unwrap_or_default();
     let author = padded(&visible(input.by.as_deref().unwrap_or("-")), 18);
-    let (kind, request) = describe_input(input);
-    format!("{QUIET}{time}  {author}{QUIET:#}  {}  {request}", padded(kind, 8)).trim_end().to_owned()
+    let (kind, content) = describe_input(input);
+    format!("{QUIET}{time}  {author}{QUIET:#}  {}  {content}", padded(kind, 8)).trim_end().to_owned()
 }
 
-/// Returns the kind of an entry in one word, and its request.
+/// Returns the kind of an entry as one word, and its content.
 fn describe_input(input: &InputRecord) -> (&'static str, String) {
     let text = visible(input.text.as_deref().unwrap_or_default());
     let question = input.row.as_deref().map(|row| format!("{} ← ", visible(row.trim_start()))).unwrap_or_default();

@@ -77,7 +77,7 @@ impl Wait {
         let until = self.until.or(self.pattern.is_empty().then_some(Until::Prompt));
         let until = until.map_or(AwaitUntil::Match, AwaitUntil::from);
         let limit = TimeLimit::start(self.options.timeout);
-        let daemon = front::steady(paths)?;
+        let daemon = front::reconnecting_client(paths)?;
         let mut waits = JoinSet::new();
         for terminal in &self.terminals {
             let verb = AwaitOutput {
@@ -90,17 +90,17 @@ impl Wait {
             let (daemon, terminal) = (daemon.clone(), terminal.clone());
             waits.spawn(async move { (await_output(&daemon, verb).await, terminal) });
         }
-        let mut open = self.terminals.clone();
+        let mut pending = self.terminals.clone();
         let mut worst = WaitOutcome::Done;
         loop {
             let ended = tokio::select! {
                 ended = waits.join_next() => ended,
-                () = limit.passed() => return Err(Failure::timed_out(format!("still waiting for: {}", open.join(", ")))),
+                () = limit.passed() => return Err(Failure::timed_out(format!("still waiting for: {}", pending.join(", ")))),
             };
-            let Some(ended) = ended else { return Ok(worst.code()) };
+            let Some(ended) = ended else { return Ok(worst.exit_code()) };
             let (reply, terminal) = ended.map_err(|error| Failure::work(error.to_string()))?;
             let reply = reply?;
-            open.retain(|other| *other != terminal);
+            pending.retain(|other| *other != terminal);
             if self.options.json {
                 print::json_line(&document(&terminal, &reply))?;
             } else {
@@ -108,20 +108,20 @@ impl Wait {
             }
             worst = worst.max(outcome(&reply, until));
             if self.any {
-                return Ok(worst.code());
+                return Ok(worst.exit_code());
             }
         }
     }
 }
 
-/// Maximum wait of one request, in seconds.
-const MAX_WAIT_SECONDS: f64 = 3600.0;
+/// Maximum wait per request, in seconds.
+const REQUEST_TIMEOUT_SECONDS: f64 = 3600.0;
 
-/// Waits without a time limit: repeats the request when the daemon's own limit ends it.
+/// Waits without a time limit: repeats the request when it times out.
 pub(crate) async fn await_output(daemon: &ReconnectingClient, verb: AwaitOutput) -> Result<AwaitOutputReply, Failure> {
     loop {
-        let reply = daemon.call(AwaitOutput { timeout: MAX_WAIT_SECONDS, ..verb.clone() }).await?;
-        // The prompt is there, so the wait is over; it counts as failed.
+        let reply = daemon.call(AwaitOutput { timeout: REQUEST_TIMEOUT_SECONDS, ..verb.clone() }).await?;
+        // With `ran_nothing`, the prompt has appeared: the wait has ended, and counts as failed.
         if !reply.success && !reply.ran_nothing {
             return Err(Failure::work(
                 reply.error.as_deref().unwrap_or("the wait failed, and the daemon gave no reason"),
@@ -148,17 +148,17 @@ pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcom
     }
 }
 
-/// Returns the reason of a reply as its JSON has it.
-pub(crate) fn reason(reply: &AwaitOutputReply) -> String {
+/// Returns the JSON name of the reason in a reply.
+pub(crate) fn reason_name(reply: &AwaitOutputReply) -> String {
     serde_json::to_value(reply.reason).ok().and_then(|reason| Some(reason.as_str()?.to_owned())).unwrap_or_default()
 }
 
-/// Returns the reason that a wait ended: `prompt  exit code 0`, `match  BUILD OK`.
+/// Describes the end of a wait: `prompt  exit code 0`, `match  BUILD OK`.
 fn describe(reply: &AwaitOutputReply) -> String {
-    format!("{}  {}", reason(reply), detail(reply)).trim_end().to_owned()
+    format!("{}  {}", reason_name(reply), detail(reply)).trim_end().to_owned()
 }
 
-/// Returns the notable facts about the end of a wait besides its reason.
+/// Describes the end of a wait beyond its reason: the match, the exit code or the state of the terminal.
 pub(crate) fn detail(reply: &AwaitOutputReply) -> String {
     match (&reply.match_text, reply.exit_code) {
         (Some(text), _) => visible(text.trim_end()),
@@ -169,8 +169,7 @@ pub(crate) fn detail(reply: &AwaitOutputReply) -> String {
     }
 }
 
-/// Returns the end of a wait as an object for programs: the fields of AWAIT_OUTPUT, and the name of the terminal on the
-/// command line.
+/// Returns the end of a wait as a JSON object: the reply, and the name of the terminal on the command line.
 fn document(terminal: &str, reply: &AwaitOutputReply) -> Value {
     let mut document = json!(reply);
     document["terminal"] = terminal.into();

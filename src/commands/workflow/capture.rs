@@ -85,7 +85,7 @@ impl Capture {
 }
 
 impl CaptureOptions {
-    /// Requests the workflow of `verb` from the daemon, and prints the reply.
+    /// Adds these options to `verb`, requests the capture, and prints the reply.
     pub(super) async fn capture(self, paths: &DaemonPaths, verb: CaptureWorkflow) -> Result<ExitCode, Failure> {
         let verb = CaptureWorkflow {
             name: self.name,
@@ -127,24 +127,24 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Maximum width of the column of states and inputs.
+/// Maximum width of the column for states and inputs.
 const MAX_COLUMN_WIDTH: usize = 32;
 
-/// Returns the notes for a person before the first use of the workflow, in columns: the kind, the state or input, and
-/// the text.
+/// Formats what a person should read before the first use of the workflow, in columns: the kind of the note, the state
+/// or input, and the text.
 fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
-    let guesses = reply.guesses.iter().map(|one| {
-        let sentence = format!("{} ({})", one.guess, one.reason);
-        ("assumed", one.state.clone(), sentence)
+    let guesses = reply.guesses.iter().map(|guess| {
+        let sentence = format!("{} ({})", guess.guess, guess.reason);
+        ("assumed", guess.state.clone(), sentence)
     });
-    let left_out = reply.left_out.iter().map(|one| {
-        let line = one.input.lines().next().unwrap_or_default();
-        ("left out", line.to_owned(), one.reason.clone())
+    let omissions = reply.left_out.iter().map(|omission| {
+        let line = omission.input.lines().next().unwrap_or_default();
+        ("left out", line.to_owned(), omission.reason.clone())
     });
     let sentences = reply.undecided.iter().chain(&reply.warnings);
     let undecided = sentences.map(|sentence| ("to decide", String::new(), sentence.clone()));
     let rows: Vec<_> = guesses
-        .chain(left_out)
+        .chain(omissions)
         .chain(undecided)
         .map(|(kind, subject, sentence)| {
             (kind, fitted(&visible(&subject), MAX_COLUMN_WIDTH), visible(&for_people(&sentence)))
@@ -152,7 +152,7 @@ fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
         .collect();
     let width = rows.iter().map(|(_, subject, _)| subject.width()).max().unwrap_or(0);
     let line = |(kind, subject, sentence): (&str, String, String)| match subject.as_str() {
-        // A note about the whole workflow has no state or input, and begins in that column.
+        // A note about the whole workflow has no state or input: the text begins in that column.
         "" => format!("{kind:<9}  {sentence}"),
         subject => format!("{kind:<9}  {STRONG}{}{STRONG:#}  {sentence}", padded(subject, width)),
     };

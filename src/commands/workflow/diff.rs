@@ -30,15 +30,15 @@ pub(crate) struct Diff {
     json: bool,
 }
 
-/// A difference of two documents, with its path.
+/// A difference between two documents.
 #[derive(Debug, PartialEq, Serialize)]
 struct ValueChange {
-    /// A JSON pointer (RFC 6901).
+    /// JSON Pointer to the value (RFC 6901).
     path: String,
-    /// The previous value, if there was one.
+    /// Previous value, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Value>,
-    /// The new value, if there is one.
+    /// New value, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<Value>,
 }
@@ -61,7 +61,7 @@ impl Diff {
         if difference.is_empty() {
             print::remark(&format!("{} and {} do not differ", before.0, after.0));
         }
-        difference.lines().map(coloured).try_for_each(print::line)?;
+        difference.lines().map(colour_line).try_for_each(print::line)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -79,7 +79,7 @@ async fn previous_version(paths: &DaemonPaths, name: &str) -> Result<String, Fai
     }
 }
 
-/// Returns the name of a version with its number, and its definition.
+/// Returns a version as `NAME@N`, and its definition.
 async fn definition(paths: &DaemonPaths, name: &str) -> Result<(String, Value), Failure> {
     let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     let version = reply.metadata.as_ref().map_or(0, |metadata| metadata.version);
@@ -99,8 +99,8 @@ fn to_text(definition: &Value) -> Result<String, Failure> {
     Ok(text + "\n")
 }
 
-/// Returns a line of a difference in its colour, without control characters.
-fn coloured(line: &str) -> String {
+/// Colours a line of a diff, and replaces control characters.
+fn colour_line(line: &str) -> String {
     let style = match line.as_bytes() {
         [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => QUIET,
         [b'+', ..] => GOOD,
@@ -111,7 +111,7 @@ fn coloured(line: &str) -> String {
     format!("{style}{}{style:#}", print::visible(line))
 }
 
-/// Collects the differences of two values, by the keys of objects and the indexes of lists.
+/// Collects the differences between two values, by the keys of objects and the indexes of arrays.
 fn collect_changes(changes: &mut Vec<ValueChange>, path: &str, before: &Value, after: &Value) {
     match (before, after) {
         (Value::Object(old), Value::Object(new)) => {

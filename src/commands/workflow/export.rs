@@ -15,7 +15,7 @@ use steplatch_workflow::Definition;
 use super::golden;
 use crate::failure::Failure;
 use crate::print::{self, GOOD, STRONG, visible};
-use crate::skill::{NotStandalone, STEPS, Skill, SkillName, called_workflows, include_called};
+use crate::skill::{NotStandalone, STEPS_FILE, Skill, SkillName, called_workflows, include_called};
 use crate::{completion, front};
 
 /// Write a saved workflow as a skill: a folder that agents find, read and run
@@ -46,7 +46,7 @@ pub(crate) struct Export {
     json: bool,
 }
 
-/// A file of the skill: its path in the folder, and its text.
+/// A file of the skill: the path in the folder, and the text.
 type SkillFile = (String, String);
 
 impl Export {
@@ -57,8 +57,10 @@ impl Export {
         let described = describe_workflow(&self.workflow, paths).await?;
         let recording = if self.no_recording { None } else { golden::read(&self.workflow, paths).await? };
         let files = match (&described.definition, &described.source) {
-            (Some(definition), _) => self.machine(&name, &described, definition, recording.as_ref(), paths).await?,
-            (None, Some(source)) => self.function(&name, &described, source)?,
+            (Some(definition), _) => {
+                self.machine_files(&name, &described, definition, recording.as_ref(), paths).await?
+            }
+            (None, Some(source)) => self.function_files(&name, &described, source)?,
             (None, None) => {
                 let error =
                     format!("'{}' is not a saved machine or function; only these can be exported", self.workflow);
@@ -87,7 +89,7 @@ impl Export {
     }
 
     /// Returns the files of a machine's skill.
-    async fn machine(
+    async fn machine_files(
         &self,
         name: &SkillName,
         described: &DescribeWorkflowReply,
@@ -95,7 +97,7 @@ impl Export {
         recording: Option<&Golden>,
         paths: &DaemonPaths,
     ) -> Result<Vec<SkillFile>, Failure> {
-        let document = with_called(document, paths).await?;
+        let document = embed_called(document, paths).await?;
         let machine = Definition::parse(&document, &TerminalTools).map_err(|problems| {
             Failure::usage(format!(
                 "'{}' is not valid as one file, with the machines that it calls:\n{problems}",
@@ -103,11 +105,11 @@ impl Export {
             ))
         })?;
         let header = recording.map(|recording| &recording.header);
-        // A proof counts only for an unchanged workflow.
+        // A proof is valid only for the proved version of the workflow.
         let hash = described.metadata.as_ref().map(|metadata| metadata.hash.as_str());
         let proof = header.and_then(|header| header.proof.as_ref());
-        let proved = proof.filter(|proof| hash == Some(proof.hash.as_str()));
-        if proof.is_some() && proved.is_none() {
+        let valid_proof = proof.filter(|proof| hash == Some(proof.hash.as_str()));
+        if proof.is_some() && valid_proof.is_none() {
             print::remark(&format!(
                 "'{0}' was changed after its proof, so the skill does not mention the proof; prove it with: steplatch workflow prove {0}",
                 self.workflow
@@ -122,10 +124,10 @@ impl Export {
             arguments: &described.arguments,
             machine: Some(&machine),
             captured: header.map(|header| header.captured.as_str()),
-            proved: proved.map(|proof| proof.at.as_str()),
+            proved: valid_proof.map(|proof| proof.at.as_str()),
         };
         let mut files = vec![("SKILL.md".to_owned(), skill.text())];
-        files.extend(skill.steps().map(|steps| (STEPS.to_owned(), steps)));
+        files.extend(skill.steps().map(|steps| (STEPS_FILE.to_owned(), steps)));
         files.push((target.clone(), format!("{document:#}\n")));
         if let Some(recording) = recording {
             let path = golden::path(Path::new(&target)).display().to_string();
@@ -135,13 +137,13 @@ impl Export {
     }
 
     /// Returns the files of a function's skill.
-    fn function(
+    fn function_files(
         &self,
         name: &SkillName,
         described: &DescribeWorkflowReply,
         source: &FunctionSource,
     ) -> Result<Vec<SkillFile>, Failure> {
-        // A function may compute the names of workflows.
+        // A function may compute the names of workflows, so they cannot be included.
         if source.text.contains("run_workflow") {
             let error = format!("'{}' starts other workflows by name; they cannot be exported with it", self.workflow);
             return Err(Failure::usage(error));
@@ -169,7 +171,7 @@ impl Export {
 /// Reads a saved workflow.
 ///
 /// # Errors
-/// If there is none, or no daemon answers.
+/// If there is no such workflow, or the daemon is unreachable.
 async fn describe_workflow(name: &str, paths: &DaemonPaths) -> Result<DescribeWorkflowReply, Failure> {
     let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     if !reply.success {
@@ -179,11 +181,11 @@ async fn describe_workflow(name: &str, paths: &DaemonPaths) -> Result<DescribeWo
     Ok(reply)
 }
 
-/// Returns a machine that contains the machines that it calls.
+/// Embeds the machines that a machine calls, directly or indirectly.
 ///
 /// # Errors
-/// If a called workflow cannot be included, with its name.
-async fn with_called(document: &Value, paths: &DaemonPaths) -> Result<Value, Failure> {
+/// If a called workflow cannot be embedded. The text names the workflow.
+async fn embed_called(document: &Value, paths: &DaemonPaths) -> Result<Value, Failure> {
     let to_failure = |error: NotStandalone| Failure::usage(error.to_string());
     let mut machines: BTreeMap<String, Value> = BTreeMap::new();
     let mut names = called_workflows(document).map_err(to_failure)?;
@@ -198,9 +200,9 @@ async fn with_called(document: &Value, paths: &DaemonPaths) -> Result<Value, Fai
     include_called(document, &machines).map_err(to_failure)
 }
 
-/// Writes the files, each atomically. Writes none if one exists and `replaces` is false.
-fn write_files(folder: &Path, files: &[SkillFile], replaces: bool) -> Result<(), Failure> {
-    if !replaces && let Some((path, _)) = files.iter().find(|(path, _)| folder.join(path).symlink_metadata().is_ok()) {
+/// Writes each file atomically. Writes none if a file exists and `overwrite` is false.
+fn write_files(folder: &Path, files: &[SkillFile], overwrite: bool) -> Result<(), Failure> {
+    if !overwrite && let Some((path, _)) = files.iter().find(|(path, _)| folder.join(path).symlink_metadata().is_ok()) {
         let path = folder.join(path);
         return Err(Failure::usage(format!("'{}' exists; --force replaces it", path.display())));
     }
@@ -221,7 +223,7 @@ fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Permissions of the files: people share skills, so all users may read them.
+/// Returns the permissions of the files. All users may read them, because people share skills.
 fn shared_permissions() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }

@@ -1,4 +1,4 @@
-//! The golden transcript of a workflow, beside its file.
+//! The golden transcript (recording) of a workflow, stored beside the file of the workflow.
 
 use std::path::{Path, PathBuf};
 
@@ -10,29 +10,29 @@ use super::source;
 use crate::failure::Failure;
 use crate::front;
 
-/// Reads the golden transcript of a file or of a saved workflow. None where there is none.
+/// Reads the golden transcript of a file or of a saved workflow. `None` if there is no transcript.
 ///
 /// # Errors
-/// If it is unreadable, with the line.
+/// If the transcript is unreadable or invalid.
 pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<Option<Golden>, Failure> {
-    let Some(file) = file(workflow, paths).await? else { return Ok(None) };
-    let golden = path(&file);
-    let text = match std::fs::read_to_string(&golden) {
+    let Some(file) = workflow_file(workflow, paths).await? else { return Ok(None) };
+    let transcript = path(&file);
+    let text = match std::fs::read_to_string(&transcript) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::usage(format!("'{}' cannot be read: {error}", golden.display()))),
+        Err(error) => return Err(Failure::usage(format!("'{}' cannot be read: {error}", transcript.display()))),
     };
-    let read = Golden::read(&text);
-    read.map(Some).map_err(|error| Failure::usage(format!("'{}' is no recording: {error}", golden.display())))
+    let parsed = Golden::read(&text);
+    parsed.map(Some).map_err(|error| Failure::usage(format!("'{}' is no recording: {error}", transcript.display())))
 }
 
-/// Returns the file of the recording of a workflow's file.
+/// Returns the path of the transcript that belongs to a workflow's file.
 pub(super) fn path(file: &Path) -> PathBuf {
     file.with_extension("golden.jsonl")
 }
 
-/// Returns the file of a workflow.
-async fn file(workflow: &str, paths: &DaemonPaths) -> Result<Option<PathBuf>, Failure> {
+/// Returns the path of the file of a workflow.
+async fn workflow_file(workflow: &str, paths: &DaemonPaths) -> Result<Option<PathBuf>, Failure> {
     if source::is_given_as_file(workflow) || workflow.parse::<WorkflowName>().is_err() {
         return Ok(Some(workflow.into()));
     }

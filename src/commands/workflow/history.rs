@@ -54,7 +54,7 @@ impl History {
     }
 }
 
-/// Forgets the versions of a workflow.
+/// Forgets all versions of a workflow except the current one.
 pub(super) async fn forget(paths: &DaemonPaths, name: String, json: bool) -> Result<ExitCode, Failure> {
     let reply = front::ask(paths, ForgetWorkflowVersions { name }).await?;
     if let Some(error) = reply.error.clone() {
@@ -77,6 +77,6 @@ fn row(version: &WorkflowVersion) -> Vec<String> {
         None => "unknown".to_owned(),
     };
     let author = if saved_at.is_none() && by.is_none() { "edited file, or older".to_owned() } else { text(by) };
-    let now = if *is_current { " now" } else { "" };
-    vec![format!("{version}{now}"), saved, author, text(through), text(reason)]
+    let current_mark = if *is_current { " now" } else { "" };
+    vec![format!("{version}{current_mark}"), saved, author, text(through), text(reason)]
 }

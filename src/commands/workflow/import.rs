@@ -16,7 +16,7 @@ use steplatch_terminal::{Replay, Size};
 use super::capture::CaptureOptions;
 use crate::failure::Failure;
 
-/// Maximum size of an imported file, in bytes.
+/// Maximum size of an imported file.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 
 /// Make a workflow from a recording by another program
@@ -43,7 +43,7 @@ impl Import {
     }
 }
 
-/// Reads a recording; its first bytes determine the format.
+/// Reads a recording. The content determines the format.
 fn read_recording(path: &Path) -> Result<ImportedRecording, Failure> {
     let bytes = read_bounded(path)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -70,7 +70,7 @@ fn read_recording(path: &Path) -> Result<ImportedRecording, Failure> {
 /// Size of the screen of a recording that does not state one.
 const DEFAULT_SIZE: Size = Size { cols: 80, rows: 24 };
 
-/// The screen of a recorded terminal.
+/// Screen of a recorded terminal.
 struct ReplayedScreen(Replay);
 
 impl RecordedScreen for ReplayedScreen {
@@ -92,10 +92,10 @@ impl RecordedScreen for ReplayedScreen {
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, Failure> {
-    let failure = |error: std::io::Error| Failure::work(format!("cannot read {}: {error}", path.display()));
-    let file = std::fs::File::open(path).map_err(failure)?;
+    let to_failure = |error: std::io::Error| Failure::work(format!("cannot read {}: {error}", path.display()));
+    let file = std::fs::File::open(path).map_err(to_failure)?;
     let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failure)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(to_failure)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(Failure::work(format!("{} is longer than {} MiB", path.display(), MAX_FILE_BYTES >> 20)));
     }

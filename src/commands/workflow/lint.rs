@@ -24,17 +24,17 @@ pub(crate) struct Lint {
 }
 
 impl Lint {
-    /// Prints the problems of every file; for an unreadable file, that is the problem.
+    /// Prints the problems of every file. An unreadable file counts as a problem.
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let mut found: Vec<(&String, Vec<Problem>)> = Vec::new();
+        let mut file_problems: Vec<(&String, Vec<Problem>)> = Vec::new();
         for file in &self.files {
-            found.push((file, problems(file, paths).await?));
+            file_problems.push((file, find_problems(file, paths).await?));
         }
         if self.json {
             let to_json = |(file, problems): &(&String, Vec<Problem>)| json!({"file": file, "problems": problems});
-            print::json(&found.iter().map(to_json).collect::<Vec<_>>())?;
+            print::json(&file_problems.iter().map(to_json).collect::<Vec<_>>())?;
         } else {
-            for (file, problems) in &found {
+            for (file, problems) in &file_problems {
                 if problems.is_empty() {
                     print::line(format!("{file}: ok"))?;
                 }
@@ -44,27 +44,27 @@ impl Lint {
             }
         }
         let has_errors =
-            found.iter().flat_map(|(_, problems)| problems).any(|problem| problem.severity == Severity::Error);
+            file_problems.iter().flat_map(|(_, problems)| problems).any(|problem| problem.severity == Severity::Error);
         Ok(if has_errors { ExitCode::from(USAGE) } else { ExitCode::SUCCESS })
     }
 }
 
-async fn problems(file: &str, paths: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
+async fn find_problems(file: &str, paths: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
     if Path::new(file).extension().is_some_and(|ending| ending == "py") {
-        return problems_of_functions(Path::new(file), paths).await;
+        return function_problems(Path::new(file), paths).await;
     }
     Ok(match source::read(file, paths).await? {
         WorkflowSource::Workflow(parsed) => match *parsed {
             Ok(definition) => definition.warnings().iter().cloned().chain(definition.advice()).collect(),
             Err(problems) => problems.into_iter().collect(),
         },
-        WorkflowSource::Function(file) => problems_of_functions(&file, paths).await?,
+        WorkflowSource::Function(file) => function_problems(&file, paths).await?,
         WorkflowSource::Unreadable(error) => vec![Problem::error("", error)],
     })
 }
 
-/// Returns the problems of a file of functions, which the daemon checks without loading it.
-async fn problems_of_functions(file: &Path, paths: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
+/// Returns the problems of a file of functions. The daemon checks the file without loading it.
+async fn function_problems(file: &Path, paths: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
     let reply = load::load_functions(file, false, true, paths).await?;
     if reply.problems.is_empty() && !reply.success {
         return Ok(vec![Problem::error("", reply.error.unwrap_or_else(|| "it cannot be checked".to_owned()))]);

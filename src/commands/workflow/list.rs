@@ -49,7 +49,7 @@ fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
         for (index, line) in print::table(&rows).lines().enumerate() {
             let line = print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width));
             let workflow = index.checked_sub(1).and_then(|index| workflows.get(index));
-            print::line(coloured(&line, workflow))?;
+            print::line(colour_row(&line, workflow))?;
         }
         print::remark(&format!("in {}", folders(workflows).join(" and ")));
     }
@@ -71,12 +71,12 @@ fn row(workflow: &WorkflowInfo) -> Vec<String> {
     let runs = if *run_count == 0 { "-".to_owned() } else { format!("{success_count}/{run_count}") };
     let status = if *hidden { "hidden".to_owned() } else { status.clone() };
     let last_run = last_run.as_deref().map_or_else(|| "-".to_owned(), print::ago);
-    // A description may be long; its first line fits a list.
+    // Show only the first line: a description may be long.
     let description = description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
     vec![name.clone(), kind.clone(), status, runs, last_run, print::visible(description)]
 }
 
-fn coloured(line: &str, workflow: Option<&WorkflowInfo>) -> String {
+fn colour_row(line: &str, workflow: Option<&WorkflowInfo>) -> String {
     match workflow {
         None => format!("{STRONG}{line}{STRONG:#}"),
         Some(workflow) if workflow.hidden => format!("{QUIET}{line}{QUIET:#}"),
@@ -85,7 +85,7 @@ fn coloured(line: &str, workflow: Option<&WorkflowInfo>) -> String {
     }
 }
 
-/// Returns the remarks about files, once per file.
+/// Returns the remarks about files, each once.
 fn notes(workflows: &[WorkflowInfo]) -> Vec<(&str, &str)> {
     let mut notes: Vec<(&str, &str)> = Vec::new();
     for workflow in workflows {
@@ -95,7 +95,7 @@ fn notes(workflows: &[WorkflowInfo]) -> Vec<(&str, &str)> {
     notes
 }
 
-/// Returns the directories of the workflows, each once.
+/// Returns the directories of the workflows without duplicates.
 fn folders(workflows: &[WorkflowInfo]) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
     for workflow in workflows {

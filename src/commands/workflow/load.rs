@@ -33,7 +33,7 @@ pub(crate) struct Load {
     json: bool,
 }
 
-/// The outcome for a file.
+/// Outcome for a file.
 #[derive(Serialize)]
 struct LoadOutcome {
     file: String,
@@ -49,7 +49,7 @@ enum Reply {
 }
 
 impl Load {
-    /// Loads each file; an invalid one does not prevent the others.
+    /// Loads each file. An invalid file does not prevent the others.
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut outcomes = Vec::new();
         for selected in select_files(&self.files) {
@@ -60,8 +60,8 @@ impl Load {
                     LoadOutcome { file, reply: Reply::Machine(reply) }
                 }
             };
-            if !self.json || !outcome.success() {
-                outcome.show()?;
+            if !self.json || !outcome.is_success() {
+                outcome.print()?;
             }
             outcomes.push(outcome);
         }
@@ -70,7 +70,7 @@ impl Load {
         } else if outcomes.len() > 1 {
             print::line(summary(&outcomes))?;
         }
-        Ok(if outcomes.iter().all(LoadOutcome::success) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        Ok(if outcomes.iter().all(LoadOutcome::is_success) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 
     async fn load(&self, file: PathBuf, paths: &DaemonPaths) -> Result<LoadOutcome, Failure> {
@@ -103,11 +103,11 @@ pub(super) async fn load_functions(
     front::ask(paths, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
 }
 
-/// Returns the selected files, each once; an argument without a file becomes an error.
+/// Returns the selected files without duplicates. A pattern without a match becomes an error.
 fn select_files(arguments: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
     let mut selected: Vec<Result<PathBuf, (String, String)>> = Vec::new();
     for argument in arguments {
-        // An existing file whose name looks like a pattern is a file.
+        // The name of an existing file may look like a pattern.
         let is_pattern = argument.contains(['*', '?', '[']) && Path::new(argument).symlink_metadata().is_err();
         if !is_pattern {
             selected.push(Ok(argument.into()));
@@ -130,7 +130,7 @@ fn select_files(arguments: &[String]) -> Vec<Result<PathBuf, (String, String)>> 
     selected
 }
 
-/// Returns whether a file that a pattern matches is loadable: the library's metadata files are not.
+/// Returns whether a file that a pattern matches can be loaded. The metadata files of a library cannot.
 fn is_loadable(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let is_library_file = name.ends_with(".meta.json") || name == "index.json";
@@ -144,14 +144,14 @@ fn read_definition(file: &Path) -> Result<Value, String> {
 }
 
 impl LoadOutcome {
-    fn success(&self) -> bool {
+    fn is_success(&self) -> bool {
         match &self.reply {
             Reply::Machine(reply) => reply.success,
             Reply::Function(reply) => reply.success,
         }
     }
 
-    fn show(&self) -> std::io::Result<()> {
+    fn print(&self) -> std::io::Result<()> {
         match &self.reply {
             Reply::Machine(reply) => show_machine(&self.file, reply),
             Reply::Function(reply) if reply.success => show_functions(&self.file, reply),
@@ -196,12 +196,12 @@ fn show_functions(file: &str, reply: &LoadFunctionsReply) -> std::io::Result<()>
     }
     for warning in &reply.warnings {
         let message = print::visible_lines(&warning.message, "  ");
-        print::remark(&format!("{file}{}: warning: {message}", line(warning.line)));
+        print::remark(&format!("{file}{}: warning: {message}", line_suffix(warning.line)));
     }
     Ok(())
 }
 
-/// Formats the problems of a file of functions: each with its line, with the unchanged message of the interpreter.
+/// Formats the problems of a file of functions, each with its line and the unchanged message of the interpreter.
 pub(super) fn problem_text(file: &str, reply: &LoadFunctionsReply) -> String {
     if reply.problems.is_empty() {
         let error = reply.error.clone().unwrap_or_else(|| format!("{file} was not loaded"));
@@ -211,21 +211,21 @@ pub(super) fn problem_text(file: &str, reply: &LoadFunctionsReply) -> String {
     for (index, problem) in reply.problems.iter().enumerate() {
         let separator = if index == 0 { "" } else { "\n" };
         let message = print::visible_lines(&problem.message, "");
-        // The interpreter's message shows the position in its own aligned lines.
+        // A message of the interpreter that shows the position consists of aligned lines: begin it on a new line.
         let gap = if message.contains("File \"") { "\n" } else { " " };
         // Writing to a String does not fail.
-        let _ = write!(text, "{separator}{file}{}:{gap}{message}", line(problem.line));
+        let _ = write!(text, "{separator}{file}{}:{gap}{message}", line_suffix(problem.line));
     }
     text
 }
 
-fn line(line: Option<u32>) -> String {
+fn line_suffix(line: Option<u32>) -> String {
     line.map(|line| format!(", line {line}")).unwrap_or_default()
 }
 
 /// Counts the outcomes of all files.
 fn summary(outcomes: &[LoadOutcome]) -> String {
-    let successes = outcomes.iter().filter(|outcome| outcome.success());
+    let successes = outcomes.iter().filter(|outcome| outcome.is_success());
     let (mut files, mut workflows, mut nodes, mut graphs) = (0, 0, 0, 0);
     for outcome in successes {
         files += 1;
@@ -242,10 +242,10 @@ fn summary(outcomes: &[LoadOutcome]) -> String {
             }
         }
     }
-    let count_text = |count: usize, what: &str| match count {
+    let count_text = |count: usize, noun: &str| match count {
         0 => None,
-        1 => Some(format!("1 {what}")),
-        count => Some(format!("{count} {what}s")),
+        1 => Some(format!("1 {noun}")),
+        count => Some(format!("{count} {noun}s")),
     };
     let declared = [count_text(workflows, "workflow"), count_text(nodes, "node"), count_text(graphs, "graph")];
     let declared: Vec<String> = declared.into_iter().flatten().collect();

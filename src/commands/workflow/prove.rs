@@ -1,4 +1,4 @@
-//! `steplatch workflow prove`: a captured workflow run again and compared with its recording.
+//! `steplatch workflow prove`: runs of a captured workflow, compared with its recording.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunDiffe
 use steplatch_workflow::{ContractVariable, Definition, tool};
 
 use super::{golden, source};
-use crate::commands::run::{run_to_its_end, variable};
+use crate::commands::run::{run_to_end, variable};
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, QUIET, STRONG, padded, visible};
@@ -75,7 +75,7 @@ impl Prove {
             )));
         }
         if !self.json {
-            announce(&definition)?;
+            print_inputs(&definition)?;
         }
         let Runs { ids, differences, observed } = self.perform_runs(paths, &definition, &golden).await?;
         let only_output = differences.iter().all(|difference| difference.what == "output");
@@ -115,7 +115,7 @@ impl Prove {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns whether to update the recording. A person decides this after seeing the differences.
+    /// Returns whether to update the recording. Without `--yes`, a person decides after seeing the differences.
     ///
     /// # Errors
     /// If there is no person to ask.
@@ -142,18 +142,18 @@ impl Prove {
         definition: &Definition,
         golden: &Golden,
     ) -> Result<Runs, Failure> {
-        let daemon = front::steady(paths)?;
+        let daemon = front::reconnecting_client(paths)?;
         let mut secrets = RunWorkflow { workflow_name: Some(self.workflow.clone()), ..RunWorkflow::default() };
         secret_arguments::ask(&daemon, &mut secrets).await?;
         let secrets = secrets.initial_variables.unwrap_or_default();
         let mut runs = Runs::default();
-        let further_runs = usize::from(!self.input.is_empty());
-        for turn in 0..RECORDED_RUNS + further_runs {
-            let recorded = golden.header.inputs.iter().map(|(name, value)| (name.clone(), text(value).into()));
+        let other_runs = usize::from(!self.input.is_empty());
+        for run_index in 0..RECORDED_RUNS + other_runs {
+            let recorded = golden.header.inputs.iter().map(|(name, value)| (name.clone(), value_text(value).into()));
             let mut variables: BTreeMap<String, Value> = recorded.chain(secrets.clone()).collect();
-            let has_other_values = turn >= RECORDED_RUNS;
+            let has_other_values = run_index >= RECORDED_RUNS;
             if has_other_values {
-                // The case of a name may differ from that of the argument.
+                // Ignore case: the option may name an argument in another case.
                 let is_replaced = |name: &String| self.input.iter().any(|(input, _)| input.eq_ignore_ascii_case(name));
                 variables.retain(|name, _| !is_replaced(name));
                 variables.extend(self.input.iter().map(|(name, text)| (name.clone(), text.as_str().into())));
@@ -163,10 +163,10 @@ impl Prove {
                 initial_variables: Some(variables),
                 ..RunWorkflow::default()
             };
-            let reply = run_to_its_end(&daemon, verb).await?;
+            let reply = run_to_end(&daemon, verb).await?;
             if reply.status != "completed" {
                 if reply.status == "waiting" {
-                    // A proof must not leave a waiting run behind.
+                    // Cancel the run, so that the proof leaves no waiting run.
                     front::ask(paths, CancelWorkflow { run_id: reply.run_id.clone() }).await?;
                 }
                 let error = reply.error.unwrap_or_else(|| format!("it is {}", reply.status));
@@ -184,7 +184,7 @@ impl Prove {
             }
             let mut observed = steplatch_capture::run_steps(&events);
             observed.retain(is_recorded);
-            // With other values, outputs differ: only the states and the exit codes must be equal.
+            // With other values, outputs differ: compare only the states and the exit codes.
             let differences = golden.differences(&observed).into_iter();
             runs.differences.extend(differences.filter(|difference| !has_other_values || difference.what != "output"));
             runs.ids.push(reply.run_id);
@@ -205,12 +205,12 @@ struct Runs {
     observed: Vec<Vec<GoldenStep>>,
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Prints what a machine types and runs.
-fn announce(definition: &Definition) -> Result<(), Failure> {
+/// Prints the input that a machine types and the commands that it runs.
+fn print_inputs(definition: &Definition) -> Result<(), Failure> {
     print::line("It types:")?;
     let inputs = typed_inputs(definition);
     let width = inputs.iter().map(|(state, _)| state.len()).max().unwrap_or(0);
@@ -220,7 +220,7 @@ fn announce(definition: &Definition) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the states whose outputs differ between runs with the same states.
+/// Returns the states whose outputs differ between the runs.
 fn varying_states(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
     let [first, others @ ..] = observed else { return Vec::new() };
     let differs = |(index, step): &(usize, &GoldenStep)| {
@@ -233,7 +233,7 @@ fn varying_states(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
     first.iter().enumerate().filter(differs).map(|(_, step)| step.state.as_str()).collect()
 }
 
-/// Stores the outputs of the last run. Later proofs do not compare those that differ between runs.
+/// Stores the outputs of the last run. Marks outputs that differ between runs, which later proofs do not compare.
 fn update_golden(golden: &mut Golden, observed: &[Vec<GoldenStep>]) {
     let varying = varying_states(observed);
     let Some(newest) = observed.last() else { return };

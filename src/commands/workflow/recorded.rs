@@ -1,4 +1,4 @@
-//! Stubs from a recorded run: its results, answers and variables, in the form of a stub file.
+//! Stubs from a recorded run: its results, answers and variables, in the format of a stub file.
 
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{DaemonPaths, RunEvent};
@@ -7,7 +7,7 @@ use steplatch_workflow::{Definition, tool};
 use crate::failure::Failure;
 use crate::run_steps;
 
-/// External inputs of a run: a stub file, and its initial variables.
+/// External inputs of a run: the stubs and the initial variables.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct RecordedRun {
     pub(super) stubs: Value,
@@ -17,13 +17,13 @@ pub(super) struct RecordedRun {
 /// Reads the events of a run so far.
 ///
 /// # Errors
-/// If there is no such run, or no daemon answers.
+/// If there is no such run, or the daemon is unreachable.
 pub(super) async fn read(paths: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
     Ok(from_events(&run_steps::events(paths, run).await?, definition))
 }
 
-/// Returns the external inputs in these events of a run. Omits results of states that the definition no longer has, and
-/// of states that the rules decide themselves.
+/// Extracts the external inputs from the events of a run. Omits results of states that the definition no longer has,
+/// and of tools without external results.
 fn from_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
     let mut recorded = RecordedRun::default();
     let (mut states, mut gates, mut shell) = (Map::new(), Map::new(), Map::new());
@@ -69,9 +69,9 @@ fn from_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
     if recorded.stubs["session_id"].is_null() {
         recorded.stubs = json!({});
     }
-    for (key, part) in [("states", states), ("gates", gates), ("shell", shell)] {
-        if !part.is_empty() {
-            recorded.stubs[key] = part.into();
+    for (key, values) in [("states", states), ("gates", gates), ("shell", shell)] {
+        if !values.is_empty() {
+            recorded.stubs[key] = values.into();
         }
     }
     recorded

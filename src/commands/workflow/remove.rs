@@ -22,7 +22,7 @@ pub(crate) struct Remove {
 }
 
 impl Remove {
-    /// Removes each workflow; a missing one does not prevent the others.
+    /// Removes each workflow. A missing workflow does not prevent the others.
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut code = ExitCode::SUCCESS;
         let mut replies = Vec::new();
@@ -36,9 +36,11 @@ impl Remove {
             } else if !self.json {
                 print::line(format!("removed {}", reply.file.as_deref().unwrap_or(&name)))?;
                 if !reply.removed_besides.is_empty() {
-                    let besides =
-                        reply.removed_besides.iter().map(|besides| format!("{} ({})", besides.id, besides.kind));
-                    print::remark(&format!("also removed: {}", besides.collect::<Vec<_>>().join(", ")));
+                    let declarations = reply
+                        .removed_besides
+                        .iter()
+                        .map(|declarations| format!("{} ({})", declarations.id, declarations.kind));
+                    print::remark(&format!("also removed: {}", declarations.collect::<Vec<_>>().join(", ")));
                 }
                 if let Some(remaining) = &reply.remaining {
                     print::remark(&format!("'{name}' is {remaining} now"));
@@ -51,8 +53,8 @@ impl Remove {
             if self.purge && is_machine && reply.remaining.is_some() {
                 print::remark(&format!("its versions stay, because another workflow has the name '{name}' now"));
             } else if self.purge && reply.success && is_machine {
-                let forgotten = front::ask(paths, ForgetWorkflowVersions { name }).await?;
-                if let Some(error) = forgotten.error {
+                let forget_reply = front::ask(paths, ForgetWorkflowVersions { name }).await?;
+                if let Some(error) = forget_reply.error {
                     print::error(&error);
                     code = ExitCode::from(FAILED);
                 }

@@ -1,4 +1,4 @@
-//! `steplatch workflow revert NAME [VERSION]`: back to an earlier version of a machine.
+//! `steplatch workflow revert NAME [VERSION]`: return to an earlier version of a machine.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `steplatch workflow schema`: the JSON schema of workflows.
+//! `steplatch workflow schema`: the JSON Schema of workflows.
 
 use std::process::ExitCode;
 

@@ -30,16 +30,16 @@ impl Show {
         if self.json {
             print::json(&reply)?;
         } else {
-            print::line(page(&reply).trim_end())?;
+            print::line(describe(&reply).trim_end())?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn page(reply: &DescribeWorkflowReply) -> String {
+fn describe(reply: &DescribeWorkflowReply) -> String {
     let mut page = String::new();
     let name = reply.name.as_deref().unwrap_or_default();
-    // Writing to a String does not fail, here and below.
+    // Writing to a String does not fail, here or below.
     let _ = writeln!(page, "{STRONG}{name}{STRONG:#}");
     if let Some(description) = &reply.description {
         let _ = writeln!(page, "{}", print::visible_lines(description, ""));
@@ -47,7 +47,7 @@ fn page(reply: &DescribeWorkflowReply) -> String {
     page.push('\n');
     for (title, variables) in [("arguments", &reply.arguments), ("returns", &reply.return_values)] {
         if !variables.is_empty() {
-            let rows: Vec<Vec<String>> = variables.iter().map(variable).collect();
+            let rows: Vec<Vec<String>> = variables.iter().map(variable_row).collect();
             let _ = write!(page, "{}", block(title, &print::table(&rows)));
         }
     }
@@ -102,7 +102,7 @@ fn page(reply: &DescribeWorkflowReply) -> String {
     page
 }
 
-/// Formats a text beside its title.
+/// Formats a text with its title in a column on the left.
 fn block(title: &str, text: &str) -> String {
     let mut block = String::new();
     for (index, line) in text.lines().enumerate() {
@@ -112,7 +112,7 @@ fn block(title: &str, text: &str) -> String {
     block
 }
 
-fn variable(variable: &VariableOfContract) -> Vec<String> {
+fn variable_row(variable: &VariableOfContract) -> Vec<String> {
     let VariableOfContract { name, description, required, default, secret, export, schema } = variable;
     let mut about = Vec::new();
     about.push(if *required { "required".to_owned() } else { "optional".to_owned() });
@@ -134,7 +134,7 @@ fn variable(variable: &VariableOfContract) -> Vec<String> {
     vec![name.clone(), print::visible(&about.join(", ")), description]
 }
 
-/// Lists the states of a definition, which need not be valid, beginning with the first one.
+/// Formats the states of a definition, which may be invalid, as a table. A `*` marks the initial state.
 fn states(definition: &Value) -> String {
     let rows = definition["states"].as_object().into_iter().flatten().map(|(name, state)| {
         let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
@@ -143,9 +143,9 @@ fn states(definition: &Value) -> String {
         if let Some(target) = state["on_timeout"].as_str() {
             targets.push(format!("{target} (on timeout)"));
         }
-        let begins = if definition["initial_state"] == name.as_str() { "*" } else { "" };
-        let leads = if targets.is_empty() { "end".to_owned() } else { format!("-> {}", targets.join(", ")) };
-        let row = [format!("{name}{begins}"), text(&state["action"]["tool"]), leads];
+        let start_mark = if definition["initial_state"] == name.as_str() { "*" } else { "" };
+        let next_states = if targets.is_empty() { "end".to_owned() } else { format!("-> {}", targets.join(", ")) };
+        let row = [format!("{name}{start_mark}"), text(&state["action"]["tool"]), next_states];
         row.map(|cell| print::visible(&cell)).to_vec()
     });
     print::table(&rows.collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Resolution of a file or a name to a workflow.
+//! Resolution of a file or name to a workflow.
 
 use std::path::{Path, PathBuf};
 
@@ -11,19 +11,19 @@ use crate::commands::run::same_named_file;
 use crate::failure::Failure;
 use crate::front;
 
-/// The meaning of a file or a name.
+/// Content of a file or of a saved workflow.
 pub(super) enum WorkflowSource {
     /// A workflow, valid or not.
     Workflow(Box<Result<Definition, Problems>>),
     /// A file of functions in the library.
     Function(PathBuf),
-    /// Unreadable, with the reason.
+    /// Unreadable content, with the reason.
     Unreadable(String),
 }
 
 /// Reads the workflow in a file or, if `workflow` is not a file, the saved workflow of that name.
 pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<WorkflowSource, Failure> {
-    // Only a possible name needs the daemon. A path with an extension is not a name.
+    // Only a name needs the daemon. A path with an extension is not a name.
     let is_name = !is_given_as_file(workflow) && workflow.parse::<WorkflowName>().is_ok();
     if !is_name {
         return Ok(match std::fs::read_to_string(workflow) {
@@ -45,14 +45,14 @@ pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<Workflow
     })
 }
 
-/// Returns whether `workflow` is a file, which may be a pipe. A directory is not one: programs make directories with
-/// the name of a workflow.
+/// Returns whether `workflow` is an existing file or pipe. A directory does not count, because programs may create a
+/// directory with the name of a workflow.
 pub(super) fn is_given_as_file(workflow: &str) -> bool {
     let path = Path::new(workflow);
     path.exists() && !path.is_dir()
 }
 
-/// As [`read`], but only for a valid workflow.
+/// Reads a workflow like [`read`], and fails unless it is a valid machine.
 pub(super) async fn definition(workflow: &str, paths: &DaemonPaths) -> Result<Definition, Failure> {
     match read(workflow, paths).await? {
         WorkflowSource::Workflow(parsed) => {

@@ -1,4 +1,4 @@
-//! `steplatch workflow test`: a workflow executed with stubs.
+//! `steplatch workflow test`: execution of a workflow with stubs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::action::{self, Outcome};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible};
 
-/// The description of stub files in the long help.
+/// Description of stub files in the long help.
 const STUB_FILE: &str = r#"A stub file is JSON; every part may be left out:
 
   {
@@ -104,7 +104,7 @@ impl Test {
                 })?
             }
         };
-        variables.extend(self.input.into_iter().map(|(name, value)| (name, Value::String(value))));
+        variables.extend(self.input.into_iter().map(|(name_widths, value)| (name_widths, Value::String(value))));
         let rehearsal = rehearse(&definition, &stubs, variables, limits);
         if self.json {
             print::json(&rehearsal)?;
@@ -120,19 +120,19 @@ impl Test {
 }
 
 fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
-    let name = |passage: &RehearsalStep| match passage {
+    let name_widths = |step: &RehearsalStep| match step {
         RehearsalStep::State { state, tool, .. } => (state.len(), tool.len()),
         RehearsalStep::Transition { .. } | RehearsalStep::Gate { .. } | RehearsalStep::Contract { .. } => (0, 0),
     };
     let (state, tool) =
-        rehearsal.path.iter().map(name).fold((0, 0), |max, width| (max.0.max(width.0), max.1.max(width.1)));
-    // A name may have 64 characters; an unusually long one shifts its line.
+        rehearsal.path.iter().map(name_widths).fold((0, 0), |max, width| (max.0.max(width.0), max.1.max(width.1)));
+    // A name may have 64 characters. Limit the column: an unusually long name shifts its own line.
     let columns = Columns { state: state.min(24), tool, width: print::width() };
-    for (number, passage) in rehearsal.path.iter().enumerate() {
+    for (number, step) in rehearsal.path.iter().enumerate() {
         let has_transition = matches!(rehearsal.path.get(number + 1), Some(RehearsalStep::Transition { .. }));
-        print::line(columns.line(passage, has_transition))?;
+        print::line(columns.line(step, has_transition))?;
     }
-    let time = duration_of(rehearsal.elapsed_time.as_secs_f64());
+    let time = format_seconds(rehearsal.elapsed_time.as_secs_f64());
     let states = if rehearsal.states_executed == 1 {
         "1 state".to_owned()
     } else {
@@ -141,8 +141,8 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
     match &rehearsal.end {
         RehearsalEnd::Completed => {
             print::line(format!("{GOOD}✓{GOOD:#} {STRONG}completed{STRONG:#} after {time}, {states}"))?;
-            for (name, value) in &rehearsal.return_values {
-                print::line(format!("  {name} = {}", visible(value)))?;
+            for (name_widths, value) in &rehearsal.return_values {
+                print::line(format!("  {name_widths} = {}", visible(value)))?;
             }
         }
         RehearsalEnd::Failed { error } => {
@@ -159,22 +159,22 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The column widths of a path.
+/// Widths of the columns of a path.
 struct Columns {
     state: usize,
     tool: usize,
     width: Option<usize>,
 }
 
-/// The width of the column of times: `99 min 59 s`.
-const TIME: usize = 11;
+/// Width of the column of times: `99 min 59 s`.
+const TIME_COLUMNS: usize = 11;
 
 impl Columns {
-    /// Returns the line of a step. With `has_transition`, a transition follows, and a failure is not marked as an
+    /// Formats the line of a step. With `has_transition`, a transition follows, and a failure is not marked as an
     /// error.
-    fn line(&self, passage: &RehearsalStep, has_transition: bool) -> String {
-        let indent = " ".repeat(TIME + 2);
-        match passage {
+    fn line(&self, step: &RehearsalStep, has_transition: bool) -> String {
+        let indent = " ".repeat(TIME_COLUMNS + 2);
+        match step {
             RehearsalStep::State { at, state, tool, params, result, source, elapsed_time, .. } => {
                 let result = Value::Object(result.clone());
                 let outcome = Outcome::from_result(None, &result);
@@ -184,7 +184,7 @@ impl Columns {
                 let detail = action::join_outcome(&action::detail(tool, &params), &outcome.describe(tool, &result));
                 let mut remarks = Vec::new();
                 if *elapsed_time > 0.0 {
-                    remarks.push(format!("takes {}", duration_of(*elapsed_time)));
+                    remarks.push(format!("takes {}", format_seconds(*elapsed_time)));
                 }
                 remarks.extend(match source {
                     Source::State | Source::Rules => None,
@@ -192,11 +192,11 @@ impl Columns {
                     Source::Usual => Some("not stubbed".to_owned()),
                 });
                 let remark = if remarks.is_empty() { String::new() } else { format!("  ({})", remarks.join(", ")) };
-                let head = TIME + 2 + 2 + self.state + 2 + self.tool + 2;
-                let room = self.width.unwrap_or(120).saturating_sub(head + remark.len()).max(20);
+                let prefix_width = TIME_COLUMNS + 2 + 2 + self.state + 2 + self.tool + 2;
+                let room = self.width.unwrap_or(120).saturating_sub(prefix_width + remark.len()).max(20);
                 format!(
-                    "{QUIET}{:>TIME$}{QUIET:#}  {style}{mark}{style:#} {}  {QUIET}{}{QUIET:#}  {}{QUIET}{remark}{QUIET:#}",
-                    duration_of(*at),
+                    "{QUIET}{:>TIME_COLUMNS$}{QUIET:#}  {style}{mark}{style:#} {}  {QUIET}{}{QUIET:#}  {}{QUIET}{remark}{QUIET:#}",
+                    format_seconds(*at),
                     padded(state, self.state),
                     padded(tool, self.tool),
                     fitted(&detail, room),
@@ -217,7 +217,7 @@ impl Columns {
                     steplatch_workflow::Side::ReturnValues => "return values",
                 };
                 let values: Vec<String> =
-                    variables.iter().map(|(name, value)| format!("{name}={}", visible(value))).collect();
+                    variables.iter().map(|(name_widths, value)| format!("{name_widths}={}", visible(value))).collect();
                 let values = if values.is_empty() { "none".to_owned() } else { values.join(", ") };
                 format!("{indent}{style}{mark}{style:#} {side}: {values}")
             }
@@ -225,7 +225,7 @@ impl Columns {
     }
 }
 
-/// Formats a duration that begins at zero.
-fn duration_of(seconds: f64) -> String {
+/// Formats a duration in seconds, with `0 s` for zero.
+fn format_seconds(seconds: f64) -> String {
     if seconds == 0.0 { "0 s".to_owned() } else { duration(Duration::from_secs_f64(seconds)) }
 }

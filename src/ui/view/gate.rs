@@ -1,4 +1,4 @@
-//! An opened question, and its answer.
+//! Drawing of an opened question and its answer.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -9,19 +9,19 @@ use unicode_width::UnicodeWidthStr as _;
 use super::style::{ACCENT, BAD, QUIET, STRONG, WAITS};
 use super::{draw_header, draw_input, draw_keys, write, write_all};
 use crate::print::{fitted, visible, wrapped};
-use crate::question::choice_beginning;
+use crate::question::choice_prefix;
 use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, describe_waiting, question_lines, remark_lines};
 use crate::ui::model::Model;
 
-/// Text in place of a question that has no room.
-const CRAMPED: &str =
+/// Text shown if the screen is too small for a question.
+const CRAMPED_TEXT: &str =
     "This terminal is too small for a question and its answer. Make it larger; nothing is answered here.";
 
-/// Returns a line of a question with its style.
-pub(super) fn line_of(line: &QuestionLine) -> Line<'static> {
+/// Styles a line of a question.
+pub(super) fn styled_line(line: &QuestionLine) -> Line<'static> {
     match line {
         QuestionLine::Prompt(text) => Line::styled(text.clone(), STRONG),
-        QuestionLine::Judged(text) => Line::from(vec![Span::styled("│ ", QUIET), Span::raw(text.clone())]),
+        QuestionLine::Content(text) => Line::from(vec![Span::styled("│ ", QUIET), Span::raw(text.clone())]),
         QuestionLine::Remark(text) => Line::styled(text.clone(), WAITS),
         QuestionLine::Choice(text) | QuestionLine::Field(text) => Line::styled(text.clone(), ACCENT),
         QuestionLine::Description(text) => Line::raw(text.clone()),
@@ -30,55 +30,61 @@ pub(super) fn line_of(line: &QuestionLine) -> Line<'static> {
 }
 
 pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Option<Position> {
-    let places = view.places(model.cols, model.rows);
+    let layout = view.layout(model.cols, model.rows);
     let gate = view.gate();
     let title = vec![
         Span::styled(format!(" {} asks ", visible(&view.workflow)), STRONG),
         Span::raw(format!(" {} ", describe_waiting(gate, &model.now))),
     ];
-    draw_header(model, buffer, places.header, title);
-    if places.is_cramped {
-        let place = places.question.union(places.answer);
-        let words = wrapped(CRAMPED, usize::from(place.width).max(1));
-        write_all(buffer, place, words.into_iter().map(|line| Line::styled(line, WAITS)));
+    draw_header(model, buffer, layout.header, title);
+    if layout.is_cramped {
+        let area = layout.question.union(layout.answer);
+        let lines = wrapped(CRAMPED_TEXT, usize::from(area.width).max(1));
+        write_all(buffer, area, lines.into_iter().map(|line| Line::styled(line, WAITS)));
         return None;
     }
-    let width = usize::from(places.question.width);
+    let width = usize::from(layout.question.width);
     let lines = question_lines(gate, width);
-    let height = usize::from(places.question.height);
-    let below = lines.len().saturating_sub(view.scroll + height);
-    write_all(buffer, places.question, lines.iter().skip(view.scroll).map(line_of));
-    let cursor = draw_answer(model, view, below, buffer, places.answer);
-    let shown: &[(&str, &str)] = match view.step {
+    let height = usize::from(layout.question.height);
+    let lines_below = lines.len().saturating_sub(view.scroll + height);
+    write_all(buffer, layout.question, lines.iter().skip(view.scroll).map(styled_line));
+    let cursor = draw_answer(model, view, lines_below, buffer, layout.answer);
+    let keys: &[(&str, &str)] = match view.step {
         AnswerStep::Typing(_) => &[("enter", "gives the answer"), ("esc", "leaves it open"), ("↑↓", "scroll")],
         AnswerStep::Reading => {
             &[("a", "answer"), ("↑↓ space", "scroll"), ("esc", "back, leaves it open"), ("?", "help")]
         }
         AnswerStep::Sent | AnswerStep::Closed => &[("esc", "back"), ("↑↓ space", "scroll"), ("?", "help")],
     };
-    draw_keys(model, buffer, places.keys, shown);
+    draw_keys(model, buffer, layout.keys, keys);
     cursor
 }
 
-fn draw_answer(model: &Model, view: &GateView, below: usize, buffer: &mut Buffer, place: Rect) -> Option<Position> {
-    let mut rows = place.rows();
-    let width = usize::from(place.width);
-    let rule = if below > 0 { format!("── {below} more lines below ") } else { "──".to_owned() };
+fn draw_answer(
+    model: &Model,
+    view: &GateView,
+    lines_below: usize,
+    buffer: &mut Buffer,
+    area: Rect,
+) -> Option<Position> {
+    let mut rows = area.rows();
+    let width = usize::from(area.width);
+    let rule = if lines_below > 0 { format!("── {lines_below} more lines below ") } else { "──".to_owned() };
     let rule = format!("{rule}{}", "─".repeat(width.saturating_sub(rule.width())));
     write(buffer, rows.next()?, &Line::styled(rule, QUIET));
     let mut cursor = None;
     match &view.step {
         AnswerStep::Typing(line) => {
             write(buffer, rows.next()?, &Line::styled(fitted(&view.prompt.prompt(), width), STRONG));
-            let (beginning, hidden) = match view.prompt.is_secret() {
+            let (visible_prefix, hidden_chars) = match view.prompt.is_secret() {
                 true => ("", line.text().chars().count()),
-                false => choice_beginning(&view.gate().choices, line.text()),
+                false => choice_prefix(&view.gate().choices, line.text()),
             };
-            let shown = format!("{}{}", visible(beginning), "•".repeat(hidden));
+            let shown = format!("{}{}", visible(visible_prefix), "•".repeat(hidden_chars));
             cursor = Some(draw_input(buffer, rows.next()?, "› ", &shown));
         }
         AnswerStep::Reading => {
-            let (text, style) = match view.refusal(model.at) {
+            let (text, style) = match view.refusal(model.elapsed) {
                 Some("it has just appeared") => ("it takes an answer in a moment".to_owned(), QUIET),
                 Some(reason) => (format!("no answer yet: {reason}"), QUIET),
                 None => ("a begins an answer".to_owned(), ACCENT),

@@ -1,4 +1,4 @@
-//! The help.
+//! Drawing of the help.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,7 +9,7 @@ use super::{draw_border, write_all};
 use crate::attach::DetachKey;
 use crate::ui::model::Model;
 
-/// Keys and what they do; a row without a key is a heading.
+/// Keys and their actions. A row without a key is a heading.
 const ROWS: [(&str, &str); 22] = [
     ("", "Everywhere"),
     ("↑ ↓, space", "select, scroll"),
@@ -37,14 +37,15 @@ const ROWS: [(&str, &str); 22] = [
 
 pub(super) fn draw(model: &Model, buffer: &mut Buffer) {
     let screen = Rect { x: 0, y: 0, width: model.cols, height: model.rows };
-    for at in screen.positions() {
-        buffer[at].reset();
+    for position in screen.positions() {
+        buffer[position].reset();
     }
     let inside = draw_border(buffer, screen, "Help; any key goes back");
-    let rows = ROWS.iter().map(|(key, does)| match *key {
-        "" => Line::styled(*does, STRONG),
-        key => Line::from(vec![Span::styled(format!("  {key:<16}"), STRONG), Span::raw(*does)]),
+    let rows = ROWS.iter().map(|(key, action)| match *key {
+        "" => Line::styled(*action, STRONG),
+        key => Line::from(vec![Span::styled(format!("  {key:<16}"), STRONG), Span::raw(*action)]),
     });
-    let leaves = Line::styled(format!("  An attached terminal is left with {}.", DetachKey::default().name()), QUIET);
-    write_all(buffer, inside, rows.chain([leaves]));
+    let detach_line =
+        Line::styled(format!("  An attached terminal is left with {}.", DetachKey::default().name()), QUIET);
+    write_all(buffer, inside, rows.chain([detach_line]));
 }

@@ -1,4 +1,4 @@
-//! The list: open questions, terminals and runs.
+//! Drawing of the list: open questions, terminals and runs.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -6,18 +6,18 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::style::{QUIET, REVERSED, STRONG, WAITS, of_tone};
+use super::style::{QUIET, REVERSED, STRONG, WAITS, tone_style};
 use super::{draw_header, draw_keys, draw_notice, preview, write};
 use crate::print::{fitted, padded};
-use crate::ui::layout::Places;
+use crate::ui::layout::ListLayout;
 use crate::ui::model::{DaemonState, ListLine, Model, Row, Section, lines};
 
-/// Maximum widths of the columns of names and of states.
+/// Maximum widths of the columns for names and states.
 const MAX_NAME_COLUMNS: usize = 40;
 const MAX_STATE_COLUMNS: usize = 20;
 
 pub(super) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
-    let places = Places::for_size(model.cols, model.rows);
+    let layout = ListLayout::for_size(model.cols, model.rows);
     let list = model.list();
     let waiting = list.iter().filter(|row| row.id.section == Section::Gates).count();
     let title = match waiting {
@@ -27,29 +27,30 @@ pub(super) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
             vec![Span::styled(" steplatch ", STRONG), Span::styled(format!(" {many} questions wait for you "), WAITS)]
         }
     };
-    draw_header(model, buffer, places.header, title);
-    draw_list(model, &list, buffer, places.list);
+    draw_header(model, buffer, layout.header, title);
+    draw_list(model, &list, buffer, layout.list);
     let selected = list.get(model.selected_index(&list));
-    if let Some(place) = places.preview {
-        preview::draw(model, selected, buffer, place);
+    if let Some(area) = layout.preview {
+        preview::draw(model, selected, buffer, area);
     }
-    let cursor = draw_notice(model, buffer, places.notice);
-    draw_keys(model, buffer, places.keys, &keys_of(model, selected));
+    let cursor = draw_notice(model, buffer, layout.notice);
+    draw_keys(model, buffer, layout.keys, &command_keys(model, selected));
     cursor
 }
 
-fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
-    let width = usize::from(place.width);
+fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, area: Rect) {
+    let width = usize::from(area.width);
     let selected = model.selected_index(list);
-    let widest = |wide: fn(&Row) -> usize, max_width: usize| list.iter().map(wide).max().unwrap_or(0).min(max_width);
-    let name = widest(|row| row.name.width(), MAX_NAME_COLUMNS.min(width * 2 / 5));
-    let state = widest(|row| row.state.width(), MAX_STATE_COLUMNS.min(width / 4));
-    for (at, line) in place.rows().zip(lines(list).into_iter().skip(model.top)) {
+    let widest =
+        |cell_width: fn(&Row) -> usize, max_width: usize| list.iter().map(cell_width).max().unwrap_or(0).min(max_width);
+    let name_columns = widest(|row| row.name.width(), MAX_NAME_COLUMNS.min(width * 2 / 5));
+    let state_columns = widest(|row| row.state.width(), MAX_STATE_COLUMNS.min(width / 4));
+    for (row_area, line) in area.rows().zip(lines(list).into_iter().skip(model.top)) {
         match line {
             ListLine::Heading(section, count) => {
                 write(
                     buffer,
-                    at,
+                    row_area,
                     &Line::from(vec![
                         Span::styled(format!(" {} ", section.title()), STRONG),
                         Span::styled(heading_detail(model, section, count), QUIET),
@@ -59,25 +60,25 @@ fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
             ListLine::Row(index) => {
                 let row = &list[index];
                 let cell = |text: &str, columns: usize| padded(&fitted(text, columns), columns);
-                let style = of_tone(row.tone);
+                let style = tone_style(row.tone);
                 let line = Line::from(vec![
                     Span::styled(format!("  {} ", row.mark), style),
-                    Span::raw(cell(&row.name, name)),
+                    Span::raw(cell(&row.name, name_columns)),
                     Span::raw("  "),
-                    Span::styled(cell(&row.state, state), style),
+                    Span::styled(cell(&row.state, state_columns), style),
                     Span::styled(format!("  {}", row.detail), QUIET),
                 ]);
-                write(buffer, at, &line);
+                write(buffer, row_area, &line);
                 if index == selected {
-                    // Dim text is hard to read on the ground of the selection.
-                    buffer.set_style(at, REVERSED.remove_modifier(Modifier::DIM));
+                    // Dim text is hard to read on the background of the selection.
+                    buffer.set_style(row_area, REVERSED.remove_modifier(Modifier::DIM));
                 }
             }
         }
     }
 }
 
-/// Returns the text after the title of a section.
+/// Returns the text after the title of a section: the number of rows, or advice.
 fn heading_detail(model: &Model, section: Section, count: usize) -> String {
     let is_filtered = !model.filter.text().is_empty();
     match (count, section) {
@@ -90,7 +91,7 @@ fn heading_detail(model: &Model, section: Section, count: usize) -> String {
     }
 }
 
-fn keys_of(model: &Model, selected: Option<&Row>) -> Vec<(&'static str, &'static str)> {
+fn command_keys(model: &Model, selected: Option<&Row>) -> Vec<(&'static str, &'static str)> {
     if model.typing.is_some() {
         return vec![("enter", "takes it"), ("esc", "leaves it")];
     }

@@ -1,4 +1,4 @@
-//! The styles of the full screen: the colours of the terminal's own palette, and what holds without colours.
+//! The styles of the full screen. Colours come from the terminal's palette; the other attributes work without colours.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -13,22 +13,22 @@ pub(super) const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier:
 pub(super) const WAITS: Style = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
 pub(super) const ACCENT: Style = Style::new().fg(Color::Cyan);
 
-/// Returns the style of a state's meaning.
-pub(super) fn of_tone(tone: Tone) -> Style {
+/// Returns the style for the meaning of a state.
+pub(super) fn tone_style(tone: Tone) -> Style {
     match tone {
         Tone::Plain => Style::new(),
-        Tone::Waits => WAITS,
+        Tone::Waiting => WAITS,
         Tone::Good => GOOD,
         Tone::Bad => BAD,
         Tone::Quiet => QUIET,
     }
 }
 
-/// Returns the sign of a step's state and its style.
-pub(super) fn of_step(state: StepState) -> (&'static str, Style) {
+/// Returns the symbol and the style for the state of a step.
+pub(super) fn step_style(state: StepState) -> (&'static str, Style) {
     match state {
         StepState::Running => ("▸", ACCENT),
-        StepState::Waits => ("?", WAITS),
+        StepState::Waiting => ("?", WAITS),
         StepState::Succeeded => ("✓", GOOD),
         StepState::Failed => ("✗", BAD),
         StepState::TimedOut => ("◌", BAD),

@@ -13,7 +13,7 @@ use steplatch_protocol::{
 };
 
 use crate::ui::event::{Effect, UiEvent};
-use crate::ui::gate_view::INERT_TIME;
+use crate::ui::gate_view::ANSWER_DELAY;
 use crate::ui::key::{Key, TerminalInput};
 use crate::ui::model::{DaemonState, Model};
 use crate::ui::update::update;
@@ -328,7 +328,7 @@ fn a_question_is_read_and_then_answered() {
     "#]]);
     assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty());
     assert!(desk.screen().contains("no answer is taken now: it has just appeared"), "{}", desk.screen());
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("a3");
     desk.presses(&[Key::Enter]);
     desk.looks(&expect![[r#"
@@ -369,7 +369,7 @@ fn a_question_is_read_and_then_answered() {
 fn nothing_but_typed_keys_answers() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     // Enter, a paste and choices alone answer nothing.
     assert!(desk.presses(&[Key::Enter, Key::Char('1'), Key::Enter, Key::Char('y')]).is_empty());
     assert!(desk.happens(UiEvent::Input(TerminalInput::Paste("a1\r".to_owned()))).is_empty());
@@ -380,7 +380,7 @@ fn nothing_but_typed_keys_answers() {
     );
     desk.happens(UiEvent::Input(TerminalInput::Focus(true)));
     assert!(desk.presses(&[Key::Enter]).is_empty(), "the window has just got the focus");
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.presses(&[Key::Escape]);
     assert!(desk.screen().contains("a begins an answer"), "{}", desk.screen());
 }
@@ -389,7 +389,7 @@ fn nothing_but_typed_keys_answers() {
 fn a_question_that_changes_is_shown_again_and_one_that_is_answered_elsewhere_closes() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("a");
     let mut changed = runs().pop().unwrap();
     changed.pending_gates[0].digest = "d2".to_owned();
@@ -402,7 +402,7 @@ fn a_question_that_changes_is_shown_again_and_one_that_is_answered_elsewhere_clo
     assert!(screen.contains("Deploy nowhere?") && screen.contains("the question has changed"), "{screen}");
     changed.pending_gates.clear();
     desk.happens(UiEvent::Run(Box::new(changed)));
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     assert!(desk.presses(&[Key::Char('a'), Key::Char('1'), Key::Enter]).is_empty());
     assert!(desk.screen().contains("the question is closed"), "{}", desk.screen());
 }
@@ -414,7 +414,7 @@ fn a_long_question_is_read_to_its_end_first() {
     long.pending_gates[0].context = json!({"plan": "a step\n".repeat(100)}).as_object().unwrap().clone();
     desk.happens(UiEvent::Run(Box::new(long)));
     desk.presses(&[Key::Enter]);
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("a");
     assert!(desk.screen().contains("no answer is taken now: scroll to its end first"), "{}", desk.screen());
     desk.presses(&[Key::End, Key::Char('a'), Key::Char('2')]);
@@ -434,7 +434,7 @@ fn form_desk(cols: u16, rows: u16) -> Desk {
     asks.pending_gates = vec![gate];
     desk.happens(UiEvent::Run(Box::new(asks)));
     desk.presses(&[Key::Enter]);
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk
 }
 
@@ -499,7 +499,7 @@ fn a_terminal_without_room_for_a_question_says_so_and_answers_nothing() {
             assert!(words.contains("Thisterminalistoosmall"), "{cols}x{rows}: {words}");
         }
         desk.happens(UiEvent::Resized { cols: 80, rows: 30 });
-        desk.passes(INERT_TIME);
+        desk.passes(ANSWER_DELAY);
         desk.types("a1.2");
         desk.presses(&[Key::Enter]);
         desk.types("3");
@@ -511,7 +511,7 @@ fn a_terminal_without_room_for_a_question_says_so_and_answers_nothing() {
 fn a_line_that_is_typed_for_one_question_answers_no_other() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("a1");
     let effects = desk.presses(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
@@ -524,19 +524,19 @@ fn a_line_that_is_typed_for_one_question_answers_no_other() {
     desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
     desk.happens(UiEvent::Run(Box::new(next)));
     for _ in 0..20 {
-        desk.passes(INERT_TIME / 2);
+        desk.passes(ANSWER_DELAY / 2);
         assert!(desk.types("a1cq").is_empty() && desk.presses(&[Key::Enter]).is_empty());
     }
     assert!(desk.screen().contains("Terminals 2"), "the list is shown: {}", desk.screen());
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.presses(&[Key::Enter]);
     assert!(desk.screen().contains("it takes an answer in a moment"), "{}", desk.screen());
     // The next question takes an answer once the keyboard is idle.
     for _ in 0..20 {
-        desk.passes(INERT_TIME / 2);
+        desk.passes(ANSWER_DELAY / 2);
         assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty(), "{}", desk.screen());
     }
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("a1");
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(_)]));
 }
@@ -545,23 +545,23 @@ fn a_line_that_is_typed_for_one_question_answers_no_other() {
 fn a_line_that_is_typed_while_its_question_changes_or_closes_does_nothing() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("ayes, but fi");
     let changed = GateInfo { prompt: "Deploy nowhere?".to_owned(), digest: "d2".to_owned(), ..gate() };
     desk.happens(UiEvent::Gate { gate_id: changed.gate_id.clone(), gate: Ok(Box::new(changed.clone())) });
     for _ in 0..5 {
-        desk.passes(INERT_TIME / 2);
+        desk.passes(ANSWER_DELAY / 2);
         assert!(desk.types("aqhc1y").is_empty() && desk.presses(&[Key::Enter]).is_empty());
         assert!(desk.screen().contains("Deploy nowhere?"), "{}", desk.screen());
     }
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("ano, a q");
     let mut closed = runs().pop().unwrap();
     closed.pending_gates.clear();
     desk.happens(UiEvent::Run(Box::new(closed)));
     assert!(desk.types("uestion qq").is_empty());
     assert!(desk.screen().contains("the question was answered or withdrawn"), "{}", desk.screen());
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("q");
     assert!(desk.screen().contains("Terminals 2"), "{}", desk.screen());
 }
@@ -618,7 +618,7 @@ fn runs_are_steered_and_a_cancel_is_confirmed() {
     desk.presses(&[Key::Tab, Key::Tab]);
     assert!(desk.types("p").is_empty());
     assert!(desk.screen().contains("enter in a moment"), "{}", desk.screen());
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     assert!(desk.screen().contains("enter yes  any other key no"), "{}", desk.screen());
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Pause(run)] if run == "run_bbbb"));
     assert!(desk.types("c").is_empty());
@@ -626,11 +626,11 @@ fn runs_are_steered_and_a_cancel_is_confirmed() {
     assert!(screen.contains("Cancel release run_bbbb? Its work is abandoned and its terminals are closed"), "{screen}");
     assert!(desk.presses(&[Key::Enter]).is_empty(), "Enter is not the default");
     assert!(desk.screen().contains("nothing was done"));
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     assert!(desk.types("c").is_empty());
     assert!(desk.screen().contains("y, enter yes  any other key no"), "{}", desk.screen());
     assert!(desk.types("y").is_empty());
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Cancel(run)] if run == "run_bbbb"));
     desk.presses(&[Key::Down]);
     assert!(desk.types("c").is_empty());
@@ -646,7 +646,7 @@ fn an_ended_run_is_run_again_from_the_selected_step() {
     desk.presses(&[Key::Down]);
     desk.types("r");
     assert!(desk.screen().contains("Run build run_aaaa again, with its input?"), "{}", desk.screen());
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     let whole = RerunRequest { run_id: "run_aaaa".to_owned(), ..RerunRequest::default() };
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(request)] if **request == whole));
     // From a step of the opened run.
@@ -660,7 +660,7 @@ fn an_ended_run_is_run_again_from_the_selected_step() {
     assert!(desk.screen().contains("r run again from here"), "{}", desk.screen());
     desk.types("r");
     assert!(desk.screen().contains("Run release run_bbbb again from 'build'?"), "{}", desk.screen());
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     let mut request = RerunRequest {
         run_id: "run_bbbb".to_owned(),
         from_state: Some("build/1".to_owned()),
@@ -680,10 +680,10 @@ fn an_ended_run_is_run_again_from_the_selected_step() {
     desk.happens(reply(&request, refused.clone()));
     assert!(desk.screen().contains("Repeat it? state 'build': rm ·x"), "{}", desk.screen());
     assert!(desk.presses(&[Key::Enter]).is_empty(), "Enter is not the default");
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.happens(reply(&request, refused.clone()));
     desk.types("y");
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     request.repeat_irreversible = true;
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
     let started = RunReply { run_id: "run_dddd".to_owned(), status: "running".to_owned(), ..RunReply::default() };
@@ -730,7 +730,7 @@ fn a_line_that_is_meant_for_a_program_does_nothing() {
             assert!(effects.is_empty(), "{line:?} {places:?}: {effects:?}");
             assert!(desk.model.confirmation.is_none(), "{line:?} {places:?}");
             // And a moment later, keys are commands again.
-            desk.passes(INERT_TIME);
+            desk.passes(ANSWER_DELAY);
             desk.types("t");
         }
     }
@@ -740,7 +740,7 @@ fn a_line_that_is_meant_for_a_program_does_nothing() {
 fn a_passphrase_that_is_typed_too_early_is_not_shown() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
-    desk.passes(INERT_TIME);
+    desk.passes(ANSWER_DELAY);
     desk.types("a");
     desk.types("y");
     assert!(desk.screen().contains("› y"), "{}", desk.screen());

@@ -4,6 +4,7 @@ pub(crate) mod approver;
 pub(crate) mod config;
 mod cp;
 mod daemon;
+mod docs;
 mod doctor;
 mod example_workflows;
 mod examples;
@@ -119,6 +120,7 @@ enum Command {
     Setup(setup::Setup),
     /// Check the installation and suggest fixes
     Doctor(doctor::Doctor),
+    Docs(docs::Docs),
     /// Remove steplatch from clients, this machine and other machines
     Uninstall(uninstall::Uninstall),
     /// Serve an MCP client on standard input and output, or over HTTP
@@ -231,6 +233,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         )),
         Command::Setup(command) => command.run(),
         Command::Doctor(command) => command.run(&paths).await,
+        Command::Docs(command) => command.run(),
         Command::Uninstall(command) => command.run(&paths).await,
         Command::Mcp(command) => command.run(paths).await,
         Command::Serve(command) => command.run(&paths).await,

@@ -26,6 +26,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "worker",
             "completions",
             "man",
+            "docs",
             "uninstall",
             HELP_COMMAND,
         ],

@@ -1,0 +1,155 @@
+//! `steplatch docs`: the pages of the documentation, for a terminal.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::pager;
+use crate::print::{self, QUIET, STRONG};
+
+/// List the pages of the documentation, or show one
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Docs {
+    /// Page that is shown
+    #[arg(value_name = "PAGE", value_parser = names())]
+    page: Option<String>,
+    /// Print JSON, with the text of the page in Markdown
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  steplatch docs
+  steplatch docs machines";
+
+/// The pages, in the order of reading: the name and the text in Markdown.
+const PAGES: [(&str, &str); 13] = [
+    ("command_line", include_str!("../../docs/command_line.md")),
+    ("mcp", include_str!("../../docs/mcp.md")),
+    ("machines", include_str!("../../docs/machines.md")),
+    ("functions", include_str!("../../docs/functions.md")),
+    ("capture", include_str!("../../docs/capture.md")),
+    ("gates", include_str!("../../docs/gates.md")),
+    ("page", include_str!("../../docs/page.md")),
+    ("ui", include_str!("../../docs/ui.md")),
+    ("commander", include_str!("../../docs/commander.md")),
+    ("hosts", include_str!("../../docs/hosts.md")),
+    ("remote", include_str!("../../docs/remote.md")),
+    ("http", include_str!("../../docs/http.md")),
+    ("temporal", include_str!("../../docs/temporal.md")),
+];
+
+/// Returns the names of the pages, for the command line.
+fn names() -> clap::builder::PossibleValuesParser {
+    PAGES.map(|(name, _)| name).into()
+}
+
+/// Returns the heading of a page.
+fn title(markdown: &str) -> &str {
+    markdown.lines().next().unwrap_or_default().trim_start_matches("# ")
+}
+
+impl Docs {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let selected = PAGES.iter().find(|(name, _)| self.page.as_deref() == Some(name));
+        match selected {
+            Some((name, text)) if self.json => print::json(&json!({"success": true, "name": name, "text": text}))?,
+            Some((_, text)) => pager::show(&rendered_lines(text))?,
+            None if self.json => {
+                let pages = PAGES.map(|(name, text)| json!({"name": name, "title": title(text)}));
+                print::json(&json!({"success": true, "pages": pages}))?;
+            }
+            None => {
+                let width = PAGES.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+                for (name, text) in &PAGES {
+                    print::line(format!("{}  {QUIET}{}{QUIET:#}", print::padded(name, width), title(text)))?;
+                }
+                print::remark("show one with: steplatch docs PAGE");
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the lines of a page: bold headings, indented code, and links without their targets.
+fn rendered_lines(markdown: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    // Every second part is code.
+    for (index, part) in markdown.split("```").enumerate() {
+        if index % 2 == 1 {
+            // The first line names the language.
+            lines.extend(part.lines().skip(1).map(|line| format!("  {line}").trim_end().to_owned()));
+            continue;
+        }
+        let text = without_link_targets(part);
+        for line in text.trim_matches('\n').lines() {
+            let heading = line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'));
+            lines.push(heading.map_or_else(|| line.to_owned(), |heading| format!("{STRONG}{heading}{STRONG:#}")));
+        }
+        lines.push(String::new());
+    }
+    lines
+}
+
+/// Returns a text in which `[text](target)` is `text`, or `text (target)` for an address. Images are omitted.
+fn without_link_targets(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find('[') {
+        let (before, link) = rest.split_at(start);
+        let middle = link.find("](").filter(|middle| !link[1..*middle].contains('['));
+        let Some((middle, end)) = middle.and_then(|middle| Some((middle, middle + link[middle..].find(')')?))) else {
+            plain.push_str(&rest[..=start]);
+            rest = &rest[start + 1..];
+            continue;
+        };
+        let (label, target) = (&link[1..middle], &link[middle + 2..end]);
+        rest = &link[end + 1..];
+        if let Some(before) = before.strip_suffix('!') {
+            plain.push_str(before);
+            continue;
+        }
+        plain.push_str(before);
+        plain.push_str(label);
+        if target.starts_with("http") {
+            plain.push_str(&format!(" ({target})"));
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lose_their_targets_and_code_stays() {
+        let page = "# Gates\n\nSee [the\npage](page.md#x) and [MCP](https://example.org).\n![a](b.png)\n\n```sh\na[0](1)\n```\n\nEnd `x[1]`.\n";
+        let bold = format!("{STRONG}Gates{STRONG:#}");
+        let expected =
+            [&bold, "", "See the", "page and MCP (https://example.org).", "", "  a[0](1)", "End `x[1]`.", ""];
+        let lines = rendered_lines(page);
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn every_page_for_users_is_there_and_has_a_title() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let files = files.filter_map(|file| Some(file.strip_suffix(".md")?.to_owned()));
+        // These are for those who judge or change the program.
+        let mut files: Vec<String> = files.filter(|name| !["benchmarks", "conformance"].contains(&&**name)).collect();
+        files.sort();
+        let mut listed = PAGES.map(|(name, _)| name.to_owned());
+        listed.sort();
+        assert_eq!(files, listed);
+        for (name, text) in PAGES {
+            assert!(text.starts_with("# ") && text.matches("```").count() % 2 == 0, "{name}");
+        }
+    }
+}

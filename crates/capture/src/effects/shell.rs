@@ -17,7 +17,7 @@ use super::{Effect, Judgement, excerpt};
 
 /// Maximum length of a line. A longer line has an unknown effect.
 const MAX_LINE_BYTES: usize = 64 << 10;
-/// Maximum number of levels of lines within lines.
+/// Maximum nesting depth of lines.
 const MAX_LEVELS: u32 = 6;
 
 /// Level of the typed line; scripts in it have higher levels.
@@ -59,9 +59,9 @@ struct QueuedLine {
 /// One word of a command.
 #[derive(Debug, Clone)]
 pub(super) struct Argument {
-    /// The text of the word, without quotes. Its unknown parts remain as written.
+    /// The text of a fixed word without its quotes; any other word as written.
     pub(super) text: String,
-    /// True if the shell passes exactly this text to the program.
+    /// True if the text is known: `~` and `.` stand for the home and the working directory.
     pub(super) is_fixed: bool,
 }
 
@@ -161,7 +161,7 @@ impl Judge {
         let Some(commands) = readings.commands_in_comments(line) else { return };
         let comments = self.judge_separately(commands);
         self.record_effect(comments.effect, &comments.evidence);
-        // The words of a comment are rarely operands, so only an irreversible effect counts.
+        // Words of a comment are rarely arguments, so only an irreversible effect counts.
         let whole_line = self.judge_separately(readings.escape_comments(line));
         if whole_line.effect == Effect::Irreversible {
             self.record_effect(whole_line.effect, &whole_line.evidence);

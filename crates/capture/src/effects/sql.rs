@@ -10,19 +10,22 @@ pub(super) enum SqlEffect {
     Shell(String),
 }
 
-/// First words of statements that only read, or can be undone.
+/// First words of statements that destroy no stored data.
 const REVERSIBLE_WORDS: &str = "select show describe desc explain use set begin start commit end rollback savepoint release pragma values with table help \
     analyze fetch declare close listen notify check";
-/// First words of statements that add something.
+/// First words of other statements without a loss.
 const ADDING_WORDS: &str = "create insert comment lock unlock prepare execute";
 
 /// First words of statements that remove or overwrite something.
 const DESTRUCTIVE_WORDS: &str =
     "drop truncate delete update alter revoke vacuum reindex merge kill shutdown purge flush reset";
 
-/// Commands of database clients that change nothing.
+/// Commands of database clients that only print, or set the session.
 const CLIENT_COMMANDS: &str = ".tables .schema .quit .exit .headers .header .mode .databases .help .show .indexes .timer .width .nullvalue .dump .stats \
-    .fullschema .echo .print .separator .changes .open \\d \\dt \\di \\dv \\df \\dn \\du \\l \\q \\x \\c \\conninfo \\timing \\pset \\a \\t \\? \\h \\encoding \\d+ \\dt+ \\l+ \\s \\u quit exit help status \\g";
+    .fullschema .echo .print .separator .changes .open \\d \\dt \\di \\dv \\df \\dn \\du \\l \\q \\x \\c \\conninfo \\timing \\pset \\a \\t \\? \\h \\encoding \\d+ \\dt+ \\l+ \\u quit exit help status";
+
+/// Commands of database clients that print, or write the file that is named after them.
+const FILE_COMMANDS: &str = "\\g \\s";
 
 /// Returns the effect of a text for a database client.
 pub(super) fn judge_text(text: &str) -> SqlEffect {
@@ -34,8 +37,9 @@ pub(super) fn judge_text(text: &str) -> SqlEffect {
         }
     }
     if first.starts_with(['.', '\\']) || list_contains("quit exit help status", first) {
-        // A pipe or a file may follow.
-        let is_known = list_contains(CLIENT_COMMANDS, first) && !text.contains('|');
+        let prints = list_contains(CLIENT_COMMANDS, first) || text == first && list_contains(FILE_COMMANDS, first);
+        // The output may go to a program, and `.open --new` empties a database.
+        let is_known = prints && !text.contains(['|', '`']) && !text.contains("--new");
         return SqlEffect::Known(if is_known { Effect::Reversible } else { Effect::Unknown });
     }
     let statements = bare_statements(text);

@@ -65,11 +65,14 @@ impl Peer {
     /// Reads the data of a process. With a `handle` from the kernel, the data cannot be that of a later process with
     /// the same id. Blocks for some reads of `/proc`.
     pub(crate) fn read(pid: i32, handle: Option<&OwnedFd>) -> Self {
-        let mut lineage = lineage::read(&table::Proc, pid);
+        let lineage = lineage::read(&table::Proc, pid);
+        let peer =
+            Self { lineage, program: Program::from_pid(pid), has_terminal: table::is_in_foreground_of_terminal(pid) };
+        // Checked last: a process that is still there had its id during all reads.
         if handle.is_some_and(has_ended) {
-            lineage = Lineage::unknown(Cut::Gone);
+            return Self { lineage: Lineage::unknown(Cut::Gone), program: Program::Unknown, has_terminal: false };
         }
-        Self { lineage, program: Program::from_pid(pid), has_terminal: table::has_terminal(pid) }
+        peer
     }
 }
 

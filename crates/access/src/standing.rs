@@ -147,7 +147,7 @@ fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
         let mark = process.evidence.mark.as_ref()?;
         Some(if mark.parse::<StepId>().is_ok() { PersonRefusal::Started } else { PersonRefusal::InTerminal })
     });
-    let by_group = || known.iter().any(|process| process.evidence.in_group).then_some(PersonRefusal::Started);
+    let by_group = || known.iter().any(|process| process.evidence.may_be_in_group).then_some(PersonRefusal::Started);
     by_parent.or_else(by_group).or(match lineage.cut {
         None => None,
         Some(Cut::Hidden) => Some(PersonRefusal::Hidden),
@@ -280,7 +280,7 @@ mod tests {
             ("host", PersonRefusal::InTerminal),
             ("run_k7q2m8x4rd3tv5ab/ask/1", PersonRefusal::Started),
         ] {
-            let evidence = Evidence { mark: Some(mark.to_owned()), in_group: true };
+            let evidence = Evidence { mark: Some(mark.to_owned()), may_be_in_group: true };
             let marked = Process { evidence, ..process(35) };
             assert_eq!(judge(&below(marked), &Processes::default()), Some(refusal), "{mark:?}");
         }
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_group_counts_whoever_has_ended() {
-        let kept = Process { evidence: Evidence { mark: None, in_group: true }, ..process(35) };
+        let kept = Process { evidence: Evidence { mark: None, may_be_in_group: true }, ..process(35) };
         assert_eq!(judge(&below(kept), &Processes::default()), Some(PersonRefusal::Started));
     }
 }

@@ -166,7 +166,7 @@ mod tests {
         }
 
         fn evidence(&self, pid: i32) -> Evidence {
-            Evidence { mark: (pid == 30).then(|| "term_x".to_owned()), in_group: pid == 20 }
+            Evidence { mark: (pid == 30).then(|| "term_x".to_owned()), may_be_in_group: pid == 20 }
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_lineage_reaches_the_process_that_has_no_parent() {
         let Lineage { known, cut } = read(&Table::of(&FAMILY), 40);
-        let of = |process: &Process| (process.pid, process.evidence.mark.is_some(), process.evidence.in_group);
+        let of = |process: &Process| (process.pid, process.evidence.mark.is_some(), process.evidence.may_be_in_group);
         let told: Vec<_> = known.iter().map(of).collect();
         assert_eq!(told, [(40, false, false), (30, true, false), (20, false, true), (1, false, false)]);
         assert_eq!(cut, None);

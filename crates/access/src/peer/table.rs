@@ -28,8 +28,8 @@ pub(crate) struct Evidence {
     /// The mark that steplatch sets in the environment of the processes that it starts, if the first environment is
     /// readable.
     pub(crate) mark: Option<String>,
-    /// True if the process is in the control group of a daemon.
-    pub(crate) in_group: bool,
+    /// True if the process is in the control group of a daemon, or if descriptors or memory ran out during the read.
+    pub(crate) may_be_in_group: bool,
 }
 
 /// The list of all processes, which may change during a read.
@@ -64,11 +64,14 @@ impl ProcessTable for Proc {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"));
         // A read that failed for lack of resources may have missed the evidence.
         let is_starved = read_result.as_ref().err().is_some_and(is_resource_shortage);
-        let in_group = match groups {
+        let may_be_in_group = match groups {
             Ok(groups) => group::is_daemon_group(&groups),
             Err(error) => is_resource_shortage(&error),
         };
-        Evidence { mark: read_result.ok().and_then(|_| parse_mark(&environment)), in_group: in_group || is_starved }
+        Evidence {
+            mark: read_result.ok().and_then(|_| parse_mark(&environment)),
+            may_be_in_group: may_be_in_group || is_starved,
+        }
     }
 }
 
@@ -89,15 +92,15 @@ fn parse_status(stat: &str) -> Option<Status> {
 }
 
 /// Returns whether `/proc` is mounted with `hidepid`, by the list of mounts: proc(5).
-fn hides_others(list: &str) -> bool {
+fn hides_others(mountinfo: &str) -> bool {
     let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|value| !["0", "off"].contains(&value));
     // The last mount covers the earlier ones.
-    let proc_mount = mounts(list).rfind(|mount| mount.mount_point == "/proc");
+    let proc_mount = mounts(mountinfo).rfind(|mount| mount.mount_point == "/proc");
     proc_mount.is_some_and(|mount| mount.options.split(',').any(hides))
 }
 
 /// Returns whether a process is in the foreground of its controlling terminal.
-pub(super) fn has_terminal(pid: i32) -> bool {
+pub(super) fn is_in_foreground_of_terminal(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_in_foreground(&stat))
 }
 

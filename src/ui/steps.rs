@@ -319,7 +319,7 @@ mod tests {
         let told = |steps: &Steps| {
             steps.steps.iter().map(|step| format!("{} {} {:?}", step.name, step.kind, step.state)).collect::<Vec<_>>()
         };
-        assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Running", "Deploy?⏎ gate Waits"]);
+        assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Running", "Deploy?⏎ gate Waiting"]);
         assert_eq!(steps.most_informative(), 2);
         steps.record(&event("gate_answered", json!({"gate_id": "run_a/ask/1", "answer": "yes", "by": "ana"}), 5));
         steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));

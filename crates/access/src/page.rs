@@ -25,7 +25,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::private_file;
 use redirect::RedirectFiles;
-use session::{MAX_SESSION_TIME, NamedSession, SessionTable};
+use session::{MAX_SESSION_TIME, PrefixMatch, SessionTable};
 use ticket::TICKET_LIFETIME;
 pub(crate) use ticket::{Exchange, TicketTable};
 
@@ -216,13 +216,13 @@ impl PageLogins {
                 logins.sessions.end_all(self.clock.now())
             }
             Some(prefix) => match logins.sessions.find_by_prefix(prefix, self.clock.now()) {
-                NamedSession::Unique(id) => usize::from(logins.sessions.end(&id)),
-                NamedSession::Several => {
+                PrefixMatch::Unique(id) => usize::from(logins.sessions.end(&id)),
+                PrefixMatch::Several => {
                     return refused(format!(
                         "Several sessions of the page begin with '{prefix}'; write more of the id"
                     ));
                 }
-                NamedSession::None => {
+                PrefixMatch::None => {
                     return refused(format!(
                         "No session of the page is called '{prefix}'; list them with: steplatch serve sessions"
                     ));

@@ -66,7 +66,7 @@ pub(crate) fn find_extractions(turns: &[Turn], bindings: &[Binding], facts: &Kno
                 is_source.then_some((source, lines, rows))
             });
             let Some((source, lines, rows)) = source else { continue };
-            // Output does not depend on a value before its first input.
+            // Output that was printed before a value was first typed cannot contain it as a variable.
             let is_printable = |binding: &&Binding| {
                 let is_typed = |turn: &Turn| contains_word(typed_text(&turn.act), &binding.value);
                 DIRECTORIES.contains(&binding.name.as_str()) || turns[..=source].iter().any(is_typed)
@@ -93,7 +93,7 @@ pub(crate) fn find_extractions(turns: &[Turn], bindings: &[Binding], facts: &Kno
 }
 
 /// Index of the turns that may contain typed data words, so that each text is searched once. The key is the longest
-/// part with a digit of a word.
+/// part of the word that contains a digit.
 struct Occurrences<'t> {
     typed: HashMap<&'t str, Vec<usize>>,
     printed: HashMap<&'t str, Vec<usize>>,
@@ -198,7 +198,7 @@ fn joined_values(word: &str) -> Vec<&str> {
     values
 }
 
-/// Returns the longest runs of numbers between `-` and `.` in a word, and its hashes.
+/// Returns the longest runs of numbers joined by `-` or `.` in a word, and its hashes.
 fn runs_of_numbers(word: &str) -> Vec<&str> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let mut end = 0;
@@ -304,12 +304,12 @@ struct Output<'o> {
 }
 
 impl Output<'_> {
-    /// Returns the pattern that reads the value at this position with a group of this name, and a group that matches
-    /// another similar row. `None` if the recording has a similar row.
+    /// Returns the pattern that captures the value at this position in the group `name`, and has a group that matches
+    /// another similar row. `None` if similar rows have similar neighbours, so that nothing identifies the row.
     fn reading_pattern(&self, row: usize, column: usize, name: &str) -> Option<String> {
-        let value = |group: &str, bindings: &[Binding]| self.row_with_group(row, column, group, bindings);
-        let class = class_of(self.word);
-        let row_pattern = format!("^ *{} *$", value(&class, &[]));
+        let row_with = |group: &str, bindings: &[Binding]| self.row_with_group(row, column, group, bindings);
+        let class = value_pattern(self.word);
+        let row_pattern = format!("^ *{} *$", row_with(&class, &[]));
         let is_similar: Vec<bool> = self.lines.iter().map(|line| matches_at_start(&row_pattern, line)).collect();
         let is_filled = |row: &usize| !self.lines[*row].trim().is_empty();
         let above = (0..row).rev().filter(is_filled).take(MAX_ROWS_ABOVE).take_while(|row| !is_similar[*row]);
@@ -321,7 +321,7 @@ impl Output<'_> {
         let pattern = |window: &[usize], group: &str, bindings: &[Binding]| {
             let rows_above = window.iter().filter(|index| **index < row).map(|index| row_class(index, bindings));
             let rows_below = window.iter().filter(|index| **index > row).map(|index| row_class(index, bindings));
-            let rows: Vec<String> = rows_above.chain([value(group, bindings)]).chain(rows_below).collect();
+            let rows: Vec<String> = rows_above.chain([row_with(group, bindings)]).chain(rows_below).collect();
             format!("^ *{} *$", rows.join(ROW_SEPARATOR))
         };
         let windows = [above.collect::<Vec<usize>>(), below.collect()].into_iter().flat_map(|rows| {
@@ -338,15 +338,15 @@ impl Output<'_> {
             matching_rows == [window.first().copied().unwrap_or(row).min(row)]
         })?;
         let other_row = pattern(&window, &class, self.bindings);
-        let [below, _] = OTHER_ROWS;
+        let [other_group, _] = OTHER_ROWS;
         let pattern = pattern(&window, &format!("(?P<{name}>{class})"), self.bindings);
-        Some(format!(r"{pattern}(?P<{below}>[\s\S]*{other_row})?"))
+        Some(format!(r"{pattern}(?P<{other_group}>[\s\S]*{other_row})?"))
     }
 
     /// Returns the pattern of the recorded rows, from the first to the last row that is similar to the row of the
-    /// value, with groups that match another similar row.
+    /// value, with groups that match another similar row. Rows that are too far apart give the pattern of the one row.
     fn recorded_rows_pattern(&self, row: usize, column: usize) -> String {
-        let row_pattern = format!("^ *{} *$", self.row_with_group(row, column, &class_of(self.word), &[]));
+        let row_pattern = format!("^ *{} *$", self.row_with_group(row, column, &value_pattern(self.word), &[]));
         let similar: Vec<usize> =
             (0..self.lines.len()).filter(|row| matches_at_start(&row_pattern, self.lines[*row])).collect();
         let (first, last) = (similar.first().copied().unwrap_or(row), similar.last().copied().unwrap_or(row));
@@ -360,7 +360,7 @@ impl Output<'_> {
             return rows;
         }
         let [above, below] = OTHER_ROWS;
-        let other_row = format!("^ *{} *$", self.row_with_group(row, column, &class_of(self.word), self.bindings));
+        let other_row = format!("^ *{} *$", self.row_with_group(row, column, &value_pattern(self.word), self.bindings));
         format!(r"(?P<{above}>{other_row}[\s\S]*)?{rows}(?P<{below}>[\s\S]*{other_row})?")
     }
 
@@ -388,7 +388,7 @@ fn matches_at_start(pattern: &str, text: &str) -> bool {
 
 /// Returns the pattern of another value of the same kind: a number, a hash, a UUID, a version, an address, or a word
 /// with other numbers and random parts in the same places. It does not match `none`, an option or another directory.
-fn class_of(word: &str) -> String {
+fn value_pattern(word: &str) -> String {
     const NUMBER: &str = "[0-9]+";
     let groups: Vec<usize> = word.split('-').map(str::len).collect();
     if is_hash(word) {
@@ -412,7 +412,7 @@ fn class_of(word: &str) -> String {
         let length = rest.find(|character| !is_word_character(character)).unwrap_or(rest.len()).max(first.len_utf8());
         let (part, after) = rest.split_at(length);
         rest = after;
-        // Names by people, such as `build2`, have letters and digits once.
+        // Names that people choose, such as `build2`, change between letters and digits at most once.
         if count_switches(part) > 1 {
             follows_random_part = true;
             pattern.push_str(&format!("[0-9A-Za-z_]{{{}}}", part.chars().count()));

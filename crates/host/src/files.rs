@@ -51,31 +51,32 @@ impl From<AskError> for TransferError {
 /// The files of one machine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct MachineFiles {
-    location: Location,
+    access: Access,
     /// The step that writes a file.
     step: Option<String>,
-    /// True if the step has sent no request before, so that the remote machine cannot have written the file.
+    /// True if the step has sent no request before, so that the host cannot have written the file.
     is_first: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Location {
-    Local,
-    Remote(Keeper, Duration),
+enum Access {
+    Direct,
+    /// The terminal host, and the time limit of a request.
+    ThroughHost(Keeper, Duration),
 }
 
 impl MachineFiles {
     pub(crate) fn local() -> Self {
-        Self { location: Location::Local, step: None, is_first: true }
+        Self { access: Access::Direct, step: None, is_first: true }
     }
 
     pub(crate) fn remote(host: RemoteHost, timeout: Duration, step: Option<String>, is_first: bool) -> Self {
-        Self { location: Location::Remote(Keeper::Remote(host), timeout), step, is_first }
+        Self { access: Access::ThroughHost(Keeper::Remote(host), timeout), step, is_first }
     }
 
     /// Returns the files of this machine for a step. Its terminal host writes the step's file, at most once.
     pub(crate) fn written_once(host: Keeper, timeout: Duration, step: String) -> Self {
-        Self { location: Location::Remote(host, timeout), step: Some(step), is_first: false }
+        Self { access: Access::ThroughHost(host, timeout), step: Some(step), is_first: false }
     }
 
     /// Returns the file that the step has already written, if any.
@@ -84,7 +85,8 @@ impl MachineFiles {
     /// The machine does not answer.
     #[boxed]
     pub async fn written_before(&self) -> Result<Option<Copied>, TransferError> {
-        let (Location::Remote(keeper, timeout), Some(step), false) = (&self.location, &self.step, self.is_first) else {
+        let (Access::ThroughHost(keeper, timeout), Some(step), false) = (&self.access, &self.step, self.is_first)
+        else {
             return Ok(None);
         };
         let ask = Ask::File(FileAsk::Written(step.clone()));
@@ -148,19 +150,19 @@ impl MachineFiles {
     ) -> Result<FilePiece, TransferError> {
         let ask = FileAsk::Read { path: path.clone(), identity, offset, limit };
         let piece: FilePiece = self.ask(ask, move || disk::read(&path, identity, offset, limit)).await?;
-        match &self.location {
-            Location::Remote(keeper, _) if piece.bytes.len() > limit => {
+        match &self.access {
+            Access::ThroughHost(keeper, _) if piece.bytes.len() > limit => {
                 Err(TransferError::Ask(keeper.implausible("more of a file than was requested")))
             }
-            Location::Local | Location::Remote(..) => Ok(piece),
+            Access::Direct | Access::ThroughHost(..) => Ok(piece),
         }
     }
 
     async fn write(&self, target: WriteTarget, offset: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
-        match &self.location {
+        match &self.access {
             // Write locally without a request, which would need a copy of the piece.
-            Location::Local => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
-            Location::Remote(..) => self.ask(FileAsk::Write { target, offset, bytes }, || Ok(())).await,
+            Access::Direct => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
+            Access::ThroughHost(..) => self.ask(FileAsk::Write { target, offset, bytes }, || Ok(())).await,
         }
     }
 
@@ -174,11 +176,11 @@ impl MachineFiles {
     ) -> Result<FileWritten, TransferError> {
         let ask = FileAsk::Finish { target: target.clone(), length, digest, mode, replace, step: self.step.clone() };
         let written: FileWritten = self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await?;
-        match &self.location {
-            Location::Remote(keeper, _) if written.content.is_some_and(|content| content != (length, digest)) => {
+        match &self.access {
+            Access::ThroughHost(keeper, _) if written.content.is_some_and(|content| content != (length, digest)) => {
                 Err(TransferError::Ask(keeper.implausible("a written file with another content than was sent")))
             }
-            Location::Local | Location::Remote(..) => Ok(written),
+            Access::Direct | Access::ThroughHost(..) => Ok(written),
         }
     }
 
@@ -193,18 +195,18 @@ impl MachineFiles {
         }
     }
 
-    /// Sends a request to the remote machine, or calls `act_locally`.
+    /// Sends a request to the terminal host of the files, or calls `act_directly`.
     async fn ask<T>(
         &self,
         ask: FileAsk,
-        act_locally: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+        act_directly: impl FnOnce() -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, TransferError>
     where
         T: Reply + 'static,
     {
-        match &self.location {
-            Location::Local => Ok(blocking(act_locally).await?),
-            Location::Remote(keeper, timeout) => {
+        match &self.access {
+            Access::Direct => Ok(blocking(act_directly).await?),
+            Access::ThroughHost(keeper, timeout) => {
                 let answer: Result<T, FileError> = keeper.ask(&Ask::File(ask), *timeout).await?;
                 Ok(answer?)
             }

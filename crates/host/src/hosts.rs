@@ -48,7 +48,8 @@ pub enum Starter {
         program: PathBuf,
         /// Arguments that start it as a host.
         arguments: Vec<OsString>,
-        /// Fallback program and its arguments, used if the first program fails to start a host.
+        /// Fallback program and its arguments, used if the first program fails to start a host;
+        /// not if it is only slow.
         otherwise: Option<(PathBuf, Vec<OsString>)>,
         /// Path of its log.
         log: PathBuf,
@@ -1171,7 +1172,7 @@ impl Hosts {
                     version = greeting.version,
                     "a terminal host of an older version runs until its last terminal ends"
                 );
-                // Ignore the error: the host has ended already.
+                // Ignore the error: the host has ended, or executes the request once it continues.
                 let _ = answer::<()>(&host, &Ask::Retire).await;
             }
             HostState::Foreign => tracing::warn!(

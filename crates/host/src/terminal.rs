@@ -214,7 +214,7 @@ impl HostedTerminal {
     }
 
     /// Makes the host of a terminal on another machine hide a text, also for later daemons. Does nothing for a terminal
-    /// on this machine, or for a host without a connection.
+    /// on this machine. A host without a connection within [`CLIENT_CONNECT_TIMEOUT`] does not learn the text.
     #[boxed]
     pub async fn remember_elsewhere(&self, secret: &SecretText) {
         if matches!(self.keeper, Keeper::Remote(_)) {
@@ -382,8 +382,8 @@ impl HostedTerminal {
         self.ask(TerminalAsk::WatchScreen(known)).await
     }
 
-    /// Returns the rows of the screen that differ from the known version, once there are any. Returns all rows at once
-    /// if that is `None`. Hosts of older versions do not understand this request.
+    /// Returns the rows of the screen that differ from the known version, once there are any; all rows at once if
+    /// `known` is `None`. Hosts of older versions do not understand this request.
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.

@@ -16,7 +16,8 @@ use crate::lines::Lines;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
 
-/// Maximum length of a message. It exceeds the longest request to the daemon, which rejects long ones with a message.
+/// Maximum length of a message. Longer than the longest request to the daemon, so that the daemon,
+/// not the transport, rejects a long request.
 const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE;
 
 /// Serves one client until its input ends, which is never an error.
@@ -41,8 +42,8 @@ pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     match Box::pin(server.serve(Guard::new(transport, ended))).await {
         Ok(running) => {
             // Only log the outcome: the client has disconnected, and nothing is left to answer.
-            let quit = running.waiting().await;
-            tracing::debug!(?quit, "the client has disconnected");
+            let quit_reason = running.waiting().await;
+            tracing::debug!(?quit_reason, "the client has disconnected");
             Ok(())
         }
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),

@@ -1,7 +1,7 @@
 //! Declarations of nodes: the fields that all kinds have in common.
 //!
-//! A [`Node`] comes from [`Node::parse`] or from values that are each valid. This module performs nothing; see
-//! [`Nodes`](crate::Nodes).
+//! A [`Node`] is valid: [`Node::parse`] checks it, and the types of its fields admit only valid values. This module only
+//! parses; [`Nodes`](crate::Nodes) performs.
 
 mod id;
 mod read;

@@ -1,4 +1,4 @@
-//! A software authenticator for tests: verifies no person, and sets the flags that the test requests.
+//! A software authenticator for tests: performs no user verification, and sets the flags that the test requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,9 +21,9 @@ impl Default for SoftAuthenticator {
 }
 
 impl SoftAuthenticator {
-    /// Flags of a present and verified person, and of a registration.
+    /// Flags of a present and verified person.
     pub const VERIFIED: u8 = 0x05;
-    /// As [`Self::VERIFIED`], and a key follows.
+    /// Flags of a registration: those of [`Self::VERIFIED`], and a key follows.
     pub const REGISTERED: u8 = 0x45;
 
     /// Creates an authenticator with a new key.
@@ -46,8 +46,8 @@ impl SoftAuthenticator {
         format!(r#"{{"type":"{kind}","challenge":"{challenge}","origin":"{origin}","extra":[1]}}"#)
     }
 
-    /// Returns the head of an authenticator's data.
-    pub(crate) fn head(host: &str, flags: u8) -> Vec<u8> {
+    /// Returns the header of an authenticator's data.
+    pub(crate) fn header(host: &str, flags: u8) -> Vec<u8> {
         let mut data = Sha256::digest(host.as_bytes()).to_vec();
         data.extend([flags, 0, 0, 0, 0]);
         data
@@ -56,7 +56,7 @@ impl SoftAuthenticator {
     /// Returns client data and authenticator data of a registration, as base64url.
     #[must_use]
     pub fn registers(&self, client_data: &str, host: &str, flags: u8) -> [String; 2] {
-        let mut data = Self::head(host, flags);
+        let mut data = Self::header(host, flags);
         data.extend([0; 16]);
         data.extend([0, 3, b'a', b'b', b'c']);
         let point = self.pair.public_key().as_ref();
@@ -73,7 +73,7 @@ impl SoftAuthenticator {
     /// If the system provides no random numbers.
     #[must_use]
     pub fn signs(&self, client_data: &str, host: &str, flags: u8) -> [String; 3] {
-        let data = Self::head(host, flags);
+        let data = Self::header(host, flags);
         let signed = [&data[..], &Sha256::digest(client_data.as_bytes())[..]].concat();
         let signature = self.pair.sign(&SystemRandom::new(), &signed).expect("the system gives random numbers");
         [client_data.as_bytes(), &data, signature.as_ref()].map(|bytes| URL_SAFE_NO_PAD.encode(bytes))

@@ -1,7 +1,7 @@
 //! The glyphs of characters, each from the first source that has it.
 //!
 //! Lines and blocks are drawn (`shapes.rs`). Text comes from DejaVu Sans Mono, emoji from Noto Emoji, and other
-//! characters from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit the cells without scaling. A character
+//! characters from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit the cells; wider ones are halved. A character
 //! without a glyph is a box.
 
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ impl Glyphs {
 
 /// Returns the source of a character's glyph. `None` for an invisible character.
 pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
-    // Joiners, variation selectors, direction marks and other characters that only control the display of others.
+    // Blanks, control characters, joiners, variation selectors, direction marks and other characters without a glyph.
     let is_invisible = matches!(
         character,
         '\0'..=' ' | '\x7f'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -45,10 +45,10 @@ pub struct VerbTraits {
 }
 
 impl VerbTraits {
-    /// Reads and changes nothing.
+    /// Reads; any change is only of the bookkeeping of the request.
     pub const READS: Self =
         Self { read_only: true, destructive: false, idempotent: true, open_world: false, once: false };
-    /// Changes nothing, and queries other services.
+    /// Reads and changes nothing, and queries other services.
     pub const LOOKS_OUT: Self = Self { open_world: true, ..Self::READS };
     /// Runs or feeds programs that may do anything.
     pub const ACTS: Self =
@@ -64,7 +64,7 @@ impl VerbTraits {
     /// Writes a file over another one; repeating it has no further effect.
     pub const WRITES: Self =
         Self { read_only: false, destructive: true, idempotent: true, open_world: true, once: false };
-    /// Decides something once: later decisions are refused.
+    /// Decides something: most later decisions are refused.
     pub const DECIDES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
     /// Writes a file; a repetition reports that the file exists.

@@ -10,11 +10,11 @@ use crate::progress::State;
 /// The first difference between a history and the function's calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
-    /// The recorded call at this position. `None`: the next answer follows without another call.
+    /// The recorded call at this position. `None`: the history has an answer here.
     pub recorded: Option<Call>,
     /// The call of the function at this position. `None`: no further call.
     pub asked: Option<Call>,
-    /// Description of the function's state, if it makes no call.
+    /// Description of the function's state, shown if it makes no call.
     pub instead: String,
 }
 

@@ -182,7 +182,7 @@ impl Sessions {
             let timeout = request.timeout.saturating_sub(began.elapsed());
             ran = terminal.run(CommandRequest { timeout, ..request }).await;
         }
-        // Do not return the question of a program that a run did not start.
+        // A run does not receive the question of a program that it did not start.
         let input_request = match &ran {
             Err(TerminalError::Refused(error)) if caller.run.is_none() => input_request_in_front(terminal, error).await,
             _ => None,

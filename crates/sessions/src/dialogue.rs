@@ -135,7 +135,7 @@ impl Sessions {
 }
 
 /// Returns the offset at which the next question may begin. The last question matched up to `since` and was answered at
-/// `typed`. It includes the rest of its line: `yes or no?` is one question, even if a pattern matches `yes`.
+/// `typed`. The question includes the rest of its line: `yes or no?` is one question, even if a pattern matches `yes`.
 async fn offset_after_question(terminal: &HostedTerminal, since: u64, typed: u64) -> Result<u64, SessionError> {
     let printed = terminal.read(Part::RawFrom(since), Limit::Head(MAX_LINE_CHARS)).await?;
     let newline = printed.head.find('\n').and_then(|newline| u64::try_from(newline + 1).ok());

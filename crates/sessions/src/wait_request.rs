@@ -53,7 +53,7 @@ pub(crate) fn patterns_of(verb: &AwaitOutput) -> Vec<String> {
     patterns.filter(|pattern| !pattern.is_empty()).cloned().collect()
 }
 
-/// Returns the request of a wait to the terminal, from `since` if that is an offset.
+/// Converts the wait of a client to one of the terminal. `since` is used if it is an offset.
 pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRequest, SessionError> {
     let patterns = patterns_of(verb);
     if patterns.is_empty() && verb.until == AwaitUntil::Match {
@@ -81,7 +81,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
         },
         input: match verb.until {
             AwaitUntil::Input => Some(InputWait::KnownOrQuiet),
-            // A run waits for the condition of its definition. A client can answer a question that appears instead.
+            // A run does not stop at a question of the program; a client can answer it.
             AwaitUntil::Prompt if caller.reader().is_some() => Some(InputWait::Known),
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit if verb.stop_at_input => Some(InputWait::Known),
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit | AwaitUntil::Quiet => None,

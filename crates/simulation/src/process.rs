@@ -96,7 +96,7 @@ impl Process {
         }
     }
 
-    /// Runs the tasks until all of them wait, without advancing the clock.
+    /// Gives the tasks their turns, without advancing the clock, until no blocking thread works.
     fn settle(&self) {
         loop {
             self.runtime.block_on(async {

@@ -12,7 +12,7 @@ use steplatch_terminal::{SimulatedEffect, Simulation};
 
 use crate::random::Random;
 
-/// Every so many pauses of a program, one is long.
+/// A pause of a program is long with a probability of one in this number.
 const LONG_PAUSE_ONE_IN: u64 = 6;
 
 /// Maximum lengths of a long pause and of a usual one, in milliseconds.

@@ -1,7 +1,7 @@
 //! The path of a program's output to the screen and to the history.
 //!
-//! Owns both parsers and synchronizes them: the transcript stops at each sequence that the
-//! emulator does not implement.
+//! Owns the parser of the transcript and the screen emulator, and synchronizes them: the transcript stops at each mark of
+//! a prompt or command and at each sequence that the emulator does not implement.
 
 use crate::characters::Utf8Assembler;
 use crate::guard::ControlStringLimiter;
@@ -10,7 +10,8 @@ use crate::screen::{Cursor, Screen, Size};
 use crate::transcript::{Pause, Transcript};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Maximum size of a piece of output for the parsers, in bytes. One parser scans ahead for each invalid byte.
+/// Maximum size of a piece of output for the parsers, in bytes. A parser rescans the piece for each invalid byte,
+/// so its size bounds the cost.
 const MAX_PIECE_BYTES: usize = 4096;
 
 /// The input path: from the bytes of a program to its screen and transcript.
@@ -64,7 +65,7 @@ impl Parsers<'_> {
                 Some(Pause::CommandBegins) => {
                     *self.command_row = self.screen.scrolled().0 + u64::from(self.screen.cursor().row);
                 }
-                Some(Pause::CommandEnded) => self.turn_off(replies),
+                Some(Pause::CommandEnded) => self.reset_leftover_modes(replies),
                 Some(Pause::SoftReset) => self.screen.soft_reset(),
                 Some(Pause::Overloaded) => self.screen.strip_combining(),
                 Some(Pause::Control(control)) if control.fills().is_some() => {
@@ -81,7 +82,7 @@ impl Parsers<'_> {
     }
 
     /// Turns off the modes that the ended program left on, as if the program had printed the sequences.
-    fn turn_off(&mut self, replies: &mut impl Extend<u8>) {
+    fn reset_leftover_modes(&mut self, replies: &mut impl Extend<u8>) {
         let (screen, leftovers) = self.transcript.take_leftovers();
         self.take_in(screen.as_bytes(), replies);
         let modes = leftovers.turn_off(self.screen.cursor());
@@ -176,7 +177,7 @@ impl OutputPipeline {
         std::mem::take(&mut self.reset_sequences)
     }
 
-    /// Accepts a claimed prompt, which ends at the cursor.
+    /// Accepts a prompt that the program announced, which ends at the cursor.
     pub(crate) fn confirm_prompt(&mut self) {
         self.transcript.confirm_prompt();
         self.prompt_end = Some((self.screen.cursor(), self.screen.size()));

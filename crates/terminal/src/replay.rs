@@ -95,7 +95,7 @@ impl Replay {
     }
 
     /// Returns text from which a new replay of the same size shows this screen and continues. `None` if text cannot
-    /// express the state: within a sequence, on the alternate screen, or with a changed palette or rendition.
+    /// express the state, such as within a sequence, on the alternate screen, or with a changed palette or rendition.
     #[must_use]
     pub fn keyframe(&self) -> Option<String> {
         let is_outside = self.sequence_state == SequenceState::Outside && self.pipeline.is_outside_of_strings();

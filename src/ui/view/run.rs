@@ -94,7 +94,7 @@ fn step_duration(model: &Model, step: &Step) -> Option<Duration> {
     print::between(&step.began, Some(step.ended.as_deref().unwrap_or(&model.now)))
 }
 
-/// Draws the input and output of a step, or of the run without a step.
+/// Draws the input and output of a step, and the log and result of the run where they belong.
 fn draw_values(model: &Model, view: &RunView, step: Option<&Step>, buffer: &mut Buffer, area: Rect) {
     let title = step.map_or_else(|| "the run".to_owned(), |step| format!("{} {}", step.name, step.kind));
     let inside = draw_border(buffer, area, &title);

@@ -1,4 +1,4 @@
-//! The sessions of browsers. Pure: the time is an argument, and the owner of the table stores it.
+//! The sessions of browsers. Performs no I/O: callers pass the time and store the table.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
 /// Maximum lifetime of a session.
 pub(super) const MAX_SESSION_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Maximum delay of the stored time of the last use.
+/// Maximum age of the stored time of the last use.
 const USE_PRECISION: Duration = Duration::from_secs(300);
 
 /// Maximum number of sessions. A further session replaces the session with the longest idle time.
@@ -53,7 +53,7 @@ pub(super) struct CheckedSession {
 
 /// The result of a search for a session by a prefix of its id.
 #[derive(Debug)]
-pub(super) enum NamedSession {
+pub(super) enum PrefixMatch {
     Unique(String),
     Several,
     None,
@@ -89,7 +89,7 @@ impl SessionTable {
         self.sessions.push(PageSession { id, cookie, half, browser: browser.collect(), began: now, used: now });
     }
 
-    /// Returns whether a session has this half in its cookie.
+    /// Returns whether a session has this cookie.
     pub(super) fn has_cookie(&mut self, cookie: &SecretHash, now: Timestamp) -> bool {
         self.remove_expired(now);
         self.sessions.iter().fold(false, |known, session| known | session.cookie.equals(cookie))
@@ -116,16 +116,16 @@ impl SessionTable {
     }
 
     /// Returns the session whose id begins with `prefix`.
-    pub(super) fn find_by_prefix(&mut self, prefix: &str, now: Timestamp) -> NamedSession {
+    pub(super) fn find_by_prefix(&mut self, prefix: &str, now: Timestamp) -> PrefixMatch {
         self.remove_expired(now);
         if prefix.chars().count() < MIN_PREFIX_CHARS {
-            return NamedSession::None;
+            return PrefixMatch::None;
         }
         let mut matches = self.sessions.iter().filter(|session| session.id.starts_with(prefix));
         match (matches.next(), matches.next()) {
-            (Some(session), None) => NamedSession::Unique(session.id.clone()),
-            (Some(_), Some(_)) => NamedSession::Several,
-            (None, _) => NamedSession::None,
+            (Some(session), None) => PrefixMatch::Unique(session.id.clone()),
+            (Some(_), Some(_)) => PrefixMatch::Several,
+            (None, _) => PrefixMatch::None,
         }
     }
 

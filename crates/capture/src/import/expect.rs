@@ -1,4 +1,4 @@
-//! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. All other commands are reported with their line.
+//! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. Other commands that act are reported with their line, up to 100.
 
 use super::{Timeline, TimelineEvent, requests_secret};
 use crate::OmittedInput;
@@ -12,7 +12,7 @@ const MAX_COMMANDS: usize = 20_000;
 struct Word {
     text: String,
     /// True if it has a variable or a command, which only Tcl can evaluate.
-    is_computed: bool,
+    begins_substitution: bool,
     is_braced: bool,
 }
 
@@ -24,7 +24,7 @@ pub fn expect_script(script: &str) -> Option<Timeline> {
     let mut has_spawned = false;
     for (line, words) in &commands {
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        let is_known = !words.iter().any(|word| word.is_computed);
+        let is_known = !words.iter().any(|word| word.begins_substitution);
         match texts.as_slice() {
             ["set", "force_conservative" | "timeout", ..] | ["match_max", ..] | ["log_user", ..] | ["exit"] => {}
             // The preamble of autoexpect, which slows down typing.
@@ -73,7 +73,7 @@ fn is_prompt(row: &str) -> bool {
 }
 
 /// Adds the echo of text typed at prompts to a script without echoes: `autoexpect -p` waits only for last lines. The
-/// echo of an answer to a question remains unknown.
+/// echo of an answer to a question is not added, except its line end.
 fn add_echo(timeline: &mut Timeline) {
     let has_lines = |event: &TimelineEvent| matches!(event, TimelineEvent::Output(text) if text.contains('\n'));
     if timeline.events.iter().any(|(_, event)| has_lines(event)) {
@@ -128,13 +128,13 @@ impl Parser<'_> {
 
     fn parse_commands(mut self) -> Vec<(usize, Vec<Word>)> {
         let mut commands = Vec::new();
-        let (mut words, mut begin) = (Vec::new(), 1);
+        let (mut words, mut start_line) = (Vec::new(), 1);
         while let Some(character) = self.peek() {
             match character {
                 '\n' | ';' => {
                     self.next();
                     if !words.is_empty() {
-                        commands.push((begin, std::mem::take(&mut words)));
+                        commands.push((start_line, std::mem::take(&mut words)));
                     }
                     if commands.len() >= MAX_COMMANDS {
                         return commands;
@@ -144,7 +144,7 @@ impl Parser<'_> {
                 '#' if words.is_empty() => while self.next().is_some_and(|character| character != '\n') {},
                 _ => {
                     if words.is_empty() {
-                        begin = self.line;
+                        start_line = self.line;
                     }
                     let word = match character {
                         '"' => self.parse_quoted(),
@@ -156,20 +156,20 @@ impl Parser<'_> {
             }
         }
         if !words.is_empty() {
-            commands.push((begin, words));
+            commands.push((start_line, words));
         }
         commands
     }
 
     fn parse_quoted(&mut self) -> Word {
         self.next();
-        let mut word = Word { text: String::new(), is_computed: false, is_braced: false };
+        let mut word = Word { text: String::new(), begins_substitution: false, is_braced: false };
         while let Some(character) = self.next() {
             match character {
                 '"' => break,
                 '\\' => word.text.extend(self.parse_escape()),
                 character => {
-                    word.is_computed |= self.is_computed(character);
+                    word.begins_substitution |= self.begins_substitution(character);
                     word.text.push(character);
                 }
             }
@@ -178,7 +178,7 @@ impl Parser<'_> {
     }
 
     fn parse_bare(&mut self) -> Word {
-        let mut word = Word { text: String::new(), is_computed: false, is_braced: false };
+        let mut word = Word { text: String::new(), begins_substitution: false, is_braced: false };
         while let Some(character) = self.peek().filter(|character| !matches!(character, ' ' | '\t' | '\r' | '\n' | ';'))
         {
             self.next();
@@ -186,14 +186,14 @@ impl Parser<'_> {
                 word.text.extend(self.parse_escape());
                 continue;
             }
-            word.is_computed |= self.is_computed(character);
+            word.begins_substitution |= self.begins_substitution(character);
             word.text.push(character);
         }
         word
     }
 
     /// Returns whether the last read character begins a command or a variable.
-    fn is_computed(&self, character: char) -> bool {
+    fn begins_substitution(&self, character: char) -> bool {
         let begins_name = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '{' | '(' | ':');
         character == '[' || character == '$' && self.peek().is_some_and(begins_name)
     }
@@ -217,20 +217,20 @@ impl Parser<'_> {
             }
             text.push(character);
         }
-        Word { text, is_computed: false, is_braced: true }
+        Word { text, begins_substitution: false, is_braced: true }
     }
 
     /// Parses the escape after a backslash.
     fn parse_escape(&mut self) -> Option<char> {
         let character = self.next()?;
         let number = |parser: &mut Self, radix: u32, max_digits: usize| {
-            let begin = parser.position;
-            while parser.position - begin < max_digits
+            let start_line = parser.position;
+            while parser.position - start_line < max_digits
                 && parser.peek().is_some_and(|character| character.is_digit(radix))
             {
                 parser.next();
             }
-            u32::from_str_radix(&parser.text[begin..parser.position], radix).ok().and_then(char::from_u32)
+            u32::from_str_radix(&parser.text[start_line..parser.position], radix).ok().and_then(char::from_u32)
         };
         match character {
             'n' => Some('\n'),

@@ -53,7 +53,7 @@ fn choose_loop_side(bundles: &mut [Bundle]) {
     bundles[index].side = if to_left { Side::Left } else { Side::Right };
 }
 
-/// Numbers the lines on each side of each card, and returns their counts on the left and on the right.
+/// Numbers the lines on each side of each card, and returns the numbers of ports on the left and on the right; a loop has two.
 pub(super) fn number_ports(bundles: &mut [Bundle], card_count: usize) -> Vec<(usize, usize)> {
     let mut ports = vec![(0, 0); card_count];
     // From the last row up: the line of an upper row is outside the lines of lower rows, and crosses none of them.

@@ -1,4 +1,4 @@
-//! Unfinished copies of files that other machines send. A copy that its client does not finish is removed.
+//! Unfinished copies of files that clients send. A copy that its client does not finish is removed.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! MCP nodes, which call a tool of another MCP server.
 //!
-//! If the server disappears during a call, it is unknown whether the call happened: its result reports that, and there
-//! is no second call.
+//! If the server disappears during a call, it is unknown whether the call happened: the result of the node has an
+//! unknown outcome, and the call is not repeated.
 
 mod server;
 mod servers;

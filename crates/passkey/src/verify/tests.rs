@@ -92,7 +92,7 @@ fn foreign_bytes_are_refused_and_break_nothing() {
         assert!(registers(vec![0xff; length]).is_err());
     }
     // The length of the id is more than there is.
-    let mut data = SoftAuthenticator::head("localhost", EVERYTHING | HAS_KEY);
+    let mut data = SoftAuthenticator::header("localhost", EVERYTHING | HAS_KEY);
     data.extend([0; AAGUID_BYTES]);
     data.extend([0xff, 0xff, 1]);
     assert_eq!(registers(data), Err(PasskeyError::Malformed("key")));

@@ -99,7 +99,7 @@ pub(crate) trait RunKind: Recovery {
     /// Does the work at the end, before the journal stores the run as finished: the library saves or counts it.
     fn settle(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Stores what the next daemon needs to resume the run.
+    /// Prepares the run for the next daemon; by default, stores the secrets that this daemon has learned.
     fn stop(&mut self) -> impl Future<Output = ()> + Send {
         // The next daemon may not know the secrets that this one has learned.
         async {

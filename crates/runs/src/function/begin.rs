@@ -44,8 +44,8 @@ impl RunArguments {
         all.map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
 
-    /// Converts the arguments to those of a remote workflow. An input object without parameters is used directly; any
-    /// other input becomes the argument `input`.
+    /// Converts the arguments to those of a remote workflow. An input object without parameters is used directly. Any
+    /// other input that is not null or empty becomes the argument `input`, unless a parameter has this name.
     pub(crate) fn into_arguments(self) -> Map<String, Value> {
         match self.input {
             Value::Object(fields) if self.params.is_empty() => fields,

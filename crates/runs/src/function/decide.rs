@@ -73,7 +73,7 @@ pub(super) enum CancelDecision {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CancelSituation {
     /// True if this daemon already received a cancel.
-    pub(super) is_repeated: bool,
+    pub(super) was_received_here: bool,
     /// True if the driver abandoned the function because it computed for too long.
     pub(super) is_abandoned: bool,
     /// True if the run is a function, and not a call of a node.
@@ -221,8 +221,8 @@ impl FunctionState {
 
     /// Decides how to cancel the run.
     pub(super) fn cancelled(&self, situation: CancelSituation) -> CancelDecision {
-        let CancelSituation { is_repeated, is_abandoned, is_function } = situation;
-        if self.cancel.is_some() && !is_repeated {
+        let CancelSituation { was_received_here, is_abandoned, is_function } = situation;
+        if self.cancel.is_some() && !was_received_here {
             // The cancel is a repetition: the last daemon received it before it ended.
             return CancelDecision::Ignore;
         }

@@ -58,7 +58,7 @@ const MIGRATIONS: &[&str] = &["
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Size to which SQLite truncates a longer log, in bytes.
-const MAX_LOG_BYTES: i64 = 16 << 20;
+const KEPT_LOG_BYTES: i64 = 16 << 20;
 
 /// Maximum number of prepared statements of a connection: more than this crate has.
 const MAX_PREPARED_STATEMENTS: usize = 32;
@@ -103,7 +103,7 @@ fn open_database(path: &Path, options: &SqliteOptions) -> Result<(Connection, u6
     connection
         .pragma_update(None, "journal_mode", "WAL")
         .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
-        .and_then(|()| connection.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES))
+        .and_then(|()| connection.pragma_update(None, "journal_size_limit", KEPT_LOG_BYTES))
         // Overwrite deleted private data.
         .and_then(|()| connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(())))
         .map_err(storage)?;

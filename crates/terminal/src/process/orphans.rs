@@ -110,8 +110,8 @@ impl Orphans {
         self.adopt_beside_others(Duration::ZERO)
     }
 
-    /// Same as [`Self::adopt`], for a process with other children that are not orphans: an ended child remains for its
-    /// owner to reap during `grace`.
+    /// Makes this process the parent of its orphaned descendants, and counts none of them as a process of a family. For
+    /// a process with other children: an ended child remains for its owner to reap during `grace`.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.

@@ -95,7 +95,8 @@ const CHECKED_READS: usize = 2;
 /// Maximum number of bytes of input that the program has not read yet.
 const MAX_WAITING_INPUT_BYTES: usize = 4 << 20;
 
-/// Output within this time before an input is not a response to an earlier input.
+/// Output within this time before an input counts as the program's own, unless it may be the response to the previous
+/// input ([`RESPONSE_WINDOW`]).
 const NOISE_WINDOW: Duration = Duration::from_millis(150);
 
 /// Output within this time after an input may be its response.

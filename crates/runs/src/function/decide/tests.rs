@@ -205,7 +205,7 @@ fn a_child_that_waits_is_recorded_once_and_only_while_its_call_is_open() {
 
 #[test]
 fn a_cancel_is_raised_where_the_function_waits() {
-    let usual = CancelSituation { is_repeated: false, is_abandoned: false, is_function: true };
+    let usual = CancelSituation { was_received_here: false, is_abandoned: false, is_function: true };
     let waits = state([called(1, sleep())]);
     assert_eq!(waits.cancelled(usual), CancelDecision::Raise);
     assert_eq!(waits.cancelled(CancelSituation { is_function: false, ..usual }), CancelDecision::EndNow);
@@ -217,7 +217,7 @@ fn a_cancel_is_raised_where_the_function_waits() {
 #[test]
 fn a_second_cancel_ends_the_run_and_a_repeated_one_does_not() {
     let state = state([called(1, sleep()), cancelling()]);
-    let found = |is_repeated| CancelSituation { is_repeated, is_abandoned: false, is_function: true };
+    let found = |was_received_here| CancelSituation { was_received_here, is_abandoned: false, is_function: true };
     assert_eq!(state.cancelled(found(true)), CancelDecision::EndNow);
     assert_eq!(state.cancelled(found(false)), CancelDecision::Ignore, "the last daemon recorded it");
 }

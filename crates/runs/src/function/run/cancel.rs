@@ -42,9 +42,9 @@ impl FunctionRun {
     /// Cancels the run: raises the exception in its function, if the function waits. A second cancel ends the run at
     /// once. Returns false when this daemon must no longer drive the run.
     pub(in crate::function) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
-        let is_repeated = std::mem::replace(&mut self.cancel_progress.is_requested, true);
+        let was_received_here = std::mem::replace(&mut self.cancel_progress.is_requested, true);
         let situation = CancelSituation {
-            is_repeated,
+            was_received_here,
             is_abandoned: self.cancel_progress.is_abandoned,
             is_function: matches!(self.frames.get(&ROOT), Some(Frame::Function { .. })),
         };

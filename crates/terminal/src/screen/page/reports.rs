@@ -31,7 +31,7 @@ impl XtermScreen {
         match kind {
             None => self.answer(&format!("\x1b[?6{};6;21;22;28c", self.level)),
             Some('>') => self.answer(&format!("\x1b[>41;{XTERM_VERSION};0c")),
-            // DECRPTUI: an empty unit id.
+            // DECRPTUI: the unit id 0.
             Some('=') => self.answer("\x1bP!|00000000\x1b\\"),
             Some(_) => {}
         }

@@ -1,6 +1,7 @@
 //! The command line: all commands and their dispatch.
 
 pub(crate) mod approver;
+mod bundle;
 pub(crate) mod config;
 mod cp;
 mod daemon;

@@ -3,18 +3,18 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
+use super::bundle::Bundle;
 use crate::failure::Failure;
 use crate::pager;
-use crate::print::{self, QUIET, STRONG};
+use crate::print::STRONG;
 
 /// List the pages of the documentation, or show one
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Docs {
     /// Page that is shown
-    #[arg(value_name = "PAGE", value_parser = names())]
+    #[arg(value_name = "PAGE", value_parser = PAGES.names())]
     page: Option<String>,
     /// Print JSON, with the text of the page in Markdown
     #[arg(long)]
@@ -26,51 +26,37 @@ Examples:
   steplatch docs
   steplatch docs machines";
 
-/// The pages, in the order of reading: the name and the text in Markdown.
-const PAGES: [(&str, &str); 13] = [
-    ("command_line", include_str!("../../docs/command_line.md")),
-    ("mcp", include_str!("../../docs/mcp.md")),
-    ("machines", include_str!("../../docs/machines.md")),
-    ("functions", include_str!("../../docs/functions.md")),
-    ("capture", include_str!("../../docs/capture.md")),
-    ("gates", include_str!("../../docs/gates.md")),
-    ("page", include_str!("../../docs/page.md")),
-    ("ui", include_str!("../../docs/ui.md")),
-    ("commander", include_str!("../../docs/commander.md")),
-    ("hosts", include_str!("../../docs/hosts.md")),
-    ("remote", include_str!("../../docs/remote.md")),
-    ("http", include_str!("../../docs/http.md")),
-    ("temporal", include_str!("../../docs/temporal.md")),
-];
-
-/// Returns the names of the pages, for the command line.
-fn names() -> clap::builder::PossibleValuesParser {
-    PAGES.map(|(name, _)| name).into()
-}
+/// The pages, in the order of reading, in Markdown.
+const PAGES: Bundle = Bundle {
+    list_key: "pages",
+    summary_key: "title",
+    summarize: title,
+    remark: "show one with: steplatch docs PAGE",
+    texts: &[
+        ("command_line", include_str!("../../docs/command_line.md")),
+        ("mcp", include_str!("../../docs/mcp.md")),
+        ("machines", include_str!("../../docs/machines.md")),
+        ("functions", include_str!("../../docs/functions.md")),
+        ("capture", include_str!("../../docs/capture.md")),
+        ("gates", include_str!("../../docs/gates.md")),
+        ("page", include_str!("../../docs/page.md")),
+        ("ui", include_str!("../../docs/ui.md")),
+        ("commander", include_str!("../../docs/commander.md")),
+        ("hosts", include_str!("../../docs/hosts.md")),
+        ("remote", include_str!("../../docs/remote.md")),
+        ("http", include_str!("../../docs/http.md")),
+        ("temporal", include_str!("../../docs/temporal.md")),
+    ],
+};
 
 /// Returns the heading of a page.
-fn title(markdown: &str) -> &str {
-    markdown.lines().next().unwrap_or_default().trim_start_matches("# ")
+fn title(markdown: &str) -> String {
+    markdown.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned()
 }
 
 impl Docs {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let selected = PAGES.iter().find(|(name, _)| self.page.as_deref() == Some(name));
-        match selected {
-            Some((name, text)) if self.json => print::json(&json!({"success": true, "name": name, "text": text}))?,
-            Some((_, text)) => pager::show(&rendered_lines(text))?,
-            None if self.json => {
-                let pages = PAGES.map(|(name, text)| json!({"name": name, "title": title(text)}));
-                print::json(&json!({"success": true, "pages": pages}))?;
-            }
-            None => {
-                let width = PAGES.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-                for (name, text) in &PAGES {
-                    print::line(format!("{}  {QUIET}{}{QUIET:#}", print::padded(name, width), title(text)))?;
-                }
-                print::remark("show one with: steplatch docs PAGE");
-            }
-        }
+        PAGES.print(self.page.as_deref(), self.json, |text| pager::show(&rendered_lines(text)))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -145,10 +131,10 @@ mod tests {
         // These are for those who judge or change the program.
         let mut files: Vec<String> = files.filter(|name| !["benchmarks", "conformance"].contains(&&**name)).collect();
         files.sort();
-        let mut listed = PAGES.map(|(name, _)| name.to_owned());
+        let mut listed: Vec<String> = PAGES.texts.iter().map(|(name, _)| (*name).to_owned()).collect();
         listed.sort();
         assert_eq!(files, listed);
-        for (name, text) in PAGES {
+        for (name, text) in PAGES.texts {
             assert!(text.starts_with("# ") && text.matches("```").count() % 2 == 0, "{name}");
         }
     }

@@ -3,17 +3,17 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
+use super::bundle::Bundle;
 use crate::failure::Failure;
-use crate::print::{self, QUIET};
+use crate::print;
 
 /// List the workflows that come with this program, or print one
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Examples {
     /// Name of an example whose text is printed
-    #[arg(value_name = "NAME", value_parser = names())]
+    #[arg(value_name = "NAME", value_parser = WORKFLOWS.names())]
     name: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -24,23 +24,24 @@ const HELP: &str = "\
 Example:
   steplatch examples hello.json > hello.json && steplatch run hello.json";
 
-/// The examples, from the simplest on: the name of the file and its text.
-const WORKFLOWS: [(&str, &str); 9] = [
-    ("hello.json", include_str!("../../examples/hello.json")),
-    ("retry.json", include_str!("../../examples/retry.json")),
-    ("count.json", include_str!("../../examples/count.json")),
-    ("pdb.json", include_str!("../../examples/pdb.json")),
-    ("probe.json", include_str!("../../examples/probe.json")),
-    ("review.py", include_str!("../../examples/review.py")),
-    ("fan_out.py", include_str!("../../examples/fan_out.py")),
-    ("release.py", include_str!("../../examples/release.py")),
-    ("careful.py", include_str!("../../examples/careful.py")),
-];
-
-/// Returns the names of the examples, for the command line.
-fn names() -> clap::builder::PossibleValuesParser {
-    WORKFLOWS.map(|(name, _)| name).into()
-}
+/// The files of the examples, from the simplest on.
+const WORKFLOWS: Bundle = Bundle {
+    list_key: "examples",
+    summary_key: "description",
+    summarize: description,
+    remark: "print one with: steplatch examples NAME > NAME; run it with: steplatch run NAME",
+    texts: &[
+        ("hello.json", include_str!("../../examples/hello.json")),
+        ("retry.json", include_str!("../../examples/retry.json")),
+        ("count.json", include_str!("../../examples/count.json")),
+        ("pdb.json", include_str!("../../examples/pdb.json")),
+        ("probe.json", include_str!("../../examples/probe.json")),
+        ("review.py", include_str!("../../examples/review.py")),
+        ("fan_out.py", include_str!("../../examples/fan_out.py")),
+        ("release.py", include_str!("../../examples/release.py")),
+        ("careful.py", include_str!("../../examples/careful.py")),
+    ],
+};
 
 /// Returns the description of a machine, or the docstring of a function.
 fn description(text: &str) -> String {
@@ -50,22 +51,7 @@ fn description(text: &str) -> String {
 
 impl Examples {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let selected = WORKFLOWS.iter().find(|(name, _)| self.name.as_deref() == Some(name));
-        match selected {
-            Some((name, text)) if self.json => print::json(&json!({"success": true, "name": name, "text": text}))?,
-            Some((_, text)) => print::line(text.trim_end())?,
-            None if self.json => {
-                let examples = WORKFLOWS.map(|(name, text)| json!({"name": name, "description": description(text)}));
-                print::json(&json!({"success": true, "examples": examples}))?;
-            }
-            None => {
-                let width = WORKFLOWS.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-                for (name, text) in &WORKFLOWS {
-                    print::line(format!("{}  {QUIET}{}{QUIET:#}", print::padded(name, width), description(text)))?;
-                }
-                print::remark("print one with: steplatch examples NAME > NAME; run it with: steplatch run NAME");
-            }
-        }
+        WORKFLOWS.print(self.name.as_deref(), self.json, |text| print::line(text.trim_end()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -80,11 +66,11 @@ mod tests {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
         let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
         let mut files: Vec<String> = files.map(|entry| entry.file_name().into_string().unwrap()).collect();
-        let mut listed = WORKFLOWS.map(|(name, _)| name.to_owned());
+        let mut listed: Vec<String> = WORKFLOWS.texts.iter().map(|(name, _)| (*name).to_owned()).collect();
         files.sort();
         listed.sort();
         assert_eq!(files, listed);
-        for (name, text) in WORKFLOWS {
+        for (name, text) in WORKFLOWS.texts {
             assert!((20..110).contains(&description(text).len()), "{name}: {}", description(text));
         }
     }

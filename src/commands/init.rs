@@ -1,5 +1,6 @@
 //! `steplatch init`: the first files of a project, with the commands that fit its build tools.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -118,12 +119,8 @@ fn find_steps(folder: &Path) -> Vec<Step> {
         steps.push(Step { id: "hello", command: "echo \"hello from $(uname -n)\"".to_owned() });
     }
     // The first tool of a name counts.
-    let names: Vec<&str> = steps.iter().map(|step| step.id).collect();
-    let mut index = 0;
-    steps.retain(|step| {
-        index += 1;
-        names.iter().position(|name| *name == step.id) == Some(index - 1)
-    });
+    let mut seen_ids = HashSet::new();
+    steps.retain(|step| seen_ids.insert(step.id));
     steps.sort_by_key(|step| SCRIPTS.iter().position(|name| *name == step.id).unwrap_or(SCRIPTS.len()));
     steps
 }
@@ -141,9 +138,9 @@ fn declarations(steps: &[Step]) -> String {
 fn function(steps: &[Step]) -> String {
     let names: Vec<String> = steps.iter().map(|step| format!("\"{}\"", step.id)).collect();
     format!(
-        "# Runs the commands of this project, and asks a person about one that fails: steplatch run check.py\n\n\n\
+        "# Runs the commands of this project. If a command fails, a person decides: steplatch run check.py\n\n\n\
          async def check(ctx: WorkflowContext) -> str:\n    \
-             \"\"\"Run every step; a person decides about one that fails.\"\"\"\n    \
+             \"\"\"Run every step. If a step fails, a person decides.\"\"\"\n    \
              for step in [{}]:\n        \
                  result = await ctx.run(step)\n        \
                  while not result[\"success\"]:\n            \

@@ -507,6 +507,6 @@ mod tests {
         );
         assert_eq!(session.find_by_run("run_a"), Some(0));
         done(&mut session, number, "");
-        assert_eq!(session.find_by_run("run_a"), None, "one that is over can be followed again");
+        assert_eq!(session.find_by_run("run_a"), None, "an ended run can be followed again");
     }
 }

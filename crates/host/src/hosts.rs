@@ -577,7 +577,7 @@ impl Hosts {
         Ok((HostedTerminal::on(host, requested), opened))
     }
 
-    /// Returns whether this machine has a terminal with this id, or had one that was lost.
+    /// Returns whether this machine has a terminal with this id, open or lost.
     fn is_here(&self, id: &TerminalId) -> bool {
         let table = self.lock();
         table.host_by_terminal.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)

@@ -117,8 +117,8 @@ impl Workflows {
         Some(LastScreen::new(String::new(), &text).screen)
     }
 
-    /// Saves a patched machine as the version after the one that a run began with, and returns its number. Saving it
-    /// again changes nothing.
+    /// Saves a patched machine as the version after that of the run, and returns its number. Saving it again changes
+    /// nothing.
     ///
     /// # Errors
     ///

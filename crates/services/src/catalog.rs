@@ -287,12 +287,12 @@ mod tests {
         let second = catalog.replace("one", list([workflow("2", "Deploy", "changed")]));
         assert_eq!(second, CatalogDiff { updated: 1, removed: 1, ..CatalogDiff::default() });
         let again = Catalog::open(state.path());
-        assert_eq!(names(&again), last_change[1..], "the one that stayed keeps its name");
+        assert_eq!(names(&again), last_change[1..], "the remaining tool keeps its name");
         assert!(again.discovered("one").is_some());
         let listed = &again.listed("one", &Config::default())[0];
         assert!(listed.info("one").changed.is_some(), "that it changed is told");
         again.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
-        assert_eq!(names(&again), last_change, "and the one that came back has its own");
+        assert_eq!(names(&again), last_change, "the returned tool has its own name");
     }
 
     #[test]

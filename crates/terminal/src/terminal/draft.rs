@@ -330,6 +330,6 @@ mod tests {
         draft.type_in(b"\x15", None);
         assert_eq!(draft.line_text(|| Some("left".into())).as_deref(), Some("left"), "it took only a part");
         assert_eq!(draft.line_text(|| Some(" ".into())), None);
-        assert!(draft.line_text(|| None).is_some(), "nobody knows");
+        assert!(draft.line_text(|| None).is_some(), "the text is unknown");
     }
 }

@@ -3,7 +3,7 @@
 //! Before the first state, the run exports its initial arguments, reads the other arguments, and exports defaults for
 //! unset arguments. It exports a secret only if the declaration says so, but reads and checks every secret. A run that
 //! opens its own terminal opens it first: the initial arguments go into the environment of that terminal, and the other
-//! arguments are read as soon as it is open.
+//! arguments are read once the terminal is open.
 
 use std::collections::BTreeMap;
 

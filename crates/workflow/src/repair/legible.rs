@@ -1,7 +1,7 @@
 //! Display of values and their changes, safe against hostile texts.
 //!
 //! A hostile text may push its important part out of sight, or look like another text. So a count replaces a long run
-//! of blanks, and a code replaces an invisible character or one that looks like a Latin letter.
+//! of blanks, and a code replaces an invisible character or a character that resembles a Latin letter.
 
 use serde_json::Value;
 

@@ -36,12 +36,26 @@ export async function tell(what) {
   return value === undefined ? null : JSON.parse(value);
 }
 
+/** Number of starts of the browser: rarely, Chromium crashes before it answers. A story has not begun by then. */
+const MAX_STARTS = 3;
+
+async function start() {
+  for (let starts = 1; ; starts += 1) {
+    try {
+      return await chromium.launch({
+        executablePath: CHROMIUM,
+        args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"],
+      });
+    } catch (error) {
+      if (starts === MAX_STARTS) throw error;
+      console.error(`the browser did not start (${starts} of ${MAX_STARTS}): ${error}`);
+    }
+  }
+}
+
 /** Plays a story with a browser, and fails if the page reported a mistake. */
 export async function play(story) {
-  const browser = await chromium.launch({
-    executablePath: CHROMIUM,
-    args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"],
-  });
+  const browser = await start();
   try {
     await story(browser);
   } catch (error) {

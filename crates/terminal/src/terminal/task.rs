@@ -682,7 +682,8 @@ impl Task {
         if !self.shell.is_inner && self.pty.foreground() != Some(self.shell_process()) {
             return ReadingMode::Other;
         }
-        if self.program_state() == InputState::Works {
+        // The shell may have written during the check.
+        if self.program_state() == InputState::Works || self.pty.has_unread() {
             return ReadingMode::NotYet;
         }
         match self.pty.line_discipline() {

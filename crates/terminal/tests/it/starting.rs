@@ -72,6 +72,32 @@ async fn an_entry_waits_where_the_terminal_has_not_read_that_the_command_began()
     }
 }
 
+/// An interpreter that writes its prompt in pieces, as readline does, and begins to read right after the last one.
+const PIECES: &str = "
+import os, random, time
+chance = random.Random(7)
+while True:
+    time.sleep(0.02)
+    os.write(1, b'>>>')
+    written = time.perf_counter() + chance.random() * 1e-3
+    while time.perf_counter() < written:
+        pass
+    os.write(1, b' ')
+    os.write(1, os.read(0, 4096)[:-1][::-1] + b'\\n')
+";
+
+#[tokio::test]
+async fn a_prompt_that_is_written_in_pieces_is_read_to_its_end() {
+    let world = World::new();
+    world.file("pieces.py", PIECES);
+    let session = open_at_once(&world, &["python3", "pieces.py"]).await;
+    for round in 0..60 {
+        let ran = session.0.run(entry("abc")).await.unwrap();
+        assert_eq!((ran.output.as_str(), ran.asks), ("cba\n", None), "{round}");
+        session.types("x\n").await;
+    }
+}
+
 /// Panics if a request for a command is answered before the terminal has taken in another request.
 async fn expect_waiting(
     run: &mut std::pin::Pin<&mut impl Future<Output = Result<CommandResult, RunError>>>,

@@ -330,7 +330,7 @@ impl Task {
 
     /// Returns whether the foreground program waits and there is unread output, which may contain its prompt.
     fn has_unread_prompt(&self) -> bool {
-        self.pty.has_unread() && self.input_state() == InputState::Awaits
+        self.pty.has_unread() && self.reader_state() == InputState::Awaits
     }
 
     /// Returns whether the command of the shell began so recently that its program is unknown: the forked process has

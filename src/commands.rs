@@ -28,6 +28,7 @@ mod serve;
 mod setup;
 pub(crate) mod ssh_question;
 pub(crate) mod terminal;
+mod tour;
 mod uninstall;
 mod watch;
 mod worker;
@@ -45,6 +46,7 @@ use crate::ui::Ui;
 use crate::{completion, front, print};
 
 const START_WITH: &str = "Start with:
+  steplatch tour           try it in ten minutes: a terminal, a question, a workflow, a gate
   steplatch setup          give your agents terminals and workflows
   steplatch terminal open  open a terminal; 'terminal attach' takes you into it
   steplatch examples       workflows to run with 'steplatch run FILE', and to change
@@ -122,6 +124,7 @@ enum Command {
     /// Check the installation and suggest fixes
     Doctor(doctor::Doctor),
     Docs(docs::Docs),
+    Tour(tour::Tour),
     /// Remove steplatch from clients, this machine and other machines
     Uninstall(uninstall::Uninstall),
     /// Serve an MCP client on standard input and output, or over HTTP
@@ -235,6 +238,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Setup(command) => command.run(),
         Command::Doctor(command) => command.run(&paths).await,
         Command::Docs(command) => command.run(),
+        Command::Tour(command) => command.run(arguments.state_dir.as_deref()),
         Command::Uninstall(command) => command.run(&paths).await,
         Command::Mcp(command) => command.run(paths).await,
         Command::Serve(command) => command.run(&paths).await,
@@ -261,7 +265,7 @@ mod tests {
     }
 
     /// The commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 10] = [
+    const WITHOUT_JSON: [(&str, &str); 11] = [
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
@@ -270,6 +274,7 @@ mod tests {
         ("man", "writes files of another format"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),
+        ("tour", "is a conversation"),
         ("ui", "is a full screen"),
         ("worker", "speaks a protocol of its own"),
     ];

@@ -33,6 +33,7 @@ const PAGES: Bundle = Bundle {
     summarize: title,
     remark: "show one with: steplatch docs PAGE",
     texts: &[
+        ("tour", include_str!("../../docs/tour.md")),
         ("command_line", include_str!("../../docs/command_line.md")),
         ("mcp", include_str!("../../docs/mcp.md")),
         ("machines", include_str!("../../docs/machines.md")),
@@ -82,7 +83,7 @@ fn rendered_lines(markdown: &str) -> Vec<String> {
 }
 
 /// Returns a text in which `[text](target)` is `text`, or `text (target)` for an address. Images are omitted.
-fn without_link_targets(text: &str) -> String {
+pub(super) fn without_link_targets(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some(start) = rest.find('[') {

@@ -27,6 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "completions",
             "man",
             "docs",
+            "tour",
             "uninstall",
             HELP_COMMAND,
         ],

@@ -41,6 +41,7 @@ mod setup;
 mod ssh_server;
 mod stories;
 mod survival;
+mod tour;
 mod transfers;
 mod trials;
 mod ui;

@@ -1,0 +1,74 @@
+//! `steplatch tour`, typed word for word as its page says, by a person in a terminal of their own.
+
+use std::fs;
+
+use steplatch_testkit::Home;
+
+use crate::desk::{Desk, regex_escaped};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// The commands of the page, each with the keys that it asks for.
+fn commands() -> Vec<(String, Option<String>)> {
+    let page = include_str!("../../docs/tour.md");
+    let mut commands = Vec::new();
+    for block in page.split("```").skip(1).step_by(2) {
+        let (language, lines) = block.split_once('\n').unwrap();
+        let answer = language.strip_prefix("sh answer=").map(|answer| match answer {
+            "\"\\x1c\"" => "\x1c".to_owned(),
+            answer => format!("{}\r", answer.trim_matches('"')),
+        });
+        commands.extend(lines.lines().map(|line| (line.to_owned(), answer.clone())));
+    }
+    commands
+}
+
+/// What a command shows before the person types an answer, or at its end.
+const SHOWN: [(&str, &str); 8] = [
+    ("terminal run", "^[A-Z][a-z]+day$"),
+    ("terminal attach", "^[A-Z][a-z]+day\\n\\S+[$#] *$"),
+    ("-e 'sh setup.sh'", "Continue\\? \\[y/n\\]$"),
+    ("-e y", "^Installed"),
+    ("run release", "your answer, by number or text: *$"),
+    ("gates answer", "your answer, by number or text: *$"),
+    ("runs wait", "tour-setup +completed"),
+    ("workflow history", "2 now .*repair +The installer asks in other words"),
+];
+
+#[tokio::test]
+async fn the_page_of_the_tour_is_typed_word_for_word_to_its_end() {
+    let home = Home::new(STEPLATCH);
+    let temporary = home.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let command = format!("TMPDIR={} {STEPLATCH} tour; echo left with $?; sleep 1000", temporary.display());
+    let desk = Desk::runs(&home, home.path(), &command, (100, 50), &[]).await;
+    // A command of the person's own, and one that fails, end no step.
+    desk.shows("A terminal  1 of 6").await;
+    desk.presses("echo $((40+2)); false\r").await;
+    desk.shows("^42\\nexit status: 1\\n\\$ steplatch terminal open").await;
+    let commands = commands();
+    assert!(commands.len() > 12, "{commands:?}");
+    for (command, answer) in &commands {
+        let shown = SHOWN.iter().find(|(part, _)| command.contains(part)).map_or("", |(_, shown)| *shown);
+        desk.shows(&format!("^\\$ {}$", regex_escaped(command))).await;
+        desk.presses(&format!("{command}\r")).await;
+        desk.shows(shown).await;
+        if let Some(answer) = answer {
+            desk.presses(answer).await;
+        }
+    }
+    desk.shows("this was the tour(.*\\n)*left with 0$").await;
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the directory of the tour is removed");
+    let terminals = home.runs(&["terminal", "list"]).well();
+    assert!(!terminals.contains("tour"), "{terminals}");
+    let runs = home.runs(&["runs", "list"]).well();
+    assert!(runs.contains("completed, repaired") && !runs.contains("failed"), "{runs}");
+}
+
+#[test]
+fn without_a_terminal_it_says_where_the_page_is() {
+    let home = Home::new(STEPLATCH);
+    let refused = home.runs(&["tour"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("'steplatch docs tour' shows it as a page"), "{}", refused.stderr);
+}

@@ -1,7 +1,7 @@
 //! The MCP clients of this machine, and the steplatch entry in their configuration.
 //!
 //! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
-//! stays byte for byte unchanged ([`json`], [`toml`]). [`edit`] compares every change with the intended one beforehand.
+//! stays byte for byte unchanged ([`json`], [`toml`], [`yaml`]). [`edit`] compares every change with the intended one beforehand.
 //! [`file`] writes it atomically, and only if no other program wrote in the meantime.
 
 pub(crate) mod edit;
@@ -12,6 +12,7 @@ mod json;
 pub(crate) mod rules;
 pub(crate) mod text;
 pub(crate) mod toml;
+mod yaml;
 
 #[cfg(test)]
 mod tests;
@@ -33,8 +34,8 @@ pub(crate) struct Client {
     folder: fn(&UserPaths) -> PathBuf,
     /// The user's configuration file.
     user: fn(&UserPaths) -> PathBuf,
-    /// The project's configuration file, relative to the project.
-    project: &'static str,
+    /// The project's configuration file, relative to the project; `None` if the client reads none.
+    project: Option<&'static str>,
     /// The key of the user's file for entries of one project, by the project's path.
     projects: Option<&'static str>,
     /// The format of its files.
@@ -71,6 +72,8 @@ pub(crate) enum Format {
     Json(json::Shape),
     /// TOML.
     Toml,
+    /// YAML.
+    Yaml,
 }
 
 impl Format {
@@ -79,6 +82,7 @@ impl Format {
         match self {
             Self::Json(shape) => shape.entry,
             Self::Toml => json::EntryForm::Plain,
+            Self::Yaml => json::EntryForm::Extension,
         }
     }
 }
@@ -101,15 +105,16 @@ const AGENTS: &str = "AGENTS.md";
 /// <https://code.visualstudio.com/docs/agents/reference/mcp-configuration>,
 /// <https://geminicli.com/docs/tools/mcp-server/>,
 /// <https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers>,
-/// <https://opencode.ai/docs/mcp-servers/>, <https://zed.dev/docs/ai/mcp>.
-pub(crate) const CLIENTS: [Client; 8] = [
+/// <https://opencode.ai/docs/mcp-servers/>, <https://block.github.io/goose/docs/guides/config-files>,
+/// <https://zed.dev/docs/ai/mcp>.
+pub(crate) const CLIENTS: [Client; 9] = [
     Client {
         name: "claude-code",
         label: "Claude Code",
         programs: &["claude"],
         folder: UserPaths::claude_folder,
         user: |around| around.claude.as_ref().unwrap_or(&around.home).join(".claude.json"),
-        project: ".mcp.json",
+        project: Some(".mcp.json"),
         projects: Some("projects"),
         format: Format::Json(json::Shape { servers: "mcpServers", strict: true, entry: json::EntryForm::Plain }),
         rules: Some(PartFiles {
@@ -125,7 +130,7 @@ pub(crate) const CLIENTS: [Client; 8] = [
         programs: &["codex"],
         folder: |around| around.codex.clone(),
         user: |around| around.codex.join("config.toml"),
-        project: ".codex/config.toml",
+        project: Some(".codex/config.toml"),
         projects: None,
         format: Format::Toml,
         rules: None,
@@ -138,7 +143,7 @@ pub(crate) const CLIENTS: [Client; 8] = [
         programs: &["cursor", "cursor-agent"],
         folder: |around| around.home.join(".cursor"),
         user: |around| around.home.join(".cursor/mcp.json"),
-        project: ".cursor/mcp.json",
+        project: Some(".cursor/mcp.json"),
         projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
         rules: None,
@@ -151,7 +156,7 @@ pub(crate) const CLIENTS: [Client; 8] = [
         programs: &["code"],
         folder: |around| around.config.join("Code"),
         user: |around| around.config.join("Code/User/mcp.json"),
-        project: ".vscode/mcp.json",
+        project: Some(".vscode/mcp.json"),
         projects: None,
         format: Format::Json(json::Shape { servers: "servers", strict: false, entry: json::EntryForm::Typed }),
         rules: None,
@@ -164,7 +169,7 @@ pub(crate) const CLIENTS: [Client; 8] = [
         programs: &["gemini"],
         folder: |around| around.home.join(".gemini"),
         user: |around| around.home.join(".gemini/settings.json"),
-        project: ".gemini/settings.json",
+        project: Some(".gemini/settings.json"),
         projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
         rules: None,
@@ -177,7 +182,7 @@ pub(crate) const CLIENTS: [Client; 8] = [
         programs: &["copilot"],
         folder: |around| around.home.join(".copilot"),
         user: |around| around.home.join(".copilot/mcp-config.json"),
-        project: ".github/mcp.json",
+        project: Some(".github/mcp.json"),
         projects: None,
         format: Format::Json(json::Shape {
             servers: "mcpServers",
@@ -201,11 +206,24 @@ pub(crate) const CLIENTS: [Client; 8] = [
             let with_comments = folder.join("opencode.jsonc");
             if with_comments.exists() { with_comments } else { folder.join("opencode.json") }
         },
-        project: "opencode.json",
+        project: Some("opencode.json"),
         projects: None,
         format: Format::Json(json::Shape { servers: "mcp", strict: false, entry: json::EntryForm::CommandList }),
         rules: None,
         instructions: PartFiles { user: Some(|around| around.config.join("opencode/AGENTS.md")), project: AGENTS },
+        advice: None,
+    },
+    Client {
+        name: "goose",
+        label: "goose",
+        programs: &["goose"],
+        folder: |around| around.config.join("goose"),
+        user: |around| around.config.join("goose/config.yaml"),
+        project: None,
+        projects: None,
+        format: Format::Yaml,
+        rules: None,
+        instructions: PartFiles { user: Some(|around| around.config.join("goose/.goosehints")), project: AGENTS },
         advice: None,
     },
     Client {
@@ -214,7 +232,7 @@ pub(crate) const CLIENTS: [Client; 8] = [
         programs: &["zed", "zeditor"],
         folder: |around| around.config.join("zed"),
         user: |around| around.config.join("zed/settings.json"),
-        project: ".zed/settings.json",
+        project: Some(".zed/settings.json"),
         projects: None,
         format: Format::Json(json::Shape { servers: "context_servers", strict: false, entry: json::EntryForm::Plain }),
         rules: None,
@@ -234,11 +252,11 @@ impl Client {
         self.instructions.path(scope, user_paths)
     }
 
-    /// Returns the file that lists the client's servers.
-    pub(crate) fn file(&self, scope: Scope, user_paths: &UserPaths) -> PathBuf {
+    /// Returns the file that lists the client's servers, if it has one of this scope.
+    pub(crate) fn file(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
         match scope {
-            Scope::User => (self.user)(user_paths),
-            Scope::Project => user_paths.project.join(self.project),
+            Scope::User => Some((self.user)(user_paths)),
+            Scope::Project => self.project.map(|file| user_paths.project.join(file)),
         }
     }
 
@@ -253,11 +271,11 @@ impl Client {
     pub(crate) fn is_there(&self, scope: Scope, user_paths: &UserPaths) -> bool {
         let exists = |path: PathBuf| path.symlink_metadata().is_ok();
         let own = exists((self.folder)(user_paths)) || exists((self.user)(user_paths));
-        let of_project = scope == Scope::Project && {
-            let file = self.file(scope, user_paths);
-            let folder = file.parent().filter(|folder| *folder != user_paths.project);
-            exists(file.clone()) || folder.is_some_and(|folder| exists(folder.to_owned()))
-        };
+        let of_project =
+            self.file(Scope::Project, user_paths).filter(|_| scope == Scope::Project).is_some_and(|file| {
+                let folder = file.parent().filter(|folder| *folder != user_paths.project);
+                exists(file.clone()) || folder.is_some_and(|folder| exists(folder.to_owned()))
+            });
         own || of_project || self.programs.iter().any(|program| user_paths.find(program).is_some())
     }
 }

@@ -153,9 +153,11 @@ async fn check_clients(user_paths: &UserPaths, own_entry: &OwnEntry, selected_cl
         let mut has_entry = false;
         for scope in [Scope::User, Scope::Project] {
             let path = client.file(scope, user_paths);
-            if scope == Scope::Project && path == client.file(Scope::User, user_paths) {
+            let Some(path) =
+                path.filter(|path| scope == Scope::User || client.file(Scope::User, user_paths).as_ref() != Some(path))
+            else {
                 continue;
-            }
+            };
             let about =
                 if scope == Scope::User { client.label.to_owned() } else { format!("{} (project)", client.label) };
             let setup = setup_command(client, scope);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::entry::{FoundEntry, NAME, OwnEntry};
 use super::json::{self, Change};
 use super::text::Unreadable;
-use super::{Format, UserPaths, toml};
+use super::{Format, UserPaths, toml, yaml};
 
 /// The desired state of a configuration.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +73,7 @@ pub(crate) fn edit_text(
     let new_text = match format {
         Format::Json(shape) => json::change(text, shape, change)?,
         Format::Toml => toml::change(text, change)?,
+        Format::Yaml => yaml::change(text, change)?,
     };
     // The comparison of the values proves that the edit made the intended change and no other.
     let expected = apply_change(format, value(format, text)?, change);
@@ -91,6 +92,7 @@ pub(crate) fn is_blank(format: Format, text: &str) -> bool {
     match format {
         Format::Json(shape) => text == format!("{{\"{}\":{{}}}}", shape.servers),
         Format::Toml => text.is_empty(),
+        Format::Yaml => text == format!("{}:{{}}", yaml::SERVERS),
     }
 }
 
@@ -106,6 +108,7 @@ fn find_in(format: Format, text: &str) -> Result<Option<FoundEntry>, Unreadable>
     match format {
         Format::Json(shape) => json::find(text, shape),
         Format::Toml => toml::find(text),
+        Format::Yaml => yaml::find(text),
     }
 }
 
@@ -113,6 +116,7 @@ fn value(format: Format, text: &str) -> Result<Value, Unreadable> {
     match format {
         Format::Json(shape) => Ok(json::value(text, shape)?.unwrap_or_else(|| json!({}))),
         Format::Toml => toml::value(text),
+        Format::Yaml => yaml::value(text),
     }
 }
 
@@ -134,6 +138,7 @@ fn apply_change(format: Format, mut document: Value, change: Change<'_>) -> Valu
     let servers = match format {
         Format::Json(shape) => shape.servers,
         Format::Toml => toml::SERVERS,
+        Format::Yaml => yaml::SERVERS,
     };
     match change {
         Change::Add(entry) => document[servers][NAME] = entry.clone(),

@@ -13,6 +13,9 @@ use crate::failure::Failure;
 /// The name of the entry.
 pub(crate) const NAME: &str = "steplatch";
 
+/// Limit of a call for clients with a shorter one: as long as a command may run.
+const CALL_TIMEOUT_SECONDS: u32 = 3600;
+
 /// Entry with which a client should start this program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnEntry {
@@ -60,6 +63,14 @@ impl OwnEntry {
                 json!({"type": "stdio", "command": command, "args": ["mcp"], "tools": ["*"]})
             }
             EntryForm::CommandList => json!({"type": "local", "command": [command, "mcp"]}),
+            EntryForm::Extension => json!({
+                "name": NAME,
+                "enabled": true,
+                "type": "stdio",
+                "cmd": command,
+                "args": ["mcp"],
+                "timeout": CALL_TIMEOUT_SECONDS,
+            }),
         }
     }
 }
@@ -84,16 +95,16 @@ impl FoundEntry {
             let words = entry[name].as_array().into_iter().flatten();
             words.filter_map(|word| Some(word.as_str()?.to_owned())).collect::<Vec<_>>()
         };
-        let environment = ["env", "environment"].into_iter().find_map(|name| entry[name].as_object());
+        let environment = ["env", "environment", "envs"].into_iter().find_map(|name| entry[name].as_object());
         let env = environment.into_iter().flatten();
         // Some clients have the command and its arguments in one list.
         let mut command_line = list("command").into_iter();
-        let command = text("command").or_else(|| command_line.next());
+        let command = text("command").or_else(|| text("cmd")).or_else(|| command_line.next());
         Self {
             command,
             args: command_line.chain(list("args")).collect(),
             env: env.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect(),
-            url: text("url").or_else(|| text("httpUrl")).or_else(|| text("serverUrl")),
+            url: text("url").or_else(|| text("httpUrl")).or_else(|| text("serverUrl")).or_else(|| text("uri")),
         }
     }
 
@@ -127,9 +138,10 @@ impl FoundEntry {
             let command_line: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
             return if found.is_some() && starts_server { Vec::new() } else { vec![("command", json!(command_line))] };
         }
+        let name = if format.entry_form() == EntryForm::Extension { "cmd" } else { "command" };
         let mut differences = Vec::new();
         if found.is_none() {
-            differences.push(("command", command.into()));
+            differences.push((name, command.into()));
         }
         if !starts_server {
             differences.push(("args", json!(args)));

@@ -36,6 +36,8 @@ pub(crate) enum EntryForm {
     TypedWithTools,
     /// One list of the command and its arguments, of a `local` server.
     CommandList,
+    /// The name, the transport, and a limit for each call; the command is `cmd`.
+    Extension,
 }
 
 /// A change of a document.

@@ -353,6 +353,52 @@ fn tables_of_codex_are_added_and_taken_out_however_they_are_written() {
 }
 
 #[test]
+fn mappings_of_goose_are_added_and_taken_out_and_comments_stay() {
+    let text = "# mine\nGOOSE_MODEL: gpt-5   # the big one\nextensions:\n  # built in\n  developer:\n    enabled: true\n    type: builtin\nGOOSE_MODE: auto\n";
+    let expected = expect![[r#"
+        # mine
+        GOOSE_MODEL: gpt-5   # the big one
+        extensions:
+          # built in
+          developer:
+            enabled: true
+            type: builtin
+          steplatch:
+            name: "steplatch"
+            enabled: true
+            type: "stdio"
+            cmd: "/bin/sh"
+            args: ["mcp"]
+            timeout: 3600
+        GOOSE_MODE: auto
+    "#]];
+    added("goose", text, &expected, text);
+    for (text, back) in [
+        ("", "extensions: {}\n"),
+        ("# mine\n", "# mine\nextensions: {}\n"),
+        ("a: 1\n", "a: 1\nextensions: {}\n"),
+        ("a: 1", "a: 1\nextensions: {}"),
+        ("extensions:\n", "extensions: {}\n"),
+        ("extensions: {}\n", "extensions: {}\n"),
+        ("extensions: {a: {type: builtin}}\n", "extensions: {a: {type: builtin}}\n"),
+        ("---\n# why\na: &x 1\nb: *x\n", "---\n# why\na: &x 1\nb: *x\nextensions: {}\n"),
+    ] {
+        let (outcome, new) = having("goose", text);
+        assert_eq!(outcome, Outcome::Added, "{text:?}");
+        assert_eq!(having("goose", &new), (Outcome::Kept, new.clone()), "{text:?}");
+        assert_eq!(lacking("goose", &new), (Outcome::Removed, back.to_owned()), "{text:?}");
+    }
+    // An entry of another program keeps what else it has.
+    let text = "extensions:\n  steplatch:\n    cmd: /old/steplatch # here\n    args: [mcp, --state-dir, /srv]\n    timeout: 9\n";
+    let (outcome, new) = having("goose", text);
+    assert_eq!(outcome, Outcome::Changed { previous: "/old/steplatch mcp --state-dir /srv".to_owned() });
+    assert_eq!(new, text.replace("/old/steplatch", "\"/bin/sh\""));
+    for broken in ["a: [1,\n", "- a\n", "a: 1\n---\nb: 2\n", "extensions: 3\n", "extensions:\n  steplatch: 3\n"] {
+        edit_text(format("goose"), broken, EditRequest::Have(&ours()), &around()).expect_err(broken);
+    }
+}
+
+#[test]
 fn what_a_client_cannot_read_is_left_alone_and_its_place_is_named() {
     for (client, text, told) in [
         ("claude-code", "{\n  \"a\": 1,\n}", "line 2, column 9: Trailing commas are not allowed"),

@@ -136,7 +136,9 @@ impl Setup {
     }
 
     fn set_up(&self, client: &'static Client, request: EditRequest<'_>, user_paths: &UserPaths) -> Vec<ClientOutcome> {
-        let path = client.file(self.scope, user_paths);
+        let Some(path) = client.file(self.scope, user_paths) else {
+            return self.without_file(client);
+        };
         // An explicitly named client counts as installed.
         if self.client.is_empty() && !client.is_there(self.scope, user_paths) {
             let diff = String::new();
@@ -158,6 +160,16 @@ impl Setup {
             }
         }
         outcomes
+    }
+
+    /// Returns the outcome for a client that reads no file of a project: an error if the client was named.
+    fn without_file(&self, client: &'static Client) -> Vec<ClientOutcome> {
+        if self.client.is_empty() {
+            return Vec::new();
+        }
+        let error = format!("{} reads one configuration for all projects; omit --scope project", client.label);
+        let file = std::path::PathBuf::new();
+        vec![ClientOutcome { client, part: Part::Entry, file, outcome: Some(Err(error)), diff: String::new() }]
     }
 
     /// Edits a file, or finds the difference in a dry run.
@@ -331,6 +343,9 @@ impl ClientOutcome {
 
     pub(super) fn error(&self, user_paths: &UserPaths) -> Option<String> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
+        if self.file.as_os_str().is_empty() {
+            return Some(error.clone());
+        }
         Some(format!("{} of {} was not changed: {error}", user_paths.display_path(&self.file), self.client.label))
     }
 

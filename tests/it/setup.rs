@@ -55,7 +55,7 @@ impl Desk {
 }
 
 /// The user's files of all clients.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     (".claude.json", "{\n  \"numStartups\": 3,\n  \"mcpServers\": {}\n}\n"),
     (".codex/config.toml", "model = \"o\"\n"),
     (".cursor/mcp.json", "{}\n"),
@@ -63,11 +63,12 @@ const FILES: [(&str, &str); 8] = [
     (".gemini/settings.json", ""),
     (".copilot/mcp-config.json", "{}"),
     (".config/opencode/opencode.json", "{}"),
+    (".config/goose/config.yaml", "GOOSE_MODEL: gpt-5 # mine\n"),
     (".config/zed/settings.json", "// Zed settings\n{\n  \"theme\": \"One\",\n}\n"),
 ];
 
 fn each(outcome: &str) -> Vec<(String, String)> {
-    ["claude-code", "codex", "cursor", "vscode", "gemini", "copilot", "opencode", "zed"]
+    ["claude-code", "codex", "cursor", "vscode", "gemini", "copilot", "opencode", "goose", "zed"]
         .map(|name| (name.to_owned(), outcome.to_owned()))
         .into()
 }
@@ -173,6 +174,7 @@ fn clients_that_are_not_there_are_named_and_get_nothing() {
             "· Gemini CLI not found",
             "· Copilot CLI not found",
             "· OpenCode not found",
+            "· goose not found",
             "· Zed not found",
         ]
     );
@@ -247,4 +249,12 @@ fn a_project_has_files_of_its_own() {
     assert!(desk.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
     assert!(desk.read("work/.gemini/settings.json").contains("steplatch"));
     assert_eq!(desk.read(".gemini/settings.json"), "{}", "the user's own stays");
+    // A client without such a file is left out, and named to who names it.
+    assert!(!said.contains("goose"), "{said}");
+    let refused = desk.setup(&["--scope", "project", "--client", "goose"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("goose reads one configuration for all projects; omit --scope project"),
+        "{refused:?}"
+    );
 }

@@ -60,7 +60,7 @@ pub(super) fn an_effect_that_was_decided_and_not_performed_is_performed_once_aft
     let (host, daemon) = (rig.host(), rig.daemon());
     // A stopped host performs nothing: the command is decided, and not typed.
     kill(&host, Signal::STOP);
-    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    rig.answers(&gate, "yes");
     rig.reaches(&run, "type");
     rig.kills_worker();
     kill(&daemon["pid"], Signal::KILL);
@@ -94,8 +94,8 @@ pub(super) fn a_gate_survives_a_crash_and_its_answer_decides(rig: &Rig) {
     rig.crashes();
     rig.recovers();
     assert_eq!(rig.run(&runs[0])["status"], "waiting");
-    rig.home.runs(&["gates", "answer", &gates[0], "yes"]).well();
-    rig.home.runs(&["gates", "answer", &gates[1], "no"]).well();
+    rig.answers(&gates[0], "yes");
+    rig.answers(&gates[1], "no");
     assert_eq!(rig.ended(&runs[0])["final_state"], "end");
     assert_eq!(rig.ended(&runs[1])["final_state"], "refused");
 }
@@ -104,11 +104,11 @@ pub(super) fn a_second_answer_is_refused_and_says_what_the_first_one_was(rig: &R
     let states = json!({"ask": ask("again"), "again": ask("end"), "end": last(), "refused": last()});
     let run = rig.begins(machine("ask", states));
     let gate = rig.gate(&run);
-    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    rig.answers(&gate, "yes");
     let second = rig.home.runs(&["gates", "answer", &gate, "no"]);
     assert!(second.code != 0 && second.stderr.contains("answered"), "{}{}", second.stdout, second.stderr);
     let next = eventually_blocking("the next gate is open", || Some(rig.gate(&run)).filter(|next| *next != gate));
-    rig.home.runs(&["gates", "answer", &next, "yes"]).well();
+    rig.answers(&next, "yes");
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
 
@@ -124,7 +124,7 @@ pub(super) fn a_nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
     let gate = rig.gate(&run);
     rig.crashes();
     rig.recovers();
-    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    rig.answers(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("from below")), "{ended}");
 }
@@ -279,7 +279,7 @@ pub(super) fn an_unknown_outcome_stays_unknown(rig: &Rig) {
     rig.crashes();
     rig.recovers();
     rig.reaches(&run, "in_doubt");
-    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    rig.answers(&gate, "yes");
     assert_eq!(rig.ended(&run)["final_state"], "end");
     assert_eq!(lines(rig, "began"), ["once"]);
 }

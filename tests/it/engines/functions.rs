@@ -41,7 +41,7 @@ pub(super) fn a_function_survives_crashes_at_its_gate_and_runs_no_command_twice(
     assert_eq!(rig.gate(&run), gate);
     let no_choice = rig.home.runs(&["gates", "answer", &gate, "perhaps"]);
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
-    rig.home.runs(&["gates", "answer", &gate, "publish"]).well();
+    rig.answers(&gate, "publish");
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], json!(["said first", "said publish", true, true]), "{ended}");
     assert_eq!(noted(rig), ["first", "publish"]);
@@ -81,7 +81,7 @@ pub(super) fn a_function_waits_for_the_run_that_it_starts(rig: &Rig) {
     rig.crashes();
     rig.recovers();
     assert_eq!(rig.run(&run)["status"], "waiting");
-    rig.home.runs(&["gates", "answer", &gate, "out"]).well();
+    rig.answers(&gate, "out");
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], "told in and out", "{ended}");
 }
@@ -204,7 +204,7 @@ pub(super) fn long_outputs_of_calls_that_end_at_once_come_whole(rig: &Rig) {
     let gate = rig.gate(&run);
     rig.crashes();
     rig.recovers();
-    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    rig.answers(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");
 }

@@ -24,6 +24,7 @@ mod overview;
 mod remote;
 mod run;
 pub(crate) mod runs;
+mod self_check;
 mod serve;
 mod setup;
 pub(crate) mod ssh_question;
@@ -125,6 +126,9 @@ enum Command {
     Doctor(doctor::Doctor),
     Docs(docs::Docs),
     Tour(tour::Tour),
+    /// Find a newer version of steplatch
+    #[command(subcommand, name = "self")]
+    Own(self_check::SelfCommand),
     /// Remove steplatch from clients, this machine and other machines
     Uninstall(uninstall::Uninstall),
     /// Serve an MCP client on standard input and output, or over HTTP
@@ -238,6 +242,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Setup(command) => command.run(),
         Command::Doctor(command) => command.run(&paths).await,
         Command::Docs(command) => command.run(),
+        Command::Own(command) => command.run().await,
         Command::Tour(command) => command.run(arguments.state_dir.as_deref()),
         Command::Uninstall(command) => command.run(&paths).await,
         Command::Mcp(command) => command.run(paths).await,

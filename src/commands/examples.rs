@@ -136,6 +136,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("serve", &[("steplatch serve", "prints the address and the token")]),
     ("open", &[("steplatch open", "starts the server of the page if none runs")]),
+    ("self check", &[("steplatch self check", "names the command that installs a newer version")]),
     (
         "uninstall",
         &[

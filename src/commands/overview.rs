@@ -28,6 +28,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "man",
             "docs",
             "tour",
+            "self",
             "uninstall",
             HELP_COMMAND,
         ],

@@ -574,3 +574,33 @@ fn commands_are_listed_in_groups_however_help_is_requested() {
         assert!(help.contains(&format!("\n\n{heading}:\n")), "no {heading} in {help}");
     }
 }
+
+#[test]
+fn the_package_manager_that_installed_it_is_asked_for_a_newer_version() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let home = Home::new(STEPLATCH);
+    let folder = home.path().join("shop/node_modules/steplatch-linux-x64/bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (program, npm) = (folder.join("steplatch"), folder.join("npm"));
+    // A hard link has a path of its own; on another file system, a copy does.
+    std::fs::hard_link(STEPLATCH, &program).or_else(|_| std::fs::copy(STEPLATCH, &program).map(|_| ())).unwrap();
+    let said = |script: &str| {
+        std::fs::write(&npm, format!("#!/bin/sh\n[ \"$*\" = 'view steplatch version' ] || exit 9\n{script}\n"))
+            .unwrap();
+        std::fs::set_permissions(&npm, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = home.inside(&program);
+        command.args(["self", "check"]).env("PATH", format!("{}:/bin:/usr/bin", folder.display()));
+        CommandOutput::of(&command.output().unwrap()).well()
+    };
+    assert!(said("echo 99.0.1").contains("99.0.1 is available; install it with: npm install steplatch@latest"));
+    assert!(said("echo 0.0.1").contains("no newer version is known"));
+    let unknown = said("echo E404 >&2; exit 1");
+    assert!(
+        unknown.contains("it is unknown whether a newer version exists: 'npm view steplatch version'"),
+        "{unknown}"
+    );
+    // This build comes from no package manager.
+    let own = home.runs(&["self", "check", "--json"]).json();
+    assert_eq!((&own["installed_by"], &own["newer_available"]), (&Value::Null, &Value::Null), "{own}");
+}

@@ -566,9 +566,19 @@ impl Handler for XtermScreen {
             return;
         }
         if self.protection == Protection::Iso {
-            self.erase_line(&mode, true);
-        } else {
-            self.term.clear_line(mode);
+            return self.erase_line(&mode, true);
+        }
+        let (row, column) = self.cursor_position();
+        let first_kept = match mode {
+            LineClearMode::Right => column.checked_sub(1),
+            LineClearMode::Left => Some(column + 1),
+            LineClearMode::All => None,
+        };
+        self.term.clear_line(mode);
+        let wide = Flags::WIDE_CHAR | Flags::WIDE_CHAR_SPACER;
+        let cells = &self.term.grid()[line(row)][..];
+        if first_kept.and_then(|column| cells.get(column)).is_some_and(|cell| cell.flags.intersects(wide)) {
+            self.clear_split_halves(row);
         }
     }
 

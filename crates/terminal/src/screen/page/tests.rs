@@ -149,6 +149,24 @@ fn rectangles_are_filled_erased_and_copied() {
 }
 
 #[test]
+fn an_erased_half_of_a_wide_character_takes_the_other_half_with_it() {
+    for (erase, expected) in [
+        ("\x1b[1;3H\x1b[K", "a"),
+        ("\x1b[1;2H\x1b[1K", "   b"),
+        ("\x1b[1;3H\x1b[J", "a"),
+        ("\x1b[1;2H\x1b[1J", "   b"),
+        ("\x1b[1;3H\x1b[X", "a  b"),
+        ("\x1b[1;3H\x1b[P", "a b"),
+        ("\x1b[1;3H\x1b[@", "a   b"),
+        ("\x1b[1;3Hx", "a xb"),
+        ("\x1b[1;4H\x1b[K", "a漢"),
+        ("\x1b[1;1H\x1b[1K", " 漢b"),
+    ] {
+        assert_eq!(shown(&format!("a漢b{erase}")).text(), expected, "{erase:?}");
+    }
+}
+
+#[test]
 fn attributes_change_in_a_rectangle_or_along_the_text() {
     let along = shown(&format!("{LETTERS}\x1b[1;5;2;1;1$r"));
     let ansi = along.intake.screen.ansi();

@@ -121,6 +121,19 @@ fn graphs_tell_how_each_step_ended() {
         "bad    failed   {failure}\nafter  not run  Step 'bad', on which it depends, failed.\nerror: Step 'bad' failed: {failure}\n"
     );
     assert_eq!((stopped.code, stopped.stderr), (1, expected));
+    // Its run failed, and keeps the result.
+    let listed = project.types(&["runs", "list", "--json"]).json();
+    let run = listed["runs"].as_array().unwrap().iter().find(|run| run["workflow_id"] == "stops").unwrap().clone();
+    assert_eq!(run["state"], "failed", "{run}");
+    let run = run["run_id"].as_str().unwrap();
+    let shown = project.types(&["runs", "show", run, "--json"]).json();
+    assert_eq!(shown["result"]["success"], false, "{shown}");
+    assert_eq!(shown["error"], shown["result"]["error"], "{shown}");
+    let events = project.types(&["runs", "events", run, "--json"]).stdout;
+    assert!(events.contains("workflow_failed") && !events.contains("workflow_completed"), "{events}");
+    crate::durable::kill(&project.types(&["daemon", "status", "--json"]).json()["pid"]);
+    let again = project.types(&["runs", "show", run, "--json"]).json();
+    assert_eq!((&again["state"], &again["result"]), (&json!("failed"), &shown["result"]), "{again}");
 }
 
 #[test]

@@ -357,13 +357,30 @@ impl Project {
 fn parse_document(file: &Path, text: &str) -> Result<Map<String, Value>, DocumentError> {
     let value = if file.extension().is_some_and(|extension| extension == "toml") {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(&error, text))?;
-        toml::Value::Table(table).try_into().map_err(DocumentError::TomlValue)?
+        let table = toml::Value::Table(table);
+        if let Some(pointer) = non_finite_number(&table) {
+            // JSON has no such numbers: they would count as omitted.
+            let message = format!("{pointer}: 'nan' and 'inf' are not supported");
+            return Err(DocumentError::Toml { message, place: None });
+        }
+        table.try_into().map_err(DocumentError::TomlValue)?
     } else {
         serde_json::from_str(text).map_err(DocumentError::Json)?
     };
     match value {
         Value::Object(tables) => Ok(tables),
         _ => Err(DocumentError::NotTables),
+    }
+}
+
+/// Returns the JSON pointer of the first number that is not finite.
+fn non_finite_number(value: &toml::Value) -> Option<String> {
+    let below = |key: &dyn std::fmt::Display, value| Some(format!("/{key}{}", non_finite_number(value)?));
+    match value {
+        toml::Value::Float(number) if !number.is_finite() => Some(String::new()),
+        toml::Value::Table(table) => table.iter().find_map(|(key, value)| below(key, value)),
+        toml::Value::Array(values) => values.iter().enumerate().find_map(|(index, value)| below(&index, value)),
+        _ => None,
     }
 }
 
@@ -530,6 +547,8 @@ mod tests {
         assert!(told.contains(" at line 2 column 8"), "{told}");
         assert!(told.contains("- (file) in steplatch.json: it is not valid JSON: EOF while parsing"), "{told}");
         assert!(told.starts_with("+ identity\n"), "{told}");
+        let endless = summary(&project(&[("steplatch.toml", "[nodes.a]\ntype = 'bash'\ntimeout = inf\n")]));
+        assert!(endless.contains("/nodes/a/timeout: 'nan' and 'inf' are not supported"), "{endless}");
     }
 
     #[test]

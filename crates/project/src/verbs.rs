@@ -24,7 +24,7 @@ use crate::project::Project;
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
 /// The guide for authors, which is also a file of the documentation.
-const GUIDE: &str = include_str!("../../../docs/machines.md");
+const GUIDE: &str = include_str!("../../../docs/machines_reference.md");
 
 /// An example machine that takes a value, loops, and returns a value.
 const EXAMPLE: &str = include_str!("../../../examples/count.json");

@@ -164,14 +164,6 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
         "retry" => {
             let then = fields.shift_remove("then");
             let retry: Retry = read_object(&fields, pointer, "policy retry", &["then".to_owned()], problems)?;
-            for (key, is_wrong, bounds) in [
-                ("count", !(1..=100).contains(&retry.count), "1 to 100"),
-                ("backoff", !(1.0..=10.0).contains(&retry.backoff), "1 to 10"),
-            ] {
-                if is_wrong {
-                    problems.push(Problem::error(format!("{pointer}/{key}"), format!("'{key}' must be {bounds}")));
-                }
-            }
             let then = match then {
                 None | Some(Value::Null) => Policy::default(),
                 Some(then) => read_policy(&then, &format!("{pointer}/then"), problems)?,

@@ -103,8 +103,17 @@ pub(crate) fn read_object<T: DeserializeOwned + JsonSchema>(
     let mut is_valid = true;
     loop {
         let error = match serde_path_to_error::deserialize(Value::Object(valid_fields.clone())) {
-            Ok(read) if is_valid => return Some(read),
-            Ok(_) => return None,
+            Ok(read) => {
+                let properties = &schema_of::<T>()["properties"];
+                let range_problems = valid_fields.iter().filter_map(|(key, value)| {
+                    Some(Problem::error(
+                        format!("{pointer}/{}", escape_key(key)),
+                        range_error(&properties[key], value)?,
+                    ))
+                });
+                problems.extend(range_problems);
+                return Some(read).filter(|_| is_valid);
+            }
             Err(error) => error,
         };
         let suffix = json_pointer(error.path());
@@ -130,6 +139,18 @@ pub(crate) fn read_object<T: DeserializeOwned + JsonSchema>(
             return None;
         }
     }
+}
+
+/// Returns the error for a number outside the range of its property, which its type may exceed.
+fn range_error(property: &Value, value: &Value) -> Option<String> {
+    let number = value.as_f64()?;
+    let [least, most] = ["minimum", "maximum"].map(|bound| property[bound].as_f64());
+    let is_within = least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most);
+    (!is_within).then(|| match (least, most) {
+        (Some(least), Some(most)) => format!("{number} is not a number from {least} to {most}"),
+        (Some(least), None) => format!("{number} is less than {least}"),
+        (None, most) => format!("{number} is more than {}", most.unwrap_or_default()),
+    })
 }
 
 fn json_pointer(path: &Path) -> String {

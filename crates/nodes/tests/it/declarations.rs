@@ -76,6 +76,12 @@ fn problems_name_the_place_and_what_was_probably_meant() {
         /method: unknown variant 'FETCH', expected one of 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'
         'url' is missing"#]]
     .assert_eq(&problems(&json!({"id": "a", "type": "http", "method": "FETCH"})));
+    expect!["/max_redirects: 21 is not a number from 0 to 20"]
+        .assert_eq(&problems(&json!({"id": "a", "type": "http", "url": "x", "max_redirects": 21})));
+    expect!["/max_bytes: 67108865 is not a number from 0 to 67108864"]
+        .assert_eq(&problems(&json!({"id": "a", "type": "http", "url": "x", "max_bytes": 67_108_865})));
+    expect!["/retries: 11 is not a number from 0 to 10"]
+        .assert_eq(&problems(&json!({"id": "a", "type": "llm", "base_url": "x", "model": "m", "retries": 11})));
     expect!["/body: a request has 'json' or 'body', not both"]
         .assert_eq(&problems(&json!({"id": "a", "type": "http", "url": "x", "json": 1, "body": "x"})));
     expect!["/server: a server has a 'command', or a 'url'"]

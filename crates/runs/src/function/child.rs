@@ -272,7 +272,7 @@ async fn begin_machine(
     Ok(shared.begin_with(caller, launch, Some(RunArguments { input, params })).await?)
 }
 
-/// Returns the return value of a completed run of a function. The value contains its secrets only while the run is in
+/// Returns the return value of a run of a function, or the result of a called node, failed or not. The value contains its secrets only while the run is in
 /// memory.
 ///
 /// # Errors
@@ -284,7 +284,7 @@ pub(crate) async fn return_value(shared: &Engine, run: &Run) -> Result<Value, Re
     }
     let records = shared.journal.read(&run.id, 1).await.map_err(Unreadable::from)?;
     let result = records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
-        Ok(Entry::Completed { result, .. }) => Some(result),
+        Ok(Entry::Completed { result, .. } | Entry::Failed { result: Some(result), .. }) => Some(result),
         _ => None,
     });
     Ok(result.unwrap_or_default())
@@ -297,12 +297,14 @@ pub(crate) async fn return_value(shared: &Engine, run: &Run) -> Result<Value, Re
 /// If the run has no result.
 pub(crate) async fn node_call_result(shared: &Engine, run: &Run) -> Result<NodeReply, CallResultError> {
     let id = || run.id.clone();
-    match run.state() {
-        RunState::Completed => {}
-        RunState::Cancelled => return Err(CallResultError::Cancelled { run: id() }),
-        _ => return Err(CallResultError::Failed { run: id(), error: run.progress().error }),
+    if run.state() == RunState::Cancelled {
+        return Err(CallResultError::Cancelled { run: id() });
     }
     let result = return_value(shared, run).await.map_err(|cause| CallResultError::Unreadable { run: id(), cause })?;
+    if result.is_null() {
+        // The run failed before its node had a result.
+        return Err(CallResultError::Failed { run: id(), error: run.progress().error });
+    }
     let result: NodeResult =
         serde_json::from_value(result).map_err(|cause| CallResultError::Invalid { run: id(), cause })?;
     Ok(NodeReply { run_id: Some(run.id.to_string()), ..crate::nodes::node_reply(result) })

@@ -181,7 +181,7 @@ impl FunctionState {
     ) -> Vec<Entry> {
         let end = match ended {
             Ok(result) => Entry::Completed { at, result },
-            Err(RaisedError { error, traceback }) => Entry::Failed { at, error, traceback },
+            Err(RaisedError { error, traceback }) => Entry::Failed { at, error, traceback, result: None },
         };
         let mut ending = self.ended_by(run, at, end);
         ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if closes(entries, *number)));

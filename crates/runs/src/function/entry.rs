@@ -150,6 +150,9 @@ pub(crate) enum Entry {
         error: String,
         /// Python's traceback of the exception, with the exception's name.
         traceback: Option<String>,
+        /// Result of the node, if the run is a call of a node that failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
     },
     /// The run was cancelled.
     Cancelled {
@@ -254,9 +257,12 @@ impl Entry {
             },
             Self::Graph { event, .. } => close_event(event, seal),
             Self::Completed { result, .. } => seal.close_in(result),
-            Self::Failed { error, traceback, .. } => {
+            Self::Failed { error, traceback, result, .. } => {
                 seal.close_text(error);
                 seal.close_if(traceback.as_mut());
+                if let Some(result) = result {
+                    seal.close_in(result);
+                }
             }
             Self::Cancelling { reason, .. } | Self::Cancelled { reason, .. } => seal.close_text(reason),
             Self::Abandoned { .. }
@@ -454,7 +460,7 @@ mod tests {
             ended(Ending::Skipped { value: value() }),
             ended(Ending::Failed { error: text(), error_type: ErrorType::ExitCode }),
             Entry::Completed { at, result: value() },
-            Entry::Failed { at, error: text(), traceback: Some(text()) },
+            Entry::Failed { at, error: text(), traceback: Some(text()), result: Some(value()) },
             Entry::Cancelling { at, reason: text() },
             Entry::Cancelled { at, reason: text() },
         ]
@@ -488,7 +494,7 @@ mod tests {
         let text = text.replace("\\u{FDD0}", "\u{FDD0}").replace("\\u{FDD1}", "\u{FDD1}");
         let read = Entry::read(&Record { seq: 1, version: 1, text }, &Seal::default()).unwrap();
         let error = "Traceback\nValueError: bad \u{FDD0}x\u{FDD1} \u{FDD0}".to_owned();
-        assert_eq!(read, Entry::Failed { at: Timestamp(1), error, traceback: None });
+        assert_eq!(read, Entry::Failed { at: Timestamp(1), error, traceback: None, result: None });
         let answered = r#"{"function":"answered","at":1,"number":1,"answer":{"value":7},"asked":"gate"}"#.to_owned();
         let read = Entry::read(&Record { seq: 1, version: 1, text: answered }, &Seal::default()).unwrap();
         assert!(matches!(read, Entry::Answered { timeout: None, .. }));

@@ -146,9 +146,9 @@ impl FunctionState {
             Entry::Completed { at, result } => {
                 self.end(End { result: Some(result.clone()), ..End::new(*at, RunState::Completed) });
             }
-            Entry::Failed { at, error, traceback } => {
-                let (error, traceback) = (Some(error.clone()), traceback.clone());
-                self.end(End { error, traceback, ..End::new(*at, RunState::Failed) });
+            Entry::Failed { at, error, traceback, result } => {
+                let (error, traceback, result) = (Some(error.clone()), traceback.clone(), result.clone());
+                self.end(End { error, traceback, result, ..End::new(*at, RunState::Failed) });
             }
             Entry::Cancelled { at, .. } => self.end(End::new(*at, RunState::Cancelled)),
         }

@@ -209,8 +209,8 @@ impl RunKind for FunctionRun {
             error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
             traceback: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.traceback.clone())),
             result: end
-                .filter(|end| end.state == RunState::Completed)
-                .map(|end| Arc::new(self.recorder.shared.secrets.masked_value(end.result.clone().unwrap_or_default()))),
+                .and_then(|end| end.result.clone())
+                .map(|result| Arc::new(self.recorder.shared.secrets.masked_value(result))),
             paused: self.folded.paused.clone(),
             gates: self
                 .folded
@@ -239,7 +239,14 @@ impl RunKind for FunctionRun {
         if let Err(error) = Box::pin(self.resume_open_calls()).await {
             let error = error.to_string();
             tracing::error!(run = %self.recorder.run.id, error, "the open calls of a run cannot be resumed");
-            if !self.append(vec![Entry::Failed { at: self.recorder.shared.clock.now(), error, traceback: None }]).await
+            if !self
+                .append(vec![Entry::Failed {
+                    at: self.recorder.shared.clock.now(),
+                    error,
+                    traceback: None,
+                    result: None,
+                }])
+                .await
             {
                 return false;
             }
@@ -363,8 +370,11 @@ impl FunctionRun {
             FunctionEvent::OutOfTime => {
                 let limit = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {limit} s, which is its limit");
-                let entries =
-                    self.folded.ended_by(&self.recorder.run.id, at, Entry::Failed { at, error, traceback: None });
+                let entries = self.folded.ended_by(
+                    &self.recorder.run.id,
+                    at,
+                    Entry::Failed { at, error, traceback: None, result: None },
+                );
                 self.append(entries).await
             }
             FunctionEvent::Paused { by, above } => {

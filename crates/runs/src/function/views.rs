@@ -14,7 +14,7 @@ use super::entry::{CallLabel, Entry, event_name};
 use super::gate::{HUMAN, step};
 use super::history::FunctionState;
 use crate::event::{Unreadable, add_author, envelope};
-use crate::run::{Run, RunState, RunStatus};
+use crate::run::{Run, RunStatus};
 use crate::seal::Seal;
 use crate::time_span::TimeSpan;
 
@@ -114,8 +114,11 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
             return Ok(None);
         }
         Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
-        Entry::Failed { at, error, traceback } => {
+        Entry::Failed { at, error, traceback, result } => {
             let mut data = json!({"reason": "failed", "error": error});
+            if let Some(result) = result {
+                data["result"] = result.clone();
+            }
             if let Some(traceback) = traceback {
                 data["traceback"] = traceback.into();
             }
@@ -214,9 +217,8 @@ pub(crate) fn report(
     for record in records {
         state.apply(&Entry::read(record, &Seal::default())?);
     }
-    let result = secrets.masked_value(state.end.and_then(|end| end.result).unwrap_or_default());
     Ok(RunReply {
-        result: Some(result).filter(|_| progress.state == RunState::Completed),
+        result: state.end.and_then(|end| end.result).map(|result| secrets.masked_value(result)),
         ..run.reply(&progress, secrets)
     })
 }

@@ -104,6 +104,25 @@ impl PtyNodeError {
     }
 }
 
+/// Maximum length of a node in the name of its terminal, in characters.
+const MAX_NODE_CHARS: usize = 40;
+
+/// Maximum length of an owner in the name of a terminal, in characters.
+const MAX_OWNER_CHARS: usize = 23;
+
+/// Returns a text that differs for different owners: of a long one, its end and a checksum.
+fn shortened(owner: &str) -> String {
+    let chars = owner.chars().count();
+    if chars <= MAX_OWNER_CHARS {
+        return owner.to_owned();
+    }
+    // FNV-1a (RFC 9923), the same in every daemon.
+    let checksum = owner.bytes().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let suffix = format!("~{checksum:08x}");
+    let end: String = owner.chars().skip(chars - (MAX_OWNER_CHARS - suffix.len())).collect();
+    end + &suffix
+}
+
 impl PtyNodes {
     pub(super) fn new(sessions: Sessions, owner: String) -> Self {
         Self { sessions, owner, open: Mutex::default() }
@@ -111,9 +130,8 @@ impl PtyNodes {
 
     /// Returns the name of a node's terminal, by which the daemon finds a terminal of unknown id.
     fn name_of(&self, node: &str) -> String {
-        let node: String = node.chars().take(40).collect();
-        let owner: String = self.owner.chars().take(23).collect();
-        format!("{node}@{owner}")
+        let node: String = node.chars().take(MAX_NODE_CHARS).collect();
+        format!("{node}@{}", shortened(&self.owner))
     }
 
     /// Returns the step that opens the terminal of a node, after its previous one.
@@ -353,10 +371,10 @@ impl PtyNodes {
         }
         if let Some(session) = pane.session.clone() {
             let exists = self.is_open(&session).await?;
-            // The program of a dialogue often ends with it.
-            if exists && pty.dialogue.is_some() {
+            // A program that has ended takes no input: the next call starts it again.
+            if exists {
                 let shown = self.read_content(caller, &session, GetScreenContent::default()).await;
-                if !shown.process_running {
+                if shown.success && !shown.process_running {
                     self.close_one(caller, &session).await;
                     pane.lose();
                 }
@@ -792,6 +810,15 @@ mod tests {
             let prompt = if matches!(pty.ready, Ready::Pattern(_)) { ">>>" } else { "$" };
             assert_eq!(answer_in(raw, typed, prompt, &pty, waited), expected, "{raw:?}");
         }
+    }
+
+    #[test]
+    fn owners_that_begin_alike_have_terminals_of_different_names() {
+        assert_eq!(shortened("run_1mbvxrqq6130y4wa"), "run_1mbvxrqq6130y4wa");
+        let [shop, store] = ["nodes of /srv/projects/shop", "nodes of /srv/projects/store"].map(shortened);
+        assert!(shop.starts_with("/projects/shop~"), "{shop}");
+        assert_ne!(shop, store);
+        assert!(shortened(&"ä".repeat(100)).chars().count() == MAX_OWNER_CHARS);
     }
 
     #[test]

@@ -46,8 +46,8 @@ fn everything_that_is_wrong_with_steps_is_told_at_once() {
         /steps/1/id: '1st' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most
         /steps/1/on_error/tries: unknown key 'tries' in policy retry, known are count, delay, backoff, timeout, then
         /steps/1/on_error: 'count' is missing
-        /steps/2/on_error/count: 'count' must be 1 to 100
-        /steps/2/on_error/backoff: 'backoff' must be 1 to 10
+        /steps/2/on_error/count: 0 is not a number from 1 to 100
+        /steps/2/on_error/backoff: 0.5 is not a number from 1 to 10
         /steps/2/on_error/then: the policy after the retries cannot be a retry
         /steps/3: a step must be an object"#]]
     .assert_eq(&of_steps(json!([

@@ -229,7 +229,7 @@ fn a_cancelled_run_ends_cancelled_whatever_its_function_does() {
         Some(Entry::Cancelled { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
-    let failed = || Entry::Failed { at: AT, error: "no".to_owned(), traceback: None };
+    let failed = || Entry::Failed { at: AT, error: "no".to_owned(), traceback: None, result: None };
     assert_eq!(reason(Entry::Completed { at: AT, result: Value::Null }, None), "enough");
     assert_eq!(reason(failed(), None), "enough", "its time limit is no failure of the function");
     assert_eq!(reason(failed(), Some(FailureKind::Cancelled)), "enough");
@@ -239,7 +239,7 @@ fn a_cancelled_run_ends_cancelled_whatever_its_function_does() {
 
 #[test]
 fn a_function_that_raises_the_cancel_itself_ends_cancelled() {
-    let failed = Entry::Failed { at: AT, error: "no".to_owned(), traceback: None };
+    let failed = Entry::Failed { at: AT, error: "no".to_owned(), traceback: None, result: None };
     let ends = |raised| self::state([]).with_cancelled_end(vec![failed.clone()], raised);
     assert!(
         matches!(&ends(Some(FailureKind::Cancelled))[..], [Entry::Cancelled { reason, .. }] if reason.contains("raised"))

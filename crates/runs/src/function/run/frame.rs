@@ -398,11 +398,15 @@ impl FunctionRun {
             }
             (Some(Frame::Once { .. }), CallTarget::Call(_)) => {
                 let answer = outcome.into_answer();
-                let result = match &answer {
-                    Answer::Value(result) => Entry::Completed { at, result: result.clone() },
-                    Answer::Raise { message, .. } => Entry::Failed { at, error: message.clone(), traceback: None },
+                let end = match answer.clone() {
+                    Answer::Value(result) if result["success"] == false => {
+                        let error = result["error"].as_str().unwrap_or("the node failed").to_owned();
+                        Entry::Failed { at, error, traceback: None, result: Some(result) }
+                    }
+                    Answer::Value(result) => Entry::Completed { at, result },
+                    Answer::Raise { message: error, .. } => Entry::Failed { at, error, traceback: None, result: None },
                 };
-                entries.extend([answered(answer, by), result]);
+                entries.extend([answered(answer, by), end]);
                 self.append(entries).await
             }
             _ => true,

@@ -37,6 +37,8 @@ const PAGES: Bundle = Bundle {
         ("command_line", include_str!("../../docs/command_line.md")),
         ("mcp", include_str!("../../docs/mcp.md")),
         ("machines", include_str!("../../docs/machines.md")),
+        ("machines_reference", include_str!("../../docs/machines_reference.md")),
+        ("project", include_str!("../../docs/project.md")),
         ("functions", include_str!("../../docs/functions.md")),
         ("capture", include_str!("../../docs/capture.md")),
         ("gates", include_str!("../../docs/gates.md")),
@@ -47,6 +49,8 @@ const PAGES: Bundle = Bundle {
         ("remote", include_str!("../../docs/remote.md")),
         ("http", include_str!("../../docs/http.md")),
         ("temporal", include_str!("../../docs/temporal.md")),
+        ("settings", include_str!("../../docs/settings.md")),
+        ("operation", include_str!("../../docs/operation.md")),
     ],
 };
 

@@ -16,9 +16,9 @@ use super::setup::{ClientOutcome, Setup};
 use super::{daemon, hosts_install};
 use crate::clients::UserPaths;
 use crate::failure::Failure;
-use crate::front;
 use crate::print::{self, QUIET};
 use crate::settings::{self, Settings};
+use crate::{front, page_server};
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -38,7 +38,7 @@ pub(crate) struct Uninstall {
 }
 
 const HELP: &str = "\
-Workflows in projects (.steplatch) stay, and so does the program: remove it as you installed it.";
+Workflows in projects (.terminal_control_workflows) stay, and so does the program: remove it as you installed it.";
 
 /// Everything that is removed.
 struct Inventory {
@@ -46,6 +46,8 @@ struct Inventory {
     /// Open terminals, on this and on other machines; none without a daemon.
     terminals: Vec<SessionInfo>,
     has_daemon: bool,
+    /// Port of the server of the page, if it runs in the background.
+    page_port: Option<u16>,
     machines: Vec<RemoteHostConfig>,
     /// Directories that go.
     folders: Vec<PathBuf>,
@@ -96,9 +98,11 @@ impl Uninstall {
         let own: Vec<PathBuf> = own_folders(paths, user_paths).into_iter().filter(exists).collect();
         let (purged, kept) = if self.purge { (own, Vec::new()) } else { (Vec::new(), own) };
         let runtime = Some(paths.runtime().to_owned()).filter(exists);
+        let page = if runtime.is_some() { page_server::running(paths).await? } else { None };
         Ok(Inventory {
             entries: Setup::removal(true).outcomes(user_paths, None),
             has_daemon: daemon.is_some(),
+            page_port: page.map(|page| page.port),
             terminals,
             machines: settings.hosts.iter().map(|host| host.config.clone()).collect(),
             folders: runtime.into_iter().chain(purged).collect(),
@@ -110,6 +114,7 @@ impl Uninstall {
 impl Inventory {
     fn is_empty(&self) -> bool {
         !self.has_daemon
+            && self.page_port.is_none()
             && self.folders.is_empty()
             && self.machines.is_empty()
             && self.removed_entries().next().is_none()
@@ -121,6 +126,12 @@ impl Inventory {
         let entries = Setup::removal(false).outcomes(user_paths, None);
         errors.extend(entries.iter().filter_map(|entry| entry.error(user_paths)));
         errors.extend(entries.iter().filter_map(|entry| entry.remove_blank_file().err()));
+        // The server of the page would start the daemon again.
+        if self.page_port.is_some()
+            && let Err(error) = page_server::stop(paths).await
+        {
+            errors.push(error.message().to_owned());
+        }
         if let Err(error) = daemon::end(paths).await {
             errors.push(error.message().to_owned());
         }
@@ -160,6 +171,9 @@ impl Inventory {
         if self.has_daemon {
             print_row("daemon", &closing(self.terminals_on(None)))?;
         }
+        if let Some(port) = self.page_port {
+            print_row("server of the page", &format!("port {port}"))?;
+        }
         for machine in &self.machines {
             let terminals = closing(self.terminals_on(Some(&machine.name)));
             print_row(&format!("files on {}", machine.name), &format!("{}, {terminals}", machine.ssh))?;
@@ -183,6 +197,7 @@ impl Inventory {
         json!({
             "entries": entries,
             "daemon": self.has_daemon,
+            "page_port": self.page_port,
             "terminals": self.terminals.iter().map(|terminal| &terminal.session_id).collect::<Vec<_>>(),
             "hosts": machines,
             "directories": self.folders,
@@ -201,7 +216,7 @@ fn closing(terminals: usize) -> String {
 }
 
 /// Columns of the first part of a row.
-const LABEL_COLUMNS: usize = 24;
+const LABEL_COLUMNS: usize = 30;
 
 fn print_row(label: &str, detail: &str) -> Result<(), Failure> {
     Ok(print::line(format!("  {}{QUIET}{}{QUIET:#}", print::padded(label, LABEL_COLUMNS), print::visible(detail)))?)

@@ -84,6 +84,10 @@ impl Reload {
         for key in settings.changed_since(&self.settings) {
             if key.hot {
                 tracing::info!("{} changed and is applied", key.name);
+            } else if key.name.starts_with("terminals.") {
+                // The host of the terminals outlives the daemon.
+                let step = "steplatch daemon stop, which closes all terminals";
+                tracing::warn!("{} changed and is applied by the next terminal host: {step}", key.name);
             } else {
                 tracing::warn!("{} changed and is applied by the next start: steplatch daemon restart", key.name);
             }

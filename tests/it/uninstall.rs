@@ -1,7 +1,9 @@
 //! `steplatch uninstall`: what goes, and what stays.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::json;
 use steplatch_testkit::{Agent, CommandOutput, Home};
@@ -40,6 +42,11 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
     home.runs(&["setup", "--allow-reading", "--instructions"]).well();
     let agent = Agent::new(&home);
     assert_eq!(agent.calls("open_terminal", json!({"name": "t"}))["success"], true);
+    let mut page =
+        home.steplatch().args(["serve", "--detached", "--json", "--port", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(page.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("\"success\""), "{line}");
 
     let listed = uninstall(&home, &["--dry-run"]).well();
     for part in [
@@ -48,6 +55,7 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
         "rules of Claude Code",
         "instructions of Gemini CLI",
         "closes 1 terminal",
+        "server of the page",
         "Keeps, without --purge:",
     ] {
         assert!(listed.contains(part), "{part}: {listed}");
@@ -68,6 +76,7 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
     assert!(!left.is_empty() && left.iter().all(is_kept), "{left:?}");
     assert_eq!(fs::read_to_string(home.path().join(".gemini/settings.json")).unwrap().matches("steplatch").count(), 0);
     assert_eq!(home.runs(&["daemon", "status"]).code, 1);
+    page.wait().unwrap();
 
     let purged = uninstall(&home, &["--yes", "--purge", "--json"]).json();
     assert_eq!(purged["success"], true, "{purged}");

@@ -226,7 +226,7 @@ fn events_carry_the_data_of_the_document() {
     assert_eq!((&completed["run_id"], &completed["result"]), (&over["run_id"], &json!(7)));
 }
 
-// 003 L728-741 and docs/machines.md: a cancel at a gate emits gate_cancelled.
+// 003 L728-741 and docs/machines_reference.md: a cancel at a gate emits gate_cancelled.
 #[test]
 fn a_cancel_at_a_gate_cancels_the_gate_first() {
     let story = Story::of("await ctx.gate('Go on?')", "");

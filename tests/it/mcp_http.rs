@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
-use steplatch_testkit::{CommandOutput, Home};
+use steplatch_testkit::{CommandOutput, Home, eventually_blocking};
 
 use crate::clients;
 
@@ -212,8 +212,12 @@ fn a_call_whose_connection_goes_away_leaves_its_run_alone() {
     let runs = served.calls("list_runs", &json!({}))["runs"].clone();
     let run = runs[0]["run_id"].as_str().unwrap();
     assert_eq!(runs[0]["state"], "running", "{runs}");
-    let terminals = served.calls("list_terminal_sessions", &json!({}));
-    let typed = json!({"session_id": terminals["sessions"][0]["session_id"], "input_text": "printf 'go %s' on\n"});
+    // The first progress may come before the terminal.
+    let terminal = eventually_blocking("the terminal is open", || {
+        let listed = served.calls("list_terminal_sessions", &json!({}));
+        Some(listed["sessions"][0]["session_id"].clone()).filter(Value::is_string)
+    });
+    let typed = json!({"session_id": terminal, "input_text": "printf 'go %s' on\n"});
     assert_eq!(served.calls("send_input", &typed)["success"], true);
     let ended = served.calls("get_run", &json!({"run_id": run, "wait_seconds": 20}));
     assert_eq!(ended["status"], "completed", "{ended}");

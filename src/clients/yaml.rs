@@ -3,7 +3,7 @@
 //! `yaml-edit` changes the syntax tree, so that comments, order and blanks of everything else stay unchanged.
 
 use serde_json::Value;
-use yaml_edit::{Mapping, YamlFile, YamlNode};
+use yaml_edit::{Mapping, Scalar, YamlFile, YamlNode};
 
 use super::entry::{FoundEntry, NAME};
 use super::json::Change;
@@ -127,5 +127,5 @@ fn node_value(node: &YamlNode) -> Value {
 }
 
 fn text_of(node: &YamlNode) -> String {
-    node.as_scalar().map_or_else(|| node.to_string(), |scalar| scalar.as_string())
+    node.as_scalar().map_or_else(|| node.to_string(), Scalar::as_string)
 }

@@ -371,8 +371,8 @@ impl PtyNodes {
         }
         if let Some(session) = pane.session.clone() {
             let exists = self.is_open(&session).await?;
-            // A program that has ended takes no input: the next call starts it again.
-            if exists {
+            // The program of a dialogue often ends with it.
+            if exists && pty.dialogue.is_some() {
                 let shown = self.read_content(caller, &session, GetScreenContent::default()).await;
                 if shown.success && !shown.process_running {
                     self.close_one(caller, &session).await;

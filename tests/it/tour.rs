@@ -23,7 +23,7 @@ fn commands() -> Vec<(String, Option<String>)> {
     commands
 }
 
-/// What a command shows before the person types an answer, or at its end.
+/// Patterns of the screen before the person types an answer, or at the end of a command.
 const SHOWN: [(&str, &str); 8] = [
     ("terminal run", "^[A-Z][a-z]+day$"),
     ("terminal attach", "^[A-Z][a-z]+day\\n\\S+[$#] *$"),
@@ -42,7 +42,7 @@ async fn the_page_of_the_tour_is_typed_word_for_word_to_its_end() {
     fs::create_dir(&temporary).unwrap();
     let command = format!("TMPDIR={} {STEPLATCH} tour; echo left with $?; sleep 1000", temporary.display());
     let desk = Desk::runs(&home, home.path(), &command, (100, 50), &[]).await;
-    // A command of the person's own, and one that fails, end no step.
+    // Another command of the person, and a failed command, end no step.
     desk.shows("A terminal  1 of 6").await;
     desk.presses("echo $((40+2)); false\r").await;
     desk.shows("^42\\nexit status: 1\\n\\$ steplatch terminal open").await;

@@ -1,8 +1,8 @@
 //! The glyphs of characters, each from the first source that has it.
 //!
 //! Lines and blocks are drawn (`shapes.rs`). Text comes from DejaVu Sans Mono, emoji from Noto Emoji, and other
-//! characters from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit the cells; wider ones are halved. A character
-//! without a glyph is a box.
+//! characters from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit the cells; wider ones are halved. A
+//! character without a glyph is a box.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -7,8 +7,8 @@ use unicode_width::UnicodeWidthChar as _;
 const MAX_MARKS: usize = 3;
 
 /// Returns a text on one line without control or invisible characters. ASCII control characters become their symbols
-/// (U+2400 and following; ⏎ for a line end, ⇥ for a tab). A dot replaces characters without a visible form, marks that strike through or enclose other
-/// characters, marks on nothing, and marks beyond [`MAX_MARKS`].
+/// (U+2400 and following; ⏎ for a line end, ⇥ for a tab). A dot replaces characters without a visible form, marks that
+/// strike through or enclose other characters, marks on nothing, and marks beyond [`MAX_MARKS`].
 #[must_use]
 pub fn visible(text: &str) -> String {
     // Number of marks on the last character; `None` if it cannot carry marks.

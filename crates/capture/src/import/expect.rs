@@ -1,4 +1,5 @@
-//! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. Other commands that act are reported with their line, up to 100.
+//! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. Other commands that act are reported with their
+//! line, up to 100.
 
 use super::{Timeline, TimelineEvent, requests_secret};
 use crate::OmittedInput;

@@ -272,8 +272,8 @@ async fn begin_machine(
     Ok(shared.begin_with(caller, launch, Some(RunArguments { input, params })).await?)
 }
 
-/// Returns the return value of a run of a function, or the result of a called node, failed or not. The value contains its secrets only while the run is in
-/// memory.
+/// Returns the return value of a run of a function, or the result of a called node. The value contains its secrets only
+/// while the run is in memory.
 ///
 /// # Errors
 ///

@@ -232,6 +232,11 @@ impl SealedEntry for Entry {
 }
 
 impl Entry {
+    /// Returns the end of a run that failed without an exception of its file.
+    pub(super) fn failed(at: Timestamp, error: String) -> Self {
+        Self::Failed { at, error, traceback: None, result: None }
+    }
+
     /// Returns the number of the call that ends with this entry.
     pub(super) fn ended_call(&self) -> Option<u64> {
         match self {

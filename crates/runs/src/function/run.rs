@@ -239,15 +239,7 @@ impl RunKind for FunctionRun {
         if let Err(error) = Box::pin(self.resume_open_calls()).await {
             let error = error.to_string();
             tracing::error!(run = %self.recorder.run.id, error, "the open calls of a run cannot be resumed");
-            if !self
-                .append(vec![Entry::Failed {
-                    at: self.recorder.shared.clock.now(),
-                    error,
-                    traceback: None,
-                    result: None,
-                }])
-                .await
-            {
+            if !self.append(vec![Entry::failed(self.recorder.shared.clock.now(), error)]).await {
                 return false;
             }
         }
@@ -370,11 +362,7 @@ impl FunctionRun {
             FunctionEvent::OutOfTime => {
                 let limit = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {limit} s, which is its limit");
-                let entries = self.folded.ended_by(
-                    &self.recorder.run.id,
-                    at,
-                    Entry::Failed { at, error, traceback: None, result: None },
-                );
+                let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::failed(at, error));
                 self.append(entries).await
             }
             FunctionEvent::Paused { by, above } => {

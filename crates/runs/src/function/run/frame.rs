@@ -404,7 +404,7 @@ impl FunctionRun {
                         Entry::Failed { at, error, traceback: None, result: Some(result) }
                     }
                     Answer::Value(result) => Entry::Completed { at, result },
-                    Answer::Raise { message: error, .. } => Entry::Failed { at, error, traceback: None, result: None },
+                    Answer::Raise { message: error, .. } => Entry::failed(at, error),
                 };
                 entries.extend([answered(answer, by), end]);
                 self.append(entries).await

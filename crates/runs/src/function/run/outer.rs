@@ -390,8 +390,7 @@ impl FunctionRun {
 
     async fn end_failed(&mut self, error: String) -> bool {
         let at = self.recorder.shared.clock.now();
-        let entries =
-            self.folded.ended_by(&self.recorder.run.id, at, Entry::Failed { at, error, traceback: None, result: None });
+        let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::failed(at, error));
         self.append(entries).await
     }
 

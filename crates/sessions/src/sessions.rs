@@ -57,6 +57,9 @@ pub struct Sessions {
 pub(crate) const RAN_NOTHING: &str = "the shell ran nothing of the typed line: it did not understand it, or a word of its history that \
      the line names does not exist; the screen has its message";
 
+/// Time between two requests to a host that does not answer to close a terminal, without a new connection.
+const EXIT_RETRY_PAUSE: Duration = Duration::from_secs(15);
+
 /// The name of this machine among the hosts.
 pub(crate) const THIS_MACHINE: &str = "local";
 
@@ -396,17 +399,38 @@ impl Sessions {
         Ok(self.hosts.opened_by(step).await?.map(|terminal| terminal.id().to_string()))
     }
 
-    /// Closes the terminal that a step opened, if it still exists and no person holds it. The terminal stays open if
-    /// its host does not answer.
+    /// Closes the terminal that a step opened, if it still exists and no person holds it. If its host does not answer, a
+    /// task of its own tries again until the host answers or this daemon ends; the next daemon asks for such terminals.
     #[boxed]
     pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
-        match self.opened_by(step).await {
-            Ok(Some(session_id)) => {
-                self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        let Err(error) = self.try_exit_opened_by(caller, step).await else { return };
+        tracing::warn!(%error, step, "a terminal that a step may have opened stays open until its host answers");
+        let (sessions, caller, step) = (self.clone(), caller.clone(), step.to_owned());
+        let mut ending = self.ending.clone();
+        let retrying = async move {
+            loop {
+                // Ignore the error: the time has passed without a new connection.
+                let _ = tokio::time::timeout(EXIT_RETRY_PAUSE, sessions.hosts_changed()).await;
+                if sessions.try_exit_opened_by(&caller, &step).await.is_ok() {
+                    return;
+                }
             }
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, step, "a terminal that a step may have opened stays open"),
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = retrying => {}
+                _ = ending.wait_for(Option::is_some) => {}
+            }
+        });
+    }
+
+    /// # Errors
+    /// If a host that may know the step does not answer.
+    async fn try_exit_opened_by(&self, caller: &Caller, step: &str) -> Result<(), AskError> {
+        if let Some(session_id) = self.opened_by(step).await? {
+            self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
         }
+        Ok(())
     }
 
     /// Types input, only once for the same `step`.

@@ -49,6 +49,10 @@ const RUNS_TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 const SETTLE_TIME: Duration = Duration::from_secs(30);
 const LINGER_TIME: Duration = Duration::from_secs(1000);
 
+/// Time for which a host keeps results for the next daemon. No daemon connects to another machine only to discard
+/// results there.
+const RESULT_TIME: Duration = Duration::from_secs(24 * 3600);
+
 /// Minimum step of the clock, and the maximum steps: in general, after [`IDLE_TIME`] without an event, and after that
 /// time without a daemon.
 const MIN_STEP: Duration = Duration::from_millis(1);
@@ -376,7 +380,11 @@ impl World {
         self.end_daemon(false);
         self.daemon_due = None;
         self.advance(LINGER_TIME);
-        rules::check(self).map(|report| Report { faults: self.fault_count, instants, ..report })
+        let report = rules::check(self)?;
+        rules::check_hosts(self, 0)?;
+        self.advance(RESULT_TIME);
+        rules::check_hosts(self, OTHER_MACHINE)?;
+        Ok(Report { faults: self.fault_count, instants, ..report })
     }
 
     /// Simulates for this time.
@@ -647,8 +655,8 @@ impl World {
         }
     }
 
-    /// Returns the numbers of the hosts that run.
-    pub(crate) fn running_hosts(&self) -> impl Iterator<Item = usize> {
-        self.hosts.iter().map(|host| host.number)
+    /// Returns the numbers of the hosts that run on a machine.
+    pub(crate) fn running_hosts(&self, machine: usize) -> impl Iterator<Item = usize> {
+        self.hosts.iter().filter(move |host| host.machine == machine).map(|host| host.number)
     }
 }

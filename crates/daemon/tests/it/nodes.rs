@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    Client, DescribeNode, Hello, ListGraphs, ListNodes, NodeReply, PROTOCOL_VERSION, RunGraph, RunNode, connect,
+    Client, DescribeNode, Hello, ListGraphs, ListNodes, ListTerminalSessions, NodeReply, PROTOCOL_VERSION, RunGraph,
+    RunNode, connect,
 };
 use steplatch_testkit::{TestDaemon, eventually};
 use tempfile::TempDir;
@@ -335,6 +336,31 @@ async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
     daemon.stop().await;
     assert!(!running(&pid), "what carries a step ends with the daemon");
     assert!(!matches!(calling.await.unwrap(), Ok(reply) if reply.success));
+}
+
+#[tokio::test]
+async fn a_program_that_ended_between_two_calls_is_started_again() {
+    let daemon = TestDaemon::new().await;
+    let declared = "[nodes.shell]\ntype = \"pty\"\ncommand = \"bash --norc\"\n";
+    let author = Author::with(&daemon, declared).await;
+    let first = author.calls("shell", json!("word=kept; echo $$ > shell.pid; echo began")).await;
+    assert_eq!((first.success, &first.output), (true, &json!("began")), "{first:?}");
+    let kept = author.calls("shell", json!("echo $word")).await;
+    assert_eq!(kept.output, "kept");
+    let pid = author.project().join("shell.pid");
+    let killed = std::process::Command::new("kill").arg("-9").arg(fs::read_to_string(&pid).unwrap().trim()).status();
+    assert!(killed.unwrap().success());
+    eventually("the program has ended", async || !running(&pid)).await;
+    eventually("the terminal has learned it", async || {
+        daemon.call(ListTerminalSessions::default()).await.sessions.iter().all(|session| session.state == "exited")
+    })
+    .await;
+    let again = author.calls("shell", json!("echo \"again $word\"")).await;
+    assert_eq!((again.success, &again.output), (true, &json!("again")), "{again:?}");
+    assert_ne!(again.attributes["session_id"], first.attributes["session_id"]);
+    let open = daemon.call(ListTerminalSessions::default()).await.sessions;
+    assert_eq!(open.len(), 1, "{open:?}");
+    daemon.stop().await;
 }
 
 /// Returns whether the process whose id is in a file is running.

@@ -83,6 +83,11 @@ impl PtyTerminal {
 }
 
 impl PtyNode {
+    /// Returns whether this daemon has neither a terminal of the node nor requested one.
+    fn is_unused(&self) -> bool {
+        self.session.is_none() && self.last.is_none() && self.requested.is_none()
+    }
+
     pub(super) fn lose(&mut self) {
         self.last = self.session.take().or(self.last.take());
         self.may_be_busy = false;
@@ -369,10 +374,18 @@ impl PtyNodes {
             let session = pane.session.as_ref().map_or("", PtyTerminal::as_str);
             self.sessions.await_silent_hosts(session, pane.requested.is_some()).await;
         }
+        if pane.is_unused() {
+            // An earlier daemon may have opened the terminal, also on a host that opens no others.
+            let named = PtyTerminal::Name(self.name_of(node.id.as_str()));
+            if self.is_open(&named).await? {
+                pane.session = Some(named);
+                pane.may_be_busy = true;
+            }
+        }
         if let Some(session) = pane.session.clone() {
             let exists = self.is_open(&session).await?;
-            // The program of a dialogue often ends with it.
-            if exists && pty.dialogue.is_some() {
+            // A program that has ended takes no input: the next call starts it again.
+            if exists {
                 let shown = self.read_content(caller, &session, GetScreenContent::default()).await;
                 if shown.success && !shown.process_running {
                     self.close_one(caller, &session).await;

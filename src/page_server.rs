@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use steplatch_protocol::{DaemonPaths, PageServerRecord, ensure_private};
+use steplatch_protocol::{DaemonPaths, PageServerRecord};
 
 use crate::failure::Failure;
 use crate::front;
@@ -45,7 +45,7 @@ fn record_file(paths: &DaemonPaths) -> PathBuf {
 }
 
 fn open_record(paths: &DaemonPaths) -> Result<File, Failure> {
-    ensure_private(paths.runtime()).map_err(|error| Failure::work(error.to_string()))?;
+    paths.ensure_runtime().map_err(|error| Failure::work(error.to_string()))?;
     let open =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(record_file(paths));
     open.map_err(|error| record_failure(&error))

@@ -205,7 +205,7 @@ const DAEMON_TERMINAL: &str = "daemon";
 
 /// Starts a daemon in its own session and waits until it listens, or returns its error.
 fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
-    ensure_private(paths.runtime()).map_err(|error| Failure::work(error.to_string()))?;
+    paths.ensure_runtime().map_err(|error| Failure::work(error.to_string()))?;
     let start_error = |error: io::Error| Failure::system("the daemon could not be started", &error);
     let mut daemon = std::process::Command::new(front::starter()?.program)
         .args(["daemon", "serve", "--state-dir"])

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use steplatch_host::{Identity, Relay, Starter, serve};
-use steplatch_protocol::{DaemonPaths, ensure_private};
+use steplatch_protocol::DaemonPaths;
 use steplatch_terminal::{Integration, Options, Terminals};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +36,7 @@ impl HostRelay {
     /// Serves the connection until one side closes it.
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         let paths = hosted_paths(&self.client)?;
-        ensure_private(paths.runtime()).map_err(|error| Failure::work(error.to_string()))?;
+        paths.ensure_runtime().map_err(|error| Failure::work(error.to_string()))?;
         let relay = Relay {
             folder: paths.runtime().to_owned(),
             starter: hosted_starter(&paths, &self.client)?,

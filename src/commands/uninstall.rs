@@ -148,6 +148,10 @@ impl Inventory {
                 Err(error) => errors.push(format!("'{}' was not removed: {error}", folder.display())),
             }
         }
+        if let Some(base) = paths.runtime_base() {
+            // Ignore the error: another state directory has its runtime directory there.
+            let _ = std::fs::remove_dir(base);
+        }
         errors
     }
 

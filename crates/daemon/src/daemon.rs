@@ -144,7 +144,7 @@ impl Daemon {
             });
         }
         ensure_private(place.state())?;
-        ensure_private(place.runtime())?;
+        place.ensure_runtime()?;
         let lock = StateLock::acquire(&place).await?;
         let listener = listen(&place)?;
         let mut starter = options.host;
@@ -290,7 +290,7 @@ fn process_handle(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd
 
 /// Listens on the socket that clients connect to.
 fn listen(place: &DaemonPaths) -> Result<UnixListener, StartError> {
-    ensure_private(place.runtime())?;
+    place.ensure_runtime()?;
     let socket = place.socket();
     let length = socket.as_os_str().len();
     if length > MAX_SOCKET_PATH_BYTES {

@@ -31,6 +31,14 @@ pub enum ConnectError {
     /// The daemon speaks another version of the contract.
     #[error("{0}")]
     OtherVersion(String),
+    /// A process of another user listens on the socket.
+    #[error("'{}' is a socket of user {user}, not yours; remove it or set XDG_RUNTIME_DIR to a directory of yours", .socket.display())]
+    OtherUser {
+        /// The socket.
+        socket: PathBuf,
+        /// The user id of the process.
+        user: u32,
+    },
     /// The daemon closed the connection before it replied to the hello.
     #[error("the daemon hung up: {0}")]
     HungUp(#[source] CallError),
@@ -67,30 +75,52 @@ pub enum StartError {
 /// If no daemon is running, or it speaks another version.
 pub async fn connect(paths: &DaemonPaths, hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
     let socket = paths.socket();
-    let stream = match UnixStream::connect(&socket).await {
-        Ok(stream) => stream,
+    let stream = match connect_own(&socket).await {
         // A daemon with another XDG_RUNTIME_DIR listens elsewhere and has recorded its socket.
-        Err(error) if is_not_listening(&error) => match paths.running().filter(|running| running.socket != socket) {
-            Some(running) => match UnixStream::connect(&running.socket).await {
-                Ok(stream) => stream,
-                Err(error) if is_not_listening(&error) => return Err(not_running(paths)),
-                Err(error) => return Err(error.into()),
-            },
-            None => return Err(not_running(paths)),
+        Err(SocketError::NotListening) => match paths.running().filter(|running| running.socket != socket) {
+            Some(running) => connect_own(&running.socket).await,
+            None => Err(SocketError::NotListening),
         },
-        Err(error) => return Err(error.into()),
+        connected => connected,
     };
-    greet(Client::from_stream(stream), hello).await
+    match stream {
+        Ok(stream) => greet(Client::from_stream(stream), hello).await,
+        Err(SocketError::NotListening) => Err(ConnectError::NotRunning(paths.state().to_owned())),
+        Err(SocketError::Other(error)) => Err(error),
+    }
 }
 
-/// Returns whether no process listens. A daemon that ends resets the connections that wait in its queue.
-fn is_not_listening(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
-    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe)
+/// Failure to connect to a socket.
+enum SocketError {
+    /// No process listens on it.
+    NotListening,
+    Other(ConnectError),
 }
 
-fn not_running(paths: &DaemonPaths) -> ConnectError {
-    ConnectError::NotRunning(paths.state().to_owned())
+impl From<io::Error> for SocketError {
+    /// A daemon that ends resets the connections that wait in its queue.
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
+        match error.kind() {
+            NotFound | ConnectionRefused | ConnectionReset | BrokenPipe => Self::NotListening,
+            _ => Self::Other(error.into()),
+        }
+    }
+}
+
+/// Connects to a socket on which a process of this user, or of root, listens. The hello carries the environment of the
+/// client, which no other user must receive.
+async fn connect_own(socket: &Path) -> Result<UnixStream, SocketError> {
+    let stream = UnixStream::connect(socket).await?;
+    let listener = stream.peer_cred()?.uid();
+    if is_trusted(listener, rustix::process::getuid().as_raw()) {
+        return Ok(stream);
+    }
+    Err(SocketError::Other(ConnectError::OtherUser { socket: socket.to_owned(), user: listener }))
+}
+
+fn is_trusted(listener: u32, user: u32) -> bool {
+    listener == user || listener == 0
 }
 
 /// Time limit of the hello, also for a daemon that is still reading its journal. Callers that share the connection

@@ -1,8 +1,8 @@
 //! Paths of a daemon, and the record of the running daemon.
 //!
 //! One daemon serves one user and one state directory. Its socket lies in a runtime
-//! directory that only the user can enter. The state directory determines the runtime
-//! directory, so each state directory has its own daemon. Environment:
+//! directory that only the user can enter. Each state directory has a runtime directory
+//! of its own, named by a checksum of its path. Environment:
 //! `STEPLATCH_STATE_DIR`, and the XDG base directories
 //! (<https://specifications.freedesktop.org/basedir-spec/>).
 
@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonPaths {
     state: PathBuf,
+    /// Directory of the runtime directories of this user, if the runtime directory is in it.
+    runtime_base: Option<PathBuf>,
     runtime: PathBuf,
 }
 
@@ -73,9 +75,8 @@ impl DaemonPaths {
     /// # Errors
     /// If neither `STEPLATCH_STATE_DIR`, `XDG_STATE_HOME` nor `HOME` is set.
     pub fn from_environment(state: Option<&Path>) -> io::Result<Self> {
-        let default_state = default_state_dir();
         let requested_state = state.map(Path::to_owned).or_else(|| path_from_environment("STEPLATCH_STATE_DIR"));
-        let Some(state) = requested_state.or_else(|| default_state.clone()) else {
+        let Some(state) = requested_state.or_else(default_state_dir) else {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "no state directory: set HOME, XDG_STATE_HOME or STEPLATCH_STATE_DIR",
@@ -85,8 +86,8 @@ impl DaemonPaths {
         let user = rustix::process::getuid().as_raw();
         let base = path_from_environment("XDG_RUNTIME_DIR")
             .map_or_else(|| PathBuf::from(format!("/tmp/steplatch-{user}")), |folder| folder.join("steplatch"));
-        let runtime = if Some(&state) == default_state.as_ref() { base } else { base.join(fingerprint(&state)) };
-        Ok(Self { state, runtime })
+        let runtime = base.join(fingerprint(&state));
+        Ok(Self { state, runtime_base: Some(base), runtime })
     }
 
     /// Returns whether this is the default state directory, which commands use without further settings.
@@ -98,7 +99,7 @@ impl DaemonPaths {
     /// Returns paths in these directories, for tests.
     #[must_use]
     pub fn new(state: PathBuf, runtime: PathBuf) -> Self {
-        Self { state, runtime }
+        Self { state, runtime_base: None, runtime }
     }
 
     /// Returns the state directory, which outlives the daemon.
@@ -111,6 +112,24 @@ impl DaemonPaths {
     #[must_use]
     pub fn runtime(&self) -> &Path {
         &self.runtime
+    }
+
+    /// Returns the directory of all runtime directories of this user, if the runtime directory is in it.
+    #[must_use]
+    pub fn runtime_base(&self) -> Option<&Path> {
+        self.runtime_base.as_deref()
+    }
+
+    /// Creates the runtime directory if it is missing, and makes it accessible only to this user.
+    ///
+    /// # Errors
+    /// If the directory or its parent belongs to another user, is not a directory, or the system reports an error.
+    pub fn ensure_runtime(&self) -> Result<(), NotPrivate> {
+        // The owner of the parent could replace the directory.
+        if let Some(base) = &self.runtime_base {
+            ensure_private(base)?;
+        }
+        ensure_private(&self.runtime)
     }
 
     /// Returns the socket on which the daemon listens.
@@ -150,7 +169,7 @@ impl DaemonPaths {
         let folder = std::path::absolute(
             default_state_dir().ok_or_else(no_state_dir)?.join("hosted").join(&client[..client.len().min(16)]),
         )?;
-        Ok(Self { state: folder.clone(), runtime: folder })
+        Ok(Self::new(folder.clone(), folder))
     }
 
     /// Returns the directory of links to recordings of terminals.
@@ -246,9 +265,21 @@ mod tests {
 
     #[test]
     fn two_state_folders_have_two_sockets() {
-        let one = DaemonPaths::from_environment(Some(Path::new("/tmp/one"))).unwrap();
-        let other = DaemonPaths::from_environment(Some(Path::new("/tmp/other"))).unwrap();
+        let paths = |state: Option<&str>| DaemonPaths::from_environment(state.map(Path::new)).unwrap();
+        let [one, other, default] = [Some("/tmp/one"), Some("/tmp/other"), None].map(paths);
         assert_ne!(one.socket(), other.socket());
-        assert_eq!(one.socket(), DaemonPaths::from_environment(Some(Path::new("/tmp/one"))).unwrap().socket());
+        assert_eq!(one.socket(), paths(Some("/tmp/one")).socket());
+        assert_eq!(default.runtime().parent(), default.runtime_base());
+        assert_eq!(default.runtime_base(), one.runtime_base());
+    }
+
+    #[test]
+    fn the_parent_of_the_runtime_folder_is_checked_as_well() {
+        let base = tempfile::tempdir().unwrap();
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(base.path(), &link).unwrap();
+        let runtime = link.join("0123");
+        let paths = DaemonPaths { state: base.path().to_owned(), runtime_base: Some(link), runtime };
+        assert!(matches!(paths.ensure_runtime(), Err(NotPrivate::NotAFolder(_))));
     }
 }

@@ -142,7 +142,7 @@ impl RetryBudget {
         match error {
             ConnectError::NotRunning(_) | ConnectError::HungUp(_) => self.pause_before_retry(MAX_LOSSES).await,
             ConnectError::NotStarted(_) => self.pause_before_retry(MAX_FAILED_STARTS - 1).await,
-            ConnectError::OtherVersion(_) | ConnectError::System(_) => false,
+            ConnectError::OtherVersion(_) | ConnectError::OtherUser { .. } | ConnectError::System(_) => false,
         }
     }
 }

@@ -15,10 +15,23 @@ const FOUND: [(u64, &str); 5] = [
     (125, "a terminal that opens after the end of its run"),
 ];
 
-/// Further seeds, with which earlier generators of schedules found faults. The last two: a
-/// terminal of a node whose host was stopped until after the end of the run, and one that an earlier daemon requested.
-const FURTHER_SEEDS: [u64; 10] =
-    [1, 17, 53, 55, 177, 246, 470, 491, 15_736_781_016_247_351_996, 15_321_669_024_412_389_296];
+/// Further seeds, with which earlier generators of schedules found faults. The last
+/// four have terminals of nodes: on a host that was stopped until after the end of the run, requested by an earlier
+/// daemon, on a host that was killed before it answered, and beside a host that is stopped.
+const FURTHER_SEEDS: [u64; 12] = [
+    1,
+    17,
+    53,
+    55,
+    177,
+    246,
+    470,
+    491,
+    15_736_781_016_247_351_996,
+    15_321_669_024_412_389_296,
+    17_375_013_311_949_054_769,
+    5_448_776_420_219_875_985,
+];
 
 /// Number of faults of each scenario, at instants that are spread over all of them. The chore tries every fault at every
 /// instant.

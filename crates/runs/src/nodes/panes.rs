@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steplatch_access::Caller;
-use steplatch_ids::TerminalId;
+use steplatch_ids::{RunId, TerminalId};
 use steplatch_nodes::pane::{Parser, Reading};
 use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Pty, Ready};
 use steplatch_protocol::{
@@ -83,9 +83,9 @@ impl PtyTerminal {
 }
 
 impl PtyNode {
-    /// Returns whether this daemon has neither a terminal of the node nor requested one.
-    fn is_unused(&self) -> bool {
-        self.session.is_none() && self.last.is_none() && self.requested.is_none()
+    /// Returns whether no terminal of the node is known, and none is requested.
+    fn has_none(&self) -> bool {
+        self.session.is_none() && self.requested.is_none()
     }
 
     pub(super) fn lose(&mut self) {
@@ -131,6 +131,11 @@ fn shortened(owner: &str) -> String {
 impl PtyNodes {
     pub(super) fn new(sessions: Sessions, owner: String) -> Self {
         Self { sessions, owner, open: Mutex::default() }
+    }
+
+    /// Returns whether the terminals outlive the calls of one run.
+    fn is_shared(&self) -> bool {
+        self.owner.parse::<RunId>().is_err()
     }
 
     /// Returns the name of a node's terminal, by which the daemon finds a terminal of unknown id.
@@ -374,10 +379,11 @@ impl PtyNodes {
             let session = pane.session.as_ref().map_or("", PtyTerminal::as_str);
             self.sessions.await_silent_hosts(session, pane.requested.is_some()).await;
         }
-        if pane.is_unused() {
-            // An earlier daemon may have opened the terminal, also on a host that opens no others.
+        if pane.has_none() && self.is_shared() {
+            // An earlier daemon may have opened the terminal, or an opening whose outcome was unknown. A host that does
+            // not answer is not waited for.
             let named = PtyTerminal::Name(self.name_of(node.id.as_str()));
-            if self.is_open(&named).await? {
+            if self.sessions.exists(named.as_str()).await.is_ok() {
                 pane.session = Some(named);
                 pane.may_be_busy = true;
             }
@@ -419,9 +425,11 @@ impl PtyNodes {
             let step = requested.unwrap_or_else(|| self.opening_step(node.id.as_str(), pane.last.as_ref()));
             let wait = node.timeout.map_or(READY_TIMEOUT, steplatch_nodes::Seconds::duration);
             pane.requested = Some(step.clone());
-            let opened = self.sessions.open_at(caller, open, Some(step), PlacePolicy::Within(wait)).await;
+            let opened = self.sessions.open_at(caller, open, Some(step.clone()), PlacePolicy::Within(wait)).await;
             pane.requested = None;
             if opened.outcome_unknown == Some(true) {
+                // The next opening is another step: this one is not performed again.
+                pane.last = Some(PtyTerminal::Name(step));
                 return Err(PtyNodeError(
                     ErrorType::Unknown,
                     "Whether its terminal was opened is not known.".to_owned(),

@@ -18,6 +18,7 @@ use super::{function, pins};
 use crate::engine::{Attempt, StartError, begin_for_step};
 use crate::engine_state::Engine;
 use crate::nodes::{self, NodeCall};
+use crate::result_error::{CallResultError, NodeCallError};
 use crate::runs::Runs;
 use crate::time_span::TimeSpan;
 
@@ -69,10 +70,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
     run.finished().await;
     match function::node_call_result(shared, &run).await {
         Ok(reply) => outcome_of(reply),
-        Err(error) => {
-            let run_id = Some(run.id.to_string());
-            outcome_of(NodeReply { error: Some(error.to_string()), node_id: id, input, run_id, ..NodeReply::default() })
-        }
+        Err(error) => outcome_of(without_result(&NodeCall { id, input, timeout, graph }, &error)),
     }
 }
 
@@ -109,8 +107,17 @@ impl Runs {
         }
         let NodeCall { id, input, timeout, .. } = request.clone();
         let reply = self.call_node(caller, &project, id, input, timeout, step).await;
-        reply.unwrap_or_else(|error| nodes::refused(&request, None, error.to_string()))
+        reply.unwrap_or_else(|error| match error {
+            NodeCallError::NotStarted(error) => nodes::refused(&request, None, error.to_string()),
+            NodeCallError::NoResult(error) => without_result(&request, &error),
+        })
     }
+}
+
+/// Returns the reply to a call whose run ended without a result.
+fn without_result(request: &NodeCall, error: &CallResultError) -> NodeReply {
+    let run_id = Some(error.run().to_string());
+    NodeReply { run_id, ..nodes::refused(request, Some(error.error_type()), error.to_string()) }
 }
 
 fn outcome_of(reply: NodeReply) -> Outcome {

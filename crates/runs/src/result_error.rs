@@ -53,6 +53,27 @@ pub(crate) enum CallResultError {
     },
 }
 
+impl CallResultError {
+    /// Returns the run.
+    pub(crate) fn run(&self) -> &RunId {
+        match self {
+            Self::Cancelled { run }
+            | Self::Failed { run, .. }
+            | Self::Unreadable { run, .. }
+            | Self::Invalid { run, .. } => run,
+        }
+    }
+
+    /// Returns the `error_type` of the reply to the call.
+    pub(crate) fn error_type(&self) -> &'static str {
+        match self {
+            Self::Cancelled { .. } => "interrupted",
+            Self::Failed { .. } => "exception",
+            Self::Unreadable { .. } | Self::Invalid { .. } => "unknown",
+        }
+    }
+}
+
 /// Reason for the missing result of a call of a node that makes calls itself.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeCallError {

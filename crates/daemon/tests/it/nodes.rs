@@ -293,6 +293,12 @@ async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
     let verb = RunGraph { graph_id: "g".to_owned(), input: Value::Null, timeout: Some(3.0) };
     let result = author.client.call(verb).await.unwrap();
     assert_eq!((result.success, result.error.as_deref()), (false, Some("Node 'g' took longer than 3 s")), "{result:?}");
+    assert_eq!(
+        (result.error_type.as_deref(), result.node_type.as_deref()),
+        (Some("timeout"), Some("graph")),
+        "{result:?}"
+    );
+    assert!(result.run_id.is_some_and(|run| run.starts_with("run_")));
     let pid = author.project().join("slow.pid");
     eventually("the step is over", async || pid.exists() && !running(&pid)).await;
     daemon.stop().await;

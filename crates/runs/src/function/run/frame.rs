@@ -396,7 +396,7 @@ impl FunctionRun {
                 let input = GraphInput::AttemptEnded { step: step.clone(), attempt: *attempt, outcome };
                 self.resume_graph(open.frame, entries, input, Some(number)).await
             }
-            (Some(Frame::Once { .. }), CallTarget::Call(_)) => {
+            (Some(Frame::Once { .. }), CallTarget::Call(call)) => {
                 let answer = outcome.into_answer();
                 let end = match answer.clone() {
                     Answer::Value(result) if result["success"] == false => {
@@ -404,13 +404,26 @@ impl FunctionRun {
                         Entry::Failed { at, error, traceback: None, result: Some(result) }
                     }
                     Answer::Value(result) => Entry::Completed { at, result },
-                    Answer::Raise { message: error, .. } => Entry::failed(at, error),
+                    Answer::Raise { message: error, .. } => {
+                        let result = if is_timeout { self.timed_out_result(&call.kind, &error) } else { None };
+                        Entry::Failed { at, error, traceback: None, result }
+                    }
                 };
                 entries.extend([answered(answer, by), end]);
                 self.append(entries).await
             }
             _ => true,
         }
+    }
+
+    /// Returns the result of a called node whose time is up.
+    fn timed_out_result(&self, call: &CallKind, error: &str) -> Option<Value> {
+        let (id, input) = match call {
+            CallKind::Run { node, input, .. } | CallKind::RunGraph { graph: node, input, .. } => (node, input),
+            _ => return None,
+        };
+        let node = self.declared.get(id)?;
+        serde_json::to_value(NodeResult::failed(node, input.clone(), ErrorType::Timeout, error)).ok()
     }
 
     /// Delivers the answers that the pause withheld to their frames.

@@ -375,6 +375,16 @@ fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
 }
 
 #[test]
+fn a_person_chooses_the_look_selects_runs_and_transfers_files() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("choices.mjs", |_, wanted| match wanted["opens"].as_bool() {
+        Some(_) => agent.calls("open_terminal", json!({"shell": "bash"})),
+        None => starts_run(&agent, wanted),
+    });
+}
+
+#[test]
 fn a_run_shows_its_result_its_input_and_what_it_said_and_runs_that_did_the_same_do_not_differ() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");

@@ -10,6 +10,7 @@ use crate::admission::Admission;
 use crate::connections::Connections;
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::page::Uploads;
 use crate::projects::Projects;
 use crate::stream::Streams;
 
@@ -27,6 +28,7 @@ pub(crate) struct App {
     /// Port of the server, which is part of the name of its cookie.
     pub(crate) port: u16,
     pub(crate) live: Live,
+    pub(crate) uploads: Uploads,
     /// Connections and sockets that the shutdown waits for.
     pub(crate) tasks: TaskTracker,
 }

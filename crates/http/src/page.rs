@@ -1,11 +1,13 @@
 //! The page for browsers, which shows terminals, runs and gates.
 //!
-//! Its files are part of the program (`assets.rs`). A browser logs in with a ticket (`login.rs`) and then sends the
+//! Its files are part of the program (`assets.rs`), its modules joined into one script (`bundle.rs`). A browser logs in with a ticket (`login.rs`) and then sends the
 //! same requests as other clients, with both halves of its session instead of the token. The page is at
 //! `http://localhost` only: under other names, browsers protect a page without TLS less.
 
 mod assets;
+mod bundle;
 pub(crate) mod login;
+mod uploads;
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 
 use crate::app::App;
 use crate::live;
@@ -40,6 +42,7 @@ const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 pub(crate) use assets::build;
+pub(crate) use uploads::Uploads;
 
 /// Returns the routes of the page.
 pub(crate) fn routes() -> Router<Arc<App>> {
@@ -48,6 +51,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/a/{build}/{*path}", get(asset))
         .route(LOGIN_PATH, post(login::log_in))
         .route(LIVE_PATH, get(live::upgrade))
+        .route("/page/uploads/{id}", put(uploads::put_piece).post(uploads::finish).delete(uploads::discard))
 }
 
 /// Returns whether an address needs neither a token nor a session: the files of the page, which are public, and the

@@ -35,7 +35,7 @@ use crate::app::App;
 use crate::connections::{Connection, ConnectionSlot, Connections, RequestGuard};
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::page;
+use crate::page::{self, Uploads};
 use crate::projects::Projects;
 use crate::refusal::Refusal;
 use crate::stream::Streams;
@@ -136,6 +136,7 @@ impl Server {
         let app = Arc::new(App {
             streams: Streams::new(daemon.clone()),
             live: Live::new(&daemon),
+            uploads: Uploads::default(),
             tasks: TaskTracker::new(),
             daemon,
             metrics: Metrics::default(),

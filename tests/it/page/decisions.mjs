@@ -10,6 +10,7 @@ const modules = new URL("../../../crates/http/page/js/", import.meta.url);
 const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
 const { apply, blank, cells, lastUsed, rowText, runsOf } = await import(new URL("screen.js", modules));
 const { beside } = await import(new URL("beside.js", modules));
+const { choicesIn, nextSize } = await import(new URL("choices.js", modules));
 const { coloursOf, contrast, isLight } = await import(new URL("colours.js", modules));
 const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
 const { areAlike, differences, nearby, steadyText, unified } = await import(new URL("differences.js", modules));
@@ -26,6 +27,23 @@ const { dayTime, size, terminalName, terminalPlace, terminalState, timeAgo, visi
 const { choicesOf, constraint, localTime, problemOf, refusals, valueOf } = await import(new URL("form.js", modules));
 
 const press = (key, more = {}) => ({ key, ctrlKey: false, altKey: false, shiftKey: false, metaKey: false, isComposing: false, ...more });
+
+test("choices of a browser are known values, whatever its storage has", () => {
+  const usual = { theme: "system", text: "100", terminalText: "15", times: "local" };
+  for (const stored of [null, "", "{", "[]", "7", "null", '{"theme":"<b>","text":100,"times":["utc"]}']) assert.deepEqual(choicesIn(stored), usual, String(stored));
+  assert.deepEqual(choicesIn('{"theme":"dark","text":"130","more":1}'), { ...usual, theme: "dark", text: "130" });
+  assert.equal(nextSize("terminalText", "15", 1), "18");
+  assert.equal(nextSize("terminalText", "15", -1), "12");
+  assert.equal(nextSize("text", "150", 1), null);
+  assert.equal(nextSize("text", "90", -1), null);
+});
+
+test("a time in UTC has its day there, and says so", () => {
+  const now = Date.parse("2026-11-30T23:30:00Z");
+  assert.match(dayTime("2026-11-30T00:05:00Z", now, "utc"), /^today, 12:05 AM UTC$|^today, 0?0:05 UTC$/);
+  assert.match(dayTime("2026-11-29T23:59:00Z", now, "utc"), /^yesterday, .*59.* UTC$/);
+  assert.equal(dayTime("soon", now, "utc"), "");
+});
 
 test("text of every colour can be read on every ground, and equal colours hide it", () => {
   const parse = (css) => [1, 3, 5].map((at) => Number.parseInt(css.slice(at, at + 2), 16));

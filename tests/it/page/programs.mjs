@@ -1,5 +1,7 @@
 // Real programs on the page, cell by cell; a mouse, a composition, addresses, and what scrolled away.
 
+import { readFileSync } from "node:fs";
+
 import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
 import { KEYS } from "./xterm_keys.mjs";
 
@@ -39,8 +41,18 @@ const sees = (page, text) => page.locator(".stage > .screen .row", { hasText: te
  * A row that is changed in place, whatever was shown and whatever an extension has done to it, has the nodes of a row that is made
  * anew.
  */
-const paintsInPlace = (page) => page.evaluate(async () => {
-  const { Painter } = await import(document.querySelector("script[type=module]").src.replace("main.js", "paint.js"));
+const paintsInPlace = async (page) => {
+  // The page has one script of all modules; the check needs one of them.
+  const modules = new URL("../../../crates/http/page/js/", import.meta.url);
+  await page.route("**/modules/*.js", (route) => {
+    const name = new URL(route.request().url()).pathname.split("/").at(-1);
+    return route.fulfill({ contentType: "text/javascript", body: readFileSync(new URL(name, modules), "utf8") });
+  });
+  return page.evaluate(checkPainting);
+};
+
+const checkPainting = async () => {
+  const { Painter } = await import(new URL("/modules/paint.js", location.href).href);
   let seed = 7;
   const draw = (count) => {
     seed = (seed * 1103515245 + 12345) % 2147483648;
@@ -80,7 +92,7 @@ const paintsInPlace = (page) => page.evaluate(async () => {
     if (shownBy(painter).join("\n") !== shownBy(fresh).join("\n")) return { change, has: shownBy(painter), wants: shownBy(fresh) };
   }
   return { kept: kept > 200 };
-});
+};
 
 /** Ends a program, and waits until the shell asks: a program that ends may read what is typed after its last key. */
 async function quits(page, keys) {

@@ -7,6 +7,7 @@
 // Questions that are locked since the daemon was restarted come first: the passphrase opens them, and answers none.
 
 import { ApiError, ask, askShared } from "./api.js";
+import { shownTime } from "./choices.js";
 import { textLine } from "./difference_lines.js";
 import { unified } from "./differences.js";
 import { announce, fill, h, setText } from "./dom.js";
@@ -14,7 +15,7 @@ import { checkFields, formFields, formValue, markRefused } from "./form.js";
 import { registered, sign } from "./passkey.js";
 import { forgetPassphrase, listenToPassphrase, rememberPassphrase, remembered } from "./remembered.js";
 import { gates, listen, lockedRuns } from "./store.js";
-import { dayTime, timeAgo, visible } from "./words.js";
+import { timeAgo, visible } from "./words.js";
 
 /** How long buttons do nothing after they appear or the window gets the focus, in milliseconds. */
 const INERT_TIME = 800;
@@ -144,7 +145,7 @@ function judged(text) {
 function inLocalTime(gate, name, text) {
   const limit = `after ${gate.expires_at}, `;
   if (name !== "without an answer" || !text.startsWith(limit)) return text;
-  return `after ${dayTime(gate.expires_at, Date.now())}, ${text.slice(limit.length)}`;
+  return `after ${shownTime(gate.expires_at, Date.now())}, ${text.slice(limit.length)}`;
 }
 
 /** @param {any} first */
@@ -299,7 +300,7 @@ function card(first) {
     if (keptNow) {
       const forget = h("button", { type: "button", class: "quiet" }, "Forget it");
       forget.addEventListener("click", forgetPassphrase);
-      const until = dayTime(keptNow.until, Date.now());
+      const until = shownTime(keptNow.until, Date.now());
       fill(proofRow, h("span", {}, `Your passphrase is kept in this tab until ${until}.`), forget);
     } else {
       fill(
@@ -363,7 +364,7 @@ function card(first) {
         h("span", {}, "Asked by ", h("strong", {}, visible(gate.workflow ?? "")), " "),
         h("span", { class: "hint" }, since),
         isForPeople() ? null : h("span", { class: "tag" }, `for ${gate.answered_by}`),
-        gate.expires_at ? h("span", { class: "hint" }, "until ", h("time", { datetime: gate.expires_at }, dayTime(gate.expires_at, Date.now()))) : null,
+        gate.expires_at ? h("span", { class: "hint" }, "until ", h("time", { datetime: gate.expires_at }, shownTime(gate.expires_at, Date.now()))) : null,
         h("a", { class: "hint", href: `#/runs/${encodeURIComponent(gate.run_id)}` }, gate.run_id),
       ),
       question,
@@ -404,7 +405,7 @@ function card(first) {
   /** @param {any} now */
   function update(now) {
     setText(since, timeAgo(now.created_at, Date.now()));
-    since.title = dayTime(now.created_at, Date.now());
+    since.title = shownTime(now.created_at, Date.now());
     if (now.digest && gate.digest && now.digest !== gate.digest && !isAnswered) {
       // Until the next paint the page shows another question, so it accepts no answer.
       isWhole = false;

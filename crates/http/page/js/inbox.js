@@ -1,11 +1,12 @@
 // The first view: questions that wait for a person, and the terminals below them.
 
+import { shownTime } from "./choices.js";
 import { fill, h, setText } from "./dom.js";
 import { gatesList } from "./gates.js";
 import { notifyButton } from "./notify.js";
 import { failedRuns, gates, listen, lists, lockedRuns, passwordTerminals } from "./store.js";
 import { wallOfTerminals } from "./terminals.js";
-import { dayTime, terminalName, terminalPlace, timeAgo, visible } from "./words.js";
+import { terminalName, terminalPlace, timeAgo, visible } from "./words.js";
 
 export const title = "Inbox";
 
@@ -54,7 +55,7 @@ export function show(into) {
       name: visible(String(run.workflow_id)),
       tone: "bad",
       state: `failed ${timeAgo(run.completed_at, now)}`,
-      when: dayTime(run.completed_at, now),
+      when: shownTime(run.completed_at, now),
       more: visible(String(run.error ?? "")),
     })));
   };

@@ -4,6 +4,7 @@ import { ask, whenLoggedOut } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import * as live from "./live.js";
 import { half, logIn, ownSession, takeTickets, whenLoggedInElsewhere } from "./login.js";
+import { followChoices } from "./choices.js";
 import * as inbox from "./inbox.js";
 import * as overview from "./overview.js";
 import { openPalette } from "./palette.js";
@@ -16,6 +17,7 @@ import * as recordings from "./recordings.js";
 import * as run from "./run.js";
 import * as runs from "./runs.js";
 import * as search from "./search.js";
+import * as settings from "./settings.js";
 import { follow, listen, waitingForPeople } from "./store.js";
 import * as terminal from "./terminal.js";
 import * as terminals from "./terminals.js";
@@ -39,6 +41,7 @@ const VIEWS = new Map(Object.entries({
   passkey,
   recordings,
   search,
+  settings,
 }));
 
 /** The views of one thing, at the address of its list with its id. @type {Map<string, View>} */
@@ -119,6 +122,7 @@ function showFrame() {
         { class: "rail", "aria-label": "Views" },
         h("a", { class: "brand", href: "#/" }, "Steplatch"),
         h("ul", {}, links),
+        h("a", { class: "settings-link", href: "#/settings", "data-place": "settings" }, icon("settings"), h("span", {}, "Settings")),
         h("button", { class: "quiet go", onclick: openPalette, title: "ctrl-k" }, icon("search"), h("span", {}, "Go to…")),
       ),
       h("div", { class: "content" }, trouble, main),
@@ -206,6 +210,7 @@ async function start(tickets) {
 /** The words for a session that was ended, or not used for long. */
 const ENDED = "The session has ended.";
 
+followChoices();
 whenLoggedOut(() => {
   live.disconnect();
   forgetPassphrase();

@@ -1,21 +1,30 @@
-// The overview: the daemon, and the browsers that are logged in.
+// The overview: the runs of the last day, the daemon, and the browsers that are logged in.
 
 import { ask } from "./api.js";
-import { fill, h } from "./dom.js";
+import { fill, h, icon } from "./dom.js";
 import { forget, half } from "./login.js";
+import { PERIODS } from "./run_filter.js";
 import { browserName, timeAgo } from "./words.js";
 
 export const title = "Overview";
 
+/** The states that are counted, with their labels. Runs that wait are counted at any age. */
+const STATES = [["failed", "Failed"], ["completed", "Completed"], ["cancelled", "Cancelled"], ["waiting", "Waiting for an answer"]];
+
+/** The maximum number of runs that are counted. */
+const MAX_RUNS = 200;
+
 /** @param {HTMLElement} into */
 export function show(into) {
+  const day = h("dl", { class: "facts" });
   const status = h("dl", { class: "facts" });
   const sessions = h("tbody");
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   fill(
     into,
-    h("h1", {}, "Overview"),
+    h("header", { class: "head" }, h("h1", { class: "grow" }, title), h("a", { class: "button quiet", href: "#/settings" }, icon("settings"), "Settings")),
     problem,
+    h("section", { class: "card", "aria-labelledby": "day" }, h("h2", { id: "day" }, "Last day"), day),
     h("section", { class: "card", "aria-labelledby": "daemon" }, h("h2", { id: "daemon" }, "Daemon"), status),
     h(
       "section",
@@ -33,16 +42,25 @@ export function show(into) {
 
   async function load() {
     try {
-      const [daemon, page] = await Promise.all([ask("GET", "/status"), ask("GET", "/page/sessions")]);
+      const since = new Date(Date.now() - Number(PERIODS["24h"])).toISOString();
+      const runs = (/** @type {string} */ state) => ask("GET", "/runs", { state, limit: MAX_RUNS, ...(state === "waiting" ? {} : { since }) });
+      const [daemon, page, ...counted] = await Promise.all([ask("GET", "/status"), ask("GET", "/page/sessions"), ...STATES.map(([state]) => runs(state ?? ""))]);
       if (over) return;
       problem.hidden = true;
       showDaemon(daemon);
+      fill(day, STATES.flatMap(([state, label], at) => [h("dt", {}, label ?? ""), h("dd", {}, count(state ?? "", counted[at].runs.length))]));
       fill(sessions, page.sessions.map(row));
     } catch (error) {
       if (over) return;
       problem.textContent = error instanceof Error ? error.message : String(error);
       problem.hidden = false;
     }
+  }
+
+  /** Shows a number of runs, as the link to them. @param {string} state @param {number} runs */
+  function count(state, runs) {
+    const period = state === "waiting" ? "" : "&since=24h";
+    return runs === 0 ? "none" : h("a", { href: `#/runs?state=${state}${period}` }, runs < MAX_RUNS ? String(runs) : `${runs} or more`);
   }
 
   /** @param {any} daemon */

@@ -40,7 +40,7 @@ function rank(name, letters) {
 function places() {
   const known = lists();
   return [
-    ...["Inbox", "Terminals", "Recordings", "Runs", "Workflows", "Search", "Overview"].map((name) => ({ name, kind: "view", address: `#/${name.toLowerCase()}` })),
+    ...["Inbox", "Terminals", "Recordings", "Runs", "Workflows", "Search", "Overview", "Settings"].map((name) => ({ name, kind: "view", address: `#/${name.toLowerCase()}` })),
     ...(known ? gates(known).map((gate) => ({ name: visible(String(gate.prompt)).slice(0, 80), kind: "gate", address: "#/inbox" })) : []),
     ...(known?.terminals ?? []).map((terminal) => ({ name: terminalName(terminal), kind: "terminal", address: `#/terminals/${encodeURIComponent(terminal.session_id)}` })),
     ...(known?.runs ?? []).map((run) => ({ name: visible(`${run.workflow_id} ${run.run_id}`), kind: `run, ${run.state}`, address: `#/runs/${encodeURIComponent(run.run_id)}` })),

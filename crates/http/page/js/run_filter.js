@@ -1,4 +1,4 @@
-// Filters: of the list of runs, in the address of the page, asked of the server and compared with live runs; and of the steps of a run. Pure.
+// Filters: of the list of runs, in the address of the page, asked of the server and compared with live runs, and kept by the browser; and of the steps of a run.
 
 /** The periods that a list can be limited to: their name, and their length in milliseconds. @type {Record<string, number>} */
 export const PERIODS = { "1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000 };
@@ -76,6 +76,25 @@ export function isOf(run, filter, now) {
 export function hasText(step, wanted) {
   const lower = wanted.trim().toLowerCase();
   return !lower || [step.name, step.kind, step.outcome, step.because, textOf(step.input), textOf(step.output)].some((text) => text.toLowerCase().includes(lower));
+}
+
+/** Where the browser keeps filters, as queries of addresses, the last one first; and how many. */
+const [KEPT, MAX_KEPT] = ["steplatch.run_filters", 12];
+
+/** Returns the filters that this browser keeps, as queries. @returns {string[]} */
+export function savedFilters() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEPT) ?? "[]");
+    return Array.isArray(kept) ? kept.filter((query) => typeof query === "string" && queryOf(filterOf(new URLSearchParams(query))) === query) : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Keeps a filter, or forgets it. @param {string} query @param {boolean} is */
+export function keepFilter(query, is) {
+  const others = savedFilters().filter((kept) => kept !== query);
+  localStorage.setItem(KEPT, JSON.stringify((is ? [query, ...others] : others).slice(0, MAX_KEPT)));
 }
 
 /** @param {unknown} value @returns {string} */

@@ -1,6 +1,7 @@
 // A terminal: its screen, and the keyboard for the holder.
 
 import { ask } from "./api.js";
+import { choice, choose as chooseValue, nextSize, onChoice } from "./choices.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import { advance, LINE, MARGIN } from "./font.js";
 import { claimKey, drawKey, forgetKey, holdOf, keepSize } from "./holding.js";
@@ -13,12 +14,16 @@ import { apply, blank } from "./screen.js";
 import { scrollback } from "./scrollback.js";
 import { listen, lists } from "./store.js";
 import { showTitle } from "./title.js";
+import { transfers } from "./transfers.js";
 import { terminalName, terminalPlace, terminalState, visible } from "./words.js";
 
 export const title = "Terminal";
 
-/** The sizes of text, in pixels: of who watches, at least and at most; and of who fits the terminal to the window. */
-const TEXT = { least: 5, most: 15, fitted: 14 };
+/** The least size of text, in pixels. The largest one is a choice of the person. */
+const MIN_TEXT_PX = 5;
+
+/** The largest size of text, in pixels. */
+const largestText = () => Number(choice("terminalText"));
 
 /**
  * How long the cursor stands until the keyboard is put there, in milliseconds: longer than between two typed keys. A cursor that moves
@@ -70,6 +75,9 @@ export function show(into, parts) {
   const take = h("button", { class: "primary" }, icon("terminal"), "Take over");
   const back = h("button", { class: "primary", hidden: true }, "Hand back");
   const fit = h("button", { hidden: true, title: "Gives the terminal the size of this window; handing back restores it" }, "Fit to window");
+  /** @param {string} words @param {string} picture @param {1 | -1} direction */
+  const sizeButton = (words, picture, direction) => h("button", { class: "quiet", title: words, "aria-label": words, onclick: () => resizeText(direction) }, icon(picture));
+  const [smaller, larger] = [sizeButton("Smaller text", "smaller", -1), sizeButton("Larger text", "larger", 1)];
   const close = h("button", { class: "bad" }, icon("close"), "Close");
   const paused = h("p", { class: "paused", role: "status", hidden: true });
   const element = h("div", { class: "screen", role: "group", "aria-label": "Screen of the terminal" });
@@ -81,6 +89,7 @@ export function show(into, parts) {
   const hint = h("p", { class: "at-bottom hint", "aria-hidden": "true", hidden: true });
   const frame = h("div", { class: "stage" }, element, paused, hint);
   const outputFrame = h("div", { class: "stage past", hidden: true });
+  const files = transfers(frame, () => ({ folder: known?.cwd ?? "", host: known?.host ?? undefined }));
   const output = scrollback(outputFrame, id, () => choose("screen"));
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" });
   const note = h("input", { type: "text", maxlength: "2000", placeholder: "A note to the agent (may be empty)", "aria-label": "Note to the agent" });
@@ -96,7 +105,7 @@ export function show(into, parts) {
   const visit = h("dialog", { class: "confirm", "aria-label": "Address" });
   fill(
     into,
-    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/terminals", "aria-label": "All terminals" }, icon("back")), name, state, holder, place, tabs, fit, take, back, noteForm, close),
+    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/terminals", "aria-label": "All terminals" }, icon("back")), name, state, holder, place, smaller, larger, files.button, tabs, fit, take, back, noteForm, close),
     problem,
     frame,
     outputFrame,
@@ -104,6 +113,7 @@ export function show(into, parts) {
     text,
     confirm,
     visit,
+    files.dialog,
   );
   into.classList.add("full");
   const painter = new Painter(element);
@@ -115,10 +125,23 @@ export function show(into, parts) {
     if (!screen.cols) return;
     // One of both is shown.
     const room = (frame.clientWidth || outputFrame.clientWidth) - 2 * MARGIN;
-    const size = key && sizeBefore ? TEXT.fitted : Math.max(TEXT.least, Math.min(TEXT.most, room / (screen.cols * advance())));
+    const size = key && sizeBefore ? largestText() : Math.max(MIN_TEXT_PX, Math.min(largestText(), room / (screen.cols * advance())));
     const text = `${Math.floor(size * 10) / 10}px`;
     painter.set("font-size", text);
     output.scale(text);
+  }
+
+  /** @param {1 | -1} direction */
+  function resizeText(direction) {
+    const next = nextSize("terminalText", String(choice("terminalText")), direction);
+    if (next) chooseValue("terminalText", next);
+  }
+
+  function showSizes() {
+    const now = String(choice("terminalText"));
+    smaller.disabled = !nextSize("terminalText", now, -1);
+    larger.disabled = !nextSize("terminalText", now, 1);
+    scale();
   }
 
   /** @type {number | undefined} */
@@ -174,6 +197,7 @@ export function show(into, parts) {
   let latest = 0;
   let acknowledged = 0;
   const forgets = [
+    onChoice(showSizes),
     keep(`watch ${id}`, () => ({ do: "watch", terminal: id, rate: "live" }), { do: "leave", terminal: id }),
     on(`terminal ${id}`, (message) => {
       switch (message.is) {
@@ -224,6 +248,7 @@ export function show(into, parts) {
       known = terminals.find(isMeant) ?? known;
       if (!known) return;
       setText(name, terminalName(known));
+      files.enable();
       showState();
       heldBy = known.held_by ?? null;
       isOver = known.state === "exited";
@@ -243,7 +268,7 @@ export function show(into, parts) {
   /** Shows that there is no such terminal: nothing to look at, and nothing to do. */
   function showNothing() {
     setText(name, visible(id));
-    for (const part of [frame, tabs, take, close]) part.hidden = true;
+    for (const part of [frame, smaller, larger, files.button, tabs, take, close]) part.hidden = true;
   }
 
   // ---- holding ----
@@ -327,12 +352,12 @@ export function show(into, parts) {
   fit.addEventListener("click", () => {
     sizeBefore ??= { cols: screen.cols, rows: screen.rows };
     keepSize(id, sizeBefore);
-    const cell = TEXT.fitted * advance();
+    const cell = largestText() * advance();
     const cols = Math.max(20, Math.floor((frame.clientWidth - 2 * MARGIN) / cell));
     // Below the screen are the keys and the line of a telephone, and room for its navigation.
     const [whole, box] = [into.getBoundingClientRect(), frame.getBoundingClientRect()];
     const room = innerHeight - (box.top + scrollY) - (whole.bottom - box.bottom);
-    const rows = Math.max(5, Math.floor((room - 2 * MARGIN - BORDERS) / (TEXT.fitted * LINE)));
+    const rows = Math.max(5, Math.floor((room - 2 * MARGIN - BORDERS) / (largestText() * LINE)));
     send({ do: "size", terminal: id, cols, rows });
     focus();
   });
@@ -560,6 +585,7 @@ export function show(into, parts) {
   });
 
   choose(offset === undefined ? "screen" : "output");
+  showSizes();
   const resized = new ResizeObserver(scale);
   resized.observe(frame);
   resized.observe(outputFrame);

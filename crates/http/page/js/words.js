@@ -18,25 +18,33 @@ export function timeAgo(iso, now) {
 }
 
 /**
- * Formats a time with its day, in the time zone of the browser: today, 15:05.
+ * Formats a time with its day: today, 15:05.
  * @param {string | number} time In ISO 8601, or in milliseconds since the Unix epoch.
  * @param {number} now In milliseconds since the Unix epoch.
+ * @param {"local" | "utc"} [zone] The time zone of the browser, or UTC, which is named.
  * @returns {string}
  */
-export function dayTime(time, now) {
+export function dayTime(time, now, zone = "local") {
   const [then, today] = [new Date(time), new Date(now)];
   if (Number.isNaN(then.getTime())) return "";
-  const days = dayNumber(then) - dayNumber(today);
-  const isThisYear = then.getFullYear() === today.getFullYear();
-  const day = NEAR_DAYS.get(days) ?? then.toLocaleDateString(undefined, { weekday: "short", day: "numeric", month: "short", ...(isThisYear ? {} : { year: "numeric" }) });
-  return `${day}, ${then.toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit" })}`;
+  const days = dayNumber(then, zone) - dayNumber(today, zone);
+  const timeZone = zone === "utc" ? { timeZone: "UTC" } : {};
+  const isThisYear = yearOf(then, zone) === yearOf(today, zone);
+  const day = NEAR_DAYS.get(days) ?? then.toLocaleDateString(undefined, { ...timeZone, weekday: "short", day: "numeric", month: "short", ...(isThisYear ? {} : { year: "numeric" }) });
+  return `${day}, ${then.toLocaleTimeString(undefined, { ...timeZone, hour: "numeric", minute: "2-digit" })}${zone === "utc" ? " UTC" : ""}`;
 }
 
 /** The days that have a name of their own, by their distance from today. @type {Map<number, string>} */
 const NEAR_DAYS = new Map([[-1, "yesterday"], [0, "today"], [1, "tomorrow"]]);
 
-/** Returns the number of a day in the time zone of the browser. @param {Date} time */
-function dayNumber(time) {
+/** @param {Date} time @param {"local" | "utc"} zone */
+function yearOf(time, zone) {
+  return zone === "utc" ? time.getUTCFullYear() : time.getFullYear();
+}
+
+/** Returns the number of a day. @param {Date} time @param {"local" | "utc"} zone */
+function dayNumber(time, zone) {
+  if (zone === "utc") return Math.floor(time.getTime() / 86_400_000);
   return Date.UTC(time.getFullYear(), time.getMonth(), time.getDate()) / 86_400_000;
 }
 

@@ -1,6 +1,7 @@
 // The library: saved workflows, and one of them with a form to start it.
 
 import { ApiError, ask } from "./api.js";
+import { shownTime } from "./choices.js";
 import { diagram } from "./diagram.js";
 import { differenceLines } from "./difference_lines.js";
 import { differences, nearby } from "./differences.js";
@@ -9,7 +10,7 @@ import { checkFields, formFields, formValue, markRefused } from "./form.js";
 import { jsonLines, placed } from "./json_lines.js";
 import { chooseProject, knownProjects, project } from "./project.js";
 import { TONES } from "./runs.js";
-import { dayTime, timeAgo, visible } from "./words.js";
+import { timeAgo, visible } from "./words.js";
 
 export const title = "Workflows";
 
@@ -224,7 +225,7 @@ function showOne(into, name, from) {
         "tr",
         {},
         h("td", { class: "nowrap" }, `version ${one.version}`, one.is_current ? h("span", { class: "chip" }, "now") : null),
-        h("td", { class: "nowrap" }, one.saved_at ? h("time", { datetime: one.saved_at, title: dayTime(one.saved_at, Date.now()) }, timeAgo(one.saved_at, Date.now())) : "edited by hand, or older"),
+        h("td", { class: "nowrap" }, one.saved_at ? h("time", { datetime: one.saved_at, title: shownTime(one.saved_at, Date.now()) }, timeAgo(one.saved_at, Date.now())) : "edited by hand, or older"),
         h("td", {}, visible([one.by, one.through].filter(Boolean).join(" by "))),
         h("td", {}, visible(one.reason ?? "")),
       ),

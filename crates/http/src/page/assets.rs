@@ -6,6 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
+use super::bundle::{Module, bundle};
+
 /// A file of the page.
 #[derive(Debug)]
 pub(super) struct Asset {
@@ -14,68 +16,81 @@ pub(super) struct Asset {
     pub(super) bytes: &'static [u8],
 }
 
-macro_rules! assets {
-    ($($kind:literal: $($path:literal)+;)+) => {
-        /// Every file except the document.
-        const ASSETS: &[Asset] = &[
-            $($(Asset { path: $path, media_type: $kind, bytes: include_bytes!(concat!("../../page/", $path)) },)+)+
-        ];
+macro_rules! modules {
+    ($($name:literal)+) => {
+        /// The modules of the script.
+        const MODULES: &[Module] = &[$(($name, include_str!(concat!("../../page/js/", $name))),)+];
     };
 }
 
-assets! {
-    "text/css; charset=utf-8": "style.css";
-    "image/svg+xml": "icon.svg";
-    "text/javascript; charset=utf-8":
-        "js/api.js"
-        "js/beside.js"
-        "js/colours.js"
-        "js/compare.js"
-        "js/diagram.js"
-        "js/difference_lines.js"
-        "js/differences.js"
-        "js/dom.js"
-        "js/find.js"
-        "js/font.js"
-        "js/form.js"
-        "js/gates.js"
-        "js/holding.js"
-        "js/inbox.js"
-        "js/json_lines.js"
-        "js/keys.js"
-        "js/links.js"
-        "js/live.js"
-        "js/login.js"
-        "js/long_list.js"
-        "js/main.js"
-        "js/marks.js"
-        "js/mouse.js"
-        "js/notify.js"
-        "js/open_terminal.js"
-        "js/overview.js"
-        "js/paint.js"
-        "js/palette.js"
-        "js/passkey.js"
-        "js/playback.js"
-        "js/project.js"
-        "js/pointer.js"
-        "js/recording.js"
-        "js/recordings.js"
-        "js/remembered.js"
-        "js/run.js"
-        "js/run_filter.js"
-        "js/runs.js"
-        "js/screen.js"
-        "js/scrollback.js"
-        "js/search.js"
-        "js/store.js"
-        "js/terminal.js"
-        "js/terminals.js"
-        "js/thumbnail.js"
-        "js/timeline.js"
-        "js/title.js"
-        "js/words.js"
-        "js/workflows.js";
+modules! {
+    "api.js"
+    "beside.js"
+    "choices.js"
+    "colours.js"
+    "compare.js"
+    "diagram.js"
+    "difference_lines.js"
+    "differences.js"
+    "dom.js"
+    "find.js"
+    "font.js"
+    "form.js"
+    "gates.js"
+    "holding.js"
+    "inbox.js"
+    "json_lines.js"
+    "keys.js"
+    "links.js"
+    "live.js"
+    "login.js"
+    "long_list.js"
+    "main.js"
+    "marks.js"
+    "mouse.js"
+    "notify.js"
+    "open_terminal.js"
+    "overview.js"
+    "paint.js"
+    "palette.js"
+    "passkey.js"
+    "playback.js"
+    "pointer.js"
+    "project.js"
+    "recording.js"
+    "recordings.js"
+    "remembered.js"
+    "run.js"
+    "run_filter.js"
+    "run_selection.js"
+    "runs.js"
+    "screen.js"
+    "scrollback.js"
+    "search.js"
+    "settings.js"
+    "store.js"
+    "terminal.js"
+    "terminals.js"
+    "thumbnail.js"
+    "timeline.js"
+    "title.js"
+    "transfers.js"
+    "words.js"
+    "workflows.js"
+}
+
+/// Returns every file except the document.
+fn assets() -> &'static [Asset] {
+    static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
+        let script = bundle("main.js", MODULES).expect("a test has joined these modules");
+        let text = |path, media_type, text: &'static str| Asset { path, media_type, bytes: text.as_bytes() };
+        [
+            text("style.css", "text/css; charset=utf-8", include_str!("../../page/style.css")),
+            text("icon.svg", "image/svg+xml", include_str!("../../page/icon.svg")),
+            text("page.js", "text/javascript; charset=utf-8", String::leak(script)),
+        ]
+    });
+    &*ASSETS
 }
 
 /// The document, with the placeholder `{{build}}`.
@@ -92,7 +107,7 @@ pub(crate) fn build() -> &'static str {
     static BUILD: LazyLock<String> = LazyLock::new(|| {
         let mut hash = Sha256::new();
         hash.update(INDEX);
-        for asset in ASSETS {
+        for asset in assets() {
             hash.update(asset.path);
             hash.update(asset.bytes);
         }
@@ -103,7 +118,7 @@ pub(crate) fn build() -> &'static str {
 
 /// Finds a file by its path.
 pub(super) fn find(path: &str) -> Option<&'static Asset> {
-    ASSETS.iter().find(|asset| asset.path == path)
+    assets().iter().find(|asset| asset.path == path)
 }
 
 #[cfg(test)]
@@ -111,29 +126,19 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
+    use super::super::bundle::variable;
     use super::*;
 
-    fn files(folder: &Path, base: &Path, found: &mut BTreeSet<String>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                files(&path, base, found);
-            } else {
-                found.insert(path.strip_prefix(base).unwrap().to_str().unwrap().to_owned());
-            }
-        }
-    }
-
     #[test]
-    fn every_file_of_the_page_is_in_the_table() {
-        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
-        let mut found = BTreeSet::new();
-        files(&base, &base, &mut found);
-        let known: BTreeSet<_> =
-            ASSETS.iter().map(|asset| asset.path.to_owned()).chain(["index.html".to_owned()]).collect();
-        // `jsconfig.json` is for the type checker.
-        found.remove("jsconfig.json");
-        assert_eq!(found, known);
+    fn every_module_is_in_the_table_and_in_the_script() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("page/js");
+        let found: BTreeSet<_> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        assert_eq!(found, MODULES.iter().map(|(name, _)| (*name).to_owned()).collect());
+        let script = find("page.js").unwrap().bytes;
+        let script = std::str::from_utf8(script).unwrap();
+        let joined = MODULES.iter().filter(|(name, _)| script.contains(&format!("const {} = (", variable(name))));
+        assert_eq!(joined.count(), MODULES.len());
     }
 
     #[test]
@@ -149,12 +154,11 @@ mod tests {
 
     #[test]
     fn no_text_becomes_markup_or_code() {
-        for asset in ASSETS.iter().filter(|asset| asset.path.ends_with(".js")) {
-            let text = std::str::from_utf8(asset.bytes).unwrap();
+        for (name, text) in MODULES {
             for forbidden in
                 ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "cssText"]
             {
-                assert!(!text.contains(forbidden), "{} has {forbidden}", asset.path);
+                assert!(!text.contains(forbidden), "{name} has {forbidden}");
             }
         }
     }

@@ -1,0 +1,259 @@
+//! Files that a tab of the page sends in pieces. A complete one is copied to its place as `put_file` does.
+//!
+//! The pieces are in a temporary directory that only the user can enter. An upload that is not continued is discarded.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steplatch_protocol::{PutFile, Verb as _};
+use tempfile::TempDir;
+
+use crate::admission::Caller;
+use crate::app::App;
+use crate::carry_out::parse_body;
+use crate::refusal::Refusal;
+
+/// Maximum number of unfinished uploads; the one that was continued longest ago is discarded.
+const MAX_UPLOADS: usize = 8;
+
+/// Maximum size of a file, in bytes: that of `put_file`.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// Time after which an upload that is not continued is discarded.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Maximum length of the id of an upload, in characters. The page draws it at random.
+const MAX_ID_CHARS: usize = 64;
+
+/// The unfinished uploads, by id.
+#[derive(Debug, Default)]
+pub(crate) struct Uploads(Mutex<HashMap<String, Upload>>);
+
+#[derive(Debug)]
+struct Upload {
+    folder: TempDir,
+    file: File,
+    size: u64,
+    continued_at: Instant,
+}
+
+/// Permissions of a new file; one that is replaced keeps its own.
+const FILE_MODE: u32 = 0o644;
+
+impl Upload {
+    fn begin(now: Instant) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("steplatch-upload-").tempdir()?;
+        let options = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).clone();
+        let file = options.open(folder.path().join(CONTENT))?;
+        Ok(Self { folder, file, size: 0, continued_at: now })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(CONTENT)
+    }
+}
+
+/// Name of the file in the directory of an upload.
+const CONTENT: &str = "content";
+
+/// Reason for a refused piece.
+#[derive(Debug, thiserror::Error)]
+enum PieceError {
+    #[error("The upload is unknown, or was discarded because nothing arrived for 10 minutes; begin it again")]
+    Unknown,
+    #[error("The piece begins at byte {offset}, and {received} bytes have arrived")]
+    Gap { offset: u64, received: u64 },
+    #[error("The file is larger than the limit of 256 MiB; copy it with put_file of an agent, or with scp")]
+    TooLarge,
+    #[error("The file cannot be stored: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<PieceError> for Refusal {
+    fn from(error: PieceError) -> Self {
+        let (status, code) = match error {
+            PieceError::Unknown => (StatusCode::NOT_FOUND, "not_found"),
+            PieceError::Gap { .. } => (StatusCode::CONFLICT, "conflict"),
+            PieceError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
+            PieceError::System(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        };
+        Self::new(status, code, error.to_string())
+    }
+}
+
+impl Uploads {
+    /// Adds a piece at `offset`; the piece at 0 begins the upload. A repeated piece changes nothing. Returns the number
+    /// of bytes that have arrived.
+    fn add(&self, id: &str, offset: u64, piece: &[u8], now: Instant) -> Result<u64, PieceError> {
+        let end = offset + piece.len() as u64;
+        if end > MAX_FILE_BYTES {
+            self.0.lock().remove(id);
+            return Err(PieceError::TooLarge);
+        }
+        let mut uploads = self.0.lock();
+        uploads.retain(|_, upload| now.duration_since(upload.continued_at) < UPLOAD_TIMEOUT);
+        if offset == 0 && !uploads.contains_key(id) {
+            make_room(&mut uploads);
+            uploads.insert(id.to_owned(), Upload::begin(now)?);
+        }
+        let upload = uploads.get_mut(id).ok_or(PieceError::Unknown)?;
+        upload.continued_at = now;
+        if end <= upload.size {
+            return Ok(upload.size);
+        }
+        if offset != upload.size {
+            return Err(PieceError::Gap { offset, received: upload.size });
+        }
+        // An earlier attempt may have written a part of the piece.
+        upload.file.write_all_at(piece, offset)?;
+        upload.size = end;
+        Ok(end)
+    }
+
+    fn take(&self, id: &str) -> Option<Upload> {
+        self.0.lock().remove(id)
+    }
+
+    fn put_back(&self, id: String, upload: Upload) {
+        self.0.lock().insert(id, upload);
+    }
+}
+
+fn make_room(uploads: &mut HashMap<String, Upload>) {
+    if uploads.len() < MAX_UPLOADS {
+        return;
+    }
+    let oldest = uploads.iter().min_by_key(|(_, upload)| upload.continued_at).map(|(id, _)| id.clone());
+    oldest.and_then(|id| uploads.remove(&id));
+}
+
+/// Position of a piece.
+#[derive(Debug, Deserialize)]
+pub(super) struct Piece {
+    offset: u64,
+}
+
+/// Checks that a tab of the page sends the request, and the id.
+fn check(caller: Caller, id: &str) -> Result<(), Refusal> {
+    if caller != Caller::Page {
+        let error = "Only a browser that is logged in to the page may send this request; use PUT /api/v1/files";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "page_only", error));
+    }
+    match !id.is_empty() && id.len() <= MAX_ID_CHARS && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        true => Ok(()),
+        false => Err(Refusal::invalid("The id of an upload is letters and digits")),
+    }
+}
+
+/// Stores a piece of a file.
+///
+/// # Errors
+/// If it does not follow the pieces before it, the file is too large, or the system reports an error.
+pub(super) async fn put_piece(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Query(piece): Query<Piece>,
+    body: Bytes,
+) -> Result<Json<Value>, Refusal> {
+    check(caller, &id)?;
+    let adding = move || app.uploads.add(&id, piece.offset, &body, Instant::now());
+    let received = tokio::task::spawn_blocking(adding).await.map_err(io::Error::other);
+    Ok(Json(json!({"success": true, "received": received.map_err(PieceError::from)??})))
+}
+
+/// Copies a complete file to its place.
+///
+/// # Errors
+/// If the upload is unknown or incomplete, or the daemon does not write the file. A refused upload is kept, so that
+/// the tab may choose another place.
+pub(super) async fn finish(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    check(caller, &id)?;
+    let mut params = parse_body(&headers, &body)?;
+    let size = params.remove("size").and_then(|size| size.as_u64());
+    let mut upload = app.uploads.take(&id).ok_or(PieceError::Unknown)?;
+    if size != Some(upload.size) {
+        let received = upload.size;
+        app.uploads.put_back(id, upload);
+        let error = format!("{received} bytes have arrived, and the file has {}", size.unwrap_or_default());
+        return Err(Refusal::new(StatusCode::CONFLICT, "conflict", error));
+    }
+    params.insert("from".to_owned(), upload.path().display().to_string().into());
+    let reply = app.daemon.call_raw(PutFile::NAME, Value::Object(params)).await;
+    let has_written = reply.as_ref().is_ok_and(|(reply, _)| reply["success"] == true);
+    if !has_written {
+        upload.continued_at = Instant::now();
+        app.uploads.put_back(id, upload);
+    }
+    let status = if has_written { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    Ok((status, Json(reply?.0)).into_response())
+}
+
+/// Discards an upload.
+///
+/// # Errors
+/// If the request does not come from the page.
+pub(super) async fn discard(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    check(caller, &id)?;
+    app.uploads.take(&id);
+    Ok(Json(json!({"success": true})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_follow_each_other_and_a_repeated_one_changes_nothing() {
+        let (uploads, now) = (Uploads::default(), Instant::now());
+        assert_eq!(uploads.add("a", 0, b"one ", now).unwrap(), 4);
+        assert_eq!(uploads.add("a", 4, b"two", now).unwrap(), 7);
+        assert_eq!(uploads.add("a", 4, b"two", now).unwrap(), 7);
+        assert_eq!(uploads.add("a", 0, b"one ", now).unwrap(), 7);
+        assert!(matches!(uploads.add("a", 8, b"x", now), Err(PieceError::Gap { offset: 8, received: 7 })));
+        assert!(matches!(uploads.add("b", 1, b"x", now), Err(PieceError::Unknown)));
+        let upload = uploads.take("a").unwrap();
+        assert_eq!(std::fs::read(upload.path()).unwrap(), b"one two");
+        let path = upload.path();
+        drop(upload);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn uploads_are_bounded_in_size_number_and_time() {
+        let (uploads, now) = (Uploads::default(), Instant::now());
+        uploads.add("big", 0, b"x", now).unwrap();
+        assert!(matches!(uploads.add("big", MAX_FILE_BYTES, b"x", now), Err(PieceError::TooLarge)));
+        assert!(uploads.take("big").is_none());
+        for number in 0..=MAX_UPLOADS {
+            let at = now + Duration::from_secs(number as u64);
+            uploads.add(&number.to_string(), 0, b"x", at).unwrap();
+        }
+        assert!(uploads.take("0").is_none() && uploads.take("1").is_some());
+        let late = now + Duration::from_secs(MAX_UPLOADS as u64) + UPLOAD_TIMEOUT;
+        assert!(matches!(uploads.add("8", 1, b"y", late), Err(PieceError::Unknown)));
+    }
+}

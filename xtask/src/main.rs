@@ -12,10 +12,12 @@ mod crash;
 #[cfg(test)]
 mod directions;
 mod dist;
+mod documentation;
 mod fuzz;
 mod laws;
 #[cfg(test)]
 mod lock;
+mod markdown;
 #[cfg(test)]
 mod modules;
 mod npm;
@@ -39,7 +41,7 @@ Chores of the repository.
 
 cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all tests. Installs the programs for the tests.
                                          --quick omits format and lints; ARGUMENTS go to cargo test.
-cargo xtask check                        Check format and lints; dependencies with cargo-deny and spelling with typos, if
+cargo xtask check                        Check pages, format and lints; dependencies with cargo-deny and spelling with typos, if
                                          they are installed.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.

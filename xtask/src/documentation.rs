@@ -1,9 +1,10 @@
-//! The check of the documentation: the blocks of its pages parse, and their links lead somewhere.
+//! The check of the documentation: the blocks of its pages parse, their links lead somewhere, and the summary lists all.
 //!
 //! The language of a block is the first word behind its fence. `fragment` as a further word marks a block that does not
 //! parse alone, such as two keys of an object; it is not checked.
 
 mod code;
+pub(crate) mod summary;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,6 +16,7 @@ use anyhow::{Context as _, bail};
 use crate::markdown::{self, Block};
 use crate::repository::Repository;
 use code::Language;
+use summary::Summary;
 
 /// The folder of the pages.
 pub(crate) const FOLDER: &str = "docs";
@@ -49,7 +51,7 @@ pub(crate) fn check(repository: &Repository) -> anyhow::Result<()> {
 
 /// Returns the mistakes of all pages.
 fn problems(root: &Path) -> anyhow::Result<Vec<Problem>> {
-    let mut problems = Vec::new();
+    let mut problems = unlisted_pages(root)?;
     let mut pieces = Vec::new();
     for page in pages(root)? {
         let text = read(root, &page)?;
@@ -77,6 +79,17 @@ fn problems(root: &Path) -> anyhow::Result<Vec<Problem>> {
     Ok(problems)
 }
 
+/// Returns a mistake for each page in the folder of the documentation that the summary does not list.
+fn unlisted_pages(root: &Path) -> anyhow::Result<Vec<Problem>> {
+    let summary = Summary::read(root)?;
+    let listed = summary.sources();
+    let is_unlisted = |page: &PathBuf| {
+        page.starts_with(FOLDER) && page != Path::new(summary::SUMMARY) && !listed.contains(page.as_path())
+    };
+    let problem = |page| Problem { page, line: 1, text: format!("the page is not listed in {}", summary::SUMMARY) };
+    Ok(pages(root)?.into_iter().filter(is_unlisted).map(problem).collect())
+}
+
 /// Returns the language of a block that has to parse.
 fn checked_language(block: &Block<'_>) -> Option<Language> {
     let mut words = block.info.split_whitespace();
@@ -85,7 +98,7 @@ fn checked_language(block: &Block<'_>) -> Option<Language> {
 }
 
 /// Returns the pages in the folder of the documentation and those in the root directory, from there.
-pub(crate) fn pages(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
+fn pages(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
     let mut pages = BTreeSet::new();
     let mut folders = vec![PathBuf::from(FOLDER)];
     while let Some(folder) = folders.pop() {

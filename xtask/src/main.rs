@@ -26,6 +26,7 @@ mod programs;
 mod prose;
 mod repository;
 mod simulate;
+mod site;
 mod sources;
 mod step;
 mod temporal;
@@ -65,6 +66,8 @@ cargo xtask crash [--faults N] [--load N] Kill, restart, stop and disconnect the
 cargo xtask dist [--check]               Make packages of the published binary: tarball, npm, wheel, .deb, .mcpb and a plugin;
                                          --check installs each into an empty home and tries it, which replaces an
                                          installed .deb.
+cargo xtask site [--url URL]             Make a web site of the pages with mdBook, and llms.txt and llms-full.txt, in target/site;
+                                         links in llms.txt begin with URL. Installs mdbook if it is missing.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
 cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that parse untrusted bytes with random inputs, N minutes each (3).
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
                 "There are ten benchmarks: cargo xtask bench terminals, … jobs, … engine, … crowd, … functions, … http, … page, … hosts, … temporal, … micro."
             )
         }
+        ["site", options @ ..] => site::run(&repository, options),
         ["conformance", options @ ..] => conformance::run(&repository, options),
         [chore, ..] => anyhow::bail!("There is no chore '{chore}'. Run cargo xtask to list the chores."),
     });

@@ -1,4 +1,4 @@
-//! The parts of a Markdown page that chores read: fenced blocks, links and headings.
+//! The parts of a Markdown page that chores read: fenced blocks, links, headings and the first sentence.
 //!
 //! Covers the Markdown that this repository writes. Links are `[text](target)`, headings begin with `#`; indented code
 //! and reference links do not occur.
@@ -144,6 +144,19 @@ pub(crate) fn links(page: &str) -> Vec<Link<'_>> {
     links
 }
 
+/// Returns the page with each target of a link replaced by the result of a function; `None` leaves it unchanged.
+pub(crate) fn replace_links(page: &str, mut replace: impl FnMut(&str) -> Option<String>) -> String {
+    let mut replaced = String::new();
+    let mut end = 0;
+    for link in links(page) {
+        replaced.push_str(&page[end..link.place.start]);
+        replaced.push_str(&replace(link.target).unwrap_or_else(|| link.target.to_owned()));
+        end = link.place.end;
+    }
+    replaced.push_str(&page[end..]);
+    replaced
+}
+
 /// Returns the anchors of the headings, as git hosts and mdBook name them.
 pub(crate) fn anchors(page: &str) -> BTreeSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -169,6 +182,25 @@ fn headings(page: &str) -> impl Iterator<Item = String> {
         let heading = line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))?;
         Some(plain_text(heading.trim()).replace(['`', '*'], ""))
     })
+}
+
+/// Returns the first sentence of the first paragraph. `None` if the page has no paragraph.
+pub(crate) fn first_sentence(page: &str) -> Option<String> {
+    let is_prose = |paragraph: &&str| {
+        let first = paragraph.trim_start().chars().next();
+        first.is_some_and(|character| character.is_alphanumeric() || ['`', '*', '['].contains(&character))
+    };
+    let texts: String = parts(page)
+        .into_iter()
+        .map(|part| match part {
+            Part::Text(line) => line,
+            Part::Block(..) => "\n",
+        })
+        .collect();
+    let paragraph = texts.split("\n\n").find(is_prose)?;
+    let text = plain_text(paragraph).split_whitespace().collect::<Vec<_>>().join(" ");
+    let end = text.find(". ").map_or(text.len(), |dot| dot + 1);
+    Some(text[..end].trim_end_matches(':').to_owned())
 }
 
 /// Returns a text with the labels of links in the place of the links.
@@ -209,6 +241,8 @@ mod tests {
     fn a_link_in_code_is_none() {
         let targets: Vec<(usize, &str)> = links(PAGE).iter().map(|link| (link.line, link.target)).collect();
         assert_eq!(targets, [(1, "a.md"), (4, "b.md#c")]);
+        let replaced = replace_links(PAGE, |target| (target == "a.md").then(|| "x.md".to_owned()));
+        assert_eq!(replaced, PAGE.replace("a.md", "x.md"));
     }
 
     #[test]
@@ -220,5 +254,13 @@ mod tests {
     #[test]
     fn a_heading_that_occurs_twice_has_a_numbered_anchor() {
         assert_eq!(anchors(PAGE).into_iter().collect::<Vec<_>>(), ["a-page", "a-page-1", "a-page-of-notes"]);
+    }
+
+    #[test]
+    fn the_first_sentence_is_that_of_the_first_paragraph() {
+        assert_eq!(first_sentence(PAGE).unwrap(), "It has a link.");
+        let page = "# Title\n\n![A picture](a.png)\n\n```sh\nls -l. And\n```\n\n- one\n\nVersion 1.2 ends:\n";
+        assert_eq!(first_sentence(page).unwrap(), "Version 1.2 ends");
+        assert_eq!(first_sentence("# Title\n"), None);
     }
 }

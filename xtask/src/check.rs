@@ -1,10 +1,11 @@
 //! `cargo xtask check`: all checks that run no test.
 //!
-//! Format and lints need nothing but the compiler. Separate programs check dependencies (`deny.toml`) and spelling
+//! Format and lints need nothing but the compiler, and the check of the documentation bash and Python. Separate programs check dependencies (`deny.toml`) and spelling
 //! (`typos.toml`); without one, the chore prints how to install it and continues.
 
 use std::process::Command;
 
+use crate::documentation;
 use crate::programs::is_in_path;
 use crate::repository::Repository;
 use crate::step;
@@ -34,6 +35,7 @@ const OPTIONAL: [OptionalCheck; 2] = [
 
 /// Runs all checks, and stops at the first that fails.
 pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
+    step::work("documentation", || documentation::check(repository))?;
     format_and_lints(repository)?;
     for check in OPTIONAL {
         if is_in_path(check.program) {

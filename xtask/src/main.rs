@@ -12,10 +12,12 @@ mod crash;
 #[cfg(test)]
 mod directions;
 mod dist;
+mod documentation;
 mod fuzz;
 mod laws;
 #[cfg(test)]
 mod lock;
+mod markdown;
 #[cfg(test)]
 mod modules;
 mod npm;
@@ -24,6 +26,7 @@ mod programs;
 mod prose;
 mod repository;
 mod simulate;
+mod site;
 mod sources;
 mod step;
 mod temporal;
@@ -39,7 +42,7 @@ Chores of the repository.
 
 cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all tests. Installs the programs for the tests.
                                          --quick omits format and lints; ARGUMENTS go to cargo test.
-cargo xtask check                        Check format and lints; dependencies with cargo-deny and spelling with typos, if
+cargo xtask check                        Check pages, format and lints; dependencies with cargo-deny and spelling with typos, if
                                          they are installed.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
@@ -63,6 +66,8 @@ cargo xtask crash [--faults N] [--load N] Kill, restart, stop and disconnect the
 cargo xtask dist [--check]               Make packages of the published binary: tarball, npm, wheel, .deb, .mcpb and a plugin;
                                          --check installs each into an empty home and tries it, which replaces an
                                          installed .deb.
+cargo xtask site [--url URL]             Make a web site of the pages with mdBook, and llms.txt and llms-full.txt, in target/site;
+                                         links in llms.txt begin with URL. Installs mdbook if it is missing.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
 cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that parse untrusted bytes with random inputs, N minutes each (3).
@@ -102,6 +107,7 @@ fn main() -> ExitCode {
                 "There are ten benchmarks: cargo xtask bench terminals, … jobs, … engine, … crowd, … functions, … http, … page, … hosts, … temporal, … micro."
             )
         }
+        ["site", options @ ..] => site::run(&repository, options),
         ["conformance", options @ ..] => conformance::run(&repository, options),
         [chore, ..] => anyhow::bail!("There is no chore '{chore}'. Run cargo xtask to list the chores."),
     });

@@ -1,0 +1,200 @@
+//! The check of the documentation: the blocks of its pages parse, their links lead somewhere, and the summary lists all.
+//!
+//! The language of a block is the first word behind its fence. `fragment` as a further word marks a block that does not
+//! parse alone, such as two keys of an object; it is not checked.
+
+mod code;
+pub(crate) mod summary;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+use crate::markdown::{self, Block};
+use crate::repository::Repository;
+use code::Language;
+use summary::Summary;
+
+/// The folder of the pages.
+pub(crate) const FOLDER: &str = "docs";
+
+/// The attribute of a block that does not parse alone.
+const FRAGMENT: &str = "fragment";
+
+/// A mistake in a page.
+#[derive(Debug, PartialEq, Eq)]
+struct Problem {
+    /// Page, from the root of the repository.
+    page: PathBuf,
+    line: usize,
+    text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.page.display(), self.line, self.text)
+    }
+}
+
+/// Checks the blocks and the links of every page, and lists all mistakes.
+pub(crate) fn check(repository: &Repository) -> anyhow::Result<()> {
+    let problems = problems(repository.root())?;
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    bail!("The documentation has mistakes:\n{}", lines.join("\n"))
+}
+
+/// Returns the mistakes of all pages.
+fn problems(root: &Path) -> anyhow::Result<Vec<Problem>> {
+    let mut problems = unlisted_pages(root)?;
+    let mut pieces = Vec::new();
+    for page in pages(root)? {
+        let text = read(root, &page)?;
+        for link in markdown::links(&text) {
+            if let Some(text) = link_problem(root, &page, link.target)? {
+                problems.push(Problem { page: page.clone(), line: link.line, text });
+            }
+        }
+        for block in markdown::blocks(&text) {
+            if !block.is_closed {
+                let text = "this block has no closing fence".to_owned();
+                problems.push(Problem { page: page.clone(), line: block.line, text });
+            } else if let Some(language) = checked_language(&block) {
+                pieces.push((page.clone(), block.line, language, block.code));
+            }
+        }
+    }
+    let checked: Vec<(Language, &str)> = pieces.iter().map(|(_, _, language, code)| (*language, &**code)).collect();
+    for ((page, line, ..), error) in pieces.iter().zip(code::errors(&checked)?) {
+        if let Some(error) = error {
+            let text = format!("this block does not parse: {error}. A part of a document is marked with '{FRAGMENT}'");
+            problems.push(Problem { page: page.clone(), line: *line, text });
+        }
+    }
+    Ok(problems)
+}
+
+/// Returns a mistake for each page in the folder of the documentation that the summary does not list.
+fn unlisted_pages(root: &Path) -> anyhow::Result<Vec<Problem>> {
+    let summary = Summary::read(root)?;
+    let listed = summary.sources();
+    let is_unlisted = |page: &PathBuf| {
+        page.starts_with(FOLDER) && page != Path::new(summary::SUMMARY) && !listed.contains(page.as_path())
+    };
+    let problem = |page| Problem { page, line: 1, text: format!("the page is not listed in {}", summary::SUMMARY) };
+    Ok(pages(root)?.into_iter().filter(is_unlisted).map(problem).collect())
+}
+
+/// Returns the language of a block that has to parse.
+fn checked_language(block: &Block<'_>) -> Option<Language> {
+    let mut words = block.info.split_whitespace();
+    let language = Language::of(words.next()?)?;
+    (!words.any(|word| word == FRAGMENT)).then_some(language)
+}
+
+/// Returns the pages in the folder of the documentation and those in the root directory, from there.
+fn pages(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
+    let mut pages = BTreeSet::new();
+    let mut folders = vec![PathBuf::from(FOLDER)];
+    while let Some(folder) = folders.pop() {
+        for path in entries(root, &folder)? {
+            if root.join(&path).is_dir() {
+                folders.push(path);
+            } else if is_page(&path) {
+                pages.insert(path);
+            }
+        }
+    }
+    pages.extend(entries(root, Path::new(""))?.into_iter().filter(|path| is_page(path)));
+    Ok(pages)
+}
+
+/// Returns the paths in a folder, from the root.
+fn entries(root: &Path, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let listed = fs::read_dir(root.join(folder)).with_context(|| format!("{} is unreadable.", folder.display()))?;
+    listed.map(|entry| Ok(folder.join(entry?.file_name()))).collect()
+}
+
+/// Returns whether a file is in Markdown.
+pub(crate) fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "md")
+}
+
+/// Returns the text of a file of the repository.
+pub(crate) fn read(root: &Path, path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(root.join(path)).with_context(|| format!("{} is unreadable.", path.display()))
+}
+
+/// Returns whether a target is an address, and no path.
+pub(crate) fn is_address(target: &str) -> bool {
+    target.contains("://") || target.starts_with("mailto:")
+}
+
+/// Returns the path of a target, from the root of the repository, and its anchor. `None` if it leads out of there.
+pub(crate) fn resolve<'a>(page: &Path, target: &'a str) -> Option<(PathBuf, Option<&'a str>)> {
+    let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+    if path.is_empty() {
+        return Some((page.to_owned(), anchor));
+    }
+    let mut resolved = page.parent()?.to_owned();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                if !resolved.pop() {
+                    return None;
+                }
+            }
+            part => resolved.push(part),
+        }
+    }
+    Some((resolved, anchor))
+}
+
+/// Returns the mistake of a link. Addresses are not requested.
+fn link_problem(root: &Path, page: &Path, target: &str) -> anyhow::Result<Option<String>> {
+    if is_address(target) {
+        return Ok(None);
+    }
+    let Some((path, anchor)) = resolve(page, target) else {
+        return Ok(Some(format!("the link to '{target}' leads out of the repository")));
+    };
+    if !root.join(&path).exists() {
+        return Ok(Some(format!("the link to '{target}' leads to no file")));
+    }
+    let Some(anchor) = anchor.filter(|_| is_page(&path)) else { return Ok(None) };
+    let anchors = markdown::anchors(&read(root, &path)?);
+    Ok((!anchors.contains(anchor)).then(|| format!("the link to '{target}' leads to no heading")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    }
+
+    #[test]
+    fn every_block_parses_and_every_link_leads_somewhere() {
+        let problems: Vec<String> = problems(root()).unwrap().iter().map(ToString::to_string).collect();
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+
+    #[test]
+    fn a_link_to_no_file_or_heading_is_a_mistake() {
+        let problem = |target| link_problem(root(), Path::new("docs/design/README.md"), target).unwrap();
+        assert_eq!(problem("gates.md"), None);
+        assert_eq!(problem("../../CONTRIBUTING.md#the-first-hour"), None);
+        assert_eq!(problem("#blueprint"), None);
+        assert_eq!(problem("https://example.org/nothing"), None);
+        assert_eq!(problem("gate.md").unwrap(), "the link to 'gate.md' leads to no file");
+        assert_eq!(problem("gates.md#x").unwrap(), "the link to 'gates.md#x' leads to no heading");
+        assert_eq!(problem("../../../x").unwrap(), "the link to '../../../x' leads out of the repository");
+    }
+}

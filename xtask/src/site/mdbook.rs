@@ -1,0 +1,77 @@
+//! The program mdBook: its installation, its configuration and its command.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::programs;
+use crate::repository::Repository;
+use crate::step;
+
+/// The version of mdBook. Its pages and their anchors differ between versions.
+const VERSION: &str = "0.5.4";
+
+/// The directory with the pages, in that of the configuration.
+pub(super) const SOURCE: &str = "src";
+
+/// The configuration. Preprocessors are off, so that no page is read as a template, and so are the extensions of
+/// Markdown that git hosts do not show.
+pub(super) const CONFIGURATION: &str = r#"[book]
+title = "Steplatch"
+description = "Real terminals for AI agents and people, and durable workflows"
+language = "en"
+src = "src"
+
+[build]
+create-missing = false
+use-default-preprocessors = false
+
+[output.html]
+smart-punctuation = false
+definition-lists = false
+no-section-label = true
+
+[output.html.fold]
+enable = true
+
+[output.html.print]
+enable = false
+"#;
+
+/// Returns an mdBook of that version: that of the search path, or else one in the target directory, which is installed
+/// if it is missing.
+pub(super) fn ensure(repository: &Repository) -> anyhow::Result<PathBuf> {
+    let tools = repository.target().join("site-tools");
+    let installed = tools.join("bin/mdbook");
+    if let Some(program) = programs::find("mdbook").filter(|program| is_current(program)) {
+        return Ok(program);
+    }
+    if is_current(&installed) {
+        return Ok(installed);
+    }
+    eprintln!("xtask: installing mdbook {VERSION}; this takes some minutes");
+    // A server of pages and a watch of files are not needed: they bring along half of the packages.
+    let mut install = repository.cargo(&["install", "mdbook", "--locked", "--version", VERSION]);
+    install.args(["--no-default-features", "--features", "search", "--quiet", "--root"]).arg(&tools);
+    // Without that variable, cargo removes what it built for the installation.
+    step::run("installation of mdbook", install.env_remove("CARGO_TARGET_DIR"))?;
+    if !is_current(&installed) {
+        bail!("mdbook was installed, but {} is not version {VERSION}.", installed.display());
+    }
+    Ok(installed)
+}
+
+/// Returns whether a program is mdBook in that version.
+fn is_current(program: &Path) -> bool {
+    let output = Command::new(program).arg("--version").output();
+    output.is_ok_and(|output| output.stdout.trim_ascii() == format!("mdbook v{VERSION}").as_bytes())
+}
+
+/// Returns the command that makes a site of a directory with sources.
+pub(super) fn build(mdbook: &Path, sources: &Path, site: &Path) -> Command {
+    let mut command = Command::new(mdbook);
+    command.arg("build").arg(sources).arg("--dest-dir").arg(site);
+    command.env("MDBOOK_LOG", "warn").env("RUST_LOG", "warn");
+    command
+}

@@ -45,6 +45,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("terminal inputs", &[("steplatch terminal inputs build", "who typed what, and at which question")]),
     ("terminal resize", &[("steplatch terminal resize build 100x30", "")]),
     ("terminal signal", &[("steplatch terminal signal build TERM", "to the program in the foreground")]),
+    ("terminal share", &[("steplatch terminal share build --for 2h", "a link for a colleague, who can only look")]),
     ("terminal close", &[("steplatch terminal close build", "ends everything that was started in it")]),
     (
         "run",

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use steplatch_http::{Token, token_file};
-use steplatch_protocol::{DaemonPaths, EndPageSessions, ListPageSessions, ensure_private};
+use steplatch_protocol::{DaemonPaths, EndPageSessions, ListPageSessions, PageSessionInfo, ensure_private};
 
 use crate::failure::Failure;
 use crate::http_listener::{HttpListener, ListenOptions};
@@ -34,7 +34,7 @@ const OTHER_INSTANCES: &str = "Other instances of steplatch use the API to run w
 
 #[derive(Debug, Subcommand)]
 enum ServeRequest {
-    /// List the browsers that are logged in to the page, and log them out
+    /// List the browsers that are logged in to the page and the links to terminals, and end them
     #[command(args_conflicts_with_subcommands = true)]
     Sessions {
         #[command(subcommand)]
@@ -134,17 +134,30 @@ async fn list_sessions(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Fail
         print::json(&listed)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if listed.sessions.is_empty() {
+    if listed.sessions.is_empty() && listed.shares.is_empty() {
         print::remark("no browser is logged in; log one in with: steplatch open");
         return Ok(ExitCode::SUCCESS);
     }
-    let head = ["session", "logged in", "last used", "browser"].map(str::to_owned).to_vec();
-    let rows = listed
-        .sessions
-        .into_iter()
-        .map(|session| vec![session.session_id, session.began, session.used, session.browser]);
-    print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    if !listed.sessions.is_empty() {
+        print_browsers(listed.sessions)?;
+    }
+    if !listed.shares.is_empty() {
+        let head = ["link", "terminal", "expires", "browsers"].map(str::to_owned).to_vec();
+        let rows = listed
+            .shares
+            .into_iter()
+            .map(|share| vec![share.share_id, share.session_id, share.expires, share.browsers.to_string()]);
+        print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_browsers(sessions: Vec<PageSessionInfo>) -> Result<(), Failure> {
+    let head = ["session", "logged in", "last used", "browser"].map(str::to_owned).to_vec();
+    let rows =
+        sessions.into_iter().map(|session| vec![session.session_id, session.began, session.used, session.browser]);
+    print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    Ok(())
 }
 
 /// Logs one browser out, or all.
@@ -157,6 +170,7 @@ async fn end_sessions(paths: &DaemonPaths, session_id: Option<String>, json: boo
         print::json(&ended)?;
     } else {
         print::line(match ended.ended {
+            0 => "ended; no browser used it".to_owned(),
             1 => "1 browser is logged out".to_owned(),
             many => format!("{many} browsers are logged out"),
         })?;

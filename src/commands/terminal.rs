@@ -2,6 +2,7 @@
 
 mod control;
 mod inputs;
+mod share;
 pub(super) mod wait;
 
 use std::fs::File;
@@ -64,6 +65,7 @@ pub(crate) enum Terminal {
         idle_limit: Option<f64>,
     },
     Inputs(inputs::Inputs),
+    Share(share::Share),
     Resize(control::Resize),
     Signal(control::Signal),
     /// Close a terminal and end its processes
@@ -225,6 +227,7 @@ impl Terminal {
             Self::Screen(command) => command.run(paths).await,
             Self::Record { id, file, idle_limit } => record(paths, &id, file, idle_limit).await,
             Self::Inputs(command) => command.run(paths).await,
+            Self::Share(command) => command.run(paths).await,
             Self::Resize(command) => command.run(paths).await,
             Self::Signal(command) => command.run(paths).await,
             Self::Close(command) => command.run(paths).await,
@@ -343,7 +346,7 @@ impl Send {
             std::io::stdin().read_to_string(&mut text)?;
         }
         if self.enter {
-            text.push('\n');
+            text = with_enter(text);
         }
         let is_enter = |key: &String| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return");
         let is_line = text.ends_with('\n') && self.key.is_empty() || self.key.last().is_some_and(is_enter);
@@ -371,6 +374,18 @@ impl Send {
         check_success(reply.success, reply.error.as_ref(), &reply)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Returns a text that ends with Enter. The line end of `echo` or `pass` is that Enter, and is not typed twice.
+fn with_enter(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    text.push('\n');
+    text
 }
 
 /// Destination of a screen.
@@ -549,5 +564,19 @@ impl Close {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_end_of_a_piped_text_is_its_enter() {
+        for (text, typed) in
+            [("a", "a\n"), ("a\n", "a\n"), ("a\r\n", "a\n"), ("a\n\n", "a\n\n"), ("", "\n"), ("\n", "\n")]
+        {
+            assert_eq!(with_enter(text.to_owned()), typed, "{text:?}");
+        }
     }
 }

@@ -385,6 +385,32 @@ fn a_person_chooses_the_look_selects_runs_and_transfers_files() {
 }
 
 #[test]
+fn a_read_only_link_shows_one_terminal_and_nothing_else() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    agent.calls("open_terminal", json!({"command": ["bash", "--norc"], "name": "work"}));
+    agent.calls("open_terminal", json!({"command": ["bash", "--norc"], "name": "other"}));
+    agent.calls("send_input", json!({"session_id": "work", "input_text": "echo hello from work\n"}));
+    agent.calls("send_input", json!({"session_id": "other", "input_text": "echo secret place\n"}));
+    page.plays_with("share.mjs", &json!({}), |page, wanted| {
+        if let Some(terminal) = wanted["shares"].as_str() {
+            let lifetime = wanted["for"].as_str().unwrap();
+            let shared = page.person(&format!("terminal share {terminal} --for {lifetime} --json"));
+            return serde_json::from_str(&shared).unwrap();
+        }
+        if let Some(text) = wanted["types"].as_str() {
+            let into = wanted["into"].as_str().unwrap();
+            return agent.calls("send_input", json!({"session_id": into, "input_text": format!("{text}\n")}));
+        }
+        match wanted["tries"].as_str() {
+            // Without a terminal of a person.
+            Some(terminal) => json!({"error": page.home.runs(&["terminal", "share", terminal]).stderr}),
+            None => page.command(wanted).unwrap(),
+        }
+    });
+}
+
+#[test]
 fn a_run_shows_its_result_its_input_and_what_it_said_and_runs_that_did_the_same_do_not_differ() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");

@@ -6,11 +6,13 @@
 
 mod redirect;
 mod session;
+mod share;
 mod ticket;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,13 +21,15 @@ use sha2::{Digest as _, Sha256};
 use steplatch_clock::{Clock, to_iso8601};
 use steplatch_protocol::{
     BeginPageSession, BeginPageSessionReply, CheckPageSession, CheckPageSessionReply, EndPageSessions,
-    EndPageSessionsReply, ListPageSessionsReply, OpenPage, OpenPageReply, PageSecret, PageSessionInfo,
+    EndPageSessionsReply, ListPageSessionsReply, OpenPage, OpenPageReply, PageSecret, PageSessionInfo, PageShareInfo,
+    ShareTerminalReply,
 };
 use subtle::ConstantTimeEq as _;
 
 use crate::private_file;
 use redirect::RedirectFiles;
 use session::{MAX_SESSION_TIME, PrefixMatch, SessionTable};
+use share::{DEFAULT_SHARE_TIME, MAX_SHARE_TIME, MAX_SHARES, Share};
 use ticket::TICKET_LIFETIME;
 pub(crate) use ticket::{Exchange, TicketTable};
 
@@ -53,6 +57,11 @@ pub(crate) fn random_secret() -> io::Result<PageSecret> {
     let mut random = [0; SECRET_BYTES];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(PageSecret(URL_SAFE_NO_PAD.encode(random)))
+}
+
+/// Returns the id in a random secret: the page shows it, and it is not secret.
+fn id_of(source: &PageSecret) -> String {
+    source.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase()
 }
 
 /// The logins to the page of one state directory.
@@ -139,13 +148,25 @@ impl PageLogins {
                 return refused(&format!("The system provides no random numbers: {error}"));
             }
         };
-        // The page shows the id, which is not a secret.
-        let id: String =
-            id_source.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase();
+        let id = id_of(&id_source);
         let now = self.clock.now();
         let mut logins = self.logins.lock();
         let ticket = SecretHash::from_secret(&verb.ticket.0);
         logins.files.remove(&ticket);
+        let hashes = (SecretHash::from_secret(&cookie.0), SecretHash::from_secret(&half.0));
+        if let Some(share) = logins.sessions.find_share(&ticket, now) {
+            logins.sessions.begin(id.clone(), hashes, &verb.browser, Some(&share), now);
+            self.store(&logins.sessions);
+            return BeginPageSessionReply {
+                success: true,
+                session_id: Some(id),
+                cookie: Some(cookie),
+                half: Some(half),
+                expires_seconds: share.expires.since(now).as_secs(),
+                terminal: Some(share.terminal),
+                error: None,
+            };
+        }
         match logins.tickets.exchange(&ticket, &id, now) {
             Exchange::Unknown => refused(
                 "This ticket is invalid or expired: a ticket lasts 60 seconds and opens the page once; get another \
@@ -160,8 +181,7 @@ impl PageLogins {
                 )
             }
             Exchange::First => {
-                let hashes = (SecretHash::from_secret(&cookie.0), SecretHash::from_secret(&half.0));
-                logins.sessions.begin(id.clone(), hashes, &verb.browser, now);
+                logins.sessions.begin(id.clone(), hashes, &verb.browser, None, now);
                 if !self.store(&logins.sessions) {
                     tracing::warn!("a session of the page is not stored, and ends with the daemon");
                 }
@@ -171,9 +191,47 @@ impl PageLogins {
                     cookie: Some(cookie),
                     half: Some(half),
                     expires_seconds: MAX_SESSION_TIME.as_secs(),
+                    terminal: None,
                     error: None,
                 }
             }
+        }
+    }
+
+    /// Makes a read-only link to the terminal with this id. The caller has checked that the request is a person's.
+    pub fn share(&self, terminal: String, seconds: Option<u64>) -> ShareTerminalReply {
+        let refused = |error: String| ShareTerminalReply { error: Some(error), ..ShareTerminalReply::default() };
+        let lifetime = seconds.map_or(DEFAULT_SHARE_TIME, Duration::from_secs);
+        if lifetime.is_zero() || lifetime > MAX_SHARE_TIME {
+            return refused(format!("A link lasts between a second and {} days", MAX_SHARE_TIME.as_secs() / 86_400));
+        }
+        let (ticket, id) = match (random_secret(), random_secret()) {
+            (Ok(ticket), Ok(id_source)) => (ticket, id_of(&id_source)),
+            (Err(error), _) | (_, Err(error)) => {
+                return refused(format!("The system provides no random numbers: {error}"));
+            }
+        };
+        let now = self.clock.now();
+        let hash = SecretHash::from_secret(&ticket.0);
+        let share = Share::new(id.clone(), hash, terminal.clone(), now, lifetime);
+        let expires = to_iso8601(share.expires);
+        let mut logins = self.logins.lock();
+        if logins.sessions.add_share(share, now).is_err() {
+            return refused(format!(
+                "There are {MAX_SHARES} links already; end one with: steplatch serve sessions end ID"
+            ));
+        }
+        if !self.store(&logins.sessions) {
+            tracing::warn!("a link to a terminal is not stored, and ends with the daemon");
+        }
+        let (share_id, session_id) = (Some(id), Some(terminal));
+        ShareTerminalReply {
+            success: true,
+            share_id,
+            ticket: Some(ticket),
+            session_id,
+            expires: Some(expires),
+            error: None,
         }
     }
 
@@ -189,7 +247,13 @@ impl PageLogins {
         if checked.is_worth_storing {
             self.store(&logins.sessions);
         }
-        CheckPageSessionReply { success: true, cookie_is_known: true, session_id: Some(checked.id), error: None }
+        // An older server would take the session of a link for a whole one.
+        if checked.terminal.is_some() && !verb.may_be_link {
+            let error = "This browser uses a read-only link to a terminal, which shows nothing else";
+            return CheckPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
+        }
+        let (session_id, terminal) = (Some(checked.id), checked.terminal);
+        CheckPageSessionReply { success: true, cookie_is_known: true, session_id, terminal, error: None }
     }
 
     /// Lists the sessions, the most recently used first.
@@ -202,7 +266,15 @@ impl PageLogins {
             used: to_iso8601(session.used),
             expires: to_iso8601(session.expires()),
         });
-        ListPageSessionsReply { success: true, sessions: sessions.collect() }
+        let sessions = sessions.collect();
+        let shares = logins.sessions.shares(self.clock.now()).into_iter().map(|(share, browsers)| PageShareInfo {
+            share_id: share.id,
+            session_id: share.terminal,
+            began: to_iso8601(share.began),
+            expires: to_iso8601(share.expires),
+            browsers,
+        });
+        ListPageSessionsReply { success: true, sessions, shares: shares.collect() }
     }
 
     /// Ends one session, or all of them with all tickets.
@@ -216,7 +288,7 @@ impl PageLogins {
                 logins.sessions.end_all(self.clock.now())
             }
             Some(prefix) => match logins.sessions.find_by_prefix(prefix, self.clock.now()) {
-                PrefixMatch::Unique(id) => usize::from(logins.sessions.end(&id)),
+                PrefixMatch::Unique(id) => logins.sessions.end(&id),
                 PrefixMatch::Several => {
                     return refused(format!(
                         "Several sessions of the page begin with '{prefix}'; write more of the id"
@@ -250,8 +322,6 @@ impl PageLogins {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
-    use std::time::Duration;
-
     use steplatch_clock::ManualClock;
 
     use super::*;
@@ -265,7 +335,8 @@ mod tests {
     }
 
     fn halves(reply: &BeginPageSessionReply) -> CheckPageSession {
-        CheckPageSession { cookie: reply.cookie.clone().unwrap(), half: reply.half.clone().unwrap() }
+        let (cookie, half) = (reply.cookie.clone().unwrap(), reply.half.clone().unwrap());
+        CheckPageSession { cookie, half, ..CheckPageSession::default() }
     }
 
     #[test]
@@ -290,11 +361,20 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (one, other) = (halves(&logged_in(&logins).1), halves(&logged_in(&logins).1));
-        let mixed = CheckPageSession { cookie: one.cookie.clone(), half: other.half.clone() };
+        let mixed =
+            CheckPageSession { cookie: one.cookie.clone(), half: other.half.clone(), ..CheckPageSession::default() };
         assert!(!logins.check(&mixed).success);
         assert!(!logins.check(&CheckPageSession { cookie: one.cookie.clone(), ..Default::default() }).success);
         assert!(!logins.check(&CheckPageSession { half: one.half.clone(), ..Default::default() }).success);
-        assert!(!logins.check(&CheckPageSession { cookie: one.half.clone(), half: one.cookie.clone() }).success);
+        assert!(
+            !logins
+                .check(&CheckPageSession {
+                    cookie: one.half.clone(),
+                    half: one.cookie.clone(),
+                    ..CheckPageSession::default()
+                })
+                .success
+        );
         assert!(logins.check(&one).success && logins.check(&other).success);
     }
 
@@ -360,6 +440,48 @@ mod tests {
         assert!(logins.open_page(&OpenPage::default()).file.is_none());
         let elsewhere = OpenPage { address: Some(PageSecret("https://evil.example/".to_owned())) };
         assert!(!logins.open_page(&elsewhere).success);
+    }
+
+    #[test]
+    fn a_link_shows_one_terminal_to_any_number_of_browsers_until_it_expires_or_is_ended() {
+        let state = tempfile::tempdir().unwrap();
+        let clock = ManualClock::new(steplatch_clock::now());
+        let logins = PageLogins::open(state.path(), state.path(), clock.clock());
+        let share = logins.share("term_1".to_owned(), Some(600));
+        let begin =
+            || logins.begin(&BeginPageSession { ticket: share.ticket.clone().unwrap(), browser: "Safari".to_owned() });
+        let [one, two] = [begin(), begin()];
+        assert_eq!((one.terminal.as_deref(), one.expires_seconds), (Some("term_1"), 600));
+        let check =
+            |reply: &BeginPageSessionReply| logins.check(&CheckPageSession { may_be_link: true, ..halves(reply) });
+        assert_eq!(check(&two).terminal.as_deref(), Some("term_1"));
+        let older_server = logins.check(&halves(&one));
+        assert!(!older_server.success && older_server.error.unwrap().contains("read-only"));
+        let text = std::fs::read_to_string(state.path().join("page-sessions.json")).unwrap();
+        assert!(!text.contains(&share.ticket.as_ref().unwrap().0));
+        let listed = logins.list();
+        assert_eq!((listed.sessions.len(), listed.shares[0].browsers), (0, 2), "{listed:?}");
+        // The next daemon knows it; an earlier version reads only whole sessions.
+        let next = PageLogins::open(state.path(), state.path(), clock.clock());
+        assert!(next.check(&CheckPageSession { may_be_link: true, ..halves(&one) }).success);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["sessions"], serde_json::json!([]));
+        clock.advance(Duration::from_secs(601));
+        assert!(!check(&one).success && !begin().success && logins.list().shares.is_empty());
+
+        let share = logins.share("term_2".to_owned(), None);
+        let viewer = logins.begin(&BeginPageSession { ticket: share.ticket.unwrap(), browser: String::new() });
+        let (_, whole) = logged_in(&logins);
+        assert_eq!(logins.end(&EndPageSessions { session_id: share.share_id }).ended, 1);
+        assert!(!check(&viewer).success && check(&whole).success && check(&whole).terminal.is_none());
+        for seconds in [0, 8 * 86_400, u64::MAX] {
+            assert!(logins.share("term_1".to_owned(), Some(seconds)).error.unwrap().contains("7 days"));
+        }
+        for _ in 0..MAX_SHARES {
+            assert!(logins.share("term_1".to_owned(), None).success);
+        }
+        assert!(logins.share("term_1".to_owned(), None).error.unwrap().contains("serve sessions end"));
+        assert_eq!(logins.end(&EndPageSessions::default()).ended, 1);
+        assert!(logins.list().shares.is_empty());
     }
 
     #[test]

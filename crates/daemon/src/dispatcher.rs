@@ -14,7 +14,7 @@ use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
     AddPasskeyReply, CheckHostReply, Command, DaemonPaths, DaemonStatusReply, DrawWorkflowReply, ErrorCode,
     GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply,
-    StopDaemonReply, WatchReply, host_advice,
+    ShareTerminalReply, StopDaemonReply, WatchReply, host_advice,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs, WorkerRequests};
 use steplatch_services::RemoteServices;
@@ -439,6 +439,19 @@ impl Dispatcher {
                 true => VerbReply::from_reply(self.page.open_page(&verb)),
                 false => VerbReply::failure(
                     "The page is opened by a person, with 'steplatch open', in a terminal of their own".to_owned(),
+                ),
+            },
+            // A link shows a terminal to others, so only a person at their terminal makes one.
+            Command::ShareTerminal(verb) => match caller.is_at_own_terminal().await {
+                true => VerbReply::from_reply(match self.sessions.id_of(&verb.session_id).await {
+                    Ok(terminal) => self.page.share(terminal, verb.seconds),
+                    Err(error) => {
+                        ShareTerminalReply { error: Some(error), ..ShareTerminalReply::default() }
+                    }
+                }),
+                false => VerbReply::failure(
+                    "A terminal is shared by a person, with 'steplatch terminal share', in a terminal of their own"
+                        .to_owned(),
                 ),
             },
             // A passkey answers for the person, so only a person at their terminal adds and removes it.

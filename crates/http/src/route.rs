@@ -204,6 +204,7 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("WRITE_TERMINAL", "is for an attached terminal; programs type with SEND_INPUT"),
     ("COPY_FILE", "sends events; PUT /files and POST /files/read copy one file"),
     ("OPEN_PAGE", "is for a person in a terminal of their own: steplatch open"),
+    ("SHARE_TERMINAL", "is for a person in a terminal of their own: steplatch terminal share"),
     ("ASK_SSH_QUESTION", "is for an ssh that the daemon started, which has a ticket"),
     ("BEGIN_PAGE_SESSION", "answers with a cookie: POST /page/session, for the page"),
     ("CHECK_PAGE_SESSION", "is a request of this server to authenticate the page"),

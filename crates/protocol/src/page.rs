@@ -43,6 +43,34 @@ pub struct OpenPageReply {
     pub error: Option<String>,
 }
 
+/// Get a read-only link to a terminal, for another person. Only a person in a terminal of their own gets one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ShareTerminal {
+    /// Id or name of the terminal
+    pub session_id: String,
+    /// Seconds until the link expires: an hour unless given, at most 7 days
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+}
+
+/// The link.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ShareTerminalReply {
+    /// True if there is a link
+    pub success: bool,
+    /// Id of the link, with which it is ended
+    pub share_id: Option<String>,
+    /// The ticket, which any number of browsers may use
+    pub ticket: Option<PageSecret>,
+    /// Id of the terminal
+    pub session_id: Option<String>,
+    /// Time at which it expires (ISO 8601, UTC)
+    pub expires: Option<String>,
+    /// The error and what to do
+    pub error: Option<String>,
+}
+
 /// Exchange a ticket for a session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BeginPageSession {
@@ -68,6 +96,8 @@ pub struct BeginPageSessionReply {
     /// Seconds until it expires, however often it is used
     #[serde(default)]
     pub expires_seconds: u64,
+    /// The only terminal that the session may see
+    pub terminal: Option<String>,
     /// The error and what to do
     pub error: Option<String>,
 }
@@ -79,6 +109,9 @@ pub struct CheckPageSession {
     pub cookie: PageSecret,
     /// The half of the origin
     pub half: PageSecret,
+    /// True if the session may be that of a read-only link
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_link: bool,
 }
 
 /// Result of the check.
@@ -92,6 +125,8 @@ pub struct CheckPageSessionReply {
     pub cookie_is_known: bool,
     /// Its id
     pub session_id: Option<String>,
+    /// The only terminal that the session may see
+    pub terminal: Option<String>,
     /// The error and what to do
     pub error: Option<String>,
 }
@@ -107,6 +142,24 @@ pub struct ListPageSessionsReply {
     pub success: bool,
     /// The sessions
     pub sessions: Vec<PageSessionInfo>,
+    /// The read-only links to terminals
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<PageShareInfo>,
+}
+
+/// A read-only link to a terminal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PageShareInfo {
+    /// Its id
+    pub share_id: String,
+    /// The terminal
+    pub session_id: String,
+    /// Time at which it was made (ISO 8601, UTC)
+    pub began: String,
+    /// Time at which it expires (ISO 8601, UTC)
+    pub expires: String,
+    /// Number of browsers that use it
+    pub browsers: usize,
 }
 
 /// A browser that is logged in.
@@ -124,7 +177,7 @@ pub struct PageSessionInfo {
     pub expires: String,
 }
 
-/// End a session of the page, or all of them.
+/// End a session of the page or a read-only link, or all of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndPageSessions {
     /// Its id, or the beginning of it; without one all sessions are ended

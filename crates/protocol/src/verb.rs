@@ -194,6 +194,7 @@ verbs! {
     approver::UnlockRuns => UnlockRunsReply, "UNLOCK_RUNS", None, "Open locked runs", DECIDES;
 
     page::OpenPage => OpenPageReply, "OPEN_PAGE", None, "Get a ticket for the page", SETS;
+    page::ShareTerminal => ShareTerminalReply, "SHARE_TERMINAL", None, "Get a read-only link to a terminal", SETS;
     page::BeginPageSession => BeginPageSessionReply, "BEGIN_PAGE_SESSION", None, "Exchange a ticket for a session", DECIDES;
     page::CheckPageSession => CheckPageSessionReply, "CHECK_PAGE_SESSION", None, "Check a session of the page", READS;
     page::ListPageSessions => ListPageSessionsReply, "LIST_PAGE_SESSIONS", None, "List sessions of the page", READS;

@@ -7,6 +7,7 @@ use steplatch_clock::Timestamp;
 use steplatch_protocol::is_format;
 
 use super::SecretHash;
+use super::share::{MAX_SHARES, Share};
 
 /// Lifetime of a session without use.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
@@ -30,6 +31,11 @@ const MIN_PREFIX_CHARS: usize = 2;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionTable {
     sessions: Vec<PageSession>,
+    /// Sessions of read-only links, apart from the others: an earlier version would take them for whole sessions.
+    #[serde(default)]
+    viewers: Vec<PageSession>,
+    #[serde(default)]
+    shares: Vec<Share>,
 }
 
 /// A logged-in browser.
@@ -41,15 +47,24 @@ pub(super) struct PageSession {
     pub(super) browser: String,
     pub(super) began: Timestamp,
     pub(super) used: Timestamp,
+    /// The id of the link with which the session began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<String>,
 }
 
 /// A checked session.
 #[derive(Debug)]
 pub(super) struct CheckedSession {
     pub(super) id: String,
+    /// The only terminal that the session may see.
+    pub(super) terminal: Option<String>,
     /// True if the stored time of the last use was outdated.
     pub(super) is_worth_storing: bool,
 }
+
+/// The maximum number of links is reached.
+#[derive(Debug)]
+pub(super) struct TooManyShares;
 
 /// The result of a search for a session by a prefix of its id.
 #[derive(Debug)]
@@ -73,38 +88,76 @@ impl SessionTable {
         id: String,
         (cookie, half): (SecretHash, SecretHash),
         browser: &str,
+        share: Option<&Share>,
         now: Timestamp,
     ) {
         self.remove_expired(now);
-        if self.sessions.len() >= MAX_SESSIONS
-            && let Some(oldest) =
-                self.sessions.iter().min_by_key(|session| session.used).map(|session| session.id.clone())
+        let sessions = if share.is_some() { &mut self.viewers } else { &mut self.sessions };
+        if sessions.len() >= MAX_SESSIONS
+            && let Some(oldest) = sessions.iter().min_by_key(|session| session.used).map(|session| session.id.clone())
         {
-            self.end(&oldest);
+            sessions.retain(|session| session.id != oldest);
         }
         let browser = browser
             .chars()
             .filter(|character| !character.is_control() && !is_format(*character))
             .take(MAX_BROWSER_CHARS);
-        self.sessions.push(PageSession { id, cookie, half, browser: browser.collect(), began: now, used: now });
+        let share = share.map(|share| share.id.clone());
+        sessions.push(PageSession { id, cookie, half, browser: browser.collect(), began: now, used: now, share });
+    }
+
+    /// Adds a link.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub(super) fn add_share(&mut self, share: Share, now: Timestamp) -> Result<(), TooManyShares> {
+        self.remove_expired(now);
+        if self.shares.len() >= MAX_SHARES {
+            return Err(TooManyShares);
+        }
+        self.shares.push(share);
+        Ok(())
+    }
+
+    /// Returns the link of a ticket.
+    pub(super) fn find_share(&mut self, ticket: &SecretHash, now: Timestamp) -> Option<Share> {
+        self.remove_expired(now);
+        self.shares.iter().find(|share| share.accepts(ticket)).cloned()
+    }
+
+    /// Returns the links, each with the number of its sessions.
+    pub(super) fn shares(&mut self, now: Timestamp) -> Vec<(Share, usize)> {
+        self.remove_expired(now);
+        let count =
+            |share: &Share| self.viewers.iter().filter(|viewer| viewer.share.as_ref() == Some(&share.id)).count();
+        self.shares.iter().map(|share| (share.clone(), count(share))).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &PageSession> {
+        self.sessions.iter().chain(&self.viewers)
     }
 
     /// Returns whether a session has this cookie.
     pub(super) fn has_cookie(&mut self, cookie: &SecretHash, now: Timestamp) -> bool {
         self.remove_expired(now);
-        self.sessions.iter().fold(false, |known, session| known | session.cookie.equals(cookie))
+        self.all().fold(false, |known, session| known | session.cookie.equals(cookie))
     }
 
     /// Finds the session with these halves, and records its use.
     pub(super) fn check(&mut self, cookie: &SecretHash, half: &SecretHash, now: Timestamp) -> Option<CheckedSession> {
         self.remove_expired(now);
-        let session =
-            self.sessions.iter_mut().find(|session| session.cookie.equals(cookie) & session.half.equals(half))?;
+        let session = self
+            .sessions
+            .iter_mut()
+            .chain(&mut self.viewers)
+            .find(|session| session.cookie.equals(cookie) & session.half.equals(half))?;
+        let share = self.shares.iter().find(|share| session.share.as_ref() == Some(&share.id));
+        let terminal = share.map(|share| share.terminal.clone());
         let is_worth_storing = now.since(session.used) >= USE_PRECISION;
         if is_worth_storing {
             session.used = now;
         }
-        Some(CheckedSession { id: session.id.clone(), is_worth_storing })
+        Some(CheckedSession { id: session.id.clone(), terminal, is_worth_storing })
     }
 
     /// Returns the unexpired sessions, the most recently used first.
@@ -121,28 +174,38 @@ impl SessionTable {
         if prefix.chars().count() < MIN_PREFIX_CHARS {
             return PrefixMatch::None;
         }
-        let mut matches = self.sessions.iter().filter(|session| session.id.starts_with(prefix));
+        let ids = self.all().map(|session| &session.id).chain(self.shares.iter().map(|share| &share.id));
+        let mut matches = ids.filter(|id| id.starts_with(prefix));
         match (matches.next(), matches.next()) {
-            (Some(session), None) => PrefixMatch::Unique(session.id.clone()),
+            (Some(id), None) => PrefixMatch::Unique(id.clone()),
             (Some(_), Some(_)) => PrefixMatch::Several,
             (None, _) => PrefixMatch::None,
         }
     }
 
-    /// Ends a session. Returns whether there was one.
-    pub(super) fn end(&mut self, id: &str) -> bool {
-        let count = self.sessions.len();
-        self.sessions.retain(|session| session.id != id);
-        self.sessions.len() < count
+    /// Ends a session, or a link with its sessions. Returns the number of ended sessions.
+    pub(super) fn end(&mut self, id: &str) -> usize {
+        let count = self.all().count();
+        self.shares.retain(|share| share.id != id);
+        for sessions in [&mut self.sessions, &mut self.viewers] {
+            sessions.retain(|session| session.id != id && session.share.as_deref() != Some(id));
+        }
+        count - self.all().count()
     }
 
-    /// Ends all sessions. Returns their number.
+    /// Ends all sessions and links. Returns the number of the sessions.
     pub(super) fn end_all(&mut self, now: Timestamp) -> usize {
         self.remove_expired(now);
-        std::mem::take(&mut self.sessions).len()
+        std::mem::take(self).all().count()
     }
 
     fn remove_expired(&mut self, now: Timestamp) {
+        self.shares.retain(|share| share.is_valid(now));
         self.sessions.retain(|session| now < session.expires());
+        // A session of a link ends with it.
+        let shares = &self.shares;
+        self.viewers.retain(|viewer| {
+            now < viewer.expires() && shares.iter().any(|share| viewer.share.as_ref() == Some(&share.id))
+        });
     }
 }

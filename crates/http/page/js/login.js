@@ -7,7 +7,7 @@ import { projectPath } from "./project.js";
 
 /**
  * The half of a session that the page keeps.
- * @typedef {{ session_id: string, half: string }} Half
+ * @typedef {{ session_id: string, half: string, terminal?: string | null }} Half The only terminal that it may see, of a read-only link.
  */
 
 const KEY = "steplatch";
@@ -59,6 +59,14 @@ export function takeTickets() {
   return { login: found[1] ?? "", passkey: found[2] ?? null, project: projectPath(found[3] ?? "") };
 }
 
+/** Takes the ticket of a read-only link out of the address. @returns {string | null} */
+export function takeShare() {
+  const found = /^#share=([\w-]+)$/.exec(location.hash);
+  if (!found) return null;
+  history.replaceState(null, "", location.pathname);
+  return found[1] ?? null;
+}
+
 /**
  * Exchanges a ticket for a session.
  * @param {string} ticket
@@ -77,7 +85,7 @@ export async function logIn(ticket) {
   }
   const reply = await response.json().catch(() => ({}));
   if (!response.ok) return String(reply.error ?? "The login failed.");
-  keep({ session_id: String(reply.session_id), half: String(reply.half) });
+  keep({ session_id: String(reply.session_id), half: String(reply.half), terminal: reply.terminal ?? null });
   tabs.postMessage({ half: current });
   return null;
 }

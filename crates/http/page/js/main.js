@@ -3,7 +3,7 @@
 import { ask, whenLoggedOut } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import * as live from "./live.js";
-import { half, logIn, ownSession, takeTickets, whenLoggedInElsewhere } from "./login.js";
+import { half, logIn, ownSession, takeShare, takeTickets, whenLoggedInElsewhere } from "./login.js";
 import { followChoices } from "./choices.js";
 import * as inbox from "./inbox.js";
 import * as overview from "./overview.js";
@@ -95,7 +95,25 @@ function showLogin(problem) {
   );
 }
 
+/** Shows the terminal of a read-only link, and nothing else. @param {string} id */
+function showShared(id) {
+  for (const stop of stops) stop();
+  leave();
+  const main = h("main", { id: "main", tabindex: "-1" });
+  const trouble = h("p", { class: "trouble", role: "status", hidden: true });
+  stops = [live.on("link", ({ now }) => showLink(trouble, now))];
+  live.connect();
+  follow();
+  fill(app, h("div", { class: "content" }, trouble, main));
+  leave = terminal.show(main, [id], true);
+}
+
 function showFrame() {
+  const shared = half()?.terminal;
+  if (shared) {
+    showShared(shared);
+    return;
+  }
   const count = h("span", { class: "count", hidden: true });
   for (const stop of stops) stop();
   const stopCounting = listen((lists) => {
@@ -184,7 +202,7 @@ addEventListener("hashchange", () => {
     return;
   }
   const main = document.getElementById("main");
-  if (main && half()) showView(main);
+  if (main && half() && !half()?.terminal) showView(main);
 });
 
 /**
@@ -193,12 +211,15 @@ addEventListener("hashchange", () => {
  * @param {{ login: string, passkey: string | null, project: string } | null} tickets
  */
 async function start(tickets) {
+  const share = takeShare();
   const session = await ownSession();
   let problem = session === "ended" ? ENDED : null;
   // The server will close the socket of the ended session, which does not affect the next one.
   if (problem) live.disconnect();
   if (tickets?.project) chooseProject(tickets.project);
   if (tickets && session !== "valid") problem = await logIn(tickets.login);
+  // A link in the tab of a whole session would take it away.
+  if (share && (session !== "valid" || half()?.terminal)) problem = await logIn(share);
   if (tickets?.passkey && half()) {
     passkey.setTicket(tickets.passkey);
     history.replaceState(null, "", "#/passkey");

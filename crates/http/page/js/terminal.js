@@ -40,8 +40,10 @@ const QUICK = [["Esc", "escape"], ["Tab", "tab"], ["Ctrl-C", "ctrl-c"], ["↑", 
 /**
  * @param {HTMLElement} into
  * @param {string[]} parts
+ * @param {unknown} [isShared] True for a read-only link, which has neither other views nor controls.
  */
-export function show(into, parts) {
+export function show(into, parts, isShared) {
+  const isReadOnly = isShared === true;
   const id = parts[0] ?? "";
   /** The position in the output at which it is shown first. @type {number | undefined} */
   let offset = /^\d+$/.test(parts[1] ?? "") ? Number(parts[1]) : undefined;
@@ -105,7 +107,7 @@ export function show(into, parts) {
   const visit = h("dialog", { class: "confirm", "aria-label": "Address" });
   fill(
     into,
-    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/terminals", "aria-label": "All terminals" }, icon("back")), name, state, holder, place, smaller, larger, files.button, tabs, fit, take, back, noteForm, close),
+    h("header", { class: "head" }, isReadOnly ? null : h("a", { class: "button quiet", href: "#/terminals", "aria-label": "All terminals" }, icon("back")), name, state, holder, place, smaller, larger, files.button, tabs, fit, take, back, noteForm, close),
     problem,
     frame,
     outputFrame,
@@ -115,6 +117,7 @@ export function show(into, parts) {
     visit,
     files.dialog,
   );
+  for (const control of [take, close, tabs, files.button]) control.hidden = isReadOnly;
   into.classList.add("full");
   const painter = new Painter(element);
   element.append(keyboard);
@@ -490,7 +493,7 @@ export function show(into, parts) {
         choose("screen");
       }
     }
-    if (event.key.toLowerCase() === "f" && event.ctrlKey && event.shiftKey) {
+    if (event.key.toLowerCase() === "f" && event.ctrlKey && event.shiftKey && !isReadOnly) {
       event.preventDefault();
       choose("output");
     }
@@ -558,7 +561,9 @@ export function show(into, parts) {
       if (key) type(id, key, { mouse });
     },
     focus,
-    scroll: () => choose("output"),
+    scroll: () => {
+      if (!isReadOnly) choose("output");
+    },
     hint: (words) => {
       hint.hidden = !words;
       setText(hint, words ? visible(words) : "");

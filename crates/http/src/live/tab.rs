@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use serde_json::json;
 use steplatch_protocol::{CheckPageSession, PageSecret, Peer, ReconnectingClient, ResizeTerminal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -59,6 +60,8 @@ pub(super) struct Tab {
     app: Arc<App>,
     socket: WebSocket,
     session: CheckPageSession,
+    /// The only terminal that the tab sees, of a read-only link.
+    terminal: Option<String>,
     /// Connection to the daemon on behalf of the person at the browser.
     person: ReconnectingClient,
     /// Notified of changed screens.
@@ -109,8 +112,9 @@ impl Tab {
         let Ok(FromTab::Hello { half }) = serde_json::from_str(&first) else {
             return close(socket, SocketClose(INVALID_MESSAGE, "the first message is not a hello")).await;
         };
-        let pairs = cookies.into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone() });
-        let session = match login::find_session(&app, pairs.collect()).await {
+        let pairs =
+            cookies.into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone(), may_be_link: true });
+        let login::Session { pair: session, terminal } = match login::find_session(&app, pairs.collect()).await {
             Ok(Ok(session)) => session,
             Ok(Err(_)) => return close(socket, SocketClose(LOGGED_OUT, "the session has ended")).await,
             Err(_) => return close(socket, SocketClose(GOING_AWAY, "the daemon does not answer")).await,
@@ -124,6 +128,7 @@ impl Tab {
             app,
             socket,
             session,
+            terminal,
             person,
             wake: Arc::default(),
             watched: HashMap::new(),
@@ -167,6 +172,9 @@ impl Tab {
                     last_message = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
+                            Ok(message) if !self.permits(&message) => {
+                                return Err(SocketClose(INVALID_MESSAGE, "a read-only link shows one terminal"));
+                            }
                             Ok(message) => {
                                 if acts_on_terminal(&message)
                                     && self.checked_at.elapsed() > MAX_CHECK_AGE
@@ -296,8 +304,16 @@ impl Tab {
             self.send(&ToTab::Daemon { here: daemon_is_running }).await;
         }
         if daemon_is_running {
-            let lists =
-                ToTab::Lists { terminals: (*terminals).clone(), waiting: (*waiting).clone(), runs: (*runs).clone() };
+            let lists = match &self.terminal {
+                None => {
+                    ToTab::Lists { terminals: (*terminals).clone(), waiting: (*waiting).clone(), runs: (*runs).clone() }
+                }
+                Some(terminal) => {
+                    let entries = terminals.as_array().into_iter().flatten();
+                    let seen: Vec<_> = entries.filter(|entry| entry["session_id"] == **terminal).cloned().collect();
+                    ToTab::Lists { terminals: seen.into(), waiting: json!([]), runs: json!([]) }
+                }
+            };
             self.send(&lists).await;
         }
     }
@@ -329,6 +345,23 @@ impl Tab {
             }
             (false, Some(_)) => self.lists = None,
             _ => {}
+        }
+    }
+
+    /// Returns whether the session of the tab may send a message: that of a read-only link sees its terminal only.
+    fn permits(&self, message: &FromTab) -> bool {
+        let Some(seen) = &self.terminal else { return true };
+        match message {
+            FromTab::Hello { .. } | FromTab::Visible { .. } | FromTab::Lists => true,
+            FromTab::Watch { terminal, .. } | FromTab::Leave { terminal } | FromTab::Ack { terminal, .. } => {
+                terminal == seen
+            }
+            FromTab::Follow { .. }
+            | FromTab::Unfollow { .. }
+            | FromTab::Hold { .. }
+            | FromTab::HandBack { .. }
+            | FromTab::Type { .. }
+            | FromTab::Size { .. } => false,
         }
     }
 

@@ -78,7 +78,16 @@ fn session_pairs(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Vec<Ch
     let half =
         single_value(headers, HALF_HEADER).filter(|_| origin.is_some_and(|origin| is_same_origin(headers, origin)));
     let Some(half) = half.map(|half| PageSecret(half.to_owned())) else { return Vec::new() };
-    session_cookies(headers, port).into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone() }).collect()
+    let pair = |cookie| CheckPageSession { cookie, half: half.clone(), may_be_link: true };
+    session_cookies(headers, port).into_iter().map(pair).collect()
+}
+
+/// A session of a browser.
+pub(crate) struct Session {
+    /// Its halves.
+    pub(crate) pair: CheckPageSession,
+    /// The only terminal that it may see.
+    pub(crate) terminal: Option<String>,
 }
 
 /// Returns the session among pairs of halves, or the reason that there is none.
@@ -88,12 +97,12 @@ fn session_pairs(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Vec<Ch
 pub(crate) async fn find_session(
     app: &App,
     pairs: Vec<CheckPageSession>,
-) -> Result<Result<CheckPageSession, Option<String>>, AskError> {
+) -> Result<Result<Session, Option<String>>, AskError> {
     let mut reason = None;
     for pair in pairs {
         let reply = app.daemon.call(pair.clone()).await?;
         if reply.success {
-            return Ok(Ok(pair));
+            return Ok(Ok(Session { pair, terminal: reply.terminal }));
         }
         reason = reply.error;
     }
@@ -106,7 +115,7 @@ pub(crate) async fn find_session(
 /// If the daemon cannot check the cookies.
 pub(crate) async fn knows_cookie(app: &App, cookies: &[PageSecret]) -> Result<bool, AskError> {
     for cookie in cookies {
-        let check = CheckPageSession { cookie: cookie.clone(), half: PageSecret::default() };
+        let check = CheckPageSession { cookie: cookie.clone(), ..CheckPageSession::default() };
         if app.daemon.call(check).await?.cookie_is_known {
             return Ok(true);
         }
@@ -125,7 +134,11 @@ pub(crate) async fn find_caller(app: &App, headers: &HeaderMap) -> Result<Caller
         return Ok(Caller::Unknown);
     }
     match find_session(app, pairs).await? {
-        Ok(_) => Ok(Caller::Page),
+        Ok(Session { terminal: None, .. }) => Ok(Caller::Page),
+        Ok(Session { terminal: Some(_), .. }) => {
+            let error = "This browser uses a read-only link to a terminal, which shows nothing else";
+            Err(Refusal::new(StatusCode::FORBIDDEN, "read_only_link", error))
+        }
         Err(reason) => Err(logged_out_refusal(reason)),
     }
 }
@@ -164,6 +177,7 @@ pub(crate) async fn log_in(
         "success": true,
         "session_id": session,
         "half": half.0,
+        "terminal": reply.terminal,
         "build": assets::build(),
     });
     let cookie = format!(

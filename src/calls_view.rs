@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_once_it_is_over_with_what_it_was_given() {
+    fn ended_call_is_reported_with_its_input() {
         let mut calls = Calls::default();
         let result = json!({"success": true, "output": "two\nlines", "node_type": "bash"});
         for (event, expected) in [

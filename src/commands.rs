@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_line_is_well_formed() {
         Arguments::command().debug_assert();
     }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_prints_can_print_json() {
+    fn every_printing_command_can_print_json() {
         let mut found = Vec::new();
         leaves(&Arguments::command(), "", &mut found);
         assert!(found.len() > 20, "the tree is walked: {found:?}");

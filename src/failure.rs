@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_told_that_it_failed_and_why() {
+    fn programs_receive_the_failure_and_the_reason() {
         let plain = Failure::work("the daemon went away");
         assert_eq!(plain.document(), json!({"success": false, "error": "the daemon went away"}));
         let reply = json!({"success": false, "error": "no 'x'", "available": ["y"]});

@@ -448,7 +448,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_given_nothing_to_carry_out() {
+    fn terminal_receives_no_control_sequences() {
         let text = "one\ttwo\r\nthree\rfour\n\x1b]52;c;ZXZpbA==\x07\x1b[2J\u{9b}2J\u{202e}x";
         let shown = harmless(text);
         assert_eq!(shown, "one\ttwo\nthree⏎four\n␛]52;c;ZXZpbA==␇␛[2J·2J·x");
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_colours_where_a_state_means_something() {
+    fn list_colours_meaningful_states() {
         let rows = [["ID", "STATE", "ABOUT"], ["a", "failed", "failed twice"], ["b", "running", "x"]]
             .map(|row| row.map(str::to_owned).to_vec());
         let lines = list(&rows, 1, Some(16));
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_as_people_say_them() {
+    fn durations_are_formatted_for_people() {
         let said = |micros| duration(Duration::from_micros(micros));
         assert_eq!(said(340), "340 µs");
         assert_eq!(said(12_345), "12 ms");
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_said_as_people_say_them() {
+    fn moments_are_formatted_for_people() {
         let before = |seconds: i64| {
             let timestamp = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds);
             ago(&timestamp.to_string())
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_aligned_by_what_is_seen() {
+    fn table_is_aligned_by_visible_width() {
         let rows = [["漢", "x"], ["abc", "y"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&rows), "漢   x\nabc  y");
     }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_that_are_secret_and_needed_are_asked_for() {
+    fn required_secret_arguments_are_requested() {
         let document = json!({"arguments": {
             "PW": {"secret": true, "description": "of the database"}, "A": "plain", "B": {"secret": true, "default": "x"},
             "C": {"secret": true, "required": false}, "KEY": {"secret": true, "required": true}}});

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_says_how_it_is_run() {
+    fn skill_explains_how_to_run_it() {
         let (machine, name) = (machine(), "release-app".parse().unwrap());
         let arguments = [variable("V", false), variable("PW", true)];
         let long = "Builds \"it\" <b>\nand pushes. ".repeat(80);

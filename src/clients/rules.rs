@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_reading_tools_come_and_go_and_all_else_stays() {
+    fn rules_for_reading_tools_are_added_and_removed_cleanly() {
         for text in [
             "",
             "{}\n",

@@ -53,7 +53,7 @@ fn added(client: &str, text: &str, expected: &Expect, back: &str) {
 }
 
 #[test]
-fn a_client_without_a_file_gets_one() {
+fn client_without_a_file_gets_one() {
     let json = expect![[r#"
         {
           "mcpServers": {
@@ -111,7 +111,7 @@ fn a_client_without_a_file_gets_one() {
 }
 
 #[test]
-fn a_command_in_one_list_keeps_its_arguments_where_its_program_changes() {
+fn command_in_a_list_keeps_arguments_if_its_program_changes() {
     for (found, expected) in [
         (r#"["/bin/sh", "mcp"]"#, None),
         (r#"["/bin/sh", "--state-dir", "/x", "mcp"]"#, None),
@@ -128,7 +128,7 @@ fn a_command_in_one_list_keeps_its_arguments_where_its_program_changes() {
 }
 
 #[test]
-fn others_stay_where_they_are_and_as_they_are() {
+fn other_entries_stay_in_place_unchanged() {
     let text = r#"{
     "theme" :  "dark",
     "mcpServers": {
@@ -156,7 +156,7 @@ fn others_stay_where_they_are_and_as_they_are() {
 }
 
 #[test]
-fn a_document_without_servers_gets_them_at_its_end() {
+fn document_without_servers_gets_them_at_its_end() {
     added(
         "gemini",
         "{\n\t\"theme\": \"GitHub\"\n}\n",
@@ -235,7 +235,7 @@ fn comments_and_trailing_commas_stay() {
 }
 
 #[test]
-fn what_is_on_one_line_stays_on_one_line() {
+fn single_line_object_stays_on_one_line() {
     let text = r#"{"a":1,"mcpServers":{"x":{"command":"y"}}}"#;
     added(
         "claude-code",
@@ -263,7 +263,7 @@ fn what_is_on_one_line_stays_on_one_line() {
 }
 
 #[test]
-fn lines_end_as_they_did_and_a_byte_order_mark_stays() {
+fn line_ends_and_byte_order_mark_stay() {
     let text = "\u{feff}{\r\n  \"mcpServers\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n";
     let (_, new) = having("cursor", text);
     assert!(new.starts_with('\u{feff}') && !new.replace("\r\n", "").contains('\n'), "{new:?}");
@@ -276,7 +276,7 @@ fn lines_end_as_they_did_and_a_byte_order_mark_stays() {
 }
 
 #[test]
-fn an_entry_that_points_elsewhere_is_changed_and_keeps_what_else_it_says() {
+fn entry_with_another_target_is_changed_and_keeps_the_rest() {
     let json = r#"{ "mcpServers": {
   "steplatch": { "command": "/old/steplatch", "args": ["mcp"], /* mine */ "env": {"A": "1"} },
   "b": {}
@@ -295,7 +295,7 @@ fn an_entry_that_points_elsewhere_is_changed_and_keeps_what_else_it_says() {
 }
 
 #[test]
-fn more_that_somebody_says_to_us_and_another_way_to_reach_us_are_theirs() {
+fn additional_settings_of_the_user_stay() {
     for (client, text) in [
         ("cursor", r#"{"mcpServers": {"steplatch": {"command": "sh", "args": ["--state-dir", "/s", "mcp"]}}}"#),
         ("codex", "[mcp_servers.steplatch]\ncommand = '/bin/../bin/sh'\nargs = ['-v', 'mcp']\n"),
@@ -307,7 +307,7 @@ fn more_that_somebody_says_to_us_and_another_way_to_reach_us_are_theirs() {
 }
 
 #[test]
-fn tables_of_codex_are_added_and_taken_out_however_they_are_written() {
+fn codex_tables_are_added_and_removed_in_any_notation() {
     let text = "# mine\nmodel = 'o'\n\n[mcp_servers.a]\ncommand = 'x'\n";
     added(
         "codex",
@@ -353,7 +353,7 @@ fn tables_of_codex_are_added_and_taken_out_however_they_are_written() {
 }
 
 #[test]
-fn mappings_of_goose_are_added_and_taken_out_and_comments_stay() {
+fn goose_mappings_are_added_and_removed_with_comments_kept() {
     let text = "# mine\nGOOSE_MODEL: gpt-5   # the big one\nextensions:\n  # built in\n  developer:\n    enabled: true\n    type: builtin\nGOOSE_MODE: auto\n";
     let expected = expect![[r#"
         # mine
@@ -399,7 +399,7 @@ fn mappings_of_goose_are_added_and_taken_out_and_comments_stay() {
 }
 
 #[test]
-fn what_a_client_cannot_read_is_left_alone_and_its_place_is_named() {
+fn unreadable_client_file_is_unchanged_and_its_place_named() {
     for (client, text, told) in [
         ("claude-code", "{\n  \"a\": 1,\n}", "line 2, column 9: Trailing commas are not allowed"),
         ("claude-code", "{} // no", "line 1, column 4: Comments are not allowed"),
@@ -468,7 +468,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn all_else_stays_byte_for_byte(text in documents()) {
+    fn everything_else_stays_byte_for_byte(text in documents()) {
         // Documents with servers of another type are refused, which changes nothing either.
         let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&ours()), &around()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
@@ -495,7 +495,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_nothing_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
+    fn no_input_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
         for client in &CLIENTS {
             let _ = edit_text(client.format, &text, EditRequest::Have(&ours()), &around());
             let _ = edit_text(client.format, &text, EditRequest::Lack, &around());
@@ -509,7 +509,7 @@ fn line(text: Option<&str>) -> Result<(Option<String>, String), FileError> {
 }
 
 #[test]
-fn a_file_keeps_its_mode_and_a_link_stays_a_link() {
+fn file_keeps_its_mode_and_a_link_stays_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let (file, link) = (folder.path().join("file"), folder.path().join("link"));
     fs::write(&file, "a\n").unwrap();
@@ -530,7 +530,7 @@ fn a_file_keeps_its_mode_and_a_link_stays_a_link() {
 }
 
 #[test]
-fn what_somebody_else_writes_meanwhile_is_not_lost() {
+fn concurrent_changes_are_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "a\n").unwrap();
@@ -556,7 +556,7 @@ fn what_somebody_else_writes_meanwhile_is_not_lost() {
 }
 
 #[test]
-fn what_cannot_be_replaced_is_left_as_it_was() {
+fn irreplaceable_file_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "a\n").unwrap();

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_what_its_sigil_says_and_a_graph_is_a_node_too() {
+    fn sigil_determines_the_kind_and_a_graph_is_a_node_too() {
         for (line, target) in
             [("@greet", "@greet"), ("#both", "#both"), ("@both", "#both"), ("%release", "%release"), ("%a.py", "%a.py")]
         {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wrong_sigil_explains_the_right_one_and_an_unknown_name_lists_what_there_is() {
+    fn wrong_sigil_and_unknown_name_are_explained() {
         let table = [
             ("@release", "'release' is a workflow; write %release"),
             ("#greet", "'greet' is a node; write @greet"),

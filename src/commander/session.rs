@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_to_a_result_that_is_coming_is_ready_once_it_came() {
+    fn line_with_a_pending_reference_is_ready_once_it_resolves() {
         let mut session = Session::default();
         let slow = calls(&mut session, "slow");
         session.record_start(slow, Value::Null, Instant::now());
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn words_answer_the_question_that_is_asked_and_nothing_else() {
+    fn words_answer_only_the_open_question() {
         let mut session = Session::default();
         assert!(matches!(session.read("2"), ParsedLine::Invalid(said) if said.starts_with("no question is open")));
         assert!(session.add_question(gate("a", &["yes", "@no"]), None, false));
@@ -437,7 +437,7 @@ mod tests {
 
     // Document 003, line 1152: `other -> Direct input to current target`.
     #[test]
-    fn other_text_goes_to_the_current_target_unless_it_answers_a_question() {
+    fn other_text_goes_to_the_current_target_or_a_question() {
         let mut session = Session::default();
         assert!(matches!(session.read("hello"), ParsedLine::Invalid(said) if said.contains("/target @NODE")));
         let greet = Target { kind: Kind::Node, name: "greet".to_owned() };
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_may_be_empty_and_a_passphrase_may_look_like_anything() {
+    fn field_may_be_empty_and_passphrase_may_have_any_form() {
         let mut session = Session::default();
         let form = json!({"properties": {"version": {"type": "string"}, "note": {"type": "string"}},
                           "required": ["version"]});

@@ -541,7 +541,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_that_does_not_end_is_ended_although_its_threads_are_busy() {
+    fn stuck_daemon_is_ended_despite_busy_threads() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (ended, end) = mpsc::channel();

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_login_prints_around_the_answer_is_no_part_of_it() {
+    fn login_messages_around_the_answer_are_ignored() {
         let login = |script: &str| {
             let around =
                 format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", with_marks("mark", script));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_needs_another_libc_has_a_next_step() {
+    fn program_for_another_libc_has_a_next_step() {
         let loader = "/home/ana/.local/share/steplatch/bin/1/.steplatch.7: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by it)";
         let shell = "sh: /root/.local/share/steplatch/bin/1/.steplatch.7: not found";
         assert!(advice(loader).contains("--program FILE") && advice(shell).contains("--program FILE"));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_copy_is_put_in_its_place_and_a_damaged_one_is_removed() {
+    fn complete_copy_is_installed_and_a_damaged_one_removed() {
         let home = tempfile::tempdir().unwrap();
         let program = b"#!/bin/sh\necho steplatch here\n";
         let sum = sha256_sum(program);

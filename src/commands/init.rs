@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_fit_the_build_tools_and_each_name_has_one() {
+    fn commands_fit_the_build_tools_and_names_are_unique() {
         let scripts = r#"{"scripts": {"test": "jest", "build": "tsc", "start": "node ."}}"#;
         for (files, expected) in [
             (&[][..], &[("hello", "echo \"hello from $(uname -n)\"")][..]),

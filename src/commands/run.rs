@@ -522,7 +522,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_told_from_a_name_by_how_it_is_written() {
+    fn file_is_recognised_by_its_notation() {
         assert!(is_file_argument("release.json") && is_file_argument("./release") && is_file_argument("/no/such/file"));
         assert!(is_file_argument("Cargo.toml"), "a file that exists");
         assert!(!is_file_argument("src"), "a folder is no workflow");

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_names_the_package_manager_and_its_command() {
+    fn path_names_the_package_manager_and_its_command() {
         let folder = tempfile::tempdir().unwrap();
         let environment = |name: &str| {
             let root = folder.path().join(name);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_read_from_what_each_package_manager_prints() {
+    fn version_is_read_from_each_package_managers_output() {
         let brew = r#"{"formulae": [{"versions": {"stable": "0.2.0"}}]}"#;
         for (name, output, expected) in [
             ("npm", "0.2.0\n", Some("0.2.0")),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_told_once_and_a_mistake_changes_nothing() {
+    fn change_is_reported_once_and_an_error_changes_nothing() {
         let (sender, mut receiver) = tokio::sync::watch::channel(Configuration::default());
         let mut reload = Reload::new(read("", &[]).unwrap(), sender);
         reload.apply(read("tools.library = true", &[]));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_seen_to_be_written_replaced_and_removed() {
+    async fn writing_replacing_and_removing_a_file_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("c.toml");
         let mut watch = Watch::for_file(&file).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn folders_that_are_not_there_yet_are_waited_for() {
+    async fn missing_directories_are_awaited() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config/steplatch/c.toml");
         let mut watch = Watch::for_file(&file).unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_link_leads_to_is_watched_too() {
+    async fn targets_of_links_are_watched_too() {
         let folder = tempfile::tempdir().unwrap();
         let (kept, used) = (folder.path().join("kept"), folder.path().join("used"));
         fs::create_dir(&kept).unwrap();

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn styles_are_read_as_the_contract_writes_them() {
+    fn styles_are_read_as_in_the_contract() {
         let style = Style::new().fg(Color::Indexed(9)).bg(Color::Rgb(255, 0, 16)).add_modifier(Modifier::BOLD);
         assert_eq!(run_style("f9,b#ff0010,B,W"), style);
         assert_eq!(run_style(""), Style::new());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_is_too_high_shows_the_rows_at_its_cursor() {
+    fn too_high_picture_shows_the_rows_at_its_cursor() {
         let mut picture = Picture::for_terminal("term_a");
         let row =
             |row| ScreenRow { row, runs: vec![ScreenRun(0, 1, "x".to_owned(), String::new())], ..ScreenRow::default() };

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_is_cut_and_says_so() {
+    fn long_value_is_truncated_visibly() {
         let lines = value_lines(&json!({"output": "x\n".repeat(10_000), "wide": "y".repeat(10_000)}));
         assert_eq!(lines.len(), MAX_LINES + 1);
         assert!(lines[MAX_LINES].contains("steplatch runs events"));

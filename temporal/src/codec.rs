@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_payload_hides_its_text_and_opens_with_its_key_only() {
+    fn sealed_payload_hides_its_text_and_opens_with_its_key_only() {
         let (codec, other) = (Codec::new(&[1; KEY_BYTES]), Codec::new(&[2; KEY_BYTES]));
         let plain = payload("\"hunter2\"");
         let sealed = codec.seal(&plain).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_not_sealed_is_refused() {
+    fn unsealed_payload_is_refused() {
         let codec = Codec::new(&[1; KEY_BYTES]);
         assert_eq!(codec.open(payload("\"yes\"")), Err(SealError::NotSealed));
         assert_eq!(codec.open(Payload::default()), Err(SealError::NotSealed));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_is_refused_where_others_read_it() {
+    fn key_is_created_once_and_refused_if_others_can_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = std::env::temp_dir().join(format!("steplatch-temporal-key-{}", std::process::id()));
         // The folder is made with it.

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_or_a_certificate_never_goes_over_a_connection_that_is_not_encrypted() {
+    fn key_or_certificate_requires_an_encrypted_connection() {
         let options: [&[&str]; 4] = [&["--tls"], &["--api-key", "api"], &["--tls-ca", "ca"], &["--tls-domain", "name"]];
         for options in options {
             assert!(read(options).unwrap().tls.is_some(), "{options:?}");

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_with_a_long_text_has_failed_and_no_part_of_the_text_is_kept() {
+    fn result_with_a_too_long_text_fails_entirely() {
         for long in [
             json!({"success": true, "session_id": "t", "output": "ä".repeat(50_000), "exit_code": 0}),
             json!({"success": true, "session_id": "t", "result": {"parts": ["x", "y".repeat(100_000)]}}),

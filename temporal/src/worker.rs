@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_plain_unless_it_is_to_be_encrypted() {
+    fn connection_is_plain_unless_encryption_is_requested() {
         let folder = folder("plain", &[]);
         let options = connection_options(&settings(&folder, None, None)).unwrap();
         assert_eq!(options.target.as_str(), "http://temporal.example:7233/");
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_and_keys_are_those_of_the_files() {
+    fn certificates_and_keys_come_from_the_files() {
         let folder = folder("files", &["authority", "certificate", "secret", "api"]);
         let files = TlsFiles {
             authority: Some(folder.join("authority")),

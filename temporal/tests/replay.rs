@@ -36,13 +36,13 @@ fn replayer() -> WorkflowReplayer {
 }
 
 #[test]
-fn the_key_of_the_histories_is_the_committed_one() {
+fn history_key_matches_the_committed_one() {
     let hex: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(std::fs::read_to_string(golden().join("key")).unwrap().trim(), hex);
 }
 
 #[tokio::test]
-async fn every_recorded_history_follows_again_from_its_inputs() {
+async fn every_recorded_history_replays() {
     let histories = histories();
     assert!(histories.len() >= 11, "{histories:?}");
     for file in histories {
@@ -53,7 +53,7 @@ async fn every_recorded_history_follows_again_from_its_inputs() {
 }
 
 #[tokio::test]
-async fn a_history_with_another_decision_in_it_is_found_out() {
+async fn history_with_a_changed_decision_is_detected() {
     for of in ["commands.json", "function.json"] {
         let history = std::fs::read_to_string(golden().join(of)).unwrap();
         let changed = history.replace("\"steplatch_task\"", "\"another_task\"");

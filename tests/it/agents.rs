@@ -80,17 +80,17 @@ fn an_agent_is_told_how_far_its_run_is(era: Era) {
 }
 
 #[test]
-fn an_agent_of_yesterday_is_told_how_far_its_run_is() {
+fn earlier_protocol_agent_receives_progress() {
     an_agent_is_told_how_far_its_run_is(Era::Handshake);
 }
 
 #[test]
-fn an_agent_of_today_is_told_how_far_its_run_is() {
+fn current_protocol_agent_receives_progress() {
     an_agent_is_told_how_far_its_run_is(Era::Stateless);
 }
 
 #[test]
-fn a_run_with_many_states_is_told_of_a_few_times_a_second() {
+fn run_with_many_states_reports_progress_a_few_times_a_second() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({"name": "busy", "initial_state": "turn", "states": {"turn": {
@@ -112,7 +112,7 @@ fn a_run_with_many_states_is_told_of_a_few_times_a_second() {
 }
 
 #[test]
-fn parameters_that_are_wrong_are_refused_alike_with_and_without_a_token() {
+fn invalid_parameters_are_refused_with_and_without_a_token() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     for arguments in [json!({"wait_seconds": 1}), json!({"workflow_definition": {"states": {}}})] {
@@ -124,7 +124,7 @@ fn parameters_that_are_wrong_are_refused_alike_with_and_without_a_token() {
 }
 
 #[test]
-fn a_run_goes_on_without_whoever_started_it_and_is_found_by_another_agent() {
+fn run_outlives_its_agent_and_is_found_by_another() {
     let home = Home::new(STEPLATCH);
     let (first, second) = (Agent::new(&home), Agent::new(&home));
     // One call is cancelled, and one is lost with its agent, both in progress.
@@ -156,7 +156,7 @@ fn a_run_goes_on_without_whoever_started_it_and_is_found_by_another_agent() {
 }
 
 #[test]
-fn an_agent_is_asked_to_judge_and_another_one_answers() {
+fn one_agent_is_asked_and_another_one_answers() {
     let home = Home::new(STEPLATCH);
     let asked = Agent::new(&home);
     let arguments = json!({"workflow_definition": judged(), "wait_seconds": 100});
@@ -184,7 +184,7 @@ fn an_agent_is_asked_to_judge_and_another_one_answers() {
 }
 
 #[test]
-fn calls_that_wait_for_a_run_are_answered_over_the_next_daemon() {
+fn waiting_calls_are_answered_by_the_next_daemon() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let arguments = |name: &str| json!({"workflow_definition": waiting_for(name, "go"), "wait_seconds": 100});
@@ -207,7 +207,7 @@ fn calls_that_wait_for_a_run_are_answered_over_the_next_daemon() {
 }
 
 #[test]
-fn a_long_wait_for_output_shows_signs_of_life_to_who_wants_them() {
+fn long_wait_sends_progress_on_request() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
@@ -217,7 +217,7 @@ fn a_long_wait_for_output_shows_signs_of_life_to_who_wants_them() {
 }
 
 #[test]
-fn starting_without_waiting_returns_at_once() {
+fn start_without_waiting_returns_at_once() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let began = Instant::now();
@@ -227,7 +227,7 @@ fn starting_without_waiting_returns_at_once() {
 }
 
 #[test]
-fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_again() {
+fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     // The agent reads the schema of workflows, and writes one with two mistakes.
@@ -336,7 +336,7 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
 }
 
 #[test]
-fn an_agent_cannot_answer_for_a_person_not_even_in_a_shell_that_it_was_given() {
+fn agent_cannot_answer_for_a_person_even_in_a_given_shell() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({

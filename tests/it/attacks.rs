@@ -80,7 +80,7 @@ fn is_refused(reply: &Value) -> bool {
 }
 
 #[test]
-fn from_a_terminal_that_is_kept_no_way_leads_to_a_person_s_gate() {
+fn held_terminal_cannot_reach_a_persons_gate() {
     let scene = Scene::new();
     let run = scene.asks("human");
     for way in WAYS {
@@ -93,7 +93,7 @@ fn from_a_terminal_that_is_kept_no_way_leads_to_a_person_s_gate() {
 }
 
 #[test]
-fn no_surface_of_ours_answers_for_a_person_in_a_terminal_that_is_kept() {
+fn no_interface_answers_for_a_person_in_a_held_terminal() {
     let scene = Scene::new();
     let run = scene.asks("human");
     let gate = format!("{run}/ask/1");
@@ -113,7 +113,7 @@ fn no_surface_of_ours_answers_for_a_person_in_a_terminal_that_is_kept() {
 }
 
 #[test]
-fn from_a_terminal_that_is_kept_no_passphrase_is_set() {
+fn held_terminal_cannot_set_a_passphrase() {
     let scene = Scene::new();
     for way in ["plainly", "handed on", "without a trace", "below one that has ended"] {
         let (attack, file) = scene.attack(way, "SET_APPROVER", &json!({"passphrase": "of an agent"}));
@@ -125,7 +125,7 @@ fn from_a_terminal_that_is_kept_no_passphrase_is_set() {
 }
 
 #[test]
-fn what_a_node_leaves_behind_is_no_person() {
+fn process_left_by_a_node_is_not_a_person() {
     let scene = Scene::new();
     let run = scene.asks("human");
     for way in ["plainly", "handed on", "without a trace"] {
@@ -146,7 +146,7 @@ fn what_a_node_leaves_behind_is_no_person() {
 }
 
 #[test]
-fn an_answer_is_recorded_as_of_who_gave_it_whatever_they_call_themselves() {
+fn answer_is_attributed_to_its_real_author() {
     let scene = Scene::new();
     let run = scene.asks("anyone");
     let (attack, file) = scene.attack("plainly", "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));

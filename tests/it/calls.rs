@@ -37,7 +37,7 @@ fn noted(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_node_whose_daemon_was_killed_is_in_doubt_and_not_called_again() {
+fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("steplatch.toml"), DECLARED).unwrap();
     let agent = Agent::new(&home);

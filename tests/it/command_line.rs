@@ -64,7 +64,7 @@ fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
 }
 
 #[test]
-fn a_project_gets_its_commands_and_a_workflow_that_asks_where_one_fails() {
+fn init_adds_commands_and_a_workflow_that_asks_on_failure() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("Makefile"), "build:\n\ttrue\ntest:\n\ttest -e ok\n").unwrap();
     let shown = home.runs(&["init", "--dry-run"]).well();
@@ -85,7 +85,7 @@ fn a_project_gets_its_commands_and_a_workflow_that_asks_where_one_fails() {
 }
 
 #[test]
-fn an_example_is_printed_and_runs() {
+fn example_is_printed_and_runs() {
     let home = Home::new(STEPLATCH);
     let listed = home.runs(&["examples"]).well();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
@@ -101,7 +101,7 @@ fn an_example_is_printed_and_runs() {
 }
 
 #[test]
-fn a_gate_is_listed_shown_and_answered_by_its_number() {
+fn gate_is_listed_shown_and_answered_by_its_number() {
     let home = home();
     let agent = Agent::new(&home);
     assert!(home.runs(&["gates", "list"]).stderr.contains("no run waits for an answer"));
@@ -135,7 +135,7 @@ fn a_gate_is_listed_shown_and_answered_by_its_number() {
 }
 
 #[test]
-fn an_answer_in_words_leads_where_its_choice_leads() {
+fn answer_in_words_takes_the_path_of_its_choice() {
     let home = home();
     let agent = Agent::new(&home);
     let run = waits(&agent);
@@ -147,7 +147,7 @@ fn an_answer_in_words_leads_where_its_choice_leads() {
 }
 
 #[test]
-fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
+fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     let home = home();
     assert!(home.runs(&["runs", "list"]).stderr.contains("there are no runs"));
     let agent = Agent::new(&home);
@@ -196,7 +196,7 @@ fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
 }
 
 #[test]
-fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
+fn events_are_listed_and_followed_to_the_end() {
     let home = home();
     let agent = Agent::new(&home);
     let run = waits(&agent);
@@ -232,7 +232,7 @@ fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
 }
 
 #[test]
-fn the_problems_of_a_file_are_counted_below_its_name() {
+fn problems_of_a_file_are_counted_below_its_name() {
     let home = home();
     write(&home, "bad.json", &json!({"initial_state": "a", "states": {"a": {"action": {"tool": "tyep"}, "when": 1}}}));
     let said = home.runs(&["run", "bad.json"]);
@@ -243,7 +243,7 @@ fn the_problems_of_a_file_are_counted_below_its_name() {
 }
 
 #[test]
-fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
+fn stubbed_workflow_plays_identically_without_a_daemon() {
     let home = home();
     write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
     let play =
@@ -291,7 +291,7 @@ fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
 }
 
 #[test]
-fn output_that_cannot_be_written_ends_a_command_with_an_exit_code() {
+fn unwritable_output_ends_a_command_with_an_exit_code() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "one"]).well();
     let (hello, retry) = (example("hello.json"), example("retry.json"));
@@ -384,7 +384,7 @@ fn errors_name_terminals_and_commands() {
 }
 
 #[test]
-fn a_terminal_is_resized_and_its_program_signalled() {
+fn terminal_is_resized_and_its_program_signalled() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "one", "--", "sh", "-c", "trap 'stty size; exit 7' USR1; read line"])
         .well();
@@ -398,7 +398,7 @@ fn a_terminal_is_resized_and_its_program_signalled() {
 }
 
 #[test]
-fn a_failed_run_shows_its_last_screen_and_no_terminal_that_is_closed() {
+fn failed_run_shows_its_last_screen_but_no_closed_terminal() {
     let home = home();
     let run = |command: &str| {
         let said = home.runs(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
@@ -421,7 +421,7 @@ fn a_failed_run_shows_its_last_screen_and_no_terminal_that_is_closed() {
 }
 
 #[test]
-fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
+fn workflow_is_found_by_name_in_the_user_library() {
     let home = home();
     let library = home.path().join(".terminal_control_workflows");
     std::fs::create_dir(&library).unwrap();
@@ -453,7 +453,7 @@ fn home_elsewhere(arguments: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn a_workflow_is_drawn_as_a_picture_in_a_file() {
+fn workflow_is_drawn_as_a_picture_in_a_file() {
     let home = home();
     let said = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
     assert_eq!((said.code, said.stdout.as_str()), (0, ""));
@@ -466,7 +466,7 @@ fn a_workflow_is_drawn_as_a_picture_in_a_file() {
 }
 
 #[test]
-fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
+fn configuration_errors_are_reported_as_json_too() {
     let home = home();
     assert_eq!(home.runs(&["config", "check", "--json"]).json(), json!({"success": true, "problems": []}));
     let folder = home.path().join(".config/steplatch");
@@ -487,7 +487,7 @@ fn told_twice(said: &CommandOutput, code: i32, part: &str) {
 }
 
 #[test]
-fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
+fn json_output_includes_failures() {
     let home = home();
     for (arguments, code, part) in [
         (&["daemon", "status"][..], 1, "no daemon"),
@@ -538,7 +538,7 @@ fn helps(home: &Home, command: &[String], all: &mut String) {
 }
 
 #[test]
-fn the_help_of_every_command_is_that_of_the_golden_file() {
+fn help_of_every_command_matches_the_golden_file() {
     let mut home = Home::new(STEPLATCH);
     // It names no directory of this user or machine, except the state directory in force.
     home.sets("STEPLATCH_STATE_DIR", "");
@@ -550,7 +550,7 @@ fn the_help_of_every_command_is_that_of_the_golden_file() {
 }
 
 #[test]
-fn help_names_the_state_directory_in_force() {
+fn help_names_the_current_state_directory() {
     let mut home = Home::new(STEPLATCH);
     let help = home.runs(&["--help"]).well();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -576,7 +576,7 @@ fn commands_are_listed_in_groups_however_help_is_requested() {
 }
 
 #[test]
-fn the_package_manager_that_installed_it_is_asked_for_a_newer_version() {
+fn newer_version_is_requested_from_the_package_manager() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let home = Home::new(STEPLATCH);

@@ -151,7 +151,7 @@ async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_explained_and_runs_nothing() {
+async fn invalid_line_is_explained_and_runs_nothing() {
     let project = Project::new();
     let desk = sits_down(&project).await;
     for (line, said) in [
@@ -176,7 +176,7 @@ async fn what_cannot_be_meant_is_explained_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn remarks_and_errors_are_broken_between_words_where_the_terminal_ends() {
+async fn remarks_and_errors_wrap_at_the_terminal_width() {
     let project = Project::new();
     let desk = sits_down(&project).await;
     desk.resizes(38, 30).await;
@@ -194,7 +194,7 @@ async fn remarks_and_errors_are_broken_between_words_where_the_terminal_ends() {
 }
 
 #[tokio::test]
-async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
+async fn gate_is_answered_by_number_with_a_referable_result() {
     let project = Project::new();
     let desk = sits_down(&project).await;
     let screen = desk
@@ -221,7 +221,7 @@ async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
 }
 
 #[tokio::test]
-async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_kept() {
+async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
     let project = Project::new();
     let mut approver = project.home.steplatch();
     let mut approver = approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -248,7 +248,7 @@ async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_ke
 }
 
 #[tokio::test]
-async fn slow_work_goes_to_the_background_and_reports_above_the_line_that_is_typed() {
+async fn slow_work_continues_in_background_and_reports_above_input() {
     let project = Project::new();
     let desk = sits_down(&project).await;
     desk.says("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
@@ -267,7 +267,7 @@ async fn slow_work_goes_to_the_background_and_reports_above_the_line_that_is_typ
 }
 
 #[tokio::test]
-async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
+async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     let project = Project::new();
     let desk = sits_down(&project).await;
     desk.presses("@wait\r").await;
@@ -315,7 +315,7 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_they_return() {
+async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
     let project = Project::new();
     let desk = sits_down(&project).await;
     desk.says("@wait", "^::0 @wait continues in the background").await;
@@ -340,7 +340,7 @@ async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_t
 }
 
 #[tokio::test]
-async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnings() {
+async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     let project = Project::new();
     let begun = |version: &str| {
         let input = format!("input={version}");
@@ -367,7 +367,7 @@ async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnin
 }
 
 #[tokio::test]
-async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blank() {
+async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
     let project = Project::new();
     let desk = sits_down(&project).await;
     desk.presses("@gr\tone").await;
@@ -421,7 +421,7 @@ fn plain_text_goes_to_the_current_target() {
 }
 
 #[test]
-fn a_script_reads_lines_and_ends_with_the_code_of_the_last_one() {
+fn script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let project = Project::new();
     let well = project.script("@fails\n@greet you\n@identity ::greet!\n");
     assert_eq!((well.code, well.stdout.as_str()), (0, "before\nhello you\nhello you!\n"), "{}", well.stderr);

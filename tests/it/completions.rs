@@ -50,7 +50,7 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
 }
 
 #[test]
-fn an_id_that_is_left_out_is_the_only_one_or_picked_from_a_list() {
+fn omitted_id_is_the_only_one_or_picked_from_a_list() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let none = home.runs(&["terminal", "screen"]);
@@ -78,7 +78,7 @@ fn an_id_that_is_left_out_is_the_only_one_or_picked_from_a_list() {
 }
 
 #[test]
-fn a_person_who_attaches_reads_how_to_leave() {
+fn attaching_explains_how_to_detach() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     home.runs(&["terminal", "open", "--name", "one", "--", "cat"]).well();

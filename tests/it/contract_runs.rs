@@ -14,7 +14,7 @@ fn function(body: &str) -> String {
 }
 
 #[test]
-fn a_result_that_is_no_json_fails_its_run_with_a_message_and_nothing_else() {
+fn non_json_result_fails_only_its_run_with_a_message() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     write(&home, "other.py", &function("return await ctx.gate('Well?')"));
@@ -43,7 +43,7 @@ fn error(said: &CommandOutput) -> String {
 }
 
 #[test]
-fn a_run_has_the_time_that_it_is_given_on_the_command_line() {
+fn run_has_the_time_limit_of_the_command_line() {
     let home = Home::new(STEPLATCH);
     let machine = json!({"initial_state": "nap", "states": {"nap": {
         "action": {"tool": "sleep", "params": {"seconds": 600}}, "timeout": 300}}});

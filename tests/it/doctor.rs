@@ -72,7 +72,7 @@ fn check<'a>(checks: &'a [Value], about: &str) -> (&'a str, &'a str) {
 }
 
 #[test]
-fn where_all_is_well_nothing_is_wrong() {
+fn healthy_installation_has_no_findings() {
     let desk = Desk::new();
     desk.write(".codex/config.toml", "");
     let entry = json!({"mcpServers": {"steplatch": {"command": "steplatch", "args": ["mcp"]}}});
@@ -97,7 +97,7 @@ fn where_all_is_well_nothing_is_wrong() {
 }
 
 #[test]
-fn an_entry_that_does_not_work_is_told_with_what_mends_it() {
+fn broken_entry_is_reported_with_its_remedy() {
     let desk = Desk::new();
     desk.entry(".cursor/mcp.json", &json!({"command": "/no/such/steplatch", "args": ["mcp"]}));
     desk.entry(".gemini/settings.json", &json!({"command": "echo", "args": ["hello there"]}));
@@ -131,7 +131,7 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
 }
 
 #[test]
-fn an_entry_over_http_needs_somebody_who_listens() {
+fn http_entry_needs_a_listening_server() {
     let desk = Desk::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -145,7 +145,7 @@ fn an_entry_over_http_needs_somebody_who_listens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_remote_service_is_told_with_what_it_has() {
+async fn remote_service_is_reported_with_its_workflows() {
     let service = steplatch_fake::FakeService::start().await;
     service.offer("1", "Deploy");
     let desk = Desk::new();
@@ -167,7 +167,7 @@ async fn a_remote_service_is_told_with_what_it_has() {
 }
 
 #[test]
-fn settings_folders_and_services_are_looked_at() {
+fn settings_directories_and_services_are_checked() {
     let desk = Desk::new();
     desk.write(
         ".config/steplatch/config.toml",

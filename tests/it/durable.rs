@@ -87,7 +87,7 @@ fn lines_in(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_run_types_twenty_lines_once_each_while_its_daemon_is_killed_again_and_again() {
+fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     const LINES: usize = 20;
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -150,7 +150,7 @@ fn numbered_commands(commands: usize, file: &Path) -> Value {
 }
 
 #[test]
-fn commands_without_a_terminal_run_once_each_while_their_daemon_is_killed_again_and_again() {
+fn commands_without_a_terminal_run_once_across_kills() {
     let home = Home::new(STEPLATCH);
     let file = home.path().join("done");
     let agent = Agent::new(&home);
@@ -198,7 +198,7 @@ fn numbered_questions(name: &str, questions: usize, file: &Path) -> Value {
 }
 
 #[test]
-fn two_dialogues_at_once_answer_each_question_once_while_their_daemon_is_killed_again_and_again() {
+fn two_dialogues_answer_each_question_once_across_kills() {
     const QUESTIONS: usize = 8;
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -235,7 +235,7 @@ fn two_dialogues_at_once_answer_each_question_once_while_their_daemon_is_killed_
 }
 
 #[test]
-fn a_run_whose_terminal_died_with_its_host_goes_where_its_author_said() {
+fn lost_terminal_follows_the_authors_transition() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let file = home.path().join("lines");
@@ -268,7 +268,7 @@ fn a_run_whose_terminal_died_with_its_host_goes_where_its_author_said() {
 }
 
 #[test]
-fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
+fn secret_is_in_no_file_after_its_run_has_ended() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({

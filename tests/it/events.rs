@@ -90,7 +90,7 @@ fn told(events: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn who_follows_a_run_over_daemons_that_are_killed_hears_each_event_once() {
+fn follower_receives_each_event_once_across_killed_daemons() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let run = begin(&agent, asking())["run_id"].as_str().unwrap().to_owned();
@@ -116,7 +116,7 @@ fn who_follows_a_run_over_daemons_that_are_killed_hears_each_event_once() {
 }
 
 #[test]
-fn the_events_of_a_nested_run_stand_where_it_was_started_also_while_it_goes_on() {
+fn nested_events_appear_at_their_start_even_while_running() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let run = begin(&agent, nesting())["run_id"].as_str().unwrap().to_owned();

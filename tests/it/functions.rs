@@ -18,7 +18,7 @@ use serde_json::json;
 use story::{Story, lines_in, types, written};
 
 #[test]
-fn a_function_waits_at_its_gate_while_the_daemon_is_killed_and_runs_no_command_twice() {
+fn waiting_function_survives_a_kill_and_repeats_no_command() {
     let story = Story::of(
         "before = await ctx.run('count', ctx.params['word'])\n\
          ctx.state['at'] = ctx.now()\n\
@@ -60,7 +60,7 @@ fn workers_of(daemon: i32) -> Vec<i32> {
 }
 
 #[test]
-fn a_function_goes_on_when_its_worker_was_killed_at_a_gate() {
+fn function_survives_its_killed_worker_at_a_gate() {
     let story = Story::of("drawn = ctx.random()\nawait ctx.gate('Go on?')\nreturn [drawn, ctx.random()]", "");
     let waiting = story.begins(60.0);
     let workers = workers_of(story.daemon());
@@ -73,7 +73,7 @@ fn a_function_goes_on_when_its_worker_was_killed_at_a_gate() {
 }
 
 #[test]
-fn a_command_whose_daemon_was_killed_is_in_doubt_and_not_run_again() {
+fn command_of_a_killed_daemon_is_in_doubt_and_not_repeated() {
     let story = Story::of(
         "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
         "BashNode(id='slow', session=session, command='exec 2>log; trap \"echo ended >>ended; exit\" TERM; echo once >>begun; while true; do sleep 0.1; done')",
@@ -88,7 +88,7 @@ fn a_command_whose_daemon_was_killed_is_in_doubt_and_not_run_again() {
 }
 
 #[test]
-fn a_cancelled_function_ends_its_command_first() {
+fn cancelled_function_ends_its_command_first() {
     let story = Story::of(
         "await ctx.run('slow')",
         "BashNode(id='slow', session=session, command='trap \"echo ended >>ended; exit\" TERM; echo >begun; while true; do sleep 0.1; done')",
@@ -101,7 +101,7 @@ fn a_cancelled_function_ends_its_command_first() {
 }
 
 #[test]
-fn what_a_function_asks_for_is_parallel_and_what_takes_too_long_is_caught() {
+fn gathered_calls_run_in_parallel_and_timeouts_are_caught() {
     let story = Story::of(
         "import asyncio\n\
          began = ctx.now()\n\
@@ -132,7 +132,7 @@ fn what_a_function_asks_for_is_parallel_and_what_takes_too_long_is_caught() {
 }
 
 #[test]
-fn several_gates_wait_at_once_and_an_agent_answers_none_that_is_a_persons() {
+fn concurrent_gates_wait_and_agents_cannot_answer_for_people() {
     let story = Story::of(
         "import asyncio\n\
          return await asyncio.gather(ctx.gate('One?'), ctx.gate('Two?', answered_by='agent', choices=['yes', 'no']))",
@@ -155,7 +155,7 @@ fn several_gates_wait_at_once_and_an_agent_answers_none_that_is_a_persons() {
 }
 
 #[test]
-fn a_function_that_fails_says_where_and_a_file_without_a_workflow_is_refused() {
+fn failing_function_names_the_place_and_empty_file_is_refused() {
     let story = Story::of("first = await ctx.run('identity', 1)\nreturn first['output'] / 0", "");
     let over = story.begins(60.0);
     assert_eq!(over["status"], "failed");
@@ -170,7 +170,7 @@ fn a_function_that_fails_says_where_and_a_file_without_a_workflow_is_refused() {
 }
 
 #[test]
-fn a_key_belongs_to_the_file_as_it_was() {
+fn key_belongs_to_the_unchanged_file() {
     let story = Story::of("return 1", "");
     let begins = || story.begins_with(json!({"wait_seconds": 60, "idempotency_key": "once"}));
     let first = begins();
@@ -185,7 +185,7 @@ fn a_key_belongs_to_the_file_as_it_was() {
 }
 
 #[test]
-fn a_function_that_loops_for_ever_fails_alone_and_nobody_waits_for_it() {
+fn endless_function_fails_alone_and_delays_no_other() {
     let story = Story::whole(
         "async def loops(ctx):\n    while True:\n        pass\n\
          async def steps(ctx):\n    longest = 0\n    for _ in range(40):\n        began = ctx.now()\n        await ctx.sleep(0.05)\n        longest = max(longest, ctx.now() - began)\n    return longest\n\
@@ -209,7 +209,7 @@ fn a_function_that_loops_for_ever_fails_alone_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn what_a_function_starts_is_no_person() {
+fn process_started_by_a_function_is_not_a_person() {
     let story = Story::of(
         "gates = [ctx.gate('Really?'), ctx.run('answers', ctx.params['how'])]\n\
          import asyncio\nreturn (await asyncio.gather(*gates))[0]",

@@ -70,7 +70,7 @@ impl Story {
 }
 
 #[test]
-fn a_form_is_filled_in_with_fields_on_the_command_line() {
+fn form_is_filled_in_with_fields_on_the_command_line() {
     let story = Story::new();
     let run = story.asks(&json!({"prompt": "Which?", "form": form()}));
     let listed = story.home.runs(&["gates", "list"]).well();
@@ -100,7 +100,7 @@ fn a_form_is_filled_in_with_fields_on_the_command_line() {
 }
 
 #[test]
-fn a_function_gets_the_fields_of_its_form_and_asks_until_they_are_right() {
+fn function_repeats_its_form_until_the_fields_are_valid() {
     let story = Story::new();
     let run = story.function(&format!(
         "import json\nanswer = await ctx.gate('Which?', form=json.loads('''{}'''))\n\
@@ -116,7 +116,7 @@ fn a_function_gets_the_fields_of_its_form_and_asks_until_they_are_right() {
 }
 
 #[test]
-fn a_form_that_cannot_be_asked_is_an_error_that_the_function_may_catch() {
+fn invalid_form_is_an_error_that_the_function_may_catch() {
     let story = Story::new();
     let run = story.function(
         "errors = []\n\
@@ -133,7 +133,7 @@ fn a_form_that_cannot_be_asked_is_an_error_that_the_function_may_catch() {
 }
 
 #[test]
-fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
+fn each_of_several_gates_is_answered_once_and_latecomers_know() {
     let story = Story::new();
     let run = story.function(
         "import asyncio\n\
@@ -163,7 +163,7 @@ fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
 }
 
 #[test]
-fn a_gate_of_a_function_takes_an_answer_before_its_timeout_and_none_after_it() {
+fn function_gate_takes_an_answer_only_before_its_timeout() {
     let story = Story::new();
     for (timeout, result) in [(600.0, "answered: yes"), (0.05, "late")] {
         let asked = story.agent.calls("run_workflow", story.written(&format!(
@@ -185,7 +185,7 @@ fn a_gate_of_a_function_takes_an_answer_before_its_timeout_and_none_after_it() {
 }
 
 #[test]
-fn a_person_is_asked_for_a_form_field_by_field() {
+fn person_is_asked_for_a_form_field_by_field() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     std::fs::write(
@@ -210,7 +210,7 @@ fn a_person_is_asked_for_a_form_field_by_field() {
 }
 
 #[test]
-fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
+fn text_typed_before_a_question_was_shown_does_not_answer_it() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     let next = |state: &str| json!([{"condition": "success", "next_state": state}]);
@@ -237,7 +237,7 @@ fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
 }
 
 #[test]
-fn without_arguments_everything_that_waits_is_asked() {
+fn answer_without_arguments_asks_every_open_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     let first = story.asks(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
@@ -270,7 +270,7 @@ fn without_arguments_everything_that_waits_is_asked() {
 }
 
 #[test]
-fn a_person_lowers_the_required_proof_and_older_questions_keep_it() {
+fn lowered_proof_requirement_does_not_affect_older_questions() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     let settings = story.home.path().join(".config/steplatch/config.toml");
@@ -294,7 +294,7 @@ fn a_person_lowers_the_required_proof_and_older_questions_keep_it() {
 }
 
 #[test]
-fn a_lower_required_proof_needs_the_passphrase_if_one_is_set() {
+fn lower_proof_requirement_needs_the_passphrase_if_set() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     let settings = story.home.path().join(".config/steplatch/config.toml");
@@ -323,7 +323,7 @@ fn a_lower_required_proof_needs_the_passphrase_if_one_is_set() {
 }
 
 #[test]
-fn a_node_of_a_function_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
+fn function_node_on_a_redirected_host_is_not_called() {
     let story = Story::new();
     let settings = story.home.path().join(".config/steplatch/config.toml");
     let leads_to = |ssh: &str| {
@@ -345,7 +345,7 @@ fn a_node_of_a_function_on_a_host_that_leads_elsewhere_since_the_start_is_not_ca
 }
 
 #[test]
-fn marks_in_a_question_and_its_choices_neither_strike_through_nor_enclose() {
+fn marks_in_a_question_neither_strike_through_nor_enclose() {
     let story = Story::new();
     let stacked = format!("e{}", "\u{301}".repeat(40));
     let prompt = format!("Do n\u{336}o\u{336}t deploy\u{20dd} {stacked}?");
@@ -361,7 +361,7 @@ fn marks_in_a_question_and_its_choices_neither_strike_through_nor_enclose() {
 }
 
 #[test]
-fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
+fn passphrase_is_set_requested_invisibly_and_removed() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     assert!(story.home.runs(&["approver", "status"]).well().contains("no passphrase is set"));
@@ -405,7 +405,7 @@ fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
 }
 
 #[test]
-fn a_locked_run_asks_the_person_for_the_passphrase_before_it_shows_its_question() {
+fn locked_run_requests_the_passphrase_before_its_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
@@ -446,7 +446,7 @@ fn a_locked_run_asks_the_person_for_the_passphrase_before_it_shows_its_question(
 }
 
 #[test]
-fn ctrl_c_at_a_question_leaves_it_open_and_twice_cancels_the_run() {
+fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
@@ -510,7 +510,7 @@ server.stdin.close()
 "#;
 
 #[test]
-fn in_a_terminal_that_is_kept_nobody_answers_for_a_person_by_any_surface() {
+fn nobody_answers_for_a_person_in_a_held_terminal() {
     let story = Story::new();
     let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("accepts.py"), ACCEPTS_ITSELF).unwrap();
@@ -530,7 +530,7 @@ fn in_a_terminal_that_is_kept_nobody_answers_for_a_person_by_any_surface() {
 }
 
 #[test]
-fn a_watched_run_asks_for_the_passphrase_and_gives_the_terminal_its_echo_back() {
+fn watched_run_requests_the_passphrase_and_restores_the_echo() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
@@ -549,7 +549,7 @@ fn a_watched_run_asks_for_the_passphrase_and_gives_the_terminal_its_echo_back() 
 }
 
 #[test]
-fn a_command_for_one_question_is_no_answer_to_the_next() {
+fn command_for_one_question_does_not_answer_the_next() {
     // redteam H6: the first question was closed when its command was typed, and the second one was answered.
     let story = Story::new();
     let gate = |prompt: &str, timeout: u32| json!({"tool": "gate", "params": {"prompt": prompt, "choices": ["yes", "no"], "timeout": timeout}});
@@ -573,7 +573,7 @@ fn a_command_for_one_question_is_no_answer_to_the_next() {
 }
 
 #[test]
-fn choices_that_are_hidden_alike_are_told_apart_by_their_numbers() {
+fn identically_masked_choices_are_distinguished_by_number() {
     let story = Story::new();
     let asks = json!({"tool": "gate", "params": {"prompt": "Drop?", "choices": ["drop production", "drop staging"]}});
     let rest = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
@@ -612,7 +612,7 @@ fn makes_in(session: &str) -> Value {
 }
 
 #[test]
-fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
+fn named_terminal_is_shown_held_and_compared() {
     let story = Story::new();
     let evil = story.home.path().join("evil");
     let opens =
@@ -651,7 +651,7 @@ fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
 }
 
 #[test]
-fn an_agent_passes_no_gate_of_a_nested_workflow_and_repeats_nothing_that_was_approved() {
+fn agent_passes_no_nested_gate_and_repeats_no_approval() {
     let story = Story::new();
     let saved = |name: &str, action: Value| {
         let definition = json!({"name": name, "description": "Does it", "initial_state": "q",

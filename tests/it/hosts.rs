@@ -117,7 +117,7 @@ fn write_program(path: &Path, text: &str) {
 }
 
 #[test]
-fn twenty_cuts_and_five_killed_daemons_take_no_byte_no_wait_and_no_input_of_another_machine() {
+fn remote_terminal_survives_twenty_cuts_and_five_kills() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -146,7 +146,7 @@ fn twenty_cuts_and_five_killed_daemons_take_no_byte_no_wait_and_no_input_of_anot
 
 /// The daemon is killed while a command runs over there, and the next one makes its first connections in vain.
 #[test]
-fn a_command_that_was_done_is_not_failed_because_its_machine_is_reached_late() {
+fn completed_command_does_not_fail_when_reached_late() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -190,7 +190,7 @@ fn a_command_that_was_done_is_not_failed_because_its_machine_is_reached_late() {
 
 /// The daemon has been restarted, and its first connection to the machine takes some seconds.
 #[test]
-fn a_terminal_of_a_machine_that_is_reconnecting_is_not_called_unknown() {
+fn terminal_of_a_reconnecting_machine_is_known() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -224,7 +224,7 @@ fn a_terminal_of_a_machine_that_is_reconnecting_is_not_called_unknown() {
 
 /// The terminal host over there is killed, and the next request comes at once.
 #[test]
-fn a_request_after_the_end_of_a_terminal_host_is_performed_once_or_says_why_not() {
+fn request_after_the_end_of_a_host_runs_once_or_explains() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -263,7 +263,7 @@ fn a_request_after_the_end_of_a_terminal_host_is_performed_once_or_says_why_not(
 }
 
 #[test]
-fn a_machine_that_is_not_reached_says_why_and_what_to_do() {
+fn unreachable_machine_gives_reason_and_remedy() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let failed = |arguments: &[&str]| {
@@ -295,7 +295,7 @@ fn a_machine_that_is_not_reached_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_machine_that_refuses_the_key_is_named_with_the_way_to_find_the_right_one() {
+fn machine_refusing_the_key_is_named_with_a_remedy() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let options =
@@ -319,7 +319,7 @@ fn question(home: &Home) -> Value {
 }
 
 #[test]
-fn a_person_answers_what_ssh_asks_and_a_password_is_nowhere_afterwards() {
+fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -350,7 +350,7 @@ fn a_person_answers_what_ssh_asks_and_a_password_is_nowhere_afterwards() {
 }
 
 #[test]
-fn a_question_without_an_answer_is_reported_and_not_asked_again_and_again() {
+fn unanswered_question_is_reported_and_not_repeated() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -380,7 +380,7 @@ pub(crate) fn state(host: Option<&str>, tool: &str, params: Value, next: &str) -
 
 /// Start files that print, and a login that another shell takes over from: people without the right to `chsh` have those.
 #[test]
-fn a_machine_whose_login_prints_or_hands_over_takes_an_installation_and_terminals() {
+fn machine_with_login_output_takes_installation_and_terminals() {
     for (file, text) in [
         (".bashrc", "printf Welcome; printf 'no mail' >&2"),
         (".bash_profile", "echo Welcome; exec fish -l"),
@@ -406,7 +406,7 @@ fn a_machine_whose_login_prints_or_hands_over_takes_an_installation_and_terminal
 }
 
 #[test]
-fn a_machine_works_on_two_other_machines_and_here() {
+fn workflow_runs_on_two_remote_machines_and_locally() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
@@ -438,7 +438,7 @@ fn a_machine_works_on_two_other_machines_and_here() {
 }
 
 #[test]
-fn a_bash_node_runs_on_another_machine_and_ends_there_with_its_call() {
+fn bash_node_runs_on_a_remote_machine_and_ends_with_its_call() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();

@@ -65,7 +65,7 @@ fn two_daemons_save_forty_workflows_in_one_library_and_lose_none() {
 }
 
 #[test]
-fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
+fn invalid_workflow_is_reported_and_the_others_are_saved() {
     let home = Home::new(STEPLATCH);
     let project = home.path().join("project");
     fs::create_dir_all(project.join(".git")).unwrap();
@@ -127,7 +127,7 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
 }
 
 #[test]
-fn the_versions_of_a_workflow_are_listed_compared_and_gone_back_to() {
+fn workflow_versions_are_listed_compared_and_restored() {
     let home = Home::new(STEPLATCH);
     let file = home.path().join("nap.json");
     let write = |seconds: f64| {

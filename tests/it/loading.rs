@@ -86,7 +86,7 @@ impl Project {
 }
 
 #[test]
-fn files_are_loaded_by_pattern_and_one_that_is_wrong_stops_no_other() {
+fn files_are_loaded_by_pattern_despite_an_invalid_one() {
     let project = Project::new();
     project.writes("flows/hello.py", &greeting("hello", "hello"));
     project.writes("flows/nap.json", NAP);
@@ -125,7 +125,7 @@ fn files_are_loaded_by_pattern_and_one_that_is_wrong_stops_no_other() {
 }
 
 #[test]
-fn what_is_loaded_is_found_by_its_id_and_its_runs_are_counted_whatever_happens_to_daemon_and_file() {
+fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     let project = Project::new();
     project.writes("flows/hello.py", &greeting("hello", "hello"));
     project.loads(&["flows/hello.py"]).well();
@@ -164,7 +164,7 @@ fn what_is_loaded_is_found_by_its_id_and_its_runs_are_counted_whatever_happens_t
 }
 
 #[test]
-fn a_failed_run_proves_nothing_and_a_gate_that_outlives_the_daemon_counts_once() {
+fn failed_run_proves_nothing_and_surviving_gate_counts_once() {
     let project = Project::new();
     project.writes(
         "asks.py",
@@ -189,7 +189,7 @@ fn a_failed_run_proves_nothing_and_a_gate_that_outlives_the_daemon_counts_once()
 }
 
 #[test]
-fn a_file_that_changes_is_followed_and_a_bad_one_leaves_the_last_good_one() {
+fn changed_file_is_followed_and_an_invalid_one_ignored() {
     let project = Project::new();
     project.writes("flows/hello.py", &greeting("hello", "hello"));
     project.loads(&["flows/hello.py"]).well();
@@ -222,7 +222,7 @@ fn a_file_that_changes_is_followed_and_a_bad_one_leaves_the_last_good_one() {
 }
 
 #[test]
-fn the_file_in_the_library_is_the_one_that_counts_and_an_edit_of_it_is_not_lost() {
+fn library_file_takes_precedence_and_its_edits_are_kept() {
     let project = Project::new();
     project.writes("flows/hello.py", &greeting("hello", "hello"));
     project.loads(&["flows/hello.py"]).well();
@@ -254,7 +254,7 @@ fn the_file_in_the_library_is_the_one_that_counts_and_an_edit_of_it_is_not_lost(
 }
 
 #[test]
-fn an_id_that_somebody_has_is_refused_and_it_is_said_who() {
+fn taken_id_is_refused_with_its_owner() {
     let project = Project::new();
     project.writes("steplatch.toml", "[nodes.say_toml]\ntype = \"bash\"\ncommand = \"ls\"\n");
     project.writes("hello.py", &greeting("hello", "hello"));
@@ -296,7 +296,7 @@ fn an_id_that_somebody_has_is_refused_and_it_is_said_who() {
 }
 
 #[test]
-fn a_function_is_removed_with_its_file_unless_others_stand_in_it() {
+fn function_is_removed_with_its_file_unless_shared() {
     let project = Project::new();
     project.writes("one.py", &greeting("one", "1"));
     let two = format!("{}\n{}", greeting("left", "l"), greeting("right", "r"));
@@ -319,7 +319,7 @@ fn a_function_is_removed_with_its_file_unless_others_stand_in_it() {
 }
 
 #[test]
-fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
+fn functions_and_machines_start_each_other_by_name() {
     let project = Project::new();
     project.writes("steplatch.toml", "[nodes.from_toml]\ntype = \"bash\"\ncommand = \"echo toml\"\n");
     project.writes(
@@ -374,7 +374,7 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
 
 // A run is counted before the journal records its end, and exactly once, whenever the daemon is killed.
 #[test]
-fn a_run_of_a_function_is_counted_once_however_its_daemon_ends() {
+fn function_run_is_counted_once_however_its_daemon_ends() {
     let project = Project::new();
     project.writes(
         "flows/quick.py",

@@ -67,7 +67,7 @@ impl Scene {
 }
 
 #[test]
-fn a_machine_with_thousands_of_hosts_starts_one_process_here_and_the_daemon_stops() {
+fn machine_with_thousands_of_hosts_starts_one_local_process() {
     let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
     let relay = move |_, _: &str| {
         Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
@@ -93,7 +93,7 @@ fn a_machine_with_thousands_of_hosts_starts_one_process_here_and_the_daemon_stop
 }
 
 #[test]
-fn the_words_of_a_question_are_shown_whatever_another_machine_wants_hidden() {
+fn question_text_is_shown_despite_remote_secrets() {
     let words = ["DELETE", "EVERYTHING", "completed"].map(|text| json!({"terminal": null, "text": text}));
     let many = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
     let scene = Scene::new(Lies { frames: secret_frames(words.into_iter().chain(many)), ..Lies::default() });
@@ -115,7 +115,7 @@ fn the_words_of_a_question_are_shown_whatever_another_machine_wants_hidden() {
 }
 
 #[test]
-fn a_copy_from_a_machine_that_lies_writes_what_was_requested_or_nothing() {
+fn copy_from_a_lying_machine_writes_the_requested_or_nothing() {
     let reply = |ask: &steplatch_host::Ask| {
         // Its requests are told apart by their form, as on the wire.
         let ask = serde_json::to_value(ask).unwrap();

@@ -16,47 +16,47 @@ fn passes(client: &str, script: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn a_client_of_today_drives_a_terminal() {
+fn current_client_drives_a_terminal() {
     passes("mcp-2", "modern.py", &["auto"]);
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_drives_a_terminal() {
+fn current_client_with_handshake_drives_a_terminal() {
     passes("mcp-2", "modern.py", &["legacy"]);
 }
 
 #[test]
-fn a_client_of_today_has_its_person_asked() {
+fn current_client_asks_its_person() {
     passes("mcp-2", "people.py", &["auto"]);
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_has_its_person_asked() {
+fn current_client_with_handshake_asks_its_person() {
     passes("mcp-2", "people.py", &["legacy"]);
 }
 
 #[test]
-fn a_client_of_today_reads_resources_and_prompts() {
+fn current_client_reads_resources_and_prompts() {
     passes("mcp-2", "offers.py", &["auto"]);
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_reads_resources_and_prompts() {
+fn current_client_with_handshake_reads_resources_and_prompts() {
     passes("mcp-2", "offers.py", &["legacy"]);
 }
 
 #[test]
-fn a_client_of_yesterday_drives_a_terminal() {
+fn earlier_client_drives_a_terminal() {
     passes("mcp-1", "legacy.py", &[]);
 }
 
 #[test]
-fn the_server_ends_with_its_input_and_writes_nothing_but_the_protocol() {
+fn server_ends_with_its_input_and_writes_only_the_protocol() {
     passes("mcp-2", "raw.py", &[]);
 }
 
 #[test]
-fn the_inspector_has_nothing_to_remark_in_either_era() {
+fn inspector_reports_nothing_in_either_era() {
     let home = Home::new(STEPLATCH);
     for era in ["modern", "legacy"] {
         let asks = |asked: &[&str]| clients::inspects(&home, &[STEPLATCH, "mcp"], era, asked);

@@ -96,37 +96,37 @@ fn passes(script: &str, mode: &str) {
 }
 
 #[test]
-fn a_client_of_today_drives_a_terminal() {
+fn current_client_drives_a_terminal() {
     passes("modern.py", "auto");
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_drives_a_terminal() {
+fn current_client_with_handshake_drives_a_terminal() {
     passes("modern.py", "legacy");
 }
 
 #[test]
-fn a_client_of_today_has_its_person_asked() {
+fn current_client_asks_its_person() {
     passes("people.py", "auto");
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_has_its_person_asked() {
+fn current_client_with_handshake_asks_its_person() {
     passes("people.py", "legacy");
 }
 
 #[test]
-fn a_client_of_today_reads_resources_and_prompts() {
+fn current_client_reads_resources_and_prompts() {
     passes("offers.py", "auto");
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_reads_resources_and_prompts() {
+fn current_client_with_handshake_reads_resources_and_prompts() {
     passes("offers.py", "legacy");
 }
 
 #[test]
-fn the_inspector_has_nothing_to_remark_in_either_era() {
+fn inspector_reports_nothing_in_either_era() {
     let served = Served::new();
     for era in ["modern", "legacy"] {
         let url = served.url();
@@ -177,7 +177,7 @@ const SCENARIOS: [(&str, &[&str]); 3] = [
 ];
 
 #[test]
-fn the_public_suite_finds_nothing_wrong_with_what_agents_get() {
+fn public_suite_passes_for_agents() {
     let served = Served::new();
     let suite = clients::installed(Path::new("mcp-suite/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
     for (revision, scenarios) in SCENARIOS {
@@ -195,7 +195,7 @@ fn the_public_suite_finds_nothing_wrong_with_what_agents_get() {
 }
 
 #[test]
-fn a_call_whose_connection_goes_away_leaves_its_run_alone() {
+fn call_with_a_lost_connection_does_not_affect_its_run() {
     let served = Served::new();
     let machine = json!({"name": "waiting", "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {}}, "transitions": [

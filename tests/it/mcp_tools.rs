@@ -44,11 +44,11 @@ async fn passes(mode: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_today_hears_of_tools_that_come_and_go_and_calls_them() {
+async fn current_client_learns_of_changed_tools_and_calls_them() {
     passes("auto").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_today_that_begins_with_the_handshake_hears_of_them_as_well() {
+async fn current_client_with_handshake_learns_of_changed_tools() {
     passes("legacy").await;
 }

@@ -106,7 +106,7 @@ fn nodes_are_listed_shown_and_called() {
 }
 
 #[test]
-fn graphs_tell_how_each_step_ended() {
+fn graphs_report_how_each_step_ended() {
     let project = Project::new();
     let graphs = project.types(&["graph", "list", "--json"]).json()["graphs"].take();
     let ids: Vec<&Value> = graphs.as_array().unwrap().iter().map(|graph| &graph["id"]).collect();
@@ -137,7 +137,7 @@ fn graphs_tell_how_each_step_ended() {
 }
 
 #[test]
-fn a_call_ends_with_the_program_that_asked_for_it() {
+fn call_ends_with_its_requesting_program() {
     let project = Project::new();
     let pid = project.folder.join("slow.pid");
     let mut asks =

@@ -187,12 +187,12 @@ fn goes_on_from_every_append(run: &OlderRun, compare: fn(&Value)) {
 }
 
 #[test]
-fn a_machine_of_the_version_before_goes_on_from_every_append() {
+fn machine_of_the_previous_version_continues_from_every_append() {
     goes_on_from_every_append(&MACHINE, |report| assert_eq!(report["final_state"], "good", "{report}"));
 }
 
 #[test]
-fn a_function_of_the_version_before_goes_on_from_every_append() {
+fn function_of_the_previous_version_continues_from_each_append() {
     goes_on_from_every_append(&FUNCTION, |report| {
         let result =
             json!({"again": {"doubled": 84}, "answer": "ship", "inner": "completed", "later": true, "drawn": true});

@@ -149,7 +149,7 @@ impl Drop for PageHome {
 }
 
 #[test]
-fn a_newcomer_logs_in_with_a_ticket_and_what_is_not_the_page_gets_nothing() {
+fn ticket_logs_a_person_in_and_foreign_requests_are_refused() {
     let page = PageHome::new();
     page.plays("login.mjs", |page, wanted| match wanted.as_str().unwrap() {
         "open" => json!({"url": page.person("open --print")}),
@@ -200,35 +200,35 @@ fn starts_run(agent: &Agent, wanted: &Value) -> Value {
 }
 
 #[test]
-fn a_person_watches_a_terminal_takes_it_over_types_and_hands_it_back() {
+fn person_watches_takes_over_types_and_returns_a_terminal() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("terminal.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
-fn of_two_tabs_one_holds_a_terminal_and_the_other_says_who_does() {
+fn second_tab_learns_who_holds_a_terminal() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("tabs.mjs", |_, wanted| as_agent(&agent, wanted));
 }
 
 #[test]
-fn a_connection_that_is_cut_loses_and_doubles_nothing_that_is_typed() {
+fn lost_connection_loses_and_doubles_no_input() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("network.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
-fn real_programs_are_shown_cell_by_cell_and_take_the_mouse() {
+fn real_programs_are_shown_exactly_and_take_the_mouse() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("programs.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
-fn the_first_view_is_what_waits_and_the_browser_notifies_of_it() {
+fn first_view_lists_open_questions_and_notifies() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("inbox.mjs", |page, wanted| {
@@ -240,7 +240,7 @@ fn the_first_view_is_what_waits_and_the_browser_notifies_of_it() {
 }
 
 #[test]
-fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
+fn person_answers_gates_with_passphrase_and_views_runs() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     let settings = page.home.path().join(".config/steplatch/config.toml");
@@ -252,7 +252,7 @@ fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
 }
 
 #[test]
-fn a_person_registers_a_passkey_which_signs_answers_once_its_device_verified_them() {
+fn registered_passkey_signs_answers_after_verification() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("passkey.mjs", |page, wanted| {
@@ -277,7 +277,7 @@ fn a_person_registers_a_passkey_which_signs_answers_once_its_device_verified_the
 }
 
 #[test]
-fn what_goes_wrong_is_said_and_secrets_appear_nowhere() {
+fn errors_are_shown_and_secrets_appear_nowhere() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
@@ -300,7 +300,7 @@ fn started(agent: &Agent, definition: &Value) -> Value {
 }
 
 #[test]
-fn a_recording_is_replayed_with_the_marks_of_runs_and_without_secrets() {
+fn recording_is_replayed_with_run_marks_without_secrets() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     let file = page.home.path().join("work.cast");
@@ -359,7 +359,7 @@ fn saved(page: &PageHome, name: &str, is_changed: bool) -> Value {
 }
 
 #[test]
-fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
+fn run_is_followed_on_its_diagram_rerun_and_compared() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("runs.mjs", |page, wanted| match wanted {
@@ -375,7 +375,7 @@ fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
 }
 
 #[test]
-fn a_run_shows_its_result_its_input_and_what_it_said_and_runs_that_did_the_same_do_not_differ() {
+fn run_shows_result_input_and_log_and_equal_runs_do_not_differ() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
     page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
@@ -390,7 +390,7 @@ fn a_run_shows_its_result_its_input_and_what_it_said_and_runs_that_did_the_same_
 
 /// The pictures are written into the directory of `STEPLATCH_PAGE_SHOTS`, if there is one.
 #[test]
-fn the_pictures_of_the_documentation_can_be_made() {
+fn documentation_pictures_can_be_made() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("pictures.mjs", |page, wanted| match wanted["opens"].as_str() {
@@ -413,7 +413,7 @@ fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
 }
 
 #[test]
-fn a_patch_is_judged_and_accepted_and_every_place_says_that_the_run_is_repaired() {
+fn patch_is_judged_and_accepted_and_the_run_shown_as_repaired() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
@@ -421,7 +421,7 @@ fn a_patch_is_judged_and_accepted_and_every_place_says_that_the_run_is_repaired(
 }
 
 #[test]
-fn a_program_without_a_terminal_of_a_person_gets_no_ticket_for_a_passkey() {
+fn program_without_a_persons_terminal_gets_no_passkey_ticket() {
     let page = PageHome::new();
     let commands = [
         &["gates", "passkey", "add", "--print"][..],
@@ -440,7 +440,7 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_for_a_passkey() {
 }
 
 #[test]
-fn an_agent_with_everything_and_a_browser_of_its_own_passes_for_no_person() {
+fn agent_with_full_access_and_browser_is_not_a_person() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": "human"});
@@ -487,7 +487,7 @@ fn an_agent_with_everything_and_a_browser_of_its_own_passes_for_no_person() {
 }
 
 #[tokio::test]
-async fn with_a_passphrase_a_passkey_is_added_with_it_only() {
+async fn adding_a_passkey_requires_the_passphrase_if_set() {
     let page = PageHome::new();
     page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
     let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
@@ -502,7 +502,7 @@ async fn with_a_passphrase_a_passkey_is_added_with_it_only() {
 }
 
 #[test]
-fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server() {
+fn program_without_a_persons_terminal_gets_no_page_ticket() {
     let page = PageHome::new();
     let refused = page.home.runs(&["open", "--print"]);
     assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
@@ -516,7 +516,7 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server(
 }
 
 #[test]
-fn an_older_host_keeps_its_terminals_on_the_page_and_an_older_server_is_replaced() {
+fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
     let page = PageHome::new();
     page.home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
     page.home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
@@ -556,7 +556,7 @@ fn served(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
 }
 
 #[test]
-fn a_setting_starts_the_server_with_the_daemon_and_a_port_in_use_is_logged() {
+fn setting_starts_the_server_and_a_used_port_is_logged() {
     let page = PageHome::new();
     page.home.runs(&["daemon", "start"]).well();
     let socket = page.home.runs(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
@@ -587,7 +587,7 @@ fn a_setting_starts_the_server_with_the_daemon_and_a_port_in_use_is_logged() {
 }
 
 #[test]
-fn a_workflow_is_started_by_its_form_and_a_phone_types_a_line() {
+fn workflow_is_started_by_its_form_and_a_phone_types_a_line() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
     page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
@@ -599,7 +599,7 @@ fn a_workflow_is_started_by_its_form_and_a_phone_types_a_line() {
 }
 
 #[test]
-fn a_project_has_its_own_workflows_and_terminals() {
+fn project_has_its_own_workflows_and_terminals() {
     let page = PageHome::new();
     let shop = page.home.path().join("shop");
     std::fs::create_dir_all(shop.join(".terminal_control_workflows")).unwrap();
@@ -630,7 +630,7 @@ fn hidden_characters() -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn the_page_decides_without_a_browser() {
+fn page_decides_without_a_browser() {
     let home = Home::new(STEPLATCH);
     let mut tests = node(&home);
     tests.env("STEPLATCH_HIDDEN", serde_json::to_string(&hidden_characters()).unwrap());
@@ -640,7 +640,7 @@ fn the_page_decides_without_a_browser() {
 }
 
 #[test]
-fn the_modules_of_the_page_have_no_type_errors() {
+fn page_modules_have_no_type_errors() {
     let home = Home::new(STEPLATCH);
     let mut checker = node(&home);
     checker.arg(installed(Path::new("typescript/node_modules/typescript/bin/tsc"))).arg("--project");

@@ -27,7 +27,7 @@ fn passkeys(home: &Home) -> usize {
 }
 
 #[tokio::test]
-async fn a_passkey_signs_once_the_person_has_compared_its_fingerprint() {
+async fn passkey_signs_once_its_fingerprint_was_compared() {
     let home = Home::new(STEPLATCH);
     for (answer, told, count) in [("no", "the passkey was removed", 0), ("yes", "phone signs answers from now on", 1)] {
         let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");

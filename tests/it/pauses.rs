@@ -38,7 +38,7 @@ fn counting(states: usize) -> Value {
 }
 
 #[test]
-fn a_run_that_is_paused_and_killed_again_and_again_does_everything_once() {
+fn paused_run_does_everything_once_across_kills() {
     const STATES: usize = 12;
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -71,7 +71,7 @@ fn a_run_that_is_paused_and_killed_again_and_again_does_everything_once() {
 }
 
 #[test]
-fn what_rests_is_shown_and_listed_and_functions_rest_as_well() {
+fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let waiting = json!({"initial_state": "ask", "name": "asking", "states": {

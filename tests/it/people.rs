@@ -38,7 +38,7 @@ fn answered(home: &Home, run: &str) -> Value {
 }
 
 #[test]
-fn a_client_of_yesterday_shows_a_dialog_and_its_accepted_decision_is_the_answer() {
+fn accepted_dialog_of_an_earlier_client_is_the_answer() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Handshake, &home, elicitation());
     let call = agent.begins("run_workflow", release());
@@ -55,7 +55,7 @@ fn a_client_of_yesterday_shows_a_dialog_and_its_accepted_decision_is_the_answer(
 }
 
 #[test]
-fn a_dialog_without_a_decision_leaves_the_gate_open_and_says_where_to_answer() {
+fn dialog_without_a_decision_leaves_the_gate_open() {
     let home = Home::new(STEPLATCH);
     for result in [
         json!({"action": "decline"}),
@@ -83,7 +83,7 @@ fn a_dialog_without_a_decision_leaves_the_gate_open_and_says_where_to_answer() {
 }
 
 #[test]
-fn a_dialog_is_taken_back_when_somebody_answers_elsewhere_or_the_call_is_given_up() {
+fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Handshake, &home, elicitation());
     let call = agent.begins("run_workflow", release());
@@ -110,7 +110,7 @@ fn a_dialog_is_taken_back_when_somebody_answers_elsewhere_or_the_call_is_given_u
 }
 
 #[test]
-fn a_form_that_is_filled_in_badly_is_shown_again_with_what_was_wrong() {
+fn invalid_form_is_shown_again_with_its_errors() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Handshake, &home, elicitation());
     let form = json!({"properties": {
@@ -145,7 +145,7 @@ fn carries(state: &str, response: Value) -> Value {
 }
 
 #[test]
-fn a_client_of_today_is_asked_by_a_result_and_answers_with_the_same_call() {
+fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Stateless, &home, elicitation());
     let (question, state) = input(&agent.begins("run_workflow", release()).answer());
@@ -171,7 +171,7 @@ fn a_client_of_today_is_asked_by_a_result_and_answers_with_the_same_call() {
 }
 
 #[test]
-fn what_a_client_carries_outlives_the_server_that_gave_it_and_still_counts_once() {
+fn carried_state_outlives_its_server_and_counts_once() {
     let home = Home::new(STEPLATCH);
     let (_, state) = {
         let agent = Agent::that_can(Era::Stateless, &home, elicitation());
@@ -190,7 +190,7 @@ fn what_a_client_carries_outlives_the_server_that_gave_it_and_still_counts_once(
 }
 
 #[test]
-fn what_a_client_carries_counts_only_as_it_was_given_and_for_the_same_call() {
+fn carried_state_counts_only_unchanged_and_for_the_same_call() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Stateless, &home, elicitation());
     let (_, state) = input(&agent.begins("run_workflow", release()).answer());
@@ -232,7 +232,7 @@ fn what_a_client_carries_counts_only_as_it_was_given_and_for_the_same_call() {
 }
 
 #[test]
-fn several_rounds_of_one_call_answer_several_gates_and_a_form() {
+fn several_rounds_of_one_call_answer_gates_and_a_form() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Stateless, &home, json!({"elicitation": {"form": {}}}));
     let arguments = json!({"wait_seconds": 60, "save_on_success": false, "workflow_definition": {
@@ -259,7 +259,7 @@ fn several_rounds_of_one_call_answer_several_gates_and_a_form() {
 }
 
 #[test]
-fn a_client_that_can_ask_nobody_is_told_where_to_answer() {
+fn client_without_dialogs_learns_where_to_answer() {
     let home = Home::new(STEPLATCH);
     for (era, capabilities) in [
         (Era::Handshake, json!({})),
@@ -284,7 +284,7 @@ fn a_client_that_can_ask_nobody_is_told_where_to_answer() {
 }
 
 #[test]
-fn a_gate_for_an_agent_is_not_put_to_a_person_and_one_for_a_person_not_to_an_agent() {
+fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Stateless, &home, elicitation());
     let for_agents = asking(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
@@ -312,7 +312,7 @@ fn a_gate_for_an_agent_is_not_put_to_a_person_and_one_for_a_person_not_to_an_age
 }
 
 #[test]
-fn with_a_passphrase_no_dialog_is_shown_and_the_terminal_is_where_to_answer() {
+fn passphrase_disables_dialogs_in_favour_of_the_terminal() {
     let home = Home::new(STEPLATCH);
     let mut program = home.steplatch();
     let mut program =
@@ -356,7 +356,7 @@ fn tells(agent: &Agent, task: &str, key: &str, response: Value) {
 }
 
 #[test]
-fn a_client_with_tasks_gets_one_that_asks_for_input_and_ends_with_the_result() {
+fn task_requests_input_and_ends_with_the_result() {
     let home = Home::new(STEPLATCH);
     let agent = with_tasks(&home, elicitation());
     let form = json!({"properties": {"count": {"type": "integer", "minimum": 1}}, "required": ["count"]});
@@ -389,7 +389,7 @@ fn a_client_with_tasks_gets_one_that_asks_for_input_and_ends_with_the_result() {
 }
 
 #[test]
-fn a_task_whose_dialog_is_declined_says_where_to_answer_and_goes_on() {
+fn task_with_a_declined_dialog_continues_with_a_hint() {
     let home = Home::new(STEPLATCH);
     let agent = with_tasks(&home, elicitation());
     let created = agent.begins("run_workflow", release()).answer()["result"].clone();
@@ -410,7 +410,7 @@ fn a_task_whose_dialog_is_declined_says_where_to_answer_and_goes_on() {
 }
 
 #[test]
-fn tasks_are_for_clients_that_say_so_and_what_does_not_start_is_none() {
+fn tasks_require_a_declared_capability_and_a_started_run() {
     let home = Home::new(STEPLATCH);
     let without = Agent::that_can(Era::Stateless, &home, elicitation());
     let refused = without.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));

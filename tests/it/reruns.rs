@@ -33,7 +33,7 @@ fn ran(text: &str) -> Value {
 }
 
 #[test]
-fn a_failed_run_begins_again_at_the_state_that_failed() {
+fn failed_run_restarts_at_the_failed_state() {
     let home = Home::new(STEPLATCH);
     release(&home);
     let failed = home.runs(&["run", "release.json", "-i", "VERSION=7", "--json"]);
@@ -72,7 +72,7 @@ fn a_failed_run_begins_again_at_the_state_that_failed() {
 }
 
 #[test]
-fn what_another_run_must_not_take_over_is_refused_with_the_next_step() {
+fn refused_rerun_names_the_next_step() {
     let home = Home::new(STEPLATCH);
     let document = release(&home);
     let agent = Agent::new(&home);
@@ -114,7 +114,7 @@ fn what_another_run_must_not_take_over_is_refused_with_the_next_step() {
 }
 
 #[test]
-fn a_run_does_not_begin_behind_the_answer_of_a_person_or_in_a_closed_terminal() {
+fn rerun_cannot_start_after_an_answer_or_in_a_closed_terminal() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let runs = |arguments: Value| agent.calls("run_workflow", arguments);

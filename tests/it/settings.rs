@@ -29,7 +29,7 @@ fn logged(home: &Home, part: &str) {
 }
 
 #[test]
-fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
+fn changed_file_applies_while_the_daemon_runs() {
     let (home, file) = running();
     // Neither the file nor its directory existed when the daemon started.
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -89,7 +89,7 @@ fn services_are_shown_without_their_tokens() {
 }
 
 #[test]
-fn a_mistake_in_the_file_is_logged_once_and_changes_nothing() {
+fn invalid_file_is_logged_once_and_changes_nothing() {
     let (home, file) = running();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps'\n").unwrap();
@@ -103,7 +103,7 @@ fn a_mistake_in_the_file_is_logged_once_and_changes_nothing() {
 }
 
 #[test]
-fn somebody_who_asks_has_the_settings_read_again() {
+fn settings_are_reread_on_request() {
     let (home, file) = running();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\nno_such_setting = 1\n").unwrap();
@@ -114,7 +114,7 @@ fn somebody_who_asks_has_the_settings_read_again() {
 }
 
 #[test]
-fn a_daemon_does_not_start_with_settings_that_cannot_be_meant() {
+fn daemon_does_not_start_with_invalid_settings() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let file = home.path().join(".config/steplatch/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -126,7 +126,7 @@ fn a_daemon_does_not_start_with_settings_that_cannot_be_meant() {
 }
 
 #[test]
-fn a_setting_turns_the_log_of_inputs_off() {
+fn setting_disables_the_log_of_inputs() {
     for (value, entries) in [("true", 1), ("false", 0)] {
         let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
         let open = ["terminal", "open", "--name", "work", "--json", "--", "cat"];

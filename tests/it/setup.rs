@@ -74,7 +74,7 @@ fn each(outcome: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn all_clients_that_are_there_get_the_entry_once() {
+fn all_installed_clients_get_the_entry_once() {
     let desk = Desk::with(&FILES);
     assert_eq!(desk.outcomes(&[]), each("added"));
     let claude: Value = serde_json::from_str(&desk.read(".claude.json")).unwrap();
@@ -104,7 +104,7 @@ fn all_clients_that_are_there_get_the_entry_once() {
 }
 
 #[test]
-fn rules_for_tools_that_only_read_come_on_request_and_go_with_the_entry() {
+fn rules_for_reading_tools_are_optional_and_removed_with_entry() {
     let settings = "{\n  \"permissions\": {\n    \"deny\": [\n      \"Bash(rm *)\"\n    ]\n  }\n}\n";
     let desk = Desk::with(&[(".claude.json", "{}\n"), (".claude/settings.json", settings)]);
     let said = desk.setup(&[]);
@@ -127,7 +127,7 @@ fn rules_for_tools_that_only_read_come_on_request_and_go_with_the_entry() {
 }
 
 #[test]
-fn instructions_are_a_block_in_the_files_that_agents_read_and_go_with_the_entry() {
+fn instructions_are_a_removable_block_in_agent_files() {
     let own = "# Mine\n\nBe brief.\n";
     let desk = Desk::with(&[
         (".claude.json", "{}\n"),
@@ -160,7 +160,7 @@ fn instructions_are_a_block_in_the_files_that_agents_read_and_go_with_the_entry(
 }
 
 #[test]
-fn clients_that_are_not_there_are_named_and_get_nothing() {
+fn missing_clients_are_named_and_unchanged() {
     let desk = Desk::with(&[(".cursor/mcp.json", "{}")]);
     let said = desk.setup(&[]);
     let told = said.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -192,7 +192,7 @@ fn clients_that_are_not_there_are_named_and_get_nothing() {
 }
 
 #[test]
-fn a_dry_run_shows_the_difference_and_changes_nothing() {
+fn dry_run_shows_the_difference_and_changes_nothing() {
     let desk = Desk::with(&FILES);
     let said = desk.setup(&["--dry-run"]).well();
     assert!(said.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{said}");
@@ -206,7 +206,7 @@ fn a_dry_run_shows_the_difference_and_changes_nothing() {
 }
 
 #[test]
-fn an_entry_that_points_elsewhere_is_changed_and_what_it_said_is_told() {
+fn entry_with_another_target_is_changed_and_reported() {
     let desk =
         Desk::with(&[(".cursor/mcp.json", r#"{"mcpServers": {"steplatch": {"command": "/old", "args": ["mcp"]}}}"#)]);
     let said = desk.setup(&[]);
@@ -223,7 +223,7 @@ fn an_entry_that_points_elsewhere_is_changed_and_what_it_said_is_told() {
 }
 
 #[test]
-fn a_file_that_is_broken_is_left_alone_and_the_others_are_served() {
+fn broken_file_is_unchanged_and_the_others_are_configured() {
     let desk = Desk::with(&FILES);
     desk.write(".claude.json", "{\n  \"a\": 1,\n}\n");
     let said = desk.setup(&[]);
@@ -240,7 +240,7 @@ fn a_file_that_is_broken_is_left_alone_and_the_others_are_served() {
 }
 
 #[test]
-fn a_project_has_files_of_its_own() {
+fn project_has_its_own_files() {
     let desk = Desk::with(&[(".gemini/settings.json", "{}"), ("work/.vscode/settings.json", "{}")]);
     let mut command = desk.home.steplatch();
     let said = command.current_dir(desk.file("work")).env("PATH", "").args(["setup", "--scope", "project"]).output();

@@ -21,7 +21,7 @@ fn example(name: &str) -> String {
 }
 
 #[test]
-fn the_hello_example_opens_a_shell_reads_its_answer_and_branches() {
+fn hello_example_opens_a_shell_reads_its_answer_and_branches() {
     let said = home().runs(&["run", &example("hello.json")]).well();
     assert!(said.starts_with("hello run_"), "{said}");
     assert!(said.contains("→ today is "), "{said}");
@@ -31,7 +31,7 @@ fn the_hello_example_opens_a_shell_reads_its_answer_and_branches() {
 }
 
 #[test]
-fn the_pdb_example_stops_in_a_function_and_runs_to_the_end() {
+fn pdb_example_stops_in_a_function_and_runs_to_the_end() {
     let home = home();
     let own = home.path().join("own script.py");
     std::fs::write(&own, "def total(prices):\n    return sum(prices)\n\n\nprint('total:', total([1, 2]))\n").unwrap();
@@ -56,7 +56,7 @@ fn the_pdb_example_stops_in_a_function_and_runs_to_the_end() {
 }
 
 #[test]
-fn the_retry_example_loops_until_its_command_succeeds() {
+fn retry_example_loops_until_its_command_succeeds() {
     let home = home();
     let command = "COMMAND=echo x >> tries; test $(wc -l < tries) -ge 3";
     let reply = home.runs(&["run", &example("retry.json"), "-i", command, "--json"]).json();
@@ -65,7 +65,7 @@ fn the_retry_example_loops_until_its_command_succeeds() {
 }
 
 #[test]
-fn the_count_example_takes_arguments_and_returns_a_value() {
+fn count_example_takes_arguments_and_returns_a_value() {
     let home = home();
     std::fs::write(home.path().join("a.txt"), "1\n2\n3\n").unwrap();
     let folder = format!("FOLDER={}", home.path().display());
@@ -118,7 +118,7 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
 }
 
 #[test]
-fn exit_codes_tell_how_a_run_ended() {
+fn exit_codes_depend_on_the_end_of_a_run() {
     let home = home();
     let failed = home.runs(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
     assert_eq!(failed.code, 1);
@@ -143,7 +143,7 @@ fn shows(home: &Home, arguments: &[&str], text: &str) {
 }
 
 #[test]
-fn a_terminal_is_opened_listed_driven_read_and_closed() {
+fn terminal_is_opened_listed_driven_read_and_closed() {
     let home = home();
     let id = home.runs(&["terminal", "open", "--name", "build", "--size", "100x30"]).well();
     let id = id.trim();
@@ -163,7 +163,7 @@ fn a_terminal_is_opened_listed_driven_read_and_closed() {
 }
 
 #[test]
-fn the_daemon_starts_on_demand_says_how_it_is_and_stops() {
+fn daemon_starts_on_demand_reports_its_status_and_stops() {
     let home = home();
     let absent = home.runs(&["daemon", "status"]);
     assert_eq!(absent.code, 1);
@@ -181,7 +181,7 @@ fn the_daemon_starts_on_demand_says_how_it_is_and_stops() {
 }
 
 #[test]
-fn ten_clients_that_start_the_daemon_at_once_get_the_same_one() {
+fn ten_simultaneous_clients_get_the_same_daemon() {
     let home = home();
     let pids: Vec<Value> = std::thread::scope(|scope| {
         let clients: Vec<_> =
@@ -192,7 +192,7 @@ fn ten_clients_that_start_the_daemon_at_once_get_the_same_one() {
 }
 
 #[test]
-fn a_second_daemon_on_the_same_state_is_refused_by_name() {
+fn second_daemon_on_the_same_state_is_refused() {
     let home = home();
     let first = home.runs(&["daemon", "start", "--json"]).json();
     let elsewhere = home.path().join("elsewhere");
@@ -204,7 +204,7 @@ fn a_second_daemon_on_the_same_state_is_refused_by_name() {
 }
 
 #[test]
-fn a_client_finds_the_daemon_that_was_started_with_another_runtime_folder() {
+fn client_finds_a_daemon_with_another_runtime_directory() {
     let home = home();
     let first = home.runs(&["daemon", "start", "--json"]).json();
     let elsewhere = home.path().join("elsewhere");
@@ -213,7 +213,7 @@ fn a_client_finds_the_daemon_that_was_started_with_another_runtime_folder() {
 }
 
 #[test]
-fn a_socket_of_another_version_is_named_with_what_to_do() {
+fn socket_of_another_version_is_named_with_a_remedy() {
     let home = home();
     // The path of the socket is derived from the state directory.
     let socket = home.runs(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
@@ -238,7 +238,7 @@ fn a_socket_of_another_version_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_terminal_outlives_the_process_group_of_the_client_that_started_the_daemon() {
+fn terminal_outlives_the_clients_process_group() {
     use std::os::unix::process::CommandExt as _;
     let home = home();
     let mut client = home.steplatch();
@@ -258,7 +258,7 @@ async fn desk(home: &Home, arguments: &str) -> Desk {
 }
 
 #[tokio::test]
-async fn on_a_terminal_a_run_shows_its_states_in_colour_and_moves_on_in_place() {
+async fn run_on_a_terminal_shows_coloured_states_in_place() {
     let home = home();
     let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 1'", example("retry.json"))).await;
     desk.shows(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ended").await;
@@ -281,7 +281,7 @@ async fn ctrl_c_cancels_the_run_and_closes_its_terminal() {
 }
 
 #[tokio::test]
-async fn a_person_attaches_types_resizes_and_leaves() {
+async fn person_attaches_types_resizes_and_detaches() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shared", "--size", "100x30", "--", "bash", "--norc"]).well();
     home.runs(&["terminal", "send", "shared", "-e", "PS1='> '; clear; echo from before"]).well();
@@ -300,14 +300,14 @@ async fn a_person_attaches_types_resizes_and_leaves() {
 }
 
 #[tokio::test]
-async fn attaching_to_a_terminal_that_is_not_there_names_terminals_and_commands() {
+async fn attaching_to_a_missing_terminal_names_terminals() {
     let home = home();
     let desk = desk(&home, "terminal attach nope").await;
     desk.shows("terminal 'nope' not found; no terminals are open").await;
 }
 
 #[tokio::test]
-async fn an_attached_person_sees_the_end_of_the_program() {
+async fn attached_person_sees_the_end_of_the_program() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "short", "--", "bash", "--norc"]).well();
     let desk = desk(&home, "terminal attach short").await;
@@ -317,7 +317,7 @@ async fn an_attached_person_sees_the_end_of_the_program() {
 }
 
 #[tokio::test]
-async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_plays_it() {
+async fn recording_has_the_output_without_secrets_and_is_playable() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shown", "--size", "100x30", "--", "bash", "--norc"]).well();
     home.runs(&["terminal", "send", "shown", "-e", "PS1='> '; clear; echo from before"]).well();
@@ -375,7 +375,7 @@ fn played(file: &Path) -> Value {
 }
 
 #[test]
-fn a_screen_is_written_as_text_ansi_html_and_png() {
+fn screen_is_written_as_text_ansi_html_and_png() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "colours", "--", "bash", "--norc"]).well();
     home.runs(&["terminal", "send", "colours", "-e", "clear; printf '\\033[32mgreen\\033[m <tea>\\n'"]).well();
@@ -402,7 +402,7 @@ fn a_screen_is_written_as_text_ansi_html_and_png() {
 }
 
 #[test]
-fn attach_without_a_terminal_says_what_it_needs() {
+fn attach_without_a_terminal_names_its_requirement() {
     let said = home().runs(&["terminal", "attach", "x"]);
     assert_eq!(said.code, 2);
     assert!(said.stderr.contains("attach needs a terminal on"), "{}", said.stderr);

@@ -127,7 +127,7 @@ pub(crate) fn printing_survives(
 }
 
 #[test]
-fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_input_with_it() {
+fn terminal_survives_ten_killed_daemons_without_loss() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let sessions = printing_survives(&agent, None, (8_000, 100), || {
@@ -144,7 +144,7 @@ fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_in
 }
 
 #[test]
-fn a_recording_goes_on_over_the_next_daemon() {
+fn recording_continues_in_the_next_daemon() {
     let home = Home::new(STEPLATCH);
     home.runs(&["terminal", "open", "--name", "shown", "--", "bash", "--norc"]).well();
     let mut recorder = home.steplatch();
@@ -181,7 +181,7 @@ fn lives(pid: i32) -> bool {
 }
 
 #[test]
-fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
+fn detached_process_is_ended_with_its_terminal_or_named() {
     // A process without parent, in another session, with an empty environment, that ignores the signals to end.
     const STRAY: &str = "(env -i setsid bash -c 'trap \"\" HUP TERM; echo number $$; exec sleep 1000' &)";
     let home = Home::new(STEPLATCH);
@@ -198,7 +198,7 @@ fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
 }
 
 #[test]
-fn a_process_that_only_calls_itself_a_daemon_is_ended_with_its_terminal() {
+fn process_named_like_a_daemon_is_ended_with_its_terminal() {
     // redteam L2: name and arguments are controlled by the process itself.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -214,7 +214,7 @@ fn a_process_that_only_calls_itself_a_daemon_is_ended_with_its_terminal() {
 }
 
 #[test]
-fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
+fn superseded_daemon_ends_without_changing_the_state() {
     // redteam L4: the first daemon remained forever, and its clients were told to wait.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -239,7 +239,7 @@ fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
 }
 
 #[test]
-fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away() {
+fn terminals_are_found_after_the_runtime_directory_is_lost() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
@@ -264,7 +264,7 @@ fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away
 }
 
 #[test]
-fn a_daemon_that_was_started_inside_of_a_terminal_outlives_it() {
+fn daemon_started_in_a_terminal_outlives_it() {
     let (outer, inner) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let opened = outer.runs(&["terminal", "open"]).well();
     let environment: Vec<String> =
@@ -279,7 +279,7 @@ fn a_daemon_that_was_started_inside_of_a_terminal_outlives_it() {
 
 /// The host is stopped while the next daemon starts, with requests of the one before that it has not read.
 #[test]
-fn what_a_stopped_host_has_not_read_happens_once_although_the_next_daemon_does_not_reach_it() {
+fn input_to_a_stopped_host_happens_once_across_daemons() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let _opened = agent.calls("open_terminal", json!({"shell": "bash"}));

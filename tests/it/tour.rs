@@ -36,7 +36,7 @@ const SHOWN: [(&str, &str); 8] = [
 ];
 
 #[tokio::test]
-async fn the_page_of_the_tour_is_typed_word_for_word_to_its_end() {
+async fn tour_page_is_typed_to_its_end() {
     let home = Home::new(STEPLATCH);
     let temporary = home.path().join("temporary");
     fs::create_dir(&temporary).unwrap();
@@ -66,7 +66,7 @@ async fn the_page_of_the_tour_is_typed_word_for_word_to_its_end() {
 }
 
 #[test]
-fn without_a_terminal_it_says_where_the_page_is() {
+fn without_a_terminal_it_names_the_page() {
     let home = Home::new(STEPLATCH);
     let refused = home.runs(&["tour"]);
     assert_eq!(refused.code, 2);

@@ -40,7 +40,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_arrives_whole_although_the_connection_is_cut_and_the_daemon_is_killed() {
+fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = reached(&mut home) else { return };
     let content = noise(48 << 20);
@@ -76,7 +76,7 @@ fn a_file_arrives_whole_although_the_connection_is_cut_and_the_daemon_is_killed(
 }
 
 #[test]
-fn a_directory_is_copied_with_its_files_and_links_are_named_and_left_out() {
+fn directory_is_copied_and_skipped_links_are_named() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = reached(&mut home) else { return };
     let site = home.path().join("site");
@@ -108,7 +108,7 @@ fn a_directory_is_copied_with_its_files_and_links_are_named_and_left_out() {
 }
 
 #[test]
-fn an_agent_writes_and_reads_files_of_another_machine_and_a_machine_moves_them() {
+fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = reached(&mut home) else { return };
     let agent = Agent::new(&home);
@@ -207,7 +207,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_there_is_named_and_leaves_nothing_and_the_old_file_stays() {
+fn full_remote_disk_is_named_and_the_old_file_stays() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = reached(&mut home) else { return };
     let Some(small) = SmallDisk::new(&far) else { return };

@@ -43,7 +43,7 @@ fn several_linters_run_at_once_and_are_summed_up() {
 }
 
 #[test]
-fn a_function_asks_with_a_form_gives_a_call_up_and_runs_another_one() {
+fn function_asks_with_a_form_and_abandons_a_call() {
     let (home, agent) = begun();
     let waiting = run(&home, &agent, "publish", PUBLISH, ".");
     assert_eq!(waiting["status"], "waiting", "{waiting:#}");
@@ -55,7 +55,7 @@ fn a_function_asks_with_a_form_gives_a_call_up_and_runs_another_one() {
 }
 
 #[test]
-fn an_agent_logs_in_and_gets_what_was_read_and_no_password() {
+fn agent_logs_in_and_receives_output_without_the_password() {
     let (home, agent) = begun();
     let ssh = home.path().join("ssh");
     let script = "printf 'password: '; stty -echo; read p; stty echo; echo
@@ -72,7 +72,7 @@ fn an_agent_logs_in_and_gets_what_was_read_and_no_password() {
 }
 
 #[test]
-fn a_recorded_run_is_rehearsed_with_what_it_had_from_outside() {
+fn recorded_run_is_rehearsed_with_its_external_inputs() {
     let home = Home::new(STEPLATCH);
     let machine = json!({"name": "tries", "arguments": {"DIR": "where"}, "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "run_command", "params": {"command": "echo x >> {DIR|sh}/tries; test $(wc -l < {DIR|sh}/tries) -ge 2"}},
@@ -98,7 +98,7 @@ fn a_recorded_run_is_rehearsed_with_what_it_had_from_outside() {
 }
 
 #[test]
-fn an_agent_rehearses_a_machine_and_nothing_is_run() {
+fn agent_rehearses_a_machine_without_running_anything() {
     let (home, agent) = begun();
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "ssh", "HOST": "box", "PW": "hunter2-and-more"});

@@ -50,7 +50,7 @@ fn is_in_state(home: &Home, run: &str, state: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_newcomer_answers_a_gate_attaches_comes_back_cancels_a_run_and_leaves() {
+async fn new_user_answers_attaches_cancels_and_quits() {
     let home = home();
     let desk = opens(&home, "", (80, 24), &[]).await;
     desk.shows("nothing waits for you").await;
@@ -105,7 +105,7 @@ async fn a_newcomer_answers_a_gate_attaches_comes_back_cancels_a_run_and_leaves(
 }
 
 #[tokio::test]
-async fn an_ended_run_begins_again_at_a_step_and_repeats_what_was_confirmed() {
+async fn ended_run_restarts_at_a_step_after_confirmation() {
     let home = home();
     let at = |name: &str| home.path().join(name).display().to_string();
     let commands = [format!("echo built >> {}", at("log")), format!("rm -rf {}; test -e {}", at("old"), at("route"))];
@@ -134,7 +134,7 @@ async fn an_ended_run_begins_again_at_a_step_and_repeats_what_was_confirmed() {
 }
 
 #[tokio::test]
-async fn a_form_is_filled_in_field_by_field_and_the_passphrase_is_not_seen() {
+async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
     let home = home();
     home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
     let form = r#"{"name": "fill", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {
@@ -165,7 +165,7 @@ async fn a_form_is_filled_in_field_by_field_and_the_passphrase_is_not_seen() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_is_taken_over_is_held_and_given_back() {
+async fn takeover_holds_a_terminal_until_returned() {
     let home = home();
     let opened = home.runs(&["terminal", "open", "--name", "mine"]).well();
     let desk = opens(&home, "", (80, 24), &[]).await;
@@ -182,7 +182,7 @@ async fn a_terminal_that_is_taken_over_is_held_and_given_back() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_another_person_holds_is_said_to_be_held_and_taken_once_it_is_free() {
+async fn terminal_held_by_another_person_is_taken_once_free() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "mine"]).well();
     let first = opens(&home, "", (80, 24), &[]).await;
@@ -206,7 +206,7 @@ async fn a_terminal_that_another_person_holds_is_said_to_be_held_and_taken_once_
 }
 
 #[tokio::test]
-async fn a_locked_run_says_how_it_is_unlocked_and_is_answered_then() {
+async fn locked_run_explains_unlocking_and_is_answered_then() {
     let home = home();
     home.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
     let run = starts(&home, "release.json");
@@ -231,7 +231,7 @@ async fn a_locked_run_says_how_it_is_unlocked_and_is_answered_then() {
 }
 
 #[tokio::test]
-async fn an_older_daemon_is_shown_as_far_as_it_goes_and_the_next_one_shows_the_rest() {
+async fn older_daemon_is_shown_partly_and_the_next_one_fully() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "build"]).well();
     older_daemon::put_before(&home, &["WATCH_TERMINALS", "WATCH_SCREEN"]);
@@ -251,7 +251,7 @@ async fn an_older_daemon_is_shown_as_far_as_it_goes_and_the_next_one_shows_the_r
 }
 
 #[tokio::test]
-async fn a_daemon_without_what_the_lists_need_is_said_to_be_older() {
+async fn daemon_without_the_required_verbs_is_called_older() {
     let home = home();
     home.runs(&["daemon", "start"]).well();
     older_daemon::put_before(&home, &["WATCH"]);
@@ -265,7 +265,7 @@ async fn a_daemon_without_what_the_lists_need_is_said_to_be_older() {
 }
 
 #[test]
-fn an_agent_that_drives_it_in_a_kept_terminal_answers_no_gate() {
+fn agent_in_a_held_terminal_answers_no_gate() {
     let home = home();
     let agent = Agent::new(&home);
     let run = starts(&home, "release.json");
@@ -294,7 +294,7 @@ fn an_agent_that_drives_it_in_a_kept_terminal_answers_no_gate() {
 }
 
 #[tokio::test]
-async fn commander_opens_it_and_goes_on() {
+async fn commander_opens_it_and_continues() {
     let home = home();
     let command = format!("{STEPLATCH} commander; sleep 1000");
     let desk = Desk::runs(&home, home.path(), &command, (100, 30), &[]).await;
@@ -316,7 +316,7 @@ async fn commander_opens_it_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_is_said_and_the_next_one_is_shown() {
+async fn killed_daemon_is_reported_and_the_next_one_is_shown() {
     let home = home();
     let run = starts(&home, "sleeps.json");
     let desk = opens(&home, &run[4..8], (80, 24), &[]).await;
@@ -337,7 +337,7 @@ async fn a_daemon_that_is_killed_is_said_and_the_next_one_is_shown() {
 }
 
 #[tokio::test]
-async fn signals_restore_the_terminal_and_suspension_comes_back() {
+async fn signals_restore_the_terminal_and_suspension_resumes() {
     let home = home();
     for (signal, code) in [("TERM", 143), ("HUP", 129)] {
         let command = format!(
@@ -364,7 +364,7 @@ async fn signals_restore_the_terminal_and_suspension_comes_back() {
 }
 
 #[tokio::test]
-async fn without_colours_nothing_is_coloured() {
+async fn no_colour_setting_disables_colours() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "red"]).well();
     home.runs(&["terminal", "send", "red", r"printf '\e[31mred\e[42mgreen\e[m\n'", "-e"]).well();
@@ -377,7 +377,7 @@ async fn without_colours_nothing_is_coloured() {
 }
 
 #[tokio::test]
-async fn without_a_terminal_it_says_what_to_use() {
+async fn without_a_terminal_it_names_alternatives() {
     let home = home();
     let refused = home.runs(&["ui"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);

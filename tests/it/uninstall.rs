@@ -31,7 +31,7 @@ fn uninstall(home: &Home, arguments: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purged() {
+fn uninstall_lists_everything_and_keeps_user_files() {
     let home = Home::new(STEPLATCH);
     for client in [".cursor", ".claude"] {
         fs::create_dir(home.path().join(client)).unwrap();
@@ -86,7 +86,7 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
 }
 
 #[test]
-fn the_files_on_another_machine_go_and_those_of_its_other_clients_stay() {
+fn remote_files_are_removed_except_those_of_other_clients() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);

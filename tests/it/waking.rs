@@ -68,7 +68,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
+fn wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "one"]).well();
     let mut matched = Running::of(&home, &["terminal", "wait", "one", "--pattern", r"go \w+"]);
@@ -99,7 +99,7 @@ fn a_wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
 }
 
 #[test]
-fn a_wait_for_runs_ends_with_them_or_at_a_gate() {
+fn wait_for_runs_ends_with_them_or_at_a_gate() {
     let home = home();
     assert!(home.runs(&["runs", "wait"]).stderr.contains("no run is in progress"));
     let (good, bad, asks) = (starts(&home, "nap"), starts(&home, "broken"), starts(&home, "ask"));
@@ -125,7 +125,7 @@ fn a_wait_for_runs_ends_with_them_or_at_a_gate() {
 }
 
 #[test]
-fn a_wait_for_a_gate_ends_when_one_opens() {
+fn wait_for_a_gate_ends_when_one_opens() {
     let home = home();
     let none = home.runs(&["gates", "wait", "--timeout", "0.1"]);
     assert!(none.code == 124 && none.stderr.contains("no gate is open"), "{none:?}");
@@ -141,7 +141,7 @@ fn a_wait_for_a_gate_ends_when_one_opens() {
 }
 
 #[test]
-fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
+fn events_are_watched_line_by_line_across_a_daemon_restart() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shell"]).well();
     home.runs(&["terminal", "wait", "shell", "--until", "prompt"]).well();
@@ -185,7 +185,7 @@ fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
 }
 
 #[test]
-fn a_watch_may_end_at_the_first_event() {
+fn watch_may_end_at_the_first_event() {
     let home = home();
     let (asks, bad) = (starts(&home, "ask"), starts(&home, "broken"));
     assert_eq!(home.runs(&["runs", "wait", &bad]).code, 1);

@@ -119,7 +119,7 @@ fn started() -> Value {
 }
 
 #[test]
-fn what_is_shown_of_a_run_is_not_disturbed_by_daemons_that_go_away() {
+fn run_display_is_undisturbed_by_ending_daemons() {
     let daemon = Played::new(|question, before| match question["command_type"].as_str().unwrap() {
         "RUN_WORKFLOW" => Play { hangs_up: before == 0, ..Play::says(started()) },
         // Each connection delivers one new event, and breaks.
@@ -142,7 +142,7 @@ fn what_is_shown_of_a_run_is_not_disturbed_by_daemons_that_go_away() {
 }
 
 #[test]
-fn a_run_that_is_forgotten_while_it_is_watched_is_said_to_be() {
+fn run_evicted_while_watched_is_reported() {
     let daemon = Played::new(|question, before| match (question["command_type"].as_str().unwrap(), before) {
         ("RUN_WORKFLOW", _) => Play::says(started()),
         ("SUBSCRIBE", 0) => {
@@ -158,7 +158,7 @@ fn a_run_that_is_forgotten_while_it_is_watched_is_said_to_be() {
 }
 
 #[test]
-fn files_and_names_are_told_apart_and_a_run_can_be_left_to_itself() {
+fn file_differs_from_name_and_a_run_can_continue_unwatched() {
     let daemon = Played::new(|_, _| Play::says(started()));
     let home = &daemon.home;
     std::fs::write(home.path().join("plain"), "{}").unwrap();
@@ -208,7 +208,7 @@ fn waiting_run(home: &Home) -> String {
 }
 
 #[test]
-fn a_person_is_asked_what_holds_and_answers_with_a_number() {
+fn person_judges_a_condition_by_number() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let person = judges(&agent, &home);
@@ -226,7 +226,7 @@ fn a_person_is_asked_what_holds_and_answers_with_a_number() {
 }
 
 #[test]
-fn an_answer_given_elsewhere_ends_the_question() {
+fn answer_given_elsewhere_ends_the_question() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let person = judges(&agent, &home);
@@ -241,7 +241,7 @@ fn an_answer_given_elsewhere_ends_the_question() {
 }
 
 #[test]
-fn a_person_who_closes_the_input_is_told_how_to_answer_later() {
+fn closed_input_explains_how_to_answer_later() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let person = judges(&agent, &home);
@@ -285,7 +285,7 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
 }
 
 #[test]
-fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
+fn waiting_run_without_a_terminal_says_how_to_answer() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     let said = CommandOutput::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
@@ -302,7 +302,7 @@ fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
 }
 
 #[test]
-fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
+fn nested_question_is_asked_with_its_states_shown() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let inner: Value = serde_json::from_str(JUDGED).unwrap();
     let state = |params: Value| json!({"action": {"tool": "run_workflow", "params": params}});
@@ -333,7 +333,7 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
 }
 
 #[test]
-fn a_question_of_a_run_that_a_function_started_is_asked_where_the_function_is_watched() {
+fn question_of_a_child_is_asked_where_its_function_is_watched() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let mut judged: Value = serde_json::from_str(JUDGED).unwrap();
     judged["description"] = "Asks what holds".into();
@@ -354,7 +354,7 @@ fn a_question_of_a_run_that_a_function_started_is_asked_where_the_function_is_wa
 }
 
 #[test]
-fn a_daemon_that_is_killed_under_a_run_is_not_seen_by_who_watches() {
+fn killed_daemon_is_invisible_to_watchers() {
     let home = Home::new(STEPLATCH);
     let definition = json!({"name": "steady", "initial_state": "open", "states": {
         "open": {

@@ -78,7 +78,7 @@ fn history(progress: &Progress, answer: Answer) -> Vec<Entry> {
 }
 
 #[tokio::test]
-async fn an_execution_goes_on_by_its_history_when_its_worker_was_killed() {
+async fn execution_continues_by_its_history_after_a_killed_worker() {
     let noted = WorkerNote::new();
     let mut execution = noted.workers.execution(function(TWO));
     let begun = execution.replay(Vec::new()).await.unwrap();
@@ -94,7 +94,7 @@ async fn an_execution_goes_on_by_its_history_when_its_worker_was_killed() {
 }
 
 #[tokio::test]
-async fn what_takes_its_worker_down_twice_fails_alone() {
+async fn execution_crashing_two_workers_fails_alone() {
     let noted = WorkerNote::new();
     let mut bystander = noted.workers.execution(function(TWO));
     let waiting = bystander.replay(Vec::new()).await.unwrap();
@@ -123,7 +123,7 @@ Workflow(id="main", session=session, fn=main)
 "#;
 
 #[tokio::test]
-async fn a_function_that_computes_for_too_long_in_one_operation_is_ended_at_once() {
+async fn too_long_single_operation_is_ended_at_once() {
     // redteam M11: it was killed after 25 seconds, and executed once more.
     let noted = WorkerNote::new();
     let limits = Limits { time: std::time::Duration::from_secs(1), ..Limits::default() };
@@ -139,7 +139,7 @@ async fn a_function_that_computes_for_too_long_in_one_operation_is_ended_at_once
 
 /// The time of this test is virtual: it passes while the worker says nothing.
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_silent_is_killed() {
+async fn silent_worker_is_killed() {
     let arguments = ["-c".into(), "read -r never; exec sleep 1000".into()].to_vec();
     let workers = Workers::new(WorkerStarter::Program { program: "/bin/sh".into(), arguments });
     let mut execution = workers.execution(function(TWO));
@@ -150,7 +150,7 @@ async fn a_worker_that_is_silent_is_killed() {
 }
 
 #[tokio::test]
-async fn what_a_file_declares_is_told_and_a_broken_one_is_refused_with_its_place() {
+async fn file_declarations_are_listed_and_a_broken_file_is_located() {
     let noted = WorkerNote::new();
     let declared = noted.workers.load("main.py", TWO).await.unwrap();
     assert_eq!(declared.iter().map(|declared| declared.id.as_str()).collect::<Vec<_>>(), ["main"]);

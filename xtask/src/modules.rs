@@ -115,7 +115,7 @@ fn every_crate_has_one_test_program() {
 }
 
 #[test]
-fn modules_are_found_however_visible_they_are() {
+fn modules_are_found_with_any_visibility() {
     let source =
         "mod one;\npub(crate) mod two;\n#[path = \"../three.rs\"]\nmod other;\nmod inline {\n}\n// mod four;\n";
     let modules = declared_modules(source);

@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_replaced_leaves_no_half_written_one() {
+    fn failed_replacement_leaves_no_partial_file() {
         // redteam L12: approver.new was left, with the hash in it, when the disk was full.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("approver.json");
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_a_hash_for_its_owner_and_a_passphrase_opens_it() {
+    async fn file_has_only_a_hash_and_passphrase_opens_it() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         assert!(approver.verify(None, AttemptSource::Socket).await.is_ok(), "nothing is set");
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guess_that_comes_while_a_passphrase_is_taken_away_brings_nothing_back() {
+    async fn guess_during_removal_does_not_restore_passphrase() {
         let folder = tempfile::tempdir().unwrap();
         let approver = std::sync::Arc::new(approver_of(folder.path()));
         set(&approver, Some("correct horse"), None).await;
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_sealed_before_a_passphrase_was_taken_away_opens_with_the_next_one() {
+    async fn next_passphrase_opens_texts_sealed_before_removal() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         let run = steplatch_ids::RunId::random();
@@ -712,7 +712,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_one_holds_up_the_next_one_longer_each_time() {
+    async fn each_wrong_passphrase_delays_the_next_longer() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
@@ -756,7 +756,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wrong_ones_hold_up_where_they_come_from_only() {
+    async fn wrong_passphrases_delay_only_their_own_address() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
@@ -775,7 +775,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_counted_apart_up_to_a_bound() {
+    fn addresses_are_counted_separately_up_to_a_limit() {
         let mut tries = BTreeMap::new();
         for number in 0..200_u8 {
             let address = AttemptSource::Network(IpAddr::from([10, 0, 0, number]));
@@ -788,7 +788,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_changes_it_knows_the_one_that_is_set() {
+    async fn changing_passphrase_requires_the_current_one() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
@@ -804,7 +804,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_cannot_be_read_opens_nothing() {
+    async fn unreadable_file_opens_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         for text in

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_begins_one_session_that_outlives_the_daemon() {
+    fn ticket_starts_one_session_that_outlives_the_daemon() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (_, reply) = logged_in(&logins);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_that_comes_twice_ends_the_session_that_it_began() {
+    fn reused_ticket_ends_its_session() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (verb, reply) = logged_in(&logins);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_leads_a_browser_to_the_page_until_its_ticket_is_used_or_has_expired() {
+    async fn file_redirects_to_page_until_ticket_is_used_or_expires() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let logins = PageLogins::open(state.path(), state.path(), clock.clock());
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_ended_by_the_beginning_of_their_id() {
+    fn sessions_are_ended_by_id_prefix() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (_, reply) = logged_in(&logins);

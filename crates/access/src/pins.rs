@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_there_at_the_start_is_executed() {
+    fn only_programs_present_at_start_are_executed() {
         let digest = Signature::of_text;
         let workflows = [("same".to_owned(), Some(digest("1"))), ("absent".to_owned(), None)].into();
         let pins = Pins { workflows, inner: [digest("inner")].into(), ..Pins::default() };
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_used_only_where_it_leads_to_the_same_machine() {
+    fn host_is_used_only_if_it_leads_to_the_same_machine() {
         let pinned = host("box", "ana@build:22", &["ED25519 SHA256:a"], "user ana");
         let fresh = host("new", "ana@new:22", &[], "user ana");
         let hosts = [("box", Some(&pinned)), ("new", Some(&fresh)), ("absent", None)];

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weaker_setting_counts_once_a_person_confirms_it_and_for_later_questions_only() {
+    fn weaker_setting_applies_after_confirmation() {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::Terminal)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stricter_setting_counts_at_once_also_for_questions_that_wait() {
+    fn stricter_setting_applies_at_once_to_open_questions_too() {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::None)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_bounded_and_the_strictest_is_not_forgotten() {
+    fn changes_are_bounded_and_strictest_is_kept() {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::Passkey)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_leaves_the_setting() {
+    fn unreadable_file_keeps_the_setting() {
         let state = tempfile::tempdir().unwrap();
         std::fs::write(state.path().join(FILE_NAME), "{").unwrap();
         assert_eq!(ProofRequirement::new(state.path(), Arc::new(Proof::Dialog)).current(), Proof::Dialog);

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_no_person() {
+    fn unknown_caller_is_not_a_person() {
         for cut in [Cut::Gone, Cut::TooDeep, Cut::Changing] {
             assert_eq!(judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &ours()), Some(PersonRefusal::Unknown));
         }
@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_counts_where_the_rest_is_hidden() {
+    fn visible_processes_suffice_where_others_are_hidden() {
         let hidden = |parent: i32| Lineage { cut: Some(Cut::Hidden), ..below(process(parent)) };
         assert_eq!(judge(&hidden(35), &ours()), Some(PersonRefusal::Hidden));
         assert_eq!(judge(&hidden(20), &ours()), Some(PersonRefusal::InTerminal));
     }
 
     #[test]
-    fn whatever_is_below_a_host_or_the_daemon_is_no_person_s() {
+    fn descendants_of_host_or_daemon_are_not_a_person() {
         let below = |pid: i32| judge(&below(process(pid)), &ours());
         assert_eq!((below(20), below(30)), (Some(PersonRefusal::InTerminal), Some(PersonRefusal::Started)));
         let itself = Lineage { known: vec![process(30)], cut: None };
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_counts_on_every_ancestor_whatever_it_reads() {
+    fn mark_on_any_ancestor_counts() {
         for (mark, refusal) in [
             ("term_k7q2m8x4rd", PersonRefusal::InTerminal),
             ("forged", PersonRefusal::InTerminal),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_counts_whoever_has_ended() {
+    fn group_counts_after_its_leader_has_ended() {
         let kept = Process { evidence: Evidence { mark: None, may_be_in_group: true }, ..process(35) };
         assert_eq!(judge(&below(kept), &Processes::default()), Some(PersonRefusal::Started));
     }

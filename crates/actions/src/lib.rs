@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_action_of_a_new_state_is_a_weakening_unless_it_only_asks_waits_or_looks() {
+    fn new_state_is_a_weakening_unless_it_only_asks_waits_or_reads() {
         // What a sentence has, for each action of the language. No words: the action is passive.
         let cases: [(&str, Value, &[&str]); 20] = [
             ("open_terminal", json!({"shell": "ssh box"}), &["it opens a terminal with \"ssh box\""]),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_long_command_is_shown() {
+    fn long_command_is_shown_in_full() {
         let command = format!("echo {}; X=rm; $X x; echo {}; rm -rf ~", "a".repeat(5000), "b".repeat(5000));
         let (before, after) = with_new_state(&json!({"tool": "run_command", "params": {"command": command}}));
         let named = weakenings(&before, &after, &[]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_definitions_is_that_of_the_golden_file() {
+    fn definition_schema_matches_golden_file() {
         let schema = serde_json::to_string_pretty(&steplatch_workflow::schema(&TerminalTools)).unwrap();
         expect_test::expect_file!["../golden/definition_schema.json"].assert_eq(&format!("{schema}\n"));
     }

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_typed_ahead_answer_the_questions_printed_behind_them_in_order() {
+    fn typed_ahead_inputs_answer_later_questions_in_order() {
         let command = |output| entered("sh x", "", output);
         let ahead = |text, printed| moment(text, "program", "", printed);
         let cases: [(&[Moment], usize, Option<&str>); 12] = [
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_of_an_input_waits_for_what_read_it() {
+    fn each_input_line_waits_for_its_reader() {
         let split = |text: &str, printed: &str| {
             let mut typed = moment(text, "program", "Name: ", printed);
             typed.input.reads_lines = true;
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_of_an_input_answers_the_question_that_read_it() {
+    fn each_key_answers_the_question_that_read_it() {
         let split = |text: &str, printed: &str, next: Option<&str>| {
             let mut typed = moment(text, "program", "Go? ", printed);
             typed.input.awaited = Some(true);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_typed_ahead_that_the_shell_took_is_one_at_its_prompt() {
+    fn typed_ahead_line_read_by_the_shell_is_a_prompt_line() {
         let log = [
             entered("make", "", ""),
             moment("y\n", "program", "", "y\n"),

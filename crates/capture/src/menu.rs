@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_input_chooses_from_is_known() {
+    fn choices_of_an_input_are_known() {
         let menu = "1) Berlin   2) Paris\n3) New York\n#? ";
         assert_eq!(entry(menu, "2\n").as_deref(), Some("2) Paris"));
         assert_eq!(entry(menu, "3\n").as_deref(), Some("3) New York"));
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn another_row_in_between_above_or_below_is_another_menu() {
+    fn additional_row_makes_another_menu() {
         let menu = "sh x\nWelcome\n1) small\n2) full\n#? ";
         assert!(goes_on(menu, "2\n", menu) && goes_on(menu, "2\n", "Hello\nWelcome\n\n 1) small\n 2) full\n#? "));
         for (program, printed) in [
@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn enter_chooses_the_default_that_stands_there() {
+    fn enter_chooses_the_shown_default() {
         let named = "sh x\nMirror\n1) keep\n2) erase\nChoice [1]: ";
         let word = "sh x\nkeep  all files\nerase all files\nMode (default: keep): ";
         let pointed = "sh x\nEditor:\n* 0  /usr/bin/vim\n  1  /bin/nano\n\nPress enter to keep the current choice[*]: ";
@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn a_menu_that_is_drawn_in_place_is_all_of_its_rows() {
+    fn menu_drawn_in_place_has_all_its_rows() {
         let screen = "$ ls\nold\n$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod\n↑↓ navigate • ⏎ select\n";
         let rows = ["? Where to?", "❯ dev", "staging", "prod", "↑↓ navigate • ⏎ select"];
         for keys in [&["down", "enter"][..], &["enter"], &["space"]] {
@@ -861,7 +861,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_from_the_question_on_is_compared_in_any_layout() {
+    fn every_row_after_the_question_is_compared() {
         for layout in layouts() {
             let screen = layout.screen;
             assert!(layout.goes_on(screen, "shop"), "unchanged: {screen}");
@@ -901,7 +901,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_above_a_menu_may_have_wrapped() {
+    fn command_above_a_menu_may_wrap() {
         let command = format!("node x.js {}", "--option ".repeat(4).trim_end());
         let entered = [Entered { text: command, row: None }];
         let screen = "$ ls\n$ node x.js --option --op\ntion --option --option\nPick one\n> dev\n  prod";
@@ -911,7 +911,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_another_form_chooses_from_the_same_rows() {
+    fn answer_in_another_form_chooses_from_the_same_rows() {
         let menu = "sh x\n1) logs\n2) cache\n3) temp files\nRemove which? ";
         for answer in ["3", "1,3", "1 3", "1-3", "3.", "3)", "#3", "03", "+3"] {
             let typed = format!("{answer}\n");
@@ -949,7 +949,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_a_full_screen_are_a_menu_for_keys_that_choose() {
+    fn full_screen_rows_are_a_menu_for_choosing_keys() {
         let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
         let rows = |act: &Act| match Menu::from_screen(screen, &[], act) {
             Menu::Drawn { rows, .. } => rows,
@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn the_styles_of_a_menu_are_those_of_its_rows() {
+    fn menu_styles_are_those_of_its_rows() {
         let screen = "$ ls\n> alpha\n$ node x.js\n? Where to? \n> alpha\n  beta\n";
         let styles = ["$ ls: bold", "> alpha: 6", "? Where to?: bold", "> alpha: 6"].map(str::to_owned);
         let menu = Menu::from_rows_in_place(screen, &styles, "", &[command()], &pressed(&["enter"]));

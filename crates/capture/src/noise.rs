@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_change_nothing() {
+    fn reading_commands_change_nothing() {
         for look in ["ls -la", "cat a | grep b", "git log --oneline", "npm --help", "pwd; ls", "tail -n 3 log"] {
             assert!(is_read_only(look), "{look}");
         }
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_at_the_same_are_alike() {
+    fn repeated_attempts_are_alike() {
         assert!(is_correction("gti status", "git status"));
         assert!(is_correction("npm install lodahs", "npm install lodash"));
         assert!(is_correction("git push", "git push -u origin main"));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_failed_is_named_with_what_was_done_before_it_was_done_again() {
+    fn failed_attempt_is_named_with_its_retry() {
         assert_eq!(
             why(&[command("make tset", 2), command("ls", 0), command("make test", 0)]),
             [
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_asked_and_failed_is_left_out_as_a_whole() {
+    fn failed_program_with_questions_is_omitted_entirely() {
         let asks = |code| {
             let act = |text: &str| Act::Typed { text: text.to_owned(), keys: Vec::new() };
             let start =
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_refused_is_left_out() {
+    fn refused_answer_is_omitted() {
         let typed = |text: &str| Act::Typed { text: text.to_owned(), keys: Vec::new() };
         let hidden = |row: &str| Act::Hidden { entered: true, row: row.to_owned() };
         let asks = |line: &str| Ending::Password(line.to_owned());
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_answer_is_not_left_out() {
+    fn accepted_answer_is_kept() {
         let typed = |text: &str| Act::Typed { text: format!("{text}\n"), keys: Vec::new() };
         let session = |prompt: &str, replies: [&str; 3]| {
             let asks = || Ending::Question(prompt.to_owned());
@@ -499,14 +499,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_short_and_is_not_the_answer() {
+    fn refusal_is_short_and_differs_from_the_answer() {
         assert!(is_refusal("five\nNot valid, please enter a number.\nHow many? "));
         assert!(!is_refusal("again\nSay it: ") && !is_refusal("again\nfine\nSay it: "));
         assert!(!is_refusal("y\ncopied a\ncopied b\ncopied c\nd failed\nOverwrite? [y/n] "));
     }
 
     #[test]
-    fn a_line_that_an_interpreter_reported_an_error_for_is_left_out_where_it_was_corrected() {
+    fn interpreter_error_is_omitted_if_corrected() {
         let typed = |text: &str| Act::Typed { text: format!("{text}\n"), keys: Vec::new() };
         let start = |line: &str| Turn { at_prompt: true, ..turn(typed("sh"), Ending::Question(line.to_owned()), "") };
         let over = || Ending::Prompt { exit_code: Some(0) };

@@ -491,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_may_be_data() {
+    fn possible_data_words_are_recognised() {
         assert_eq!(data_words("curl http://127.0.0.1:8123/x"), ["http://127.0.0.1:8123/x", "8123"]);
         assert_eq!(data_words("git show 1f3a9b2 -n3 y 7"), ["1f3a9b2"]);
         assert_eq!(data_words("git tag v1.4.2"), ["v1.4.2", "1.4.2"]);
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_named_and_read_with_a_group() {
+    fn value_is_named_and_read_with_a_group() {
         let line = "Serving HTTP on 0.0.0.0 port 8123 (http://0.0.0.0:8123/) ...";
         let (_, at) = rows_with(&[line], "8123")[0];
         assert_eq!(variable_name(&line[..at], &[], &[]), "read_port");
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_read_off_its_own_row_and_off_no_other_one() {
+    fn value_is_read_from_its_own_row_only() {
         let log = "3fa9c1d add page\n9b2e77a fix typo\n1c0ffee begin\n";
         let hashes = "commit 3fa9c1d\ncommit 9b2e77a\ncommit 1c0ffee\n";
         let full = "commit 3fa9c1d\nAuthor: a\n\n    add\n\ncommit 9b2e77a\nAuthor: a\n\n    fix\n";

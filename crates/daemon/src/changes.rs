@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn many_changes_of_one_thing_are_told_once_and_none_is_lost() {
+    async fn repeated_changes_are_reported_once_and_none_is_lost() {
         let changes = ChangeHub::default();
         changes.tools();
         let watching = changes.watch();

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_damaged_journal_is_to_be_moved_away() {
+    fn only_a_damaged_journal_is_moved_away() {
         let advice = |cause: StorageError| journal_advice(&OpenError::Storage { path: PathBuf::new(), cause });
         let cause = || Box::new(io::Error::other("x"));
         assert!(advice(StorageError::Damaged(cause())).contains("move the file:"));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agent_is_that_of_the_client_that_connected_last() {
+    fn agent_is_that_of_the_last_connected_client() {
         let context = DaemonSshEnvironment::new(Some("/bin/steplatch".into()), Path::new("/state"), Arc::default());
         let host = RemoteHostConfig { name: "box".into(), ssh: "ana@box".into() };
         let value = |key: &str| {

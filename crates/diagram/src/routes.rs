@@ -352,7 +352,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cards_stand_apart_inside_the_picture_and_lines_go_around_them(targets in machines()) {
+        fn cards_do_not_overlap_and_lines_avoid_them(targets in machines()) {
             let cards: Vec<Card> = targets.iter().map(|targets| card(targets)).collect();
             let plan = plan(&cards, &assign_layers(&targets, 0));
             let boxes: Vec<_> = plan.corners.iter().zip(&cards)

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_long_where_the_connection_is_fast_and_short_where_it_is_slow() {
+    fn piece_size_follows_connection_speed() {
         let ms = Duration::from_millis;
         assert_eq!(settled(ms(1), 500 << 20, 20), MAX_PIECE_BYTES);
         // A piece of 64 KiB over 1 MB/s takes 62 ms and the round trip.

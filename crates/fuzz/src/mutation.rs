@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutations_differ_and_keep_the_bound_and_repeat_with_their_seed() {
+    fn mutations_differ_stay_bounded_and_repeat_with_their_seed() {
         let inputs = [b"{\"a\": [1, 22, {}], \"b\": (x)}".to_vec(), Vec::new()];
         let mutator = Mutator { inputs: &inputs, dictionary: &["word"], longest: 60 };
         let round = |seed| {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_ends_with_its_own_bracket() {
+    fn block_ends_at_its_own_bracket() {
         let blocks = |input: &str| -> std::collections::BTreeSet<String> {
             let found = (0..50).filter_map(|seed| block(input.as_bytes(), &mut Random::new(seed)));
             found.map(|range| input[range].to_owned()).collect()
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_replaced_whole() {
+    fn number_is_replaced_as_a_whole() {
         assert_eq!(number_at(b"a 120 b", 0), 2..5);
         assert_eq!(number_at(b"a 120 b", 3), 3..5);
         assert_eq!(number_at(b"a", 1), 1..1);

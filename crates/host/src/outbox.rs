@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_has_no_room_is_written_when_there_is_some() {
+    async fn frame_without_room_is_written_later() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         let writer = outbox.clone();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_to_a_peer_that_reads_nothing_is_refused_at_the_limit_and_may_be_taken_back() {
+    async fn request_to_a_stalled_peer_is_refused_and_can_be_withdrawn() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         let long = "x".repeat(1 << 20);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_that_were_taken_back_leave_the_others_whole() {
+    async fn withdrawn_frames_leave_the_others_intact() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         let text = |number: u64| format!("{number}").repeat(100_000);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_tells_somebody_who_is_gone_is_not_kept() {
+    async fn sender_to_a_disconnected_peer_is_not_kept() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         drop(theirs);

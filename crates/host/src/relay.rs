@@ -247,7 +247,7 @@ mod tests {
 
     /// A host that is stopped, or on a busy machine, keeps its terminals: the near end must not take them for lost.
     #[tokio::test(start_paused = true)]
-    async fn a_host_that_listens_and_does_not_answer_has_not_ended() {
+    async fn listening_but_silent_host_has_not_ended() {
         let folder = tempfile::tempdir().unwrap();
         let relay = Relay {
             folder: folder.path().to_owned(),

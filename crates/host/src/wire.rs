@@ -774,7 +774,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_read_as_it_was_written_and_not_before_it_is_whole() {
+    fn frame_is_read_only_when_complete() {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 7, &Ask::Find("build".to_owned()));
         let whole = bytes.len();
@@ -789,7 +789,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_not_nested_without_end() {
+    fn nesting_of_values_is_bounded() {
         let nested = |level: &[u8], count: usize| {
             let field = [0x81, 0xa5, b'o', b't', b'h', b'e', b'r'];
             let levels = level.iter().copied().cycle().take(level.len() * count);
@@ -814,7 +814,7 @@ mod tests {
 
     /// One golden file holds all messages, a type and its JSON a line; the other holds all of them in frames.
     #[test]
-    fn what_is_spoken_is_written_as_in_the_golden_files() {
+    fn wire_format_matches_the_golden_files() {
         use steplatch_files::{DirectoryEntry, FileError, FileFacts, FilePiece, FileWritten};
         use steplatch_golden::{Tag, check_enum, check_struct};
         // The golden file has the names under which the types were first written.
@@ -870,7 +870,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn bytes_that_nobody_meant_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+        fn random_bytes_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
             if let Ok(Some((taken, _, body))) = first_frame(&bytes) {
                 assert!(taken <= bytes.len() && body.end <= taken);
             }
@@ -904,7 +904,7 @@ mod tests {
 
     /// Frames of a host are sparse. Lists with elements of one or two bytes are not, at any depth.
     #[test]
-    fn lists_are_as_long_as_their_bytes_allow() {
+    fn list_length_is_limited_by_its_bytes() {
         use serde_json::{Value, json};
         let entries: Vec<Value> =
             (0..100_000).map(|n| json!({"name": n.to_string(), "kind": "File", "size": n})).collect();
@@ -940,7 +940,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_kept_up_to_its_bound() {
+    fn list_is_kept_up_to_its_limit() {
         let list = |length: usize| body_of(&vec!["a"; length]);
         for (length, kept, is_cut) in [(0, 0, false), (3, 3, false), (4, 3, true), (5000, 3, true)] {
             let read: BoundedList<String, 3> = read_body(&list(length)).unwrap();
@@ -950,7 +950,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_bounded_by_its_request() {
+    fn answer_is_limited_by_its_request() {
         let id: TerminalId = TerminalId::random();
         let bytes = |ask: TerminalAsk| Ask::Terminal(id.clone(), ask).max_answer_bytes();
         let read = |limit| bytes(TerminalAsk::Read(Part::From(0), limit));
@@ -965,13 +965,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused() {
+    fn non_frame_is_refused() {
         assert_eq!(first_frame(&[0xff; 20]), Err(BadFrame));
         assert_eq!(first_frame(&[0, 0, 0, 1, 0]), Err(BadFrame));
     }
 
     #[test]
-    fn a_question_of_a_later_version_is_not_understood_and_a_later_field_is_overlooked() {
+    fn newer_request_is_not_understood_and_newer_field_is_ignored() {
         #[derive(Serialize)]
         enum Later {
             Hello { wire: u32, colour: String },

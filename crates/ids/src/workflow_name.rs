@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_would_leave_their_folder_are_refused() {
+    fn names_that_leave_their_directory_are_refused() {
         for bad in ["", "..", "a/b", "-x", "a b", "ä", &"x".repeat(65)] {
             assert!(bad.parse::<WorkflowName>().is_err(), "{bad:?}");
         }

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_was_dropped_is_free_while_a_forked_child_still_shares_it() {
+    fn dropped_lock_is_free_despite_a_forked_child() {
         let folder = tempfile::tempdir().unwrap();
         let first = FolderLock::wait(folder.path()).unwrap();
         let _forked = first.file.try_clone().unwrap();

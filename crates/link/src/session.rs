@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_that_was_lost_with_its_connection_is_made_again_over_the_next_one() {
+    fn lost_report_is_repeated_over_the_next_connection() {
         let mut session = Session::new();
         session.take(Record::Data(Bytes::from(vec![0; WINDOW]))).unwrap();
         session.deliver(WINDOW);
@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_or_doubled_however_often_the_connection_is_cut(
+        fn cut_connections_lose_and_double_nothing(
             events in proptest::collection::vec(event(), 1..200),
         ) {
             let mut sides = [Side::default(), Side::default()];
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_cannot_be_are_refused() {
+    fn impossible_positions_are_refused() {
         let mut session = Session::new();
         session.push(b"abc");
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)), "nothing was sent yet");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_window_is_refused() {
+    fn bytes_beyond_the_window_are_refused() {
         let mut session = Session::new();
         let portion = Bytes::from(vec![0; MAX_DATA_BYTES]);
         for _ in 0..WINDOW / MAX_DATA_BYTES {

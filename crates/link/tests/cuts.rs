@@ -68,7 +68,7 @@ async fn carry(mut one: DuplexStream, mut other: DuplexStream, most: usize) {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_over_connections_that_are_cut_at_any_byte() {
+async fn stream_continues_across_cuts_at_any_byte() {
     let (mut ours, local) = duplex(1 << 16);
     let (mut theirs, remote) = duplex(1 << 16);
     let (to_client, client_connections) = mpsc::channel(1);
@@ -120,7 +120,7 @@ async fn a_stream_goes_on_over_connections_that_are_cut_at_any_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_silent_is_lost_and_one_that_lives_is_not() {
+async fn silent_connection_is_lost_but_a_live_one_is_not() {
     let (_ours, mut local) = duplex(64);
     let (_theirs, mut remote) = duplex(64);
     let (one, other) = duplex(64);
@@ -147,7 +147,7 @@ async fn a_connection_that_is_silent_is_lost_and_one_that_lives_is_not() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_not_there_is_refused_with_the_reason() {
+async fn missing_session_is_refused_with_the_reason() {
     let (one, other) = duplex(64);
     let far = tokio::spawn(async move {
         let (mut reader, mut writer) = split(other);

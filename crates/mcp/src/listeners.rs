@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_between_the_acknowledgement_and_the_begin_of_a_request_reaches_it() {
+    async fn change_before_a_request_begins_reaches_it() {
         let (listeners, (sender, _)) = (Listeners::default(), broadcast::channel(2));
         for list in [ListChange::Tools, ListChange::Prompts] {
             listeners.accept(sender.subscribe());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn changes_of_a_moment_are_told_at_once_and_none_is_lost_to_a_listener_that_looks_elsewhere_meanwhile() {
+    async fn simultaneous_changes_are_reported_at_once_and_none_is_lost() {
         let (sender, receiver) = broadcast::channel(2);
         let mut gathered = DebouncedChanges::new(receiver);
         let began = Instant::now();

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_carried_counts_unchanged_for_the_same_call_and_once() {
+    async fn carried_state_counts_once_for_the_same_call() {
         let seals = Seals::new(None);
         let call = get_run(json!({"run_id": "run_x", "wait_seconds": 1}));
         let carried = sealed(&seals, &call).await;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_old_is_refused() {
+    async fn expired_state_is_refused() {
         let seals = Seals { lifetime: Duration::ZERO, ..Seals::new(None) };
         let carried = sealed(&seals, "call").await;
         // Its codec reads the system's clock, which need not have moved on.
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_of_one_folder_have_one_key_that_others_cannot_read() {
+    async fn servers_of_one_directory_share_a_private_key() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("state");
         let of_folder = || Seals::new(Some(folder.clone()));

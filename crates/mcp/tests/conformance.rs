@@ -78,7 +78,7 @@ fn installed(folder: &str, file: &str) -> PathBuf {
 }
 
 #[test]
-fn all_that_the_revision_of_2026_07_28_requires_passes_and_its_tasks_as_well() {
+fn conformance_of_revision_2026_07_28_with_tasks() {
     let found = tested(&["--requirements", "2026-07-28"]);
     assert!(found.passed >= 197, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
     let tasks: Vec<_> = found.lines.iter().filter(|line| line.contains("tasks-")).collect();
@@ -86,13 +86,13 @@ fn all_that_the_revision_of_2026_07_28_requires_passes_and_its_tasks_as_well() {
 }
 
 #[test]
-fn all_that_the_revision_of_2025_11_25_requires_passes() {
+fn conformance_of_revision_2025_11_25() {
     let found = tested(&["--requirements", "2025-11-25"]);
     assert!(found.passed >= 83, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
 }
 
 #[test]
-fn all_there_is_for_the_revision_of_2025_06_18_passes() {
+fn conformance_of_revision_2025_06_18() {
     let found = tested(&["--suite", "all", "--spec-version", "2025-06-18"]);
     assert!(found.passed >= 56, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
 }

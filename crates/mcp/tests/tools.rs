@@ -144,7 +144,7 @@ async fn changed(changes: &mut broadcast::Receiver<ListChange>) {
 }
 
 #[tokio::test]
-async fn the_list_has_all_tools_sorted_and_changes_are_told_when_there_are_any() {
+async fn list_is_sorted_and_changes_are_reported() {
     let mut daemon = Daemon::new();
     daemon.has(&["workflow_b", "workflow_a"]);
     daemon.listens();
@@ -180,7 +180,7 @@ async fn the_list_has_all_tools_sorted_and_changes_are_told_when_there_are_any()
 }
 
 #[tokio::test]
-async fn tools_stay_while_there_is_no_daemon_and_the_next_one_is_found() {
+async fn tools_remain_without_a_daemon_until_the_next_one() {
     let mut daemon = Daemon::new();
     daemon.has(&["workflow_a"]);
     daemon.listens();
@@ -202,7 +202,7 @@ async fn tools_stay_while_there_is_no_daemon_and_the_next_one_is_found() {
 }
 
 #[tokio::test]
-async fn a_workflow_does_not_take_the_name_of_a_tool() {
+async fn workflow_cannot_take_the_name_of_a_tool() {
     let mut daemon = Daemon::new();
     daemon.has(&["run_workflow", "workflow_a"]);
     daemon.listens();

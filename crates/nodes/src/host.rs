@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_runs_the_command_without_a_terminal_and_keeps_its_exit_code() {
+    fn line_runs_without_a_terminal_and_keeps_its_exit_code() {
         assert_eq!(run_here(&shell_line("echo 'a b'; echo c >&2; exit 3", None)), (Some(3), "a b\nc\n".to_owned()));
         assert_eq!(run_here(&shell_line("cat; echo .", Some("it's\n$HOME"))), (Some(0), "it's\n$HOME.\n".to_owned()));
         assert_eq!(run_here(&shell_line("cat", None)), (Some(0), String::new()));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_command_becomes_the_result_of_its_node() {
+    fn end_of_a_command_becomes_the_result_of_its_node() {
         let ended = |exit_code| HostCommandEnd::Ended { output: "x\nno disk\n".to_owned(), rest: None, exit_code };
         let good = outcome(ended(Some(0)), None);
         assert_eq!((good.failure, good.output), (None, json!("x\nno disk")));

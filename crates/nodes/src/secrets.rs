@@ -149,7 +149,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn references_are_told_from_what_only_looks_like_one() {
+    fn references_differ_from_similar_texts() {
         use Part::{Secret, Text};
         for (text, expected) in [
             ("Bearer {secret:GH_TOKEN}", vec![Text("Bearer "), Secret("GH_TOKEN")]),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_out_of_every_place_of_a_result() {
+    fn values_are_removed_from_every_part_of_a_result() {
         let hidden = SecretMask::new(["tok\"en&1".to_owned(), "ab".to_owned(), "4711".to_owned()].iter());
         let seen = json!({"a": ["x tok\"en&1 y", {"tok\"en&1": 4711}], "url": "?k=tok%22en%261", "json": "tok\\\"en&1", "ab": "ab"});
         let expected =

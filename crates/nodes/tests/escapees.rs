@@ -19,7 +19,7 @@ async fn pid_in(file: &Path) -> i32 {
 }
 
 #[tokio::test]
-async fn whoever_left_session_parents_and_environment_is_ended_all_the_same() {
+async fn detached_process_is_ended_nevertheless() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let node_environment = NodeEnvironment::of_this_process().unwrap();

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_question_or_answer_is_another_challenge() {
+    fn different_question_or_answer_is_a_different_challenge() {
         let one = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
         let others = [
             SignedText { gate_id: "run_a/ask/2", ..one },

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_escaped_coloured_and_as_wide_as_their_cells() {
+    fn runs_are_escaped_coloured_and_fit_their_cells() {
         let red = Style { fg: Colour::Indexed(1), bold: true, underline: Underline::Curled, ..Style::default() };
         let picture = Picture {
             cols: 12,

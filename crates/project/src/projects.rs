@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_is_read_again_only_once_a_file_of_it_has_changed() {
+    fn project_is_reloaded_only_after_a_change() {
         let folder = tempfile::tempdir().unwrap();
         let (cache, file) = (Mutex::default(), folder.path().join("steplatch.json"));
         let ids = |project: &Project| project.nodes.keys().cloned().collect::<Vec<_>>().join(" ");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_of_a_reasonable_length_is_refused() {
+    fn overlong_or_binary_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let reason = |project: &Project| project.broken[0].reason.clone();
         let look = || load_project(&Mutex::default(), folder.path().to_owned(), Vec::new());

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_knows_both_forms_passes_and_one_that_knows_the_new_one_does_not() {
+    fn patch_must_accept_old_and_new_form() {
         let before = asking("Continue", "say");
         let pass = |after: &Definition| compare_replays(&recording(), &before, after);
         assert_eq!(
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_passes_by_the_same_states_only_where_no_state_is_new() {
+    fn replay_visits_the_same_states_unless_a_state_is_new() {
         let before = asking("Continue", "say");
         let with = |next: &str, patch: &dyn Fn(&mut Value)| {
             let mut document = asking("Continue", next).document().clone();

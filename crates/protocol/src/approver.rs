@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_passphrase_is_sent_and_not_printed() {
+    fn passphrase_is_sent_but_not_printed() {
         let verb = SetApprover { passphrase: Some(Passphrase("correct horse".to_owned())), current: None };
         assert_eq!(serde_json::to_string(&verb).unwrap(), r#"{"passphrase":"correct horse"}"#);
         assert!(!format!("{verb:?}").contains("horse"));

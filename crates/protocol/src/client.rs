@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_too_long_to_send_is_refused_and_the_connection_goes_on() {
+    async fn overlong_message_is_refused_and_the_connection_stays() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let client = Client::from_stream(ours);
         let long = client.call_raw("CREATE_WORKFLOW", json!({"text": "x".repeat(MAX_LINE)})).await.unwrap_err();

@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_again_follows_from_the_kind_of_deed() {
+    fn repetition_depends_on_the_kind_of_verb() {
         assert_eq!(RetryPolicy::of_verb("GET_RUN"), RetryPolicy::Freely);
         assert_eq!(RetryPolicy::of_verb("CANCEL_WORKFLOW"), RetryPolicy::Freely);
         assert_eq!(RetryPolicy::of_verb("RUN_WORKFLOW"), RetryPolicy::AsTheSame);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_was_waited_is_taken_off_wherever_it_stands() {
+    fn elapsed_waiting_time_is_subtracted_in_every_form() {
         let left = |name: &str, mut params: Value| {
             subtract_time_waited(name, &mut params, Duration::from_secs(2));
             params
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_loss_is_mended_at_once_and_the_later_ones_after_longer_pauses() {
+    fn first_reconnection_is_immediate_and_later_ones_are_delayed() {
         let pauses = [1, 2, 3, 4, 20, usize::MAX].map(|count| pause_before(count).as_millis());
         assert_eq!(pauses, [0, 5, 10, 20, 500, 500]);
         let all: Duration = (1..=MAX_LOSSES).map(pause_before).sum();
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn losses_in_a_row_are_too_many_at_some_time() {
+    async fn repeated_losses_are_abandoned() {
         let mut retry_budget = RetryBudget::new();
         assert!(retry_budget.pause_before_retry(2).await && retry_budget.pause_before_retry(2).await);
         assert!(!retry_budget.pause_before_retry(2).await);

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_plain() {
+    fn schema_is_plain() {
         let schema = serde_json::to_string_pretty(&parameters::<crate::ExitTerminal>()).unwrap();
         expect![[r#"
             {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn no_schema_has_what_clients_stumble_over() {
+    fn schemas_avoid_features_unsupported_by_clients() {
         for verb in crate::VERBS {
             for schema in [(verb.parameters)(), (verb.reply)()] {
                 let text = schema.to_string();

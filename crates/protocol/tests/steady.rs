@@ -139,7 +139,7 @@ fn event(seq: u64, event_type: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_does_no_harm_is_asked_again_wherever_the_daemon_is_lost() {
+async fn harmless_request_is_repeated_after_every_loss() {
     let answer = Play::Answer(json!({"success": true, "runs": []}), vec![]);
     let daemon = Played::new(every_loss().into_iter().chain([answer]));
     let reply = daemon.steady("/bin/true").call(ListWorkflowRuns::default()).await.unwrap();
@@ -149,7 +149,7 @@ async fn what_does_no_harm_is_asked_again_wherever_the_daemon_is_lost() {
 }
 
 #[tokio::test]
-async fn a_deed_that_is_done_once_is_asked_for_again_as_the_same_step() {
+async fn keyed_request_is_repeated_as_the_same_step() {
     let answer = Play::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]);
     let daemon = Played::new([Play::HangUpWithin(0), Play::HangUpWithin(10), answer]);
     let steady = daemon.steady("/bin/true");
@@ -161,7 +161,7 @@ async fn a_deed_that_is_done_once_is_asked_for_again_as_the_same_step() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_done_twice_is_not_asked_again_once_it_was_asked() {
+async fn unrepeatable_request_is_not_repeated_once_sent() {
     let daemon = Played::new([
         Play::HangUpAtOnce,
         Play::HangUpInstead(HelloIs::Read),
@@ -176,7 +176,7 @@ async fn what_must_not_be_done_twice_is_not_asked_again_once_it_was_asked() {
 }
 
 #[tokio::test]
-async fn the_time_that_was_waited_is_not_waited_again() {
+async fn elapsed_time_is_not_waited_again() {
     let daemon = Played::new([
         Play::HangUpWithin(3),
         Play::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]),
@@ -190,7 +190,7 @@ async fn the_time_that_was_waited_is_not_waited_again() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_never_answers_is_given_up_in_the_end() {
+async fn permanently_silent_daemon_is_abandoned() {
     let daemon = Played::new((0..100).map(|_| Play::HangUpWithin(0)));
     let cancel = CancelWorkflow { run_id: "run_x".to_owned() };
     let lost = daemon.steady("/bin/true").call(cancel).await.unwrap_err();
@@ -199,7 +199,7 @@ async fn a_daemon_that_never_answers_is_given_up_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_cannot_be_started_is_said_to_be_one() {
+async fn failure_to_start_a_daemon_is_reported_as_such() {
     let daemon = Played::new([]);
     tokio::task::yield_now().await;
     let failed = daemon.steady("/bin/false").call(ListWorkflowRuns::default()).await.unwrap_err();
@@ -209,7 +209,7 @@ async fn a_daemon_that_cannot_be_started_is_said_to_be_one() {
 }
 
 #[tokio::test]
-async fn a_run_is_followed_over_daemons_each_event_once_and_in_order() {
+async fn events_of_a_run_arrive_once_and_in_order_across_daemons() {
     let subscribed = || json!({"success": true});
     let mut script = every_loss();
     script.extend([
@@ -234,7 +234,7 @@ async fn a_run_is_followed_over_daemons_each_event_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_run_that_nobody_knows_any_more_ends_the_following_with_the_daemons_words() {
+async fn unknown_run_ends_the_subscription_with_the_daemons_error() {
     let forgotten = json!({"success": false, "error": "Run 'run_x' not found; list_runs tells which there are"});
     let daemon = Played::new([
         Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]),
@@ -248,7 +248,7 @@ async fn a_run_that_nobody_knows_any_more_ends_the_following_with_the_daemons_wo
 }
 
 #[tokio::test]
-async fn a_run_that_is_about_to_begin_is_asked_for_until_it_has() {
+async fn subscription_waits_for_a_run_to_begin() {
     let unknown = || Play::Answer(json!({"success": false, "error": "Run 'run_x' not found"}), vec![]);
     let begun = Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]);
     let daemon = Played::new([unknown(), unknown(), begun, unknown()]);
@@ -259,7 +259,7 @@ async fn a_run_that_is_about_to_begin_is_asked_for_until_it_has() {
 }
 
 #[tokio::test]
-async fn following_is_taken_back_when_nobody_follows() {
+async fn dropped_subscription_is_cancelled() {
     let (sender, ended) = tokio::sync::oneshot::channel();
     let folder = tempfile::Builder::new().prefix("played-").tempdir_in("/tmp").unwrap();
     let place = DaemonPaths::new(folder.path().join("state"), folder.path().to_owned());

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_spoken_as_in_the_golden_files() {
+    fn messages_match_the_golden_files() {
         let (asked, said) = (include_str!("../golden/asked.jsonl"), include_str!("../golden/said.jsonl"));
         check_struct::<RequestLine>(asked);
         check_enum::<Ask>(&field(asked, |line| line.get("ask")), Tag::Outside);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_get_rarer_while_nothing_changes_and_are_frequent_again_when_something_does() {
+    fn polling_slows_while_unchanged_and_resumes_on_change() {
         let mut pace = PollBackoff::new(ms(5_000));
         assert_eq!(pace.first_delay(), ms(1_000));
         let same: Vec<u128> = (0..6).map(|_| pace.next_delay(PollResult::Same, 0.0).as_millis()).collect();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_fails_is_left_alone_longer_and_longer() {
+    fn failing_service_is_polled_less_and_less() {
         let mut pace = PollBackoff::new(ms(5_000));
         let failed = PollResult::Failed { retry_after: None };
         let waits: Vec<u64> = (0..10).map(|_| pace.next_delay(failed, 0.0).as_secs()).collect();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_asks_for_is_kept_to_within_reason() {
+    fn requested_delay_of_a_service_is_bounded() {
         let after = |seconds| PollResult::Failed { retry_after: Some(Duration::from_secs(seconds)) };
         assert_eq!(PollBackoff::new(ms(5_000)).next_delay(after(60), 1.0), ms(60_000));
         assert_eq!(PollBackoff::new(ms(5_000)).next_delay(after(0), 0.0), ms(2_000));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_asked_for_again_sooner_at_first() {
+    fn list_is_requested_again_sooner_at_first() {
         let seconds = |failures, interval| discovery_delay(failures, interval, None, 0.0).as_secs();
         let waits: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_looks_too_frequent_or_ends_them(
+        fn polling_is_never_too_frequent_and_never_ends(
             longest in 0u64..400_000,
             looks in prop::collection::vec((0u8..3, 0u64..1_000_000_000, -1.0f64..2.0), 0..60),
         ) {

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_by_id_whatever_the_order() {
+    fn changes_are_found_by_id_in_any_order() {
         let old = list(&[("kept", "a"), ("gone", "a"), ("other", "a")]);
         let new = list(&[("new", "a"), ("other", "b"), ("kept", "a")]);
         let changes = diff(&old, &new);

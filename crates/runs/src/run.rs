@@ -475,7 +475,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_tells_short_results_whole_and_of_long_ones_a_part() {
+    fn list_shows_short_results_fully_and_long_ones_partly() {
         for whole in [Value::Null, json!("short"), json!({"a": [1, 2]})] {
             assert_eq!(listed(&whole), (whole.clone(), false));
         }
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_an_older_daemon_is_read_and_says_that_no_result_is_known() {
+    fn summary_of_an_older_daemon_has_no_known_result() {
         let text = r#"{"workflow":"w","started":5,"input":{"a":"b"},"ended":7}"#;
         let told: StoredSummary = serde_json::from_str(text).unwrap();
         assert_eq!((told.about.input, told.result), (json!({"a": "b"}), None));

@@ -436,7 +436,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_secret_is_hidden_where_a_field_bears_its_name() {
+    fn short_secret_is_hidden_in_a_field_of_its_name() {
         let mut seal = Seal { names: vec!["PIN".to_owned()], ..Seal::default() };
         assert!(seal.learn("917").is_empty(), "it is not looked for anywhere else");
         let entry = json!({"event": "started", "variables": {"PIN": "917", "N": "917", "list": ["917"]}});
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
+    fn entry_hides_its_secrets_and_opens_with_the_key() {
         let mut seal = Seal::default();
         assert_eq!(seal.learn("hun\"ter2\n"), ["hun\"ter2", "\"hun\\\"ter2\""]);
         assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "as it is, as JSON and as a pattern");
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_a_dialogue_hides_its_secrets() {
+    fn answer_of_a_dialogue_hides_its_secrets() {
         let mut seal = Seal::default();
         seal.learn("hunter2");
         let answer = steplatch_workflow::DialogueAnswer {
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fields_hide_secrets_that_can_be_no_names_of_ours() {
+    fn field_names_hide_impossible_names_too() {
         let mut seal = Seal::default();
         seal.learn("hun-ter2");
         seal.learn("output");
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_stored_anew_when_it_holds_what_was_learned_to_be_secret_later() {
+    fn entry_with_a_later_known_secret_is_stored_again() {
         let mut seal = Seal::default();
         seal.learn("first secret");
         let mut records = stored(&["nothing", "an older \u{FDD0} one", "both: 'sec\"ond' and first secret"]);
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_in_every_form_that_a_filter_writes() {
+    fn secret_is_found_in_every_form_written_by_filters() {
         let texts = [plain(&json!({"command": "echo 'it'\\''s me'", "quoted": "\"a\\\"b\""}))];
         assert!(contains_secret("it's me", &texts) && contains_secret("a\"b", &texts));
         assert!(!contains_secret("command it", &texts));
@@ -557,7 +557,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_closed_is_opened_as_it_was(
+        fn sealed_text_opens_unchanged(
             secrets in prop::collection::vec("[a\"\\\\\u{FDD0}0-3]{4,6}", 0..3),
             texts in prop::collection::vec("[a\"\\\\\u{FDD0}\u{FDD1}0-3]{0,20}", 1..5),
         ) {

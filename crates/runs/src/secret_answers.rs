@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_has_a_mask_where_a_secret_field_was_answered() {
+    fn journal_masks_answers_to_secret_fields() {
         let answers = SecretAnswers::default();
         let form =
             json!({"properties": {"name": {"type": "string"}, "code": {"type": "string", "format": "password"}}});

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_given_in_order_and_those_who_left_are_passed_over() {
+    fn turns_are_given_in_order_without_the_departed() {
         let queue = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
         let first = queue.try_enter().expect("an empty queue");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_nobody_took_goes_to_the_next() {
+    fn unclaimed_turn_goes_to_the_next() {
         let queue = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
         let first = queue.try_enter().expect("an empty queue");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn those_in_progress_count_even_beyond_the_bound() {
+    fn turns_in_progress_count_even_beyond_the_limit() {
         let queue = AdmissionQueue::new(1);
         let turns = [queue.enter_anyway(), queue.enter_anyway()];
         assert_eq!(queue.counts(), (2, 0));

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remote_workflow_does_not_get_the_name_of_one_of_the_library_and_the_other_way_round() {
+    fn remote_and_library_workflows_never_share_a_name() {
         let state = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(state.path());
         let library = catalog.library_names(&["release".to_owned()]);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn another_address_is_another_service() {
+    fn different_address_is_a_different_service() {
         let state = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(state.path());
         let at = |url: &str| Config { base_url: url.to_owned(), ..Config::default() };

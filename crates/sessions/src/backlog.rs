@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_looked_up_than_is_written() {
+    async fn lookups_are_limited_to_written_answers() {
         let backlog = Backlog::new();
         let lists = Command::ListWorkflows(steplatch_protocol::ListWorkflows::default());
         let mut turns = Vec::new();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_read_while_many_answers_or_very_many_commands_wait() {
+    async fn nothing_is_read_while_too_many_answers_are_pending() {
         let backlog = Backlog::new();
         let mut answers: Vec<Place> = (0..MAX_UNWRITTEN).map(|_| backlog.count_unwritten()).collect();
         assert!(!is_at_once(backlog.wait_until_readable()).await);

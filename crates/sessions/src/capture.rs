@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_was_printed_over_several_lines_is_hidden_in_a_piece() {
+    fn multi_line_secret_is_hidden_in_a_piece() {
         let secrets = Redactor::default();
         secrets.add("hunter2-is-long");
         let piece = |text: &str| mask_piece(text.to_owned(), &secrets);

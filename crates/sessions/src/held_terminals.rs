@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_held_by_its_name_too_and_the_first_run_that_asks_has_it() {
+    fn terminal_is_held_also_by_name_for_the_first_run() {
         let held = HeldTerminals::default();
         let (first, second) = (RunId::random(), RunId::random());
         held.hold(&first, "1".to_owned(), terminals(&["work"]));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_answer_a_terminal_is_held_until_the_run_has_typed_or_reads() {
+    fn answered_terminal_is_held_until_the_run_acts() {
         let held = HeldTerminals::default();
         let run = RunId::random();
         let step = |visit: u32| StepId { run: run.clone(), place: "s".to_owned(), visit };
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_held_for_one_run_until_it_lets_go() {
+    fn terminal_is_held_for_one_run_until_released() {
         let held = HeldTerminals::default();
         let (run, other) = (RunId::random(), RunId::random());
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_counted_for_each_terminal_and_person_until_the_next_question() {
+    fn inputs_are_counted_per_terminal_and_person_until_question() {
         let held = HeldTerminals::default();
         let run = RunId::random();
         let input = |session: &str, by: &str, bytes: u64| TypedInput {

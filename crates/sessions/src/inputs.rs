@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_several_inputs_make_is_hidden_in_each() {
+    fn secret_split_over_inputs_is_hidden_in_each() {
         let attached = |text: &str| LoggedAction::Attached { bytes: LoggedText { text: text.to_owned(), cut: false } };
         let inputs = vec![
             logged(1, typed("login hun", &[])),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_or_a_row_left_of_a_secret_is_hidden() {
+    fn rest_of_a_divided_secret_is_hidden() {
         let secrets = secrets();
         let cut = LoggedAction::Command {
             command: LoggedText { text: "login hunter2-is".to_owned(), cut: true },
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_text_is_divided_makes_no_difference() {
+    fn position_of_divisions_does_not_matter() {
         let whole = "x hunter2-is-long y";
         for at in 0..whole.len() {
             for to in at..whole.len() {

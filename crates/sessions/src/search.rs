@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_their_positions_and_the_last_one_of_a_window_is_left_for_the_next() {
+    fn lines_have_positions_and_the_last_is_left_for_later() {
         let line = |begin: usize, text: &str| (begin, text.to_owned());
         assert_eq!(lines("a\nbc\n", 0), [line(0, "a"), line(2, "bc"), line(5, "")]);
         assert_eq!(lines("a\nbc", 9), [line(0, "a")]);

@@ -246,7 +246,7 @@ mod tests {
 
     /// Without an answer of the terminal host, a step that an earlier daemon may have begun never counts as not done.
     #[test]
-    fn what_is_no_answer_of_the_host_leaves_a_repeated_step_unknown() {
+    fn invalid_host_answer_leaves_a_repeated_step_unknown() {
         let host = || "box".to_owned();
         let away = AskError::NotConnected { host: host(), since: None, why: "away".to_owned() };
         let unreached = RemoteError::Failed { host: host(), why: ConnectFailure::Connection("away".to_owned()) };

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_looked_at_half_as_often_until_it_pauses() {
+    fn flood_is_sampled_half_as_often_until_it_pauses() {
         let interval = Duration::from_millis(15);
         let mut pace = FramePace::new(interval);
         for _ in 1..MAX_FLOOD_SAMPLES {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_receives_what_it_has_not() {
+    fn viewer_receives_only_missing_rows() {
         let first = shown(&["one", "two", ""]);
         let all = first.change_from(None).unwrap();
         assert!(all.whole && all.changed.len() == 3 && (all.cols, all.rows) == (80, 3));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_style_is_a_list_of_words() {
+    fn style_is_a_list_of_words() {
         assert_eq!(style_attributes(&Style::default(), false), "");
         let all = Style {
             fg: Colour::Indexed(9),

@@ -131,7 +131,7 @@ fn entry(name: &str, kind: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_another_machine_writes_nothing_outside_of_its_copy() {
+async fn remote_directory_writes_nothing_outside_its_copy() {
     for name in ["../../evil", "..", "/tmp/lies-evil", "a/../../evil", "", "."] {
         for kind in ["File", "Directory"] {
             let scene = Scene::new(site(json!([entry("a", "File"), entry(name, kind)]))).await;
@@ -144,7 +144,7 @@ async fn a_directory_of_another_machine_writes_nothing_outside_of_its_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_has_the_name_that_was_requested() {
+async fn copy_has_the_requested_name() {
     // It says that each file is /etc/passwd, and the directory /etc.
     let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     let reply = move |ask: &FileAsk| match ask {
@@ -172,7 +172,7 @@ async fn a_copy_has_the_name_that_was_requested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_another_machine_goes_through_no_link_and_into_nothing_of_steplatch() {
+async fn remote_directory_passes_no_link_or_private_directory() {
     let scene = Scene::new(site(json!([entry("a", "File"), entry("link", "File")]))).await;
     let outside = scene.folder.path().join("outside");
     std::fs::write(&outside, "mine").unwrap();
@@ -197,7 +197,7 @@ async fn a_directory_of_another_machine_goes_through_no_link_and_into_nothing_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn directories_without_end_are_not_walked_without_end() {
+async fn endless_directories_are_bounded() {
     let (deep, wide) = (json!([entry(&"d".repeat(255), "Directory")]), 3000);
     let scene = Scene::new(move |ask| match ask {
         FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
@@ -220,7 +220,7 @@ async fn directories_without_end_are_not_walked_without_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_a_tool_reads_is_no_longer_than_its_limit() {
+async fn file_read_by_a_tool_is_bounded() {
     let scene = Scene::new(|ask| match ask {
         FileAsk::Read { .. } => Some(json!({"Ok": {"bytes": vec![120; 100_000]}})),
         _ => None,
@@ -239,7 +239,7 @@ async fn a_file_that_a_tool_reads_is_no_longer_than_its_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_a_tool_reads_is_the_one_of_its_size_and_digest() {
+async fn file_read_by_a_tool_matches_its_size_and_digest() {
     let digest = |text: &str| json!(steplatch_files::FileDigest::from_content(text.as_bytes()));
     // The content and the digest of a file of three bytes, and the content that is returned.
     let cases = [

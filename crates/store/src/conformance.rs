@@ -34,7 +34,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Appends with an outdated last entry.
     #[boxed]
-    pub async fn a_writer_that_is_behind_is_refused_and_changes_nothing(&self) {
+    pub async fn outdated_writer_is_refused_and_changes_nothing(&self) {
         self.append(0, &["one"]).await.expect("an append to an empty history");
         let late = Append::new(self.run.clone(), 0, 1, vec!["other".into()]);
         let refused = self.journal.write(late.with_summary(running("other")).with_key("other")).await;
@@ -46,7 +46,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Stores two runs and forgets one.
     #[boxed]
-    pub async fn runs_are_apart_and_can_be_forgotten(&self) {
+    pub async fn runs_are_independent_and_can_be_forgotten(&self) {
         self.append(0, &["mine"]).await.expect("an append to an empty history");
         let other = RunId::random();
         self.journal.append(&other, 0, 1, vec!["theirs".into()]).await.expect("an append to an empty history");
@@ -62,7 +62,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Stores texts of every kind unchanged: empty, with other scripts, and much longer than a page.
     #[boxed]
-    pub async fn a_text_of_any_length_comes_back_as_it_was(&self) {
+    pub async fn text_of_any_length_is_read_back_unchanged(&self) {
         let long: String = (0..60_000).map(|line| format!("{line} ärger ✂\r\n")).collect();
         let texts = ["", "\u{0}", "ä🦀", &long, "short", &long];
         self.append(0, &texts).await.expect("an append");
@@ -72,7 +72,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Appends entries with summaries, and lists the runs.
     #[boxed]
-    pub async fn a_list_tells_the_newest_summaries_and_can_be_filtered(&self) {
+    pub async fn list_has_the_newest_summaries_and_can_be_filtered(&self) {
         for name in ["a", "b", "c"] {
             let append = Append::new(RunId::random(), 0, 1, vec!["begun".into()]).with_summary(running(name));
             self.journal.write(append).await.expect("an append to an empty history");
@@ -105,7 +105,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Appends no entries to an unknown run.
     #[boxed]
-    pub async fn a_run_without_entries_does_not_exist(&self) {
+    pub async fn run_without_entries_does_not_exist(&self) {
         let nothing = Append::new(self.run.clone(), 0, 1, Vec::new()).with_summary(running("a")).with_key("k");
         assert_eq!(self.journal.write(nothing).await.expect("nothing to do"), Appended::Written { last: 0 });
         assert!(self.known().await.is_empty());
@@ -114,7 +114,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Finds an existing run, and does not find a missing one.
     #[boxed]
-    pub async fn a_run_is_found_by_its_id(&self) {
+    pub async fn run_is_found_by_its_id(&self) {
         let append = Append::new(self.run.clone(), 0, 1, vec!["begun".into()]).with_summary(running("a"));
         self.journal.write(append).await.expect("an append to an empty history");
         let found = self.journal.find(&self.run).await.expect("a journal that reads");
@@ -124,7 +124,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Stores private data, changes it, and finishes the run.
     #[boxed]
-    pub async fn what_is_private_is_there_until_the_run_is_finished(&self) {
+    pub async fn private_part_is_kept_until_the_run_ends(&self) {
         let private = || async { self.journal.private(&self.run).await.expect("a journal that reads") };
         assert_eq!(private().await, None);
         let write = |after, texts: &[&str]| {
@@ -143,7 +143,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Replaces the texts of short and long entries. Refuses this from an outdated writer.
     #[boxed]
-    pub async fn an_entry_that_shows_too_much_is_stored_with_another_text(&self) {
+    pub async fn entry_with_a_secret_is_replaced_by_a_masked_one(&self) {
         let long = "a long secret ".repeat(5_000);
         self.append(0, &["a secret", "two", &long]).await.expect("an append to an empty history");
         let other = RunId::random();
@@ -161,7 +161,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Starts two runs with one key.
     #[boxed]
-    pub async fn a_key_belongs_to_one_run_until_it_is_forgotten(&self) {
+    pub async fn key_belongs_to_one_run_until_forgotten(&self) {
         let begin = |run: &RunId| Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_key("deploy 7");
         let written = self.journal.write(begin(&self.run)).await.expect("an append to an empty history");
         assert_eq!(written, Appended::Written { last: 1 });
@@ -244,15 +244,15 @@ macro_rules! conformance {
     ($journal:expr) => {
         $crate::conformance!(@tests $journal;
             entries_are_read_back_in_order,
-            a_writer_that_is_behind_is_refused_and_changes_nothing,
-            runs_are_apart_and_can_be_forgotten,
-            a_text_of_any_length_comes_back_as_it_was,
-            a_list_tells_the_newest_summaries_and_can_be_filtered,
-            a_run_without_entries_does_not_exist,
-            a_run_is_found_by_its_id,
-            what_is_private_is_there_until_the_run_is_finished,
-            an_entry_that_shows_too_much_is_stored_with_another_text,
-            a_key_belongs_to_one_run_until_it_is_forgotten,
+            outdated_writer_is_refused_and_changes_nothing,
+            runs_are_independent_and_can_be_forgotten,
+            text_of_any_length_is_read_back_unchanged,
+            list_has_the_newest_summaries_and_can_be_filtered,
+            run_without_entries_does_not_exist,
+            run_is_found_by_its_id,
+            private_part_is_kept_until_the_run_ends,
+            entry_with_a_secret_is_replaced_by_a_masked_one,
+            key_belongs_to_one_run_until_forgotten,
             finished_runs_are_forgotten_by_count_and_by_age
         );
     };

@@ -53,7 +53,7 @@ async fn append_until_killed() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+async fn acknowledged_entries_survive_a_kill_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("steplatch.db");
     let mut acknowledged: HashMap<RunId, u64> = HashMap::new();

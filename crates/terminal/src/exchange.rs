@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_no_names_are_refused() {
+    fn invalid_names_are_refused() {
         for name in ["PATH", "_", "a1", "__x"] {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_tells_what_is_set_and_what_is_exported() {
+    fn answer_shows_set_and_exported_variables() {
         let variable = |value: &str, exported| Some(Variable { value: value.into(), exported });
         let told = parse_answer(b"A\x001\x00ix\x00one\ntwo\x00B\x00\x00\x00\x00C\x001\x00\x00\xff\x00", Kind::Bash);
         let expected = [("A", variable("one\ntwo", true)), ("B", None), ("C", variable("\u{fffd}", false))];
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redraw_is_found_however_it_is_cut_and_what_is_around_it_is_kept() {
+    fn redraw_is_found_wherever_it_is_cut() {
         let stream = b"job done\r\n\r\x1b[K\r\x1b]133;V;k=n\x07$ \x1b]133;B;k=n\x07typed";
         for cut in 0..stream.len() {
             let mut redraw = Redraw::new("n");
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_no_redraw() {
+    fn flood_is_not_a_redraw() {
         let mut redraw = Redraw::new("n");
         let flood = vec![b'x'; Redraw::MAX_PROMPT_BYTES + 1];
         assert_eq!(redraw.hold(&flood), HoldResult::Other(flood));

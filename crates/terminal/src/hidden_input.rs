@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_noted_as_their_program_gets_them() {
+    fn lines_are_recorded_as_received_by_the_program() {
         assert_eq!(noted(&[b"hun", b"ter2\r", b"other\n"]), ["hunter2", "other"]);
         assert_eq!(noted(&[b"hunx\x7fter2\r"]), ["hunter2"]);
         assert_eq!(noted(&["wrongé\x7f\x15right\r".as_bytes()]), ["right"]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_hears_of_each_once() {
+    fn follower_receives_each_line_once() {
         let hidden_log = HiddenInputLog::default();
         let hidden = |text: &str| SecretText { terminal: None, text: text.to_owned() };
         hidden_log.record_text(hidden("one"));

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_count_with_what_each_takes() {
+    fn keys_count_with_their_size() {
         let mut log = InputLog::default();
         for _ in 0..100 {
             let keys = vec!["up".to_owned(); 1000];
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_key_by_key_is_one_entry_a_line() {
+    fn keys_form_one_entry_per_line() {
         let mut log = InputLog::default();
         for keys in ["l", "s", "\r", "p", "wd\r"] {
             log.add(Some("ana"), at(0), attached(keys));
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_on_behind_a_change_of_size_and_a_wait() {
+    fn line_continues_after_a_resize_and_a_wait() {
         let mut log = InputLog::default();
         let wait =
             || LoggedAction::Waited { patterns: vec!["x".to_owned()], reason: Reason::Match, matched: None, until: 0 };
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_command_is_noted_in_its_entry() {
+    fn end_of_a_command_is_noted_in_its_entry() {
         let mut log = InputLog::default();
         let command = |outcome| LoggedAction::Command { command: "make".into(), directory: None, outcome };
         let number = log.add(None, at(0), command(None));

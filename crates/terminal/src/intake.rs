@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_bytes_draw_no_more_than_can_be_seen() {
+    fn few_bytes_draw_only_visible_cells() {
         for size in [Size::default(), Size { cols: 1000, rows: 200 }] {
             let (_, plain) = flooded(size, "", "the quick brown fox jumps over the lazy dog\r\n");
             let line = |shown: char| shown.to_string().repeat(usize::from(size.cols));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_is_repeated_as_often_as_was_asked() {
+    fn character_is_repeated_as_often_as_requested() {
         for (bytes, text) in [
             ("ab\x1b[3bc", "abbbbc"),
             ("a\x1b[bc", "aac"),
@@ -382,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_the_output_is_cut_makes_no_difference(
+        fn cut_position_of_output_does_not_matter(
             pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..60),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {

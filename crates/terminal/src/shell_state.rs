@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_have_the_names_of_what_changed() {
+    fn differences_are_named_after_the_change() {
         let before = of_bash("declare -x A=\"1\"\ndeclare -- B=\"x\ny\"\n", "make () \n{ \n    :\n}\n", "");
         assert_eq!(before.difference(&before), None);
         let after =
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_the_prompt_changes_is_no_difference_and_others_are() {
+    fn variable_changed_by_the_prompt_is_not_a_difference() {
         let state = |count: u8, other: u8| {
             let answer = format!("variable n\0{count}\0variable m\0{other}\0varies n\0\0end\0\0");
             ShellState::parse(answer.as_bytes(), None).unwrap()
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_by_itself_is_no_difference_and_a_file_that_every_bash_reads_is() {
+    fn volatile_values_are_ignored_but_bash_startup_files_are_not() {
         let before = of_bash("declare -- RANDOM=\"1\"\ndeclare -x BASH_ENV=\"\"\ndeclare -- _p9k__x=\"1\"\n", "", "");
         let after = of_bash("declare -- RANDOM=\"2\"\ndeclare -x BASH_ENV=\"/tmp/x\"\ndeclare -- PS1=\"2\"\n", "", "");
         assert_eq!(before.difference(&after).unwrap(), "variable BASH_ENV");
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_with_each_command_is_named_as_traps_are() {
+    fn prompt_hooks_are_named_like_traps() {
         let hook =
             "[0]=\"{ __steplatch_end; } >/dev/null 2>&1\" [999]=\"{ __steplatch_prompt; } 3>&2 4>&1 >/dev/null 2>&1\"";
         let mark = "\\e]133;R;k=0a;s=\\$?;n=\\$((__steplatch_count += 1))\\a\\${__steplatch_bang:+\\${histchars##\\\"\\${histchars:=\\$__steplatch_bang}\\\"}}\\${__steplatch_hook##\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a\\${__steplatch_elsewhere:+\\$(__steplatch_mark_start)}";
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_job_is_a_difference_and_an_ended_one_is_none() {
+    fn new_job_is_a_difference_but_an_ended_one_is_not() {
         let jobs = |text: &str| ShellState::parse(format!("jobs\0{text}\0end\0\0").as_bytes(), None).unwrap();
         let (one, two) = (jobs("12\n"), jobs("12\n34\n"));
         assert_eq!((two.difference(&one), one.difference(&two).unwrap()), (None, "job 34".to_owned()));
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn open_files_are_compared_with_what_the_next_command_reads() {
+    fn open_files_are_compared_with_input_of_the_next_command() {
         let files =
             |rows: &[(u32, &str)]| OpenFiles(rows.iter().map(|(number, file)| (*number, (*file).to_owned())).collect());
         let before = files(&[(0, "tty"), (3, "a 0"), (12, "b")]);
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_the_path_leads_to_is_no_difference() {
+    fn equivalent_path_is_not_a_difference() {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_its_end_is_none() {
+    fn report_without_its_end_is_invalid() {
         assert_eq!(ShellState::parse(b"options\0x\0variables\0declare", None), None);
     }
 }

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_an_item_is_what_its_action_is_for() {
+    fn value_of_an_item_is_the_main_result_of_its_action() {
         let value = |result: Value| value_of(result.as_object().unwrap());
         assert_eq!(value(json!({"success": true, "output": "x\n", "exit_code": 0})), json!("x\n"));
         assert_eq!(value(json!({"success": true, "return_values": {}, "result": {"a": 1}})), json!({"a": 1}));

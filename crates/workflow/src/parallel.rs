@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_and_what_is_wrong_is_named() {
+    fn parameters_are_read_and_problems_named() {
         let error = |params: Value| Parallel::read(&object(&params)).unwrap_err();
         assert_eq!(error(json!({})), InvalidParallel::NoWorkflows);
         assert_eq!(error(json!({"workflows": "a"})), InvalidParallel::NoWorkflows);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_spells_out_the_first_failures() {
+    fn error_lists_the_first_failures() {
         let params = object(&json!({"workflows": {"a": {}, "b": {}, "c": {}, "d": {}, "e": {}}}));
         let parallel = Parallel::read(&params).unwrap();
         let mut branches = Branches::default();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_its_item() {
+    fn failure_has_its_item() {
         let params = object(&json!({"workflows": [{}, {}, {}], "items": ["web1", {"host": "web2"}, "web3"]}));
         let parallel = Parallel::read(&params).unwrap();
         let mut branches = Branches::default();

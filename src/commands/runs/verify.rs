@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_signature_is_told_and_one_that_lost_it_does_not_hold() {
+    fn missing_signature_is_reported_and_a_lost_one_is_invalid() {
         let plain = check_answer(
             &event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "terminal"})),
             &HashMap::new(),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_that_was_taken_is_compared_with_the_signed_text_and_number() {
+    fn accepted_choice_must_match_the_signed_text_and_number() {
         let question = asked(&json!({"gate_id": "g", "choices": ["release", "stop"]}));
         assert!(question.matches_signed(&json!("stop"), &signed("stop", Some(2))));
         assert!(question.matches_signed(&json!("stop"), &signed("stop", None)));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_form_that_was_taken_is_what_follows_from_the_signed_fields() {
+    fn accepted_form_must_follow_from_the_signed_fields() {
         let question = asked(&json!({"gate_id": "g", "form": {"properties": {
             "version": {"type": "string"},
             "where": {"oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_stand_in_columns_and_name_options() {
+    fn notes_are_in_columns_and_name_options() {
         let reply = CaptureWorkflowReply {
             guesses: vec![CaptureGuess {
                 state: "sh_setup_sh".to_owned(),

@@ -187,7 +187,7 @@ fn run_events(desk: &mut Desk) {
 }
 
 #[test]
-fn what_waits_comes_first_then_terminals_and_runs() {
+fn waiting_runs_come_before_terminals_and_other_runs() {
     Desk::of(80, 10).looks(&expect![[r#"
         | steplatch  nothing waits for you                        looking for the daemon
         | Waits for you
@@ -229,7 +229,7 @@ fn what_waits_comes_first_then_terminals_and_runs() {
 }
 
 #[test]
-fn a_terminal_of_another_machine_says_which_and_since_when_it_is_not_connected() {
+fn disconnected_remote_terminal_names_machine_and_time() {
     let [mut here, mut lost] = <[SessionInfo; 2]>::try_from(terminals()).unwrap();
     here.host = Some("build".to_owned());
     lost.host = Some("db".to_owned());
@@ -251,7 +251,7 @@ fn a_terminal_of_another_machine_says_which_and_since_when_it_is_not_connected()
 }
 
 #[test]
-fn a_wide_screen_has_the_preview_beside_the_list() {
+fn wide_screen_has_the_preview_beside_the_list() {
     let mut desk = Desk::usual(130, 16);
     desk.presses(&[Key::Down]);
     desk.happens(picture());
@@ -280,7 +280,7 @@ fn a_wide_screen_has_the_preview_beside_the_list() {
 }
 
 #[test]
-fn a_small_screen_has_the_list_only() {
+fn small_screen_has_the_list_only() {
     Desk::usual(30, 8).looks(&expect![[r#"
         | steplatch  1 question waits …
         | Waits for you 1
@@ -305,7 +305,7 @@ fn a_small_screen_has_the_list_only() {
 }
 
 #[test]
-fn a_question_is_read_and_then_answered() {
+fn question_is_read_and_then_answered() {
     let mut desk = Desk::usual(80, 16);
     assert!(desk.presses(&[Key::Enter]).is_empty());
     desk.looks(&expect![[r#"
@@ -366,7 +366,7 @@ fn a_question_is_read_and_then_answered() {
 }
 
 #[test]
-fn nothing_but_typed_keys_answers() {
+fn only_typed_keys_answer() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
     desk.passes(ANSWER_DELAY);
@@ -386,7 +386,7 @@ fn nothing_but_typed_keys_answers() {
 }
 
 #[test]
-fn a_question_that_changes_is_shown_again_and_one_that_is_answered_elsewhere_closes() {
+fn changed_question_is_shown_again_and_answered_one_closes() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
     desk.passes(ANSWER_DELAY);
@@ -408,7 +408,7 @@ fn a_question_that_changes_is_shown_again_and_one_that_is_answered_elsewhere_clo
 }
 
 #[test]
-fn a_long_question_is_read_to_its_end_first() {
+fn long_question_must_be_read_to_its_end() {
     let mut desk = Desk::usual(80, 16);
     let mut long = runs().pop().unwrap();
     long.pending_gates[0].context = json!({"plan": "a step\n".repeat(100)}).as_object().unwrap().clone();
@@ -439,7 +439,7 @@ fn form_desk(cols: u16, rows: u16) -> Desk {
 }
 
 #[test]
-fn a_form_is_shown_with_every_field_and_choice_before_it_takes_an_answer() {
+fn form_shows_every_field_and_choice_before_answering() {
     let mut desk = form_desk(60, 14);
     desk.looks(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
@@ -489,7 +489,7 @@ fn a_form_is_shown_with_every_field_and_choice_before_it_takes_an_answer() {
 }
 
 #[test]
-fn a_terminal_without_room_for_a_question_says_so_and_answers_nothing() {
+fn terminal_too_small_for_a_question_says_so() {
     for (cols, rows) in [(11, 24), (15, 30), (80, 8), (1, 1), (0, 0)] {
         let mut desk = form_desk(cols, rows);
         desk.presses(&[Key::End]);
@@ -508,7 +508,7 @@ fn a_terminal_without_room_for_a_question_says_so_and_answers_nothing() {
 }
 
 #[test]
-fn a_line_that_is_typed_for_one_question_answers_no_other() {
+fn line_for_one_question_answers_no_other() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
     desk.passes(ANSWER_DELAY);
@@ -542,7 +542,7 @@ fn a_line_that_is_typed_for_one_question_answers_no_other() {
 }
 
 #[test]
-fn a_line_that_is_typed_while_its_question_changes_or_closes_does_nothing() {
+fn line_for_a_changed_or_closed_question_does_nothing() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
     desk.passes(ANSWER_DELAY);
@@ -567,7 +567,7 @@ fn a_line_that_is_typed_while_its_question_changes_or_closes_does_nothing() {
 }
 
 #[test]
-fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
+fn run_shows_its_steps_and_its_question() {
     let mut desk = Desk::usual(100, 18);
     desk.presses(&[Key::Tab, Key::Tab, Key::Enter]);
     run_events(&mut desk);
@@ -613,7 +613,7 @@ fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
 }
 
 #[test]
-fn runs_are_steered_and_a_cancel_is_confirmed() {
+fn runs_are_controlled_and_a_cancel_is_confirmed() {
     let mut desk = Desk::usual(80, 24);
     desk.presses(&[Key::Tab, Key::Tab]);
     assert!(desk.types("p").is_empty());
@@ -638,7 +638,7 @@ fn runs_are_steered_and_a_cancel_is_confirmed() {
 }
 
 #[test]
-fn an_ended_run_is_run_again_from_the_selected_step() {
+fn ended_run_is_rerun_from_the_selected_step() {
     let mut desk = Desk::usual(80, 24);
     desk.presses(&[Key::Tab, Key::Tab]);
     desk.types("r");
@@ -696,7 +696,7 @@ fn an_ended_run_is_run_again_from_the_selected_step() {
 }
 
 #[test]
-fn a_line_that_is_meant_for_a_program_does_nothing() {
+fn line_meant_for_a_program_does_nothing() {
     for line in [
         "clear; printf x\r",
         "top\r",
@@ -737,7 +737,7 @@ fn a_line_that_is_meant_for_a_program_does_nothing() {
 }
 
 #[test]
-fn a_passphrase_that_is_typed_too_early_is_not_shown() {
+fn early_typed_passphrase_is_not_shown() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
     desk.passes(ANSWER_DELAY);
@@ -752,7 +752,7 @@ fn a_passphrase_that_is_typed_too_early_is_not_shown() {
 }
 
 #[test]
-fn a_filter_and_the_beginning_of_an_id_find_things() {
+fn filter_and_id_prefix_find_rows() {
     let mut desk = Desk::usual(80, 24);
     desk.types("/night");
     let screen = desk.screen();
@@ -768,7 +768,7 @@ fn a_filter_and_the_beginning_of_an_id_find_things() {
 }
 
 #[test]
-fn a_daemon_that_ends_is_said_and_waited_for() {
+fn ended_daemon_is_reported_and_awaited() {
     let mut desk = Desk::usual(80, 24);
     desk.happens(UiEvent::DaemonAway);
     let screen = desk.screen();
@@ -780,7 +780,7 @@ fn a_daemon_that_ends_is_said_and_waited_for() {
 }
 
 #[test]
-fn the_selection_stays_on_its_row_when_others_come() {
+fn selection_stays_on_its_row_when_rows_are_added() {
     let mut desk = Desk::usual(80, 24);
     desk.presses(&[Key::Tab, Key::Tab, Key::Down]);
     assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
@@ -796,7 +796,7 @@ fn the_selection_stays_on_its_row_when_others_come() {
 }
 
 #[test]
-fn help_covers_what_is_shown_and_any_key_goes_back() {
+fn help_covers_the_view_and_any_key_returns() {
     let mut desk = Desk::usual(80, 24);
     desk.types("?");
     desk.looks(&expect![[r#"

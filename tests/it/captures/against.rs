@@ -26,7 +26,7 @@ fn creates(session: &Session, name: &str, licence: &str) {
 }
 
 #[test]
-fn what_differs_between_two_times_becomes_arguments() {
+fn differences_between_two_recordings_become_arguments() {
     let mut session = Session::begin(&[("create.sh", CREATE)]);
     creates(&session, "shop", "MIT");
     session.opens();

@@ -12,7 +12,7 @@ read -p "Write it? [y/n] " yes
 "#;
 
 #[test]
-fn a_changed_program_stops_the_run_and_nothing_is_done_falsely() {
+fn changed_program_stops_the_run_without_wrong_actions() {
     let session = Session::begin(&[("setup.sh", SETUP)]);
     session.types("bash setup.sh\n");
     session.types("2\n");
@@ -63,7 +63,7 @@ const BUILD: &str =
     "echo compiling; echo BUILD OK; sleep 0.2; read -p 'Publish? ' answer; echo \"$answer\" > published\n";
 
 #[test]
-fn a_line_that_was_waited_for_is_not_enough() {
+fn awaited_line_is_not_sufficient() {
     let session = Session::begin(&[("build.sh", BUILD)]);
     session.sends(json!({"input_text": "bash build.sh\n", "pattern": "BUILD OK"}));
     session.types("yes\n");
@@ -83,7 +83,7 @@ fn a_line_that_was_waited_for_is_not_enough() {
 }
 
 #[test]
-fn what_was_typed_ahead_answers_no_other_question() {
+fn typed_ahead_input_answers_no_other_question() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
     let late = |program: &str| format!("echo begun; sleep 0.3; {program}; touch published\n");
     // Programs, the inputs behind the first one of which the last ends at the prompt, and what the program does later.
@@ -119,7 +119,7 @@ fn what_was_typed_ahead_answers_no_other_question() {
 }
 
 #[test]
-fn a_program_that_read_silently_and_asks_now_gets_no_answer() {
+fn silent_reader_that_now_asks_gets_no_answer() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
     let behind = |first: &str, second: &str| format!("{first}; {second}; echo $a > erased\n");
     let keep = "read -p 'Keep logs? ' n";
@@ -172,7 +172,7 @@ fn stops_at(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: 
 }
 
 #[test]
-fn keys_that_were_pressed_at_once_answer_the_questions_that_read_them() {
+fn keys_pressed_at_once_answer_the_questions_that_read_them() {
     let erase = "read -n1 -p 'Erase all? ' b; echo $b > erased";
     // Programs, the keys that were pressed at once, and what stands in the place of the second question later.
     let cases = [
@@ -203,7 +203,7 @@ fn keys_that_were_pressed_at_once_answer_the_questions_that_read_them() {
 }
 
 #[test]
-fn a_password_whose_question_stands_below_or_in_drawn_text_is_typed_there_only() {
+fn password_is_typed_only_at_its_drawn_question() {
     let program = |drawn: &str, ask: &str| {
         format!("printf '\\033[2J\\033[3;5H{drawn}\\033[9;1H'; {ask}; echo; echo ${{#p}} > published\n")
     };
@@ -251,7 +251,7 @@ fn a_password_whose_question_stands_below_or_in_drawn_text_is_typed_there_only()
 }
 
 #[test]
-fn a_prompt_with_a_tab_is_the_same_prompt_the_next_time() {
+fn prompt_with_a_tab_is_recognised_again() {
     let erase = "read -p $'Erase\\tall? ' a; echo $a > erased\n";
     let cases = [
         ("at its end", "printf 'Publish now?\\t'; read a"),
@@ -274,7 +274,7 @@ fn a_prompt_with_a_tab_is_the_same_prompt_the_next_time() {
 }
 
 #[test]
-fn one_of_several_choices_in_a_row_is_another_than_the_next_one() {
+fn consecutive_choices_are_distinguished() {
     // Shows its choices in a row, the selected one in a style, and takes Enter.
     let program = |styled: &str, style: &str| {
         let choices = ["Keep", "Delete", "Quit"].map(|choice| match styled.split(' ').any(|name| name == choice) {
@@ -299,7 +299,7 @@ fn one_of_several_choices_in_a_row_is_another_than_the_next_one() {
 }
 
 #[test]
-fn what_was_read_without_a_question_is_typed_where_the_program_reads_likewise_only() {
+fn unasked_input_is_typed_only_at_an_equal_silent_read() {
     // The programs, without a question, and what they read later.
     let cases = [
         ("a hidden line", "read -s a", vec!["read a", "read -n1 a; read -n1 b", "read -sn1 a"]),
@@ -323,7 +323,7 @@ fn what_was_read_without_a_question_is_typed_where_the_program_reads_likewise_on
 }
 
 #[test]
-fn a_value_that_was_shown_before_its_question_must_be_the_same() {
+fn value_shown_before_its_question_must_match() {
     let program = |shown: &str, file: &str| {
         format!("echo 'New account: {shown}'; echo ready; read -p 'Account to delete: ' a; touch {file}\n")
     };
@@ -334,7 +334,7 @@ fn a_value_that_was_shown_before_its_question_must_be_the_same() {
 }
 
 #[test]
-fn a_small_number_of_an_earlier_output_is_reported() {
+fn small_number_of_an_earlier_output_is_reported() {
     let session = Session::begin(&[("make.sh", "echo Created job 47\n"), ("ask.sh", "test $1 = 47\n")]);
     session.runs("bash make.sh");
     session.runs("bash ask.sh 47");
@@ -356,7 +356,7 @@ fn lines_typed_at_once_answer_questions_with_choices() {
 }
 
 #[test]
-fn a_value_that_is_printed_right_behind_a_key_or_hidden_text_is_read() {
+fn value_printed_after_a_key_or_hidden_text_is_read() {
     // The program, and the input that it reads without an echo.
     let cases = [
         ("a key", "read -sn1 -p 'Go on? ' a", json!({"input_text": "y"})),
@@ -382,7 +382,7 @@ fn a_value_that_is_printed_right_behind_a_key_or_hidden_text_is_read() {
 }
 
 #[test]
-fn a_value_that_is_typed_within_a_longer_word_is_read() {
+fn value_within_a_longer_typed_word_is_read() {
     // The value of the capture, the line that types it, the file that it makes, and another value.
     let cases = [
         ("1.4.2", "touch rel-1.4.2", "rel-1.4.3", "1.4.3"),

@@ -187,7 +187,7 @@ fn one_line_in_vim() {
 }
 
 #[test]
-fn what_cannot_be_taken_back_asks_a_person() {
+fn destructive_command_asks_a_person() {
     let session = Session::begin(&[("data", "1\n")]);
     session.runs("tar -czf backup.tgz data");
     session.runs("rm -rf data && tar -xzf backup.tgz");
@@ -210,7 +210,7 @@ fn what_cannot_be_taken_back_asks_a_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proof_of_what_cannot_be_taken_back_asks_the_person_at_its_terminal() {
+async fn proof_of_a_destructive_command_asks_its_user() {
     let (home, agent) = tokio::task::block_in_place(|| {
         let session = Session::begin(&[("data", "1\n")]);
         session.runs("tar -czf backup.tgz data");

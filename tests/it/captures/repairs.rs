@@ -51,7 +51,7 @@ fn replaces(state: &str, pattern: &str) -> Value {
 }
 
 #[test]
-fn another_question_is_taken_up_by_a_patch_that_a_person_accepts_and_every_run_says_so() {
+fn accepted_patch_for_another_question_is_reported_by_runs() {
     let procedure = captured();
     let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
     let asked = procedure.over(&run);
@@ -107,7 +107,7 @@ fn another_question_is_taken_up_by_a_patch_that_a_person_accepts_and_every_run_s
 }
 
 #[test]
-fn an_extra_question_becomes_a_state_of_its_own_and_the_old_program_still_passes() {
+fn extra_question_becomes_a_state_and_old_program_passes() {
     const EXTRA: &str = r"^Install recommended packages\? \[Y/n\] *\Z";
     let procedure = captured();
     let first =
@@ -149,7 +149,7 @@ fn an_extra_question_becomes_a_state_of_its_own_and_the_old_program_still_passes
 }
 
 #[test]
-fn an_accepted_patch_is_saved_by_the_next_daemon_if_this_one_is_killed_before() {
+fn accepted_patch_is_saved_by_the_next_daemon() {
     let procedure = captured();
     let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));
     let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
@@ -173,7 +173,7 @@ fn an_accepted_patch_is_saved_by_the_next_daemon_if_this_one_is_killed_before() 
 }
 
 #[test]
-fn a_patch_of_a_workflow_that_was_changed_meanwhile_is_for_the_run_only() {
+fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let procedure = captured();
     let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));
     let mut changed = procedure.captured["workflow_definition"].clone();

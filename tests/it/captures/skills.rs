@@ -13,7 +13,7 @@ fn elsewhere(home: &Home, arguments: &[&str], environment: &[(&str, &str)]) -> C
 }
 
 #[test]
-fn a_skill_runs_without_the_library() {
+fn skill_runs_without_the_library() {
     let session = Session::begin(&[(
         "greet.sh",
         "read -p 'Name: ' n; read -s -p 'Password: ' p; echo; echo \"$n ${#p}\" > out\n",
@@ -75,7 +75,7 @@ fn a_skill_runs_without_the_library() {
 }
 
 #[test]
-fn a_function_is_a_skill_and_what_cannot_be_taken_along_is_named() {
+fn function_is_a_skill_and_missing_parts_are_named() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let write = |name: &str, text: &str| std::fs::write(home.path().join(name), text).unwrap();
     let function = "async def greet(ctx):\n    \"\"\"Greets one.\"\"\"\n    said = await ctx.run(\"say\", ctx.input)\n    return said[\"output\"]\n\n\

@@ -51,7 +51,7 @@ fn is_there(file: &Path) -> bool {
     file.metadata().is_ok_and(|about| about.len() > 0)
 }
 
-pub(super) fn an_effect_that_was_decided_and_not_performed_is_performed_once_after_a_crash(rig: &Rig) {
+pub(super) fn pending_effect_is_performed_once_after_a_crash(rig: &Rig) {
     let states = json!({"open": open("ask"), "ask": ask("type"), "type": command("end"), "end": last(), "in_doubt": last(),
                         "refused": last()});
     goes(rig);
@@ -72,7 +72,7 @@ pub(super) fn an_effect_that_was_decided_and_not_performed_is_performed_once_aft
     assert_eq!(lines(rig, "began"), ["once"]);
 }
 
-pub(super) fn an_effect_in_progress_is_not_repeated_after_a_crash(rig: &Rig) {
+pub(super) fn effect_in_progress_is_not_repeated_after_a_crash(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
     let run = rig.begins(machine("open", states));
     let began = rig.home.path().join("began");
@@ -87,7 +87,7 @@ pub(super) fn an_effect_in_progress_is_not_repeated_after_a_crash(rig: &Rig) {
     assert_eq!(lines(rig, "began"), ["once"]);
 }
 
-pub(super) fn a_gate_survives_a_crash_and_its_answer_decides(rig: &Rig) {
+pub(super) fn gate_survives_a_crash_and_takes_an_answer(rig: &Rig) {
     let states = json!({"ask": ask("end"), "end": last(), "refused": last()});
     let runs = [rig.begins(machine("ask", states.clone())), rig.begins(machine("ask", states))];
     let gates: Vec<String> = runs.iter().map(|run| rig.gate(run)).collect();
@@ -100,7 +100,7 @@ pub(super) fn a_gate_survives_a_crash_and_its_answer_decides(rig: &Rig) {
     assert_eq!(rig.ended(&runs[1])["final_state"], "refused");
 }
 
-pub(super) fn a_second_answer_is_refused_and_says_what_the_first_one_was(rig: &Rig) {
+pub(super) fn second_answer_is_refused_with_the_first_one(rig: &Rig) {
     let states = json!({"ask": ask("again"), "again": ask("end"), "end": last(), "refused": last()});
     let run = rig.begins(machine("ask", states));
     let gate = rig.gate(&run);
@@ -112,7 +112,7 @@ pub(super) fn a_second_answer_is_refused_and_says_what_the_first_one_was(rig: &R
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
 
-pub(super) fn a_nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
+pub(super) fn nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
     let inner = json!({"initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("found")},
         "found": {"action": {"tool": "return", "params": {"result": "from below"}}}}});
@@ -129,7 +129,7 @@ pub(super) fn a_nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("from below")), "{ended}");
 }
 
-pub(super) fn a_host_that_was_away_finds_what_was_printed_meanwhile(rig: &Rig) {
+pub(super) fn returning_host_finds_output_printed_meanwhile(rig: &Rig) {
     let say = "echo r''eady; until [ -e go ]; do sleep 0.01; done; echo was-${x:-here}; touch said\n";
     let states = json!({
         "open": open("type"),
@@ -147,7 +147,7 @@ pub(super) fn a_host_that_was_away_finds_what_was_printed_meanwhile(rig: &Rig) {
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
 
-pub(super) fn what_happens_after_a_cancel_changes_nothing(rig: &Rig) {
+pub(super) fn events_after_a_cancel_change_nothing(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
     let run = rig.begins_with(machine("open", states), json!({"keep_terminals": true}));
     let began = rig.home.path().join("began");
@@ -164,7 +164,7 @@ pub(super) fn what_happens_after_a_cancel_changes_nothing(rig: &Rig) {
     assert_eq!(lines(rig, "began"), ["once"]);
 }
 
-pub(super) fn the_terminals_of_a_run_that_is_cancelled_at_the_gate_of_a_nested_one_are_closed(rig: &Rig) {
+pub(super) fn cancel_at_a_nested_gate_closes_the_terminals_of_the_run(rig: &Rig) {
     let nest = json!({"action": {"tool": "run_workflow", "params": {"workflow_definition": machine("ask", json!({"ask": ask("end"), "end": last(), "refused": last()}))}},
         "transitions": then("end")});
     let run = rig.begins(machine("open", json!({"open": open("nest"), "nest": nest, "end": last()})));
@@ -174,7 +174,7 @@ pub(super) fn the_terminals_of_a_run_that_is_cancelled_at_the_gate_of_a_nested_o
     assert_eq!(left["sessions"], json!([]), "{left}");
 }
 
-pub(super) fn a_run_ends_at_its_limit_of_states(rig: &Rig) {
+pub(super) fn run_ends_at_its_limit_of_states(rig: &Rig) {
     let states = json!({"round": {"action": {"tool": "list_terminal_sessions"}, "transitions": then("round")}});
     let run = rig.begins_with(machine("round", states), json!({"max_states": 5}));
     let ended = rig.ended(&run);
@@ -200,7 +200,7 @@ pub(super) fn a_state_ends_at_its_time_limit(rig: &Rig) {
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("late")), "{ended}");
 }
 
-pub(super) fn a_paused_run_begins_nothing_and_goes_on_when_it_is_resumed(rig: &Rig) {
+pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("more"), "in_doubt": last(),
         "more": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}", "command": "echo more >>began"}},
                  "transitions": then("end")},
@@ -222,7 +222,7 @@ pub(super) fn a_paused_run_begins_nothing_and_goes_on_when_it_is_resumed(rig: &R
     assert_eq!(lines(rig, "began"), ["once", "more"]);
 }
 
-pub(super) fn a_start_with_the_same_key_is_the_same_run(rig: &Rig) {
+pub(super) fn start_with_the_same_key_is_the_same_run(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
     goes(rig);
     let starts = || rig.begins_with(machine("open", states.clone()), json!({"idempotency_key": "only-one"}));
@@ -235,7 +235,7 @@ pub(super) fn a_start_with_the_same_key_is_the_same_run(rig: &Rig) {
     assert_eq!(lines(rig, "began"), ["once"]);
 }
 
-pub(super) fn a_run_of_a_thousand_states_ends(rig: &Rig) {
+pub(super) fn run_of_a_thousand_states_ends(rig: &Rig) {
     const STATES: usize = 1000;
     // A definition has at most a hundred states: they are gone through ten times. Every tenth one is an action of the host.
     let mut states = Map::new();
@@ -263,7 +263,7 @@ pub(super) fn a_run_of_a_thousand_states_ends(rig: &Rig) {
     );
 }
 
-pub(super) fn an_unknown_outcome_stays_unknown(rig: &Rig) {
+pub(super) fn unknown_outcome_stays_unknown(rig: &Rig) {
     let states =
         json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": ask("end"), "refused": last()});
     let run = rig.begins(machine("open", states));
@@ -284,7 +284,7 @@ pub(super) fn an_unknown_outcome_stays_unknown(rig: &Rig) {
     assert_eq!(lines(rig, "began"), ["once"]);
 }
 
-pub(super) fn a_failed_run_shows_its_last_screen(rig: &Rig) {
+pub(super) fn failed_run_shows_its_last_screen(rig: &Rig) {
     let states = json!({
         "open": open("type"),
         "type": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}", "command": "echo seen-$((40+2)); false"}},

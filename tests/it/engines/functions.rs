@@ -24,7 +24,7 @@ fn noted(rig: &Rig) -> Vec<String> {
     std::fs::read_to_string(rig.home.path().join("noted")).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-pub(super) fn a_function_survives_crashes_at_its_gate_and_runs_no_command_twice(rig: &Rig) {
+pub(super) fn function_survives_crashes_at_its_gate_and_repeats_nothing(rig: &Rig) {
     let run = begins(
         rig,
         "before = await ctx.run('note', ctx.params['word'])\n\
@@ -49,7 +49,7 @@ pub(super) fn a_function_survives_crashes_at_its_gate_and_runs_no_command_twice(
     assert!(late.code != 0 && late.stderr.contains("answered"), "{late:?}");
 }
 
-pub(super) fn what_a_function_gathers_happens_at_once(rig: &Rig) {
+pub(super) fn gathered_calls_of_a_function_run_at_once(rig: &Rig) {
     let run = begins(
         rig,
         "async def slept(seconds):\n    await ctx.sleep(seconds)\n    return seconds\n\
@@ -69,7 +69,7 @@ pub(super) fn what_a_function_gathers_happens_at_once(rig: &Rig) {
     assert_eq!(ended["result"], json!([true, true, 0.3, "nobody", "done"]), "{ended}");
 }
 
-pub(super) fn a_function_waits_for_the_run_that_it_starts(rig: &Rig) {
+pub(super) fn function_waits_for_its_started_run(rig: &Rig) {
     let run = begins(
         rig,
         "return 'told ' + await ctx.run_workflow('inner', 'in')",
@@ -86,7 +86,7 @@ pub(super) fn a_function_waits_for_the_run_that_it_starts(rig: &Rig) {
     assert_eq!(ended["result"], "told in and out", "{ended}");
 }
 
-pub(super) fn a_machine_waits_for_the_function_that_it_starts_and_a_function_for_a_machine(rig: &Rig) {
+pub(super) fn machine_and_function_wait_for_each_other(rig: &Rig) {
     let above = json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "between", "initial_variables": {"WORD": "deep"}}},
                  "transitions": [{"condition": "success", "next_state": "end"}]},
@@ -106,7 +106,7 @@ pub(super) fn a_machine_waits_for_the_function_that_it_starts_and_a_function_for
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("deep below, between")), "{ended}");
 }
 
-pub(super) fn a_paused_function_begins_nothing_and_goes_on_when_it_is_resumed(rig: &Rig) {
+pub(super) fn paused_function_begins_nothing_and_continues_when_resumed(rig: &Rig) {
     let run = begins(
         rig,
         "await ctx.run('slow')\nawait ctx.run('note', 'after')",
@@ -131,7 +131,7 @@ pub(super) fn a_paused_function_begins_nothing_and_goes_on_when_it_is_resumed(ri
     assert_eq!(noted(rig), ["begun", "after"]);
 }
 
-pub(super) fn a_cancelled_function_cleans_up_after_its_command_has_ended(rig: &Rig) {
+pub(super) fn cancelled_function_cleans_up_after_its_command_has_ended(rig: &Rig) {
     let run = begins(
         rig,
         "try:\n    await ctx.run('slow')\nexcept asyncio.CancelledError as error:\n    await ctx.run('note', str(error))\n\
@@ -148,7 +148,7 @@ pub(super) fn a_cancelled_function_cleans_up_after_its_command_has_ended(rig: &R
     assert_eq!(noted(rig), ["begun", "ended", "the run was cancelled", "finally"]);
 }
 
-pub(super) fn a_cancelled_function_ends_the_run_that_it_started_before_it_cleans_up(rig: &Rig) {
+pub(super) fn cancelled_function_ends_its_started_run_before_cleaning_up(rig: &Rig) {
     let run = begins(
         rig,
         "try:\n    await ctx.run_workflow('inner')\nfinally:\n    await ctx.run('note', 'above')",
@@ -163,20 +163,20 @@ pub(super) fn a_cancelled_function_ends_the_run_that_it_started_before_it_cleans
     assert_eq!(noted(rig), ["below", "above"]);
 }
 
-pub(super) fn a_function_that_is_cancelled_at_once_ends(rig: &Rig) {
+pub(super) fn function_cancelled_at_once_ends(rig: &Rig) {
     let run = begins(rig, "await ctx.gate('Go on?')", "", json!({}));
     rig.home.runs(&["runs", "cancel", &run]).well();
     assert_eq!(rig.run(&run)["status"], "cancelled");
 }
 
-pub(super) fn a_function_ends_at_its_time_limit(rig: &Rig) {
+pub(super) fn function_ends_at_its_time_limit(rig: &Rig) {
     let run = begins(rig, "await ctx.sleep(600)", "", json!({"execution_timeout": 1}));
     let ended = rig.ended(&run);
     assert_eq!(ended["status"], "failed", "{ended}");
     assert!(ended["error"].as_str().unwrap().contains("which is its limit"), "{ended}");
 }
 
-pub(super) fn a_node_that_ran_when_its_daemon_was_killed_is_not_run_again(rig: &Rig) {
+pub(super) fn node_of_a_killed_daemon_is_not_run_again(rig: &Rig) {
     let run = begins(
         rig,
         "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
@@ -194,7 +194,7 @@ pub(super) fn a_node_that_ran_when_its_daemon_was_killed_is_not_run_again(rig: &
     assert_eq!(noted(rig), ["begun"]);
 }
 
-pub(super) fn long_outputs_of_calls_that_end_at_once_come_whole(rig: &Rig) {
+pub(super) fn long_outputs_of_short_calls_are_complete(rig: &Rig) {
     let run = begins(
         rig,
         "many = await asyncio.gather(*[ctx.run('long') for _ in range(5)])\nawait ctx.gate('Go on?')\nreturn [len(one['output']) for one in many]",
@@ -209,7 +209,7 @@ pub(super) fn long_outputs_of_calls_that_end_at_once_come_whole(rig: &Rig) {
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");
 }
 
-pub(super) fn a_function_that_never_waits_is_paused_and_cancelled(rig: &Rig) {
+pub(super) fn busy_function_is_paused_and_cancelled(rig: &Rig) {
     let run = begins(rig, "while True:\n    sum(range(30000))\n    await ctx.run('identity', 1)", "", json!({}));
     rig.home.runs(&["runs", "pause", &run]).well();
     assert!(rig.run(&run)["paused"]["since"].is_string());

@@ -62,7 +62,7 @@ pub(super) fn above() -> Value {
         "end": {"action": {"tool": "return", "params": {"result": "{nest_result}"}}}}})
 }
 
-pub(super) fn a_remote_workflow_survives_crashes_and_is_started_once(rig: &Rig) {
+pub(super) fn remote_workflow_survives_crashes_and_starts_once(rig: &Rig) {
     let service = Service::of(rig);
     let run = begins(rig);
     let there = service.run();
@@ -78,7 +78,7 @@ pub(super) fn a_remote_workflow_survives_crashes_and_is_started_once(rig: &Rig) 
     assert_eq!(service.fake.count(Route::Start), 1);
 }
 
-pub(super) fn a_remote_workflow_that_is_cancelled_is_cancelled_at_its_service(rig: &Rig) {
+pub(super) fn cancelled_remote_workflow_is_cancelled_at_its_service(rig: &Rig) {
     let service = Service::of(rig);
     let run = begins(rig);
     service.run();
@@ -87,7 +87,7 @@ pub(super) fn a_remote_workflow_that_is_cancelled_is_cancelled_at_its_service(ri
     assert_eq!(service.cancels(), 1);
 }
 
-pub(super) fn a_machine_waits_for_the_remote_workflow_that_it_starts(rig: &Rig) {
+pub(super) fn machine_waits_for_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
     let run = rig.begins(above());
     let there = service.run();
@@ -99,7 +99,7 @@ pub(super) fn a_machine_waits_for_the_remote_workflow_that_it_starts(rig: &Rig) 
     assert_eq!((&ended["status"], service.fake.count(Route::Start)), (&json!("completed"), 1), "{ended}");
 }
 
-pub(super) fn a_function_waits_for_the_remote_workflow_that_it_starts(rig: &Rig) {
+pub(super) fn function_waits_for_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
     let run = rig.begins_file(
         "async def story(ctx):\n    told = await ctx.run_workflow('workflow_deploy')\n    return told['output']['deployed']\n\
@@ -115,7 +115,7 @@ pub(super) fn a_function_waits_for_the_remote_workflow_that_it_starts(rig: &Rig)
     assert_eq!(service.fake.count(Route::Start), 1);
 }
 
-pub(super) fn a_secret_in_the_input_of_a_remote_workflow_comes_back_to_the_function_that_starts_it(rig: &Rig) {
+pub(super) fn secret_input_of_a_remote_workflow_returns_to_its_function(rig: &Rig) {
     let service = Service::of(rig);
     let run = rig.begins_file(
         &format!(
@@ -130,7 +130,7 @@ pub(super) fn a_secret_in_the_input_of_a_remote_workflow_comes_back_to_the_funct
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(["prod", TOKEN.len()])), "{ended}");
 }
 
-pub(super) fn the_remote_workflow_of_a_cancelled_machine_is_cancelled_at_its_service(rig: &Rig) {
+pub(super) fn cancelled_machine_cancels_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
     let run = rig.begins(above());
     service.run();
@@ -139,7 +139,7 @@ pub(super) fn the_remote_workflow_of_a_cancelled_machine_is_cancelled_at_its_ser
     eventually_blocking("the service has cancelled it", || service.cancels() == 1);
 }
 
-pub(super) fn a_machine_is_paused_with_the_remote_workflow_that_it_waits_for(rig: &Rig) {
+pub(super) fn machine_is_paused_with_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
     let run = rig.begins(above());
     let there = service.run();

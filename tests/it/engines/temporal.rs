@@ -44,7 +44,7 @@ fn counted(rig: &Rig, file: &str) -> Vec<String> {
 }
 
 #[test]
-fn commands_run_once_each_while_workers_server_and_daemon_are_killed_fifty_times() {
+fn commands_run_once_across_fifty_kills_of_all_parts() {
     const KILLS: usize = 50;
     const COMMANDS: usize = KILLS / 2;
     let Some(rig) = Rig::of_temporal("commands_run_once_each_while_all_is_killed") else { return };
@@ -75,7 +75,7 @@ fn commands_run_once_each_while_workers_server_and_daemon_are_killed_fifty_times
 }
 
 #[test]
-fn a_server_that_is_away_at_the_start_and_in_the_middle_is_named_and_nothing_is_lost() {
+fn unavailable_server_is_named_and_nothing_is_lost() {
     let Some(rig) = Rig::of_temporal("a_server_that_is_away_is_named") else { return };
     let asking = json!({"initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("end")},
@@ -99,7 +99,7 @@ fn a_server_that_is_away_at_the_start_and_in_the_middle_is_named_and_nothing_is_
 }
 
 #[test]
-fn without_a_worker_a_start_is_refused_and_the_next_step_named() {
+fn start_without_a_worker_is_refused_with_the_next_step() {
     let Some(rig) = Rig::of_temporal("without_a_worker_a_start_is_refused") else { return };
     rig.kills_worker();
     let end =
@@ -119,7 +119,7 @@ fn without_a_worker_a_start_is_refused_and_the_next_step_named() {
 }
 
 #[test]
-fn what_the_server_stores_has_no_definition_no_output_and_no_secret() {
+fn stored_data_has_no_definition_output_or_secret() {
     let Some(rig) = Rig::of_temporal("what_the_server_stores_is_sealed") else { return };
     let definition = json!({
         "name": "sealed", "initial_state": "open",
@@ -147,7 +147,7 @@ fn is_listed(rig: &Rig, query: &str, run: &str) -> bool {
 }
 
 #[test]
-fn a_worker_that_is_killed_while_a_node_runs_loses_nothing_and_the_server_shows_the_function() {
+fn worker_killed_during_a_node_loses_nothing() {
     let Some(rig) = Rig::of_temporal("a_worker_that_is_killed_while_a_node_runs") else { return };
     let run = rig.begins_file(
         "async def story(ctx):\n    result = await ctx.run('slow')\n    await ctx.gate('Go on?')\n    return result['output'].strip()\n\
@@ -175,7 +175,7 @@ fn a_worker_that_is_killed_while_a_node_runs_loses_nothing_and_the_server_shows_
 }
 
 #[test]
-fn nodes_of_a_function_run_once_each_while_workers_and_server_are_killed_ten_times() {
+fn function_nodes_run_once_across_ten_kills() {
     const KILLS: usize = 10;
     let Some(rig) = Rig::of_temporal("nodes_of_a_function_run_once_each") else { return };
     let run = rig.begins_file(
@@ -207,7 +207,7 @@ fn nodes_of_a_function_run_once_each_while_workers_and_server_are_killed_ten_tim
 }
 
 #[test]
-fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
+fn function_with_too_many_calls_ends_at_the_limit() {
     let Some(rig) = Rig::of_temporal("a_function_that_makes_too_many_calls_ends") else { return };
     let run = rig.begins_file(
         "import asyncio\nasync def story(ctx):\n    await asyncio.gather(*[ctx.sleep(600) for _ in range(2001)])\n\
@@ -238,7 +238,7 @@ fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_the_server_is_away_ends_once_it_is_back() {
+fn cancel_during_a_server_outage_ends_the_run_later() {
     let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_the_server_is_away") else { return };
     let function =
         "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
@@ -252,7 +252,7 @@ fn a_run_that_is_cancelled_while_the_server_is_away_ends_once_it_is_back() {
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_no_worker_is_there_ends_once_one_is() {
+fn cancel_without_a_worker_ends_the_run_once_one_starts() {
     let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_no_worker_is_there") else { return };
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let function =
@@ -277,7 +277,7 @@ fn a_run_that_is_cancelled_while_no_worker_is_there_ends_once_one_is() {
 }
 
 #[test]
-fn an_input_that_is_not_sealed_is_refused_and_named() {
+fn unsealed_input_is_refused_and_named() {
     let Some(rig) = Rig::of_temporal("an_input_that_is_not_sealed_is_refused") else { return };
     let asking = json!({"initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("end")},
@@ -298,7 +298,7 @@ fn an_input_that_is_not_sealed_is_refused_and_named() {
 }
 
 #[test]
-fn a_run_that_stopped_at_an_unknown_screen_is_answered_and_not_patched() {
+fn run_at_an_unknown_screen_is_answered_and_not_patched() {
     let Some(rig) = Rig::of_temporal("a_run_that_stopped_at_an_unknown_screen") else { return };
     let definition = json!({"initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("wait")},
@@ -317,7 +317,7 @@ fn a_run_that_stopped_at_an_unknown_screen_is_answered_and_not_patched() {
 }
 
 #[test]
-fn a_run_of_one_host_is_decided_by_the_worker_of_another_one_and_performed_by_its_own() {
+fn foreign_worker_decides_and_own_worker_performs() {
     // It is dropped after the rig, whose worker would start its daemon again.
     let other = Rig::home_on_temporal();
     let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
@@ -355,7 +355,7 @@ fn a_run_of_one_host_is_decided_by_the_worker_of_another_one_and_performed_by_it
 }
 
 #[test]
-fn a_remote_workflow_is_seen_and_ended_on_the_server_and_its_service_cancels_it() {
+fn remote_workflow_ended_on_the_server_is_cancelled_remotely() {
     let Some(rig) = Rig::of_temporal("a_remote_workflow_is_seen_and_ended_on_the_server") else { return };
     let service = Service::of(&rig);
     for (number, how) in ["cancel", "terminate"].into_iter().enumerate() {
@@ -384,7 +384,7 @@ fn a_remote_workflow_is_seen_and_ended_on_the_server_and_its_service_cancels_it(
 }
 
 #[test]
-fn an_answer_and_a_start_right_after_the_end_of_a_daemon_wait_for_the_worker() {
+fn answer_and_start_after_a_daemon_end_wait_for_the_worker() {
     let Some(rig) = Rig::of_temporal("an_answer_right_after_the_end_of_a_daemon") else { return };
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let run = rig.begins(asking.clone());
@@ -397,8 +397,8 @@ fn an_answer_and_a_start_right_after_the_end_of_a_daemon_wait_for_the_worker() {
 }
 
 #[test]
-fn what_a_terminated_run_has_started_ends_with_it() {
-    let Some(rig) = Rig::of_temporal("what_a_terminated_run_has_started_ends_with_it") else { return };
+fn children_of_a_terminated_run_end_with_it() {
+    let Some(rig) = Rig::of_temporal("children_of_a_terminated_run_end_with_it") else { return };
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let above = json!({"initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {"shell": "cat"}}, "transitions": then("nest")},

@@ -176,7 +176,7 @@ fn run(field: &Field, definition: &Value) -> String {
 }
 
 #[test]
-fn every_menu_of_a_library_is_answered_and_a_captured_answer_chooses_nothing_else() {
+fn every_library_menu_is_answered_by_its_captured_answer() {
     let field = Field::new();
     Failures::of_rows(MENUS, |menu, failures| menu.check(&field, failures));
 }

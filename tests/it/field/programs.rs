@@ -169,7 +169,7 @@ fn literal(text: &str) -> String {
 }
 
 #[test]
-fn every_entry_of_an_interpreter_has_its_output() {
+fn every_interpreter_entry_has_its_output() {
     let field = Field::new();
     Failures::of_rows(INTERPRETERS, |interpreter, failures| {
         let alone = field.open(json!({"command": interpreter.command}));
@@ -201,7 +201,7 @@ fn every_entry_of_an_interpreter_has_its_output() {
 }
 
 #[test]
-fn every_entry_of_an_interpreter_that_a_node_keeps_has_its_output() {
+fn every_entry_of_a_persistent_interpreter_has_its_output() {
     let field = Field::new();
     Failures::of_rows(
         INTERPRETERS.iter().filter(|interpreter| !interpreter.prompt.is_empty()),
@@ -270,7 +270,7 @@ const BLOCKS: &[(&str, &str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_block_with_empty_lines_is_typed_whole_or_not_at_all() {
+fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
     let field = Field::new();
     Failures::of_rows(BLOCKS, |(name, command, prompt, block, result), failures| {
         let session = field.open(json!({"command": ["sh", "-c", command]}));
@@ -313,7 +313,7 @@ fn a_block_with_empty_lines_is_typed_whole_or_not_at_all() {
 
 /// A program that shows its prompt later than a terminal waits for it at its opening.
 #[test]
-fn every_program_that_a_node_keeps_may_start_late() {
+fn every_persistent_program_may_start_late() {
     let field = Field::new();
     let rows = [
         ("bash", "sh -c 'sleep 5; exec bash'", ["echo one", "echo two"], ["one", "two"]),
@@ -358,7 +358,7 @@ fn every_question_is_in_the_reply_and_takes_its_answer() {
 }
 
 #[test]
-fn every_question_is_answered_by_the_rule_of_a_machine_and_of_a_node() {
+fn every_question_is_answered_by_machine_and_node_rules() {
     let field = Field::new();
     Failures::of_rows(QUESTIONS, |question, failures| {
         let script = json!({

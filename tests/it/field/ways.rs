@@ -201,7 +201,7 @@ fn every_command_runs_as_written_in_every_shell() {
 }
 
 #[test]
-fn a_shell_that_may_replace_an_exclamation_mark_is_given_none() {
+fn exclamation_mark_is_refused_by_an_expanding_shell() {
     let field = Field::new();
     for shell in SHELLS.iter().filter(|shell| !shell.is_integrated) {
         let session = field.open(shell.opening(field.home.path()));
@@ -266,7 +266,7 @@ fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
 }
 
 #[test]
-fn the_text_since_an_input_says_where_a_program_draws_a_full_screen() {
+fn text_since_an_input_marks_full_screen_drawing() {
     const DRAWS: &str = "sh -c 'printf \"\\033[?1049h\\033[Hdrawn\"; read x; printf \"\\033[?1049l\"; echo back'";
     let field = Field::new();
     let says = |text: &Value| text.as_str().is_some_and(|text| text.contains("content_mode: screen"));
@@ -342,7 +342,7 @@ fn says_ran_nothing(reply: &Value) -> bool {
 }
 
 #[test]
-fn a_typed_line_of_which_nothing_ran_is_no_success() {
+fn typed_line_without_effect_is_not_a_success() {
     const NAMES: [&str; 6] = ["bash", "bash, heavy prompt", "zsh", "zsh, vi mode", "fish", "fish, heavy prompt"];
     let field = Field::new();
     Failures::of_rows(SHELLS.iter().filter(|shell| NAMES.contains(&shell.name)), |shell, failures| {
@@ -436,7 +436,7 @@ fn a_typed_line_of_which_nothing_ran_is_no_success() {
 }
 
 #[test]
-fn what_a_person_sends_is_printed_with_its_answer() {
+fn input_of_a_person_is_printed_with_its_answer() {
     let field = Field::new();
     let shells = ["bash", "bash, heavy prompt", "zsh", "fish", "dash", "tcsh"];
     let opening = |shell: &Shell| (shell.name, shell.opening(field.home.path()), "sleep 0.7; echo a''nswer", "answer");
@@ -469,7 +469,7 @@ fn what_a_person_sends_is_printed_with_its_answer() {
 }
 
 #[test]
-fn a_value_of_a_node_or_a_graph_is_whole_or_its_call_has_failed() {
+fn value_of_a_node_or_graph_is_complete_or_its_call_failed() {
     let field = Field::new();
     let over = field.function(
         "PTYNode(id='shell', session=session, command='bash')\n\
@@ -534,7 +534,7 @@ fn every_command_of_a_node_has_its_output_and_exit_code() {
 }
 
 #[test]
-fn every_command_runs_as_written_in_a_shell_within_another_one_and_over_ssh() {
+fn every_command_runs_as_written_in_nested_shells_and_ssh() {
     let field = Field::new();
     let server = Server::new();
     let user = steplatch_testkit::user_name();
@@ -580,7 +580,7 @@ pub(crate) const MULTIPLEXERS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn a_line_in_a_multiplexer_is_seen_and_has_no_exit_code() {
+fn line_in_a_multiplexer_is_seen_without_an_exit_code() {
     const SHELL_NAMES: [&str; 7] = ["bash", "bash, heavy prompt", "bash, slow start", "zsh", "fish", "dash", "tcsh"];
     let field = Field::new();
     let shells = SHELLS.iter().filter(|shell| SHELL_NAMES.contains(&shell.name));

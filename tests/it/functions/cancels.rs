@@ -18,7 +18,7 @@ fn noted(story: &Story) -> String {
 }
 
 #[test]
-fn a_cancelled_function_cleans_up_after_its_command_has_ended() {
+fn cancelled_function_cleans_up_after_its_command_has_ended() {
     let story = Story::of(
         "import asyncio\n\
          try:\n    await ctx.run('slow')\nexcept Exception as error:\n    await ctx.run('note', 'an ordinary exception')\n\
@@ -36,7 +36,7 @@ fn a_cancelled_function_cleans_up_after_its_command_has_ended() {
 }
 
 #[test]
-fn a_gate_closes_and_everything_that_was_gathered_cleans_up() {
+fn gate_closes_and_all_gathered_calls_clean_up() {
     let story = Story::whole(&format!(
         "import asyncio\n\
          async def asks(ctx, what):\n    try:\n        return await ctx.gate(what)\n    finally:\n        await ctx.run('note', what)\n\
@@ -61,7 +61,7 @@ fn a_gate_closes_and_everything_that_was_gathered_cleans_up() {
 }
 
 #[test]
-fn it_ends_cancelled_whatever_the_function_makes_of_it() {
+fn cancelled_function_always_ends_cancelled() {
     for (then, reason) in [
         ("return 'done'", "cancelled on request"),
         ("raise ValueError('no')", "cancelled on request; its function failed when it was told"),
@@ -82,7 +82,7 @@ fn it_ends_cancelled_whatever_the_function_makes_of_it() {
 }
 
 #[test]
-fn what_does_not_end_is_ended_after_its_time_or_by_a_second_cancel() {
+fn unresponsive_function_is_ended_by_time_or_second_cancel() {
     let story = Story::of(
         "told = 0\nwhile True:\n    try:\n        await ctx.gate('Again?')\n    except BaseException:\n        ctx.emit('told')",
         "",
@@ -103,7 +103,7 @@ fn what_does_not_end_is_ended_after_its_time_or_by_a_second_cancel() {
 }
 
 #[test]
-fn a_paused_function_cleans_up_and_is_not_told_what_was_held_back() {
+fn paused_function_cleans_up_without_the_held_answers() {
     let story = Story::of(
         "try:\n    word = await ctx.gate('Word?')\n    await ctx.run('note', word)\nfinally:\n    await ctx.run('note', 'finally')",
         NOTE,
@@ -116,7 +116,7 @@ fn a_paused_function_cleans_up_and_is_not_told_what_was_held_back() {
 }
 
 #[test]
-fn a_nested_run_cleans_up_with_its_parent() {
+fn nested_run_cleans_up_with_its_parent() {
     let story = Story::whole(&format!(
         "async def child(ctx):\n    try:\n        await ctx.gate('Child?')\n    finally:\n        await ctx.run('note', 'child')\n\
          async def story(ctx):\n    try:\n        await ctx.run_workflow('child')\n    finally:\n        await ctx.run('note', 'parent')\n\
@@ -129,7 +129,7 @@ fn a_nested_run_cleans_up_with_its_parent() {
 }
 
 #[test]
-fn a_cancel_outlives_the_daemon() {
+fn cancel_outlives_the_daemon() {
     let story = Story::of(
         "try:\n    await ctx.gate('Well?')\nfinally:\n    await ctx.run('slow')\n    await ctx.run('note', 'cleaned')",
         &format!(
@@ -169,7 +169,7 @@ fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
 }
 
 #[test]
-fn a_cancel_of_which_the_function_was_not_told_yet_outlives_the_daemon() {
+fn undelivered_cancel_outlives_the_daemon() {
     let story = Story::of(
         "import asyncio\ntry:\n    await ctx.run('slow')\nexcept asyncio.CancelledError:\n    await ctx.run('note', 'told')\n    raise",
         &format!("{STUBBORN}\n{NOTE}"),
@@ -180,7 +180,7 @@ fn a_cancel_of_which_the_function_was_not_told_yet_outlives_the_daemon() {
 }
 
 #[test]
-fn what_a_pause_held_back_is_not_told_after_a_cancel_by_any_daemon() {
+fn held_answer_is_never_delivered_after_a_cancel() {
     let story = Story::whole(&format!(
         "import asyncio\n\
          async def asks(ctx):\n    word = await ctx.gate('Word?')\n    await ctx.run('note', word)\n\
@@ -195,7 +195,7 @@ fn what_a_pause_held_back_is_not_told_after_a_cancel_by_any_daemon() {
 }
 
 #[test]
-fn a_gate_that_was_answered_or_timed_out_is_not_cancelled_by_the_end_of_the_run() {
+fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
     let story = Story::of("return await ctx.gate('Go?', choices=['a', 'b'])", "");
     let run = story.begins(60.0);
     story.answers(&run, "a").well();

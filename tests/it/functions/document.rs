@@ -73,7 +73,7 @@ fn loaded(body: &str, nodes: &str) -> Story {
 // pending_gate}, null for absent values. 003 L910-922, L972 and L1217-1222: every command takes session_id. 003
 // L126-139 and L975-980: a workflow is {id, description, created_at}.
 #[test]
-fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_it() {
+fn document_client_starts_a_run_and_reads_its_result() {
     let story = loaded(
         "answer = await ctx.gate('Go on?', choices=['a', 'b', 'c'])\nreturn {'input': ctx.input, 'n': ctx.params['n'], 'answer': answer}",
         "",
@@ -128,7 +128,7 @@ fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_
 
 // 003 L910-922 and L972: the session of nodes and workflows; `default` exists; unknown: `Session not found: x`.
 #[test]
-fn a_session_is_the_project_by_its_name_and_any_other_is_not_found() {
+fn session_is_the_project_and_other_names_are_not_found() {
     let story = loaded("await ctx.sleep(1000)", "");
     let mut socket = Socket::of(&story);
     let name = story.home.path().file_name().unwrap().to_str().unwrap();
@@ -158,7 +158,7 @@ fn a_session_is_the_project_by_its_name_and_any_other_is_not_found() {
 
 // 003 L617 and L944-957: with wait, a failed run is a successful command; error is str(e).
 #[test]
-fn a_run_that_fails_is_told_with_the_text_of_its_exception_and_the_traceback_beside_it() {
+fn failed_run_has_its_exception_and_traceback() {
     let story = loaded("raise ValueError('bad')", "");
     let mut socket = Socket::of(&story);
     let waited = json!({"session_id": "default", "workflow_id": "story", "wait": true});
@@ -180,7 +180,7 @@ fn a_run_that_fails_is_told_with_the_text_of_its_exception_and_the_traceback_bes
 
 // design/runs.md: a run may have a time limit of its own (`timeout`, without the time at gates).
 #[test]
-fn a_run_that_is_executed_may_have_a_time_limit_of_its_own() {
+fn run_may_have_its_own_time_limit() {
     let story = loaded("await ctx.sleep(1000)", "");
     let mut socket = Socket::of(&story);
     for field in ["timeout", "execution_timeout"] {
@@ -228,7 +228,7 @@ fn events_carry_the_data_of_the_document() {
 
 // 003 L728-741 and docs/machines_reference.md: a cancel at a gate emits gate_cancelled.
 #[test]
-fn a_cancel_at_a_gate_cancels_the_gate_first() {
+fn cancel_at_a_gate_cancels_the_gate_first() {
     let story = Story::of("await ctx.gate('Go on?')", "");
     let waiting = story.begins(60.0);
     let cancelled = story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));

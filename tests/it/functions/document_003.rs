@@ -290,7 +290,7 @@ FunctionNode(id="summarizer", session=session, fn=lambda ctx: {"output": ctx.inp
 
 // 003 L57-81: the workflow of the overview
 #[test]
-fn code_is_reviewed_until_it_is_accepted() {
+fn code_is_reviewed_until_accepted() {
     let session = Session::with(&format!(
         r#"
 # Define workflow
@@ -332,7 +332,7 @@ Workflow(id="code_review", session=session, fn=code_review)
 
 // 003 L150-157: the workflow of the class `Workflow`
 #[test]
-fn one_node_follows_the_other_if_a_person_says_yes() {
+fn second_node_runs_if_a_person_agrees() {
     let session = Session::with(&format!(
         r#"
 async def my_workflow(ctx: WorkflowContext) -> str:
@@ -353,7 +353,7 @@ Workflow(id="my_workflow", session=session, fn=my_workflow)
 
 // 003 L255-268, 305-308, 364-379, 427-429: the examples of the methods of `WorkflowContext`
 #[test]
-fn what_the_context_is_shown_with_works() {
+fn documented_context_usage_works() {
     let session = Session::with(&format!(
         r#"
 import asyncio
@@ -421,7 +421,7 @@ Workflow(id="others", session=session, fn=others)
 
 // 003 L99-219, 241-277, 790-841: the objects available to a file, under the imports of the document
 #[test]
-fn a_file_finds_the_objects_of_the_document() {
+fn file_finds_the_objects_of_the_document() {
     let session = Session::with(
         r#"
 from __future__ import annotations
@@ -493,7 +493,7 @@ for id, said in [("first", "conflicts with existing workflow"), ("shout", "confl
 
 // 003 L494-741: a file only declares; starting a run in it is an error.
 #[test]
-fn a_run_is_not_started_by_a_file() {
+fn file_cannot_start_a_run() {
     let refused = Session::of(
         r#"
 session = Session(name="test")
@@ -511,7 +511,7 @@ run = WorkflowRun(workflow=workflow, input="test")
 
 // 003 L813-818: the message for an invalid ID
 #[test]
-fn an_id_that_is_not_one_is_named() {
+fn invalid_id_is_named() {
     let refused = Session::of("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").loaded;
     let said = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
     assert!(refused.stderr.contains(said), "{refused:?}");

@@ -25,7 +25,7 @@ fn three_commands_at_once_are_summed_up() {
 }
 
 #[test]
-fn a_release_is_uploaded_in_the_third_attempt_and_a_wrong_version_not_at_all() {
+fn third_release_attempt_succeeds_and_wrong_version_fails() {
     let story = example("release.py");
     let over = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
     assert_eq!((&over["result"]["released"], &over["result"]["uploads_tried"]), (&json!("1.2.0"), &json!(3)), "{over}");
@@ -35,7 +35,7 @@ fn a_release_is_uploaded_in_the_third_attempt_and_a_wrong_version_not_at_all() {
 }
 
 #[test]
-fn drafts_are_made_until_a_person_likes_one() {
+fn drafts_are_made_until_a_person_accepts_one() {
     let story = example("review.py");
     let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"topic": "gates"}}));
     assert_eq!(
@@ -50,7 +50,7 @@ fn drafts_are_made_until_a_person_likes_one() {
 }
 
 #[test]
-fn the_dangerous_line_waits_for_a_person() {
+fn dangerous_line_waits_for_a_person() {
     for (answer, told) in [
         ("yes", json!(["os.path.exists(f) → True", "os.path.exists(f) → False"])),
         ("skip", json!(["os.path.exists(f) → True", "os.path.exists(f) → True"])),
@@ -116,7 +116,7 @@ Workflow(id="release_notes", session=session, fn=release_notes)
 "#;
 
 #[test]
-fn the_function_of_the_contract_runs_as_printed() {
+fn function_of_the_contract_runs_as_printed() {
     let nodes = format!(
         "BashNode(id='git_log', session=session, command='echo log of {{input|sh}}')\n\
          LLMNode(id='writer', session=session, base_url='{}', model='small')\n",

@@ -6,7 +6,7 @@ use steplatch_testkit::eventually_blocking;
 use crate::functions::story::{Story, lines_in, types};
 
 #[test]
-fn a_function_is_a_node_and_its_calls_are_those_of_the_run() {
+fn function_is_a_node_with_calls_of_the_run() {
     let story = Story::whole(
         "import asyncio\n\
          async def double(ctx):\n    \"\"\"Twice the input.\"\"\"\n    said = await ctx.run('say', ctx.input)\n    return said['output'].strip() * ctx.params.get('times', 2)\n\
@@ -69,7 +69,7 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn a_graph_runs_in_parallel_with_its_policies_and_functions_are_steps() {
+fn graph_runs_in_parallel_with_policies_and_function_steps() {
     let story = Story::whole(GRAPH);
     let over = story.begins(60.0);
     assert_eq!(over["status"], "completed", "{over}");
@@ -105,7 +105,7 @@ fn a_graph_runs_in_parallel_with_its_policies_and_functions_are_steps() {
 }
 
 #[test]
-fn a_graph_of_the_project_is_a_run_of_its_own() {
+fn project_graph_has_its_own_run() {
     let story = Story::of("return (await ctx.run('greet', 'you'))['output']", "");
     let toml = "[nodes.hello]\ntype = \"bash\"\ncommand = \"printf 'hello %s in %s' {input|sh} \\\"$(basename \\\"$PWD\\\")\\\"\"\n\
                 [graphs.greet]\nsteps = [{id = \"say\", node = \"hello\", input = \"{input}\"}]\n";

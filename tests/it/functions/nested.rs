@@ -42,7 +42,7 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
+fn children_are_listed_and_answered_through_their_parent() {
     let story = Story::whole(NESTED);
     let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
@@ -85,7 +85,7 @@ fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
 }
 
 #[test]
-fn runs_nest_so_deep_and_no_deeper() {
+fn nesting_depth_of_runs_is_limited() {
     let story = Story::whole(NESTED);
     let over = story.begins_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
     assert_eq!(over["status"], "completed", "{over}");
@@ -93,7 +93,7 @@ fn runs_nest_so_deep_and_no_deeper() {
 }
 
 #[test]
-fn a_cancelled_parent_cancels_its_children_first() {
+fn cancelled_parent_cancels_its_children_first() {
     let story = Story::whole(NESTED);
     let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let cancelled = story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));
@@ -104,7 +104,7 @@ fn a_cancelled_parent_cancels_its_children_first() {
 }
 
 #[test]
-fn a_function_starts_a_saved_machine() {
+fn function_starts_a_saved_machine() {
     let story = Story::of(
         "made = await ctx.run_workflow('make', params={'word': 'seven'})\nreturn [made['status'], made['return_values']]",
         "",
@@ -130,7 +130,7 @@ fn a_function_starts_a_saved_machine() {
 }
 
 #[test]
-fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_stays_so() {
+fn resuming_a_parent_keeps_directly_paused_children_paused() {
     let story = Story::whole(
         "async def child(ctx):\n    await ctx.gate('Go on?', context={'what': 'the child', 'lines': 'one\\ntwo'})\n    \
              return (await ctx.run('note', 'child'))['output']\n\
@@ -201,7 +201,7 @@ fn cancels(story: &Story, run: &Value) {
 }
 
 #[test]
-fn so_many_runs_are_below_one_at_once_and_no_more() {
+fn concurrent_descendants_of_a_run_are_limited() {
     let story = many();
     let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     refuses(&story, &run, 3);
@@ -209,7 +209,7 @@ fn so_many_runs_are_below_one_at_once_and_no_more() {
 }
 
 #[test]
-fn runs_below_a_machine_count_with_those_that_its_children_start() {
+fn descendants_of_a_machine_count_together() {
     let story = many();
     story.home.runs(&["workflow", "load", "story.py"]).well();
     let nests = json!({"initial_state": "nest", "states": {
@@ -228,7 +228,7 @@ fn runs_below_a_machine_count_with_those_that_its_children_start() {
 }
 
 #[test]
-fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
+fn workflow_edited_after_approval_is_not_run() {
     // redteam M6, for a function: by a literal name, and by a computed one.
     for name in ["'deploy'", "ctx.params['name']"] {
         let story = Story::of(
@@ -264,7 +264,7 @@ fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
 }
 
 #[test]
-fn a_workflow_whose_name_stands_in_no_definition_is_not_run() {
+fn unnamed_workflow_is_not_run() {
     // A call that the static search misses is refused when it is made.
     for call in ["getattr(ctx, 'run_' + 'workflow')('deploy')", "ctx.run_work\u{fb02}ow('deploy')"] {
         let story = Story::of(
@@ -298,7 +298,7 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn the_terminals_of_a_machine_that_a_function_called_are_closed_with_the_function() {
+fn function_end_closes_the_terminals_of_its_machine() {
     let story = Story::whole(CALLS_MACHINE);
     let machine = story.path("opens.json");
     std::fs::write(&machine, OPENS).unwrap();
@@ -323,7 +323,7 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn the_terminal_of_a_node_whose_call_is_unknown_is_closed_with_the_run_after_two_killed_daemons() {
+fn run_end_closes_the_terminal_of_an_unknown_node_call() {
     let story = Story::whole(STARTS_SHELL);
     let begun = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     written(&story.path("begun"));

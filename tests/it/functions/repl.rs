@@ -7,7 +7,7 @@ use steplatch_testkit::{Agent, eventually_blocking};
 use crate::functions::story::{Story, written};
 
 #[test]
-fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
+fn repl_persists_between_calls_and_across_daemons() {
     let story = Story::of(
         "first = await ctx.run('python', 'x = 20 + 1')\n\
          second = await ctx.run('python', 'print(x * 2)')\n\
@@ -31,7 +31,7 @@ fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
 }
 
 #[test]
-fn a_node_keeps_its_terminal_when_another_program_takes_the_place_of_its_shell() {
+fn node_keeps_its_terminal_when_its_shell_is_replaced() {
     let story = Story::of(
         "await ctx.run('shell', 'exec python3 -q')\n\
          value = await ctx.run('shell', 'print(6 * 7)')\n\
@@ -43,7 +43,7 @@ fn a_node_keeps_its_terminal_when_another_program_takes_the_place_of_its_shell()
 }
 
 #[test]
-fn what_came_of_an_input_is_unknown_when_its_terminal_is_lost() {
+fn input_to_a_lost_terminal_has_an_unknown_outcome() {
     let story = Story::of(
         "lost = await ctx.run('shell', 'echo >begun; sleep 60')\n\
          return [lost['success'], lost['error_type'], 'was typed' in lost['error']]",
@@ -59,7 +59,7 @@ fn what_came_of_an_input_is_unknown_when_its_terminal_is_lost() {
 }
 
 #[test]
-fn a_program_that_asks_is_answered_by_the_rules_of_its_node() {
+fn asking_program_is_answered_by_the_rules_of_its_node() {
     let mut story = Story::whole("");
     story.agent = Agent::with(&story.home, &[("PW", "pass word")]);
     let program = story.home.path().join("install.sh");
@@ -92,7 +92,7 @@ Workflow(id="story", session=session, fn=story)
 }
 
 #[test]
-fn what_cannot_begin_or_does_not_get_ready_is_a_failed_result() {
+fn failed_start_of_a_program_is_a_failed_result() {
     let story = Story::of(
         "missing = await ctx.run('missing', 'x')\n\
          slow = await ctx.run('slow', 'x')\n\
@@ -110,7 +110,7 @@ fn what_cannot_begin_or_does_not_get_ready_is_a_failed_result() {
 }
 
 #[test]
-fn a_terminal_whose_first_call_was_cut_off_is_closed_with_its_run() {
+fn terminal_of_an_interrupted_first_call_closes_with_its_run() {
     let story = Story::of(
         "import asyncio\nboth = await asyncio.gather(ctx.run('slow', 'sleep 1000'), ctx.gate('Go on?'))\n\
          return [both[0]['error_type'], both[1]]",
@@ -127,7 +127,7 @@ fn a_terminal_whose_first_call_was_cut_off_is_closed_with_its_run() {
 }
 
 #[test]
-fn a_node_waits_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+fn node_waits_for_a_place_at_the_terminal_limit() {
     let story = Story::set_up(
         "shell = await ctx.run('shell', 'echo here')\nreturn [shell['output'], shell['error']]",
         "PTYNode(id='shell', session=session, command='bash')",

@@ -50,7 +50,7 @@ fn begins(mut command: Command) -> Value {
 }
 
 #[test]
-fn a_secret_that_a_function_shows_before_it_is_known_is_hidden_and_replayed() {
+fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     let story = Story::of(
         "shown = await ctx.run('shows')\n\
          used = await ctx.run('uses')\n\
@@ -87,7 +87,7 @@ fn a_secret_that_a_function_shows_before_it_is_known_is_hidden_and_replayed() {
 }
 
 #[test]
-fn what_is_typed_as_a_secret_elsewhere_is_hidden_in_runs_that_have_it_also_while_they_rest() {
+fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     let story = Story::whole(
         "async def inner(ctx):\n    return ctx.input + '!'\n\
          async def story(ctx):\n    \

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::functions::story::{Story, lines_in, types, written};
 
 #[test]
-fn what_a_node_writes_is_there_for_all_functions_of_the_file_in_one_run() {
+fn node_variables_are_shared_by_functions_of_one_run() {
     let story = Story::whole(
         "import asyncio\nseen = []\ntotal = 0\n\
          def notes(ctx):\n    global total\n    seen.append(ctx.input)\n    total += 1\n    return total\n\
@@ -39,7 +39,7 @@ fn what_a_node_writes_is_there_for_all_functions_of_the_file_in_one_run() {
 }
 
 #[test]
-fn a_step_of_a_graph_and_a_call_from_outside_have_a_heap_of_their_own() {
+fn graph_steps_and_external_calls_have_their_own_heap() {
     let story = Story::whole(
         "counter = {'value': 0}\n\
          def counts(ctx):\n    counter['value'] += 1\n    return counter['value']\n\
@@ -53,7 +53,7 @@ fn a_step_of_a_graph_and_a_call_from_outside_have_a_heap_of_their_own() {
 }
 
 #[test]
-fn a_node_that_is_too_slow_or_nested_too_deeply_or_paused_or_cancelled_is_a_call_like_any_other() {
+fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
     let story = Story::whole(
         "import asyncio\nseen = []\n\
          async def slow(ctx):\n    seen.append('begun')\n    await ctx.run('command')\n    seen.append('never')\n\
@@ -81,7 +81,7 @@ fn a_node_that_is_too_slow_or_nested_too_deeply_or_paused_or_cancelled_is_a_call
 }
 
 #[test]
-fn killed_at_any_instant_the_variables_are_what_they_were() {
+fn variables_survive_a_kill_at_any_instant() {
     for pause in [5_u64, 23, 47] {
         let story = Story::whole(
             "import asyncio\nsum = {'value': 0}\n\
@@ -103,7 +103,7 @@ fn killed_at_any_instant_the_variables_are_what_they_were() {
 
 // 003 L1504-1515: a dict with the keys of a result is used as the result.
 #[test]
-fn a_function_may_return_a_result() {
+fn function_may_return_a_result() {
     let story = Story::whole(
         "returned = {\n    'output': {'output': 1},\n    'failed': {'success': False, 'output': 2, 'error': 'so it is', 'error_type': 'tool', 'attributes': {'a': 1}},\n    \
              'silent': {'success': False, 'output': None},\n    'odd': {'output': 1, 'error_type': 'odd', 'error': 'x'},\n    \

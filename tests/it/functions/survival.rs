@@ -46,7 +46,7 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
+fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
     let expected = [
         "row 0",
         "row 1",
@@ -108,7 +108,7 @@ fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
 }
 
 #[test]
-fn what_was_answered_while_it_was_paused_is_told_once_whenever_the_daemon_is_killed() {
+fn answer_during_a_pause_is_delivered_once_across_kills() {
     for kill_after_resume in [false, true] {
         let story = Story::whole(
             "import asyncio\n\
@@ -145,7 +145,7 @@ fn what_was_answered_while_it_was_paused_is_told_once_whenever_the_daemon_is_kil
 }
 
 #[test]
-fn a_function_that_asks_for_nothing_but_what_comes_at_once_is_cancelled_paused_and_limited() {
+fn busy_function_is_cancelled_paused_and_limited() {
     let body = "while True:\n    await ctx.run('identity', 1)";
     let story = Story::of(body, "");
     let run = story.begins(0.0);
@@ -160,7 +160,7 @@ fn a_function_that_asks_for_nothing_but_what_comes_at_once_is_cancelled_paused_a
 }
 
 #[test]
-fn a_function_that_computes_is_cancelled_before_it_is_done() {
+fn computing_function_is_cancelled_before_it_ends() {
     let story = Story::of("await ctx.run('identity', 1)\nwhile True:\n    pass", "");
     let run = story.begins(0.0);
     eventually_blocking("it computes", || story.events(&run).iter().any(|event| event["event_type"] == "node_started"));
@@ -170,7 +170,7 @@ fn a_function_that_computes_is_cancelled_before_it_is_done() {
 }
 
 #[test]
-fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
+fn locked_run_keeps_results_of_children_until_answered() {
     let passphrase = "open sesame\n";
     let story = Story::whole(
         "import asyncio\n\

@@ -10,7 +10,7 @@ use crate::http::client::{Serving, asking, resting};
 /// A thousand clients follow a run and read nothing, and as many hold idle connections open. Then the run continues,
 /// another one runs to its end, and every follower receives every event.
 #[test]
-fn a_crowd_holds_up_nobody_and_each_of_it_is_told_everything() {
+fn many_clients_delay_nobody_and_receive_everything() {
     let serving = Serving::new();
     let run = serving.starts(&asking("anyone"));
     assert_eq!(serving.waits_for(&run)["status"], "waiting");
@@ -44,7 +44,7 @@ fn a_crowd_holds_up_nobody_and_each_of_it_is_told_everything() {
 
 /// Compares the duration of a run with many followers with that of the same run without followers.
 #[test]
-fn a_run_takes_no_longer_because_many_follow_it() {
+fn run_takes_no_longer_with_many_followers() {
     let serving = Serving::new();
     let took = |run: &str| {
         serving.waits_for(run);
@@ -63,7 +63,7 @@ fn a_run_takes_no_longer_because_many_follow_it() {
 }
 
 #[test]
-fn who_says_nothing_is_left_alone_and_then_hung_up_on() {
+fn silent_client_is_left_alone_and_then_disconnected() {
     let serving = Serving::new();
     let mut slow = serving.connects();
     slow.write_all(b"GET /health HTTP/1.1\r\n").unwrap();

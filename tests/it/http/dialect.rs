@@ -27,7 +27,7 @@ fn ends(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value
 }
 
 #[test]
-fn a_run_is_started_once_followed_and_told_with_its_output() {
+fn run_is_started_once_followed_and_returns_its_output() {
     let serving = Serving::new();
     serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
     serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
@@ -49,7 +49,7 @@ fn a_run_is_started_once_followed_and_told_with_its_output() {
 
 /// Performs the flow of document 004, lines 411-450, as a client that was written to that document.
 #[test]
-fn a_client_that_is_written_to_the_document_reads_what_is_served() {
+fn documented_client_reads_the_served_answers() {
     let serving = Serving::new();
     serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(1, 0.0)}));
     let mut failing = resting(1, 0.0);
@@ -79,7 +79,7 @@ fn a_client_that_is_written_to_the_document_reads_what_is_served() {
 }
 
 #[test]
-fn a_run_that_waits_is_running_with_its_question_and_can_be_cancelled() {
+fn waiting_run_is_running_with_its_question_and_cancellable() {
     let serving = Serving::new();
     serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     let started = asks(&serving, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
@@ -125,7 +125,7 @@ fn proven_workflows_are_listed_whole_or_by_page() {
 
 /// Uses this program's client of remote services against this program as the service.
 #[test]
-fn our_own_client_discovers_starts_follows_and_cancels() {
+fn own_client_discovers_starts_follows_and_cancels() {
     let serving = Serving::new();
     let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     assert_eq!(status, 200, "{saved}");

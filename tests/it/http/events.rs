@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::http::client::{Event, Serving, asking, resting};
 
 #[test]
-fn events_come_each_once_in_order_until_the_run_is_over() {
+fn events_arrive_once_in_order_until_the_run_ends() {
     let serving = Serving::new();
     let run = serving.starts(&asking("anyone"));
     let mut events = serving.follows(&run, &[]);
@@ -31,7 +31,7 @@ fn events_come_each_once_in_order_until_the_run_is_over() {
 }
 
 #[test]
-fn a_client_that_comes_back_goes_on_where_it_was() {
+fn returning_client_continues_at_its_position() {
     let serving = Serving::new();
     let run = serving.starts(&resting(5, 0.0));
     assert_eq!(serving.waits_for(&run)["status"], "completed");
@@ -63,7 +63,7 @@ Workflow(id="chatty", session=session, fn=chatty)
 "#;
 
 #[test]
-fn who_reads_slowly_holds_up_nothing_and_misses_nothing() {
+fn slow_reader_delays_nothing_and_misses_nothing() {
     let serving = Serving::new();
     std::fs::write(serving.home.path().join("chatty.py"), CHATTY).unwrap();
     let file = serving.home.path().join("chatty.py").display().to_string();

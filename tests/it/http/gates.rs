@@ -20,7 +20,7 @@ fn gate(serving: &Serving, run: &str) -> String {
 }
 
 #[test]
-fn who_has_the_token_answers_what_anyone_may() {
+fn token_holder_answers_questions_for_anyone() {
     let serving = Serving::new();
     let run = serving.starts(&asking("anyone"));
     let gate = gate(&serving, &run);
@@ -33,7 +33,7 @@ fn who_has_the_token_answers_what_anyone_may() {
 }
 
 #[test]
-fn a_gate_for_people_is_answered_with_their_passphrase_only() {
+fn gate_for_people_requires_their_passphrase() {
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
     let gate = gate(&serving, &run);
@@ -97,7 +97,7 @@ print("it", done["structuredContent"]["status"] + ":", done["structuredContent"]
 "#;
 
 #[test]
-fn a_dialog_over_http_is_believed_unless_it_comes_out_of_a_terminal_that_is_kept() {
+fn http_dialog_is_trusted_unless_from_a_held_terminal() {
     let serving = Serving::new();
     let script = serving.home.path().join("client.py");
     std::fs::write(&script, CLIENT).unwrap();
@@ -135,7 +135,7 @@ fn own_address() -> Option<String> {
 }
 
 #[test]
-fn the_daemon_itself_is_no_client_that_shows_a_person_a_dialog() {
+fn daemon_itself_cannot_show_a_person_a_dialog() {
     // redteam H5: a node of type http posted the answer of a dialog that was not shown.
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));

@@ -45,7 +45,7 @@ fn end_of(home: &Home, run: &str) -> Value {
 }
 
 #[test]
-fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
+fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     let north = Serving::new();
     let (_, proving) = north.posts("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
     let proving = proving["run_id"].as_str().unwrap().to_owned();
@@ -104,7 +104,7 @@ fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
 }
 
 #[test]
-fn a_call_of_a_remote_tool_comes_to_what_the_service_says() {
+fn call_of_a_remote_tool_returns_the_services_result() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let service = runtime.block_on(FakeService::start());
     service.offer("7", "Deploy");
@@ -144,7 +144,7 @@ fn a_call_of_a_remote_tool_comes_to_what_the_service_says() {
 }
 
 #[test]
-fn a_start_that_a_kill_cuts_off_is_unknown_and_not_done_again() {
+fn start_interrupted_by_a_kill_is_unknown_and_not_repeated() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let service = runtime.block_on(FakeService::start());
     service.offer("7", "Deploy");

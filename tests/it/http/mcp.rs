@@ -33,7 +33,7 @@ fn asks(serving: &Serving, token: Option<&str>, method: &str, name: Option<&str>
 }
 
 #[test]
-fn tools_are_called_with_the_token_and_not_without() {
+fn tools_require_the_token() {
     for serving in [Serving::new(), Serving::of_mcp_only()] {
         let token = Some(serving.token.as_str());
         let (status, listed) = asks(&serving, token, "tools/list", None, json!({}));
@@ -48,7 +48,7 @@ fn tools_are_called_with_the_token_and_not_without() {
 }
 
 #[test]
-fn the_server_for_mcp_alone_has_nothing_else() {
+fn mcp_only_server_offers_nothing_else() {
     let serving = Serving::of_mcp_only();
     for path in ["/api/v1/runs", "/metrics", "/events/workflow/x"] {
         assert_eq!(serving.gets(path).0, 404, "{path}");

@@ -35,7 +35,7 @@ fn addresses() -> Vec<(&'static str, String, bool)> {
 }
 
 #[test]
-fn every_address_is_closed_to_whoever_should_not_come_in() {
+fn every_address_refuses_unauthorised_requests() {
     let serving = Serving::new();
     let bearer = format!("Bearer {}", serving.token);
     let token = ("authorization", bearer.as_str());
@@ -72,7 +72,7 @@ fn every_address_is_closed_to_whoever_should_not_come_in() {
 }
 
 #[test]
-fn a_body_without_a_length_is_not_read_further_than_the_limit() {
+fn body_without_a_length_is_read_only_up_to_the_limit() {
     let serving = Serving::new();
     let mut stream = serving.connects();
     let head = format!(
@@ -93,7 +93,7 @@ fn a_body_without_a_length_is_not_read_further_than_the_limit() {
 }
 
 #[test]
-fn what_is_asked_badly_is_answered_in_words() {
+fn invalid_request_gets_a_readable_answer() {
     let serving = Serving::new();
     let bearer = format!("Bearer {}", serving.token);
     let with = |method: &str, path: &str, kind: &str, body: &str| {
@@ -125,7 +125,7 @@ fn what_is_asked_badly_is_answered_in_words() {
 }
 
 #[test]
-fn a_page_that_is_allowed_may_ask_and_read_the_answer() {
+fn permitted_page_may_ask_and_read_the_answer() {
     let serving = Serving::with(&["--allow-origin", "https://page.example", "--allow-host", "steplatch.example"]);
     let origin = ("origin", "https://page.example");
     let asks = [origin, ("access-control-request-method", "POST"), ("access-control-request-headers", "authorization")];
@@ -141,7 +141,7 @@ fn a_page_that_is_allowed_may_ask_and_read_the_answer() {
 }
 
 #[test]
-fn no_token_is_in_what_the_server_writes_down() {
+fn server_logs_contain_no_token() {
     let mut serving = Serving::talkative();
     assert_eq!(serving.gets("/api/v1/runs?limit=3").0, 200);
     let wrong = "Bearer slt_wrong_0123456789abcdef";
@@ -157,7 +157,7 @@ fn no_token_is_in_what_the_server_writes_down() {
 }
 
 #[test]
-fn who_has_no_token_sends_no_body() {
+fn body_without_a_token_is_not_read() {
     let serving = Serving::new();
     for path in ["/health", "/api/openapi.json"] {
         assert_eq!(serving.sends("GET", path, &[], b"{}").status, 401, "{path}");
@@ -166,7 +166,7 @@ fn who_has_no_token_sends_no_body() {
 }
 
 #[test]
-fn a_new_token_counts_at_once() {
+fn new_token_applies_at_once() {
     let mut serving = Serving::new();
     assert_eq!(serving.gets("/api/v1/runs").0, 200);
     let new = serving.home.runs(&["serve", "token", "--new", "--json"]).json();
@@ -179,7 +179,7 @@ fn a_new_token_counts_at_once() {
 }
 
 #[test]
-fn a_stream_that_the_old_token_opened_ends_with_it() {
+fn stream_of_an_old_token_ends_with_it() {
     // redteam L3: streams continued after the token was replaced.
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
@@ -192,7 +192,7 @@ fn a_stream_that_the_old_token_opened_ends_with_it() {
 }
 
 #[test]
-fn a_token_of_the_environment_opens_the_server_and_reaches_no_terminal() {
+fn environment_token_opens_the_server_and_no_terminal_sees_it() {
     let home = steplatch_testkit::Home::new(crate::http::client::STEPLATCH);
     let refused = home.steplatch().args(["serve"]).env("STEPLATCH_HTTP_TOKEN", "short").output().unwrap();
     let said = steplatch_testkit::CommandOutput::of(&refused);
@@ -227,7 +227,7 @@ fn a_token_of_the_environment_opens_the_server_and_reaches_no_terminal() {
 }
 
 #[test]
-fn ending_the_server_ends_streams_and_leaves_runs() {
+fn ending_the_server_ends_streams_but_not_runs() {
     let mut serving = Serving::new();
     let run = serving.starts(&resting(2, 300.0));
     let mut events = serving.follows(&run, &[]);

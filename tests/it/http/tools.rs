@@ -19,7 +19,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn the_document_is_valid() {
+fn document_is_valid() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("crates/http/openapi.json");
     let output = Command::new(program("openapi-spec-validator")).arg(&file).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
@@ -31,7 +31,7 @@ const LEFT_OUT: &str = "^/api/v1/(commands|terminals/.*/(command|await|input))$"
 /// Generates valid and invalid requests from the document. None may break the server or cause a response outside of the
 /// document.
 #[test]
-fn no_request_that_the_document_leads_to_breaks_the_server() {
+fn documented_requests_never_break_the_server() {
     let serving = Serving::new();
     serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
     // Its events end, unlike those of a run that waits.

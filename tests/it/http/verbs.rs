@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::http::client::{Serving, asking, resting};
 
 #[test]
-fn a_workflow_is_saved_run_looked_at_and_removed() {
+fn workflow_is_saved_run_shown_and_removed() {
     let serving = Serving::new();
     let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
     assert_eq!((status, &saved["workflow_name"]), (200, &json!("resting")), "{saved}");
@@ -39,7 +39,7 @@ fn a_workflow_is_saved_run_looked_at_and_removed() {
 }
 
 #[test]
-fn what_is_not_there_is_told_from_what_cannot_be_done() {
+fn missing_things_differ_from_impossible_actions() {
     let serving = Serving::new();
     let status = |method: &str, path: &str, body: Value| serving.asks(method, path, Some(&body)).0;
     for (method, path, body) in [
@@ -101,7 +101,7 @@ fn what_is_not_there_is_told_from_what_cannot_be_done() {
 }
 
 #[test]
-fn a_request_with_a_name_is_done_once() {
+fn named_request_is_performed_once() {
     let serving = Serving::new();
     let body = json!({"workflow_definition": resting(1, 0.0), "wait_seconds": 0, "save_on_success": false});
     let start =
@@ -123,7 +123,7 @@ fn a_request_with_a_name_is_done_once() {
 }
 
 #[test]
-fn a_terminal_is_driven() {
+fn terminal_is_driven() {
     let serving = Serving::new();
     let (status, opened) = serving.posts("/api/v1/terminals", json!({"shell": "bash", "name": "build"}));
     assert_eq!(status, 200, "{opened}");
@@ -149,7 +149,7 @@ fn a_terminal_is_driven() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_is_seen_by_nobody() {
+fn killed_daemon_goes_unnoticed() {
     let serving = Serving::new();
     let run = serving.starts(&asking("anyone"));
     assert_eq!(serving.waits_for(&run)["status"], "waiting");
@@ -164,7 +164,7 @@ fn a_daemon_that_is_killed_is_seen_by_nobody() {
 }
 
 #[test]
-fn numbers_are_told_to_monitors() {
+fn metrics_are_available_to_monitors() {
     let serving = Serving::new();
     serving.gets("/api/v1/runs");
     let bearer = format!("Bearer {}", serving.token);

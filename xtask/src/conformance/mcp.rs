@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_tells_what_came_of_all_scenarios() {
+    fn summary_reports_the_result_of_all_scenarios() {
         let said = "=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ caching: 7 passed, 1 failed\n\nTotal: 9 passed, 1 failed\n\
                     \nNot scored for 2026-07-28: 1 scenario(s) run, 1 failing.\n  ✗ caching (pending)\n";
         let result = SuiteResult::read(said).unwrap();

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_with_the_passphrase_for_its_run_only() {
+    fn sealed_text_opens_with_passphrase_for_its_run_only() {
         let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
         let (run, other) = (RunId::random(), RunId::random());
         let sealed = keys[0].sealing_key().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn another_passphrase_opens_what_the_first_one_opened() {
+    fn new_passphrase_opens_texts_of_the_old_one() {
         let first = stored(&OpeningKey::generate().unwrap(), "correct horse");
         let run = RunId::random();
         let sealed = first[0].sealing_key().unwrap().seal(&run, "text").unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_succeeds_another_opens_what_that_one_sealed_and_not_the_other_way_round() {
+    fn successor_key_opens_older_texts_but_not_the_reverse() {
         let before = OpeningKey::generate().unwrap();
         let after = OpeningKey::successor_of(&OpeningKey::from_base64(&before.to_base64()).unwrap()).unwrap();
         let run = RunId::random();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_key_is_no_key() {
+    fn damaged_key_is_rejected() {
         let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
         let key = &keys[0];
         let damaged = StoredKey { public: "AAAA".to_owned(), ..key.clone() };

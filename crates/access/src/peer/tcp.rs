@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_line_of_the_kernel_is_read_by_the_address_on_its_own_side() {
+    fn kernel_line_is_found_by_local_address() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              0: 0100007F:1EC6 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 111 1\n\
              1: 0100007F:CF2A 0100007F:1EC6 01 00000000:00000000 00:00000000 00000000  1000        0 222 1\n\
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_found_at_the_other_end_whatever_its_address() {
+    fn this_process_is_found_as_peer_at_any_address() {
         let us = i32::try_from(std::process::id()).unwrap();
         for address in ["127.0.0.1:0", "127.0.0.9:0", "[::1]:0"] {
             // A machine may have no version 6.
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_this_machine_without_a_socket_is_here_and_others_are_not() {
+    fn local_address_without_socket_is_recognised() {
         assert_eq!(processes_at("127.0.0.1:1".parse().unwrap()), Location::Here(Vec::new()));
         // TEST-NET-3 of RFC 5737 belongs to no machine.
         assert_eq!(processes_at("203.0.113.7:4711".parse().unwrap()), Location::Elsewhere);

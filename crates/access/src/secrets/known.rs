@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_machine_wants_hidden_is_hidden_in_its_terminals_alone() {
+    fn remote_secrets_are_masked_only_in_that_machines_terminals() {
         let (secrets, [there, elsewhere, here]) = secrets();
         secrets.hide_on("box", hidden(None, "DELETE"));
         for terminal in [&there, &elsewhere, &here] {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_comes_before_its_terminal_is_known_is_hidden_in_it() {
+    fn secret_known_before_its_terminal_is_masked_in_it() {
         let (secrets, terminal) = (Redactor::default(), TerminalId::random());
         secrets.hide_on("box", hidden(Some(&terminal), "hunter22"));
         assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), "hunter22");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_limits_no_text_of_a_machine_is_shown_and_all_text_of_others_is() {
+    fn beyond_the_limit_only_that_machines_text_is_hidden() {
         let many = |count: usize, length: usize| -> Vec<String> {
             (0..count).map(|number| format!("{}{number}", "x".repeat(length))).collect()
         };
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_terminals_make_room_for_the_secrets_of_others() {
+    fn closed_terminals_make_room_for_other_secrets() {
         let secrets = Redactor::default();
         for _ in 0..3 * MAX_MACHINE_SECRETS {
             let terminal = TerminalId::random();

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_hidden_wherever_it_is_cut() {
+    fn secret_is_hidden_wherever_it_is_cut() {
         assert_eq!(masked(&["hunter2!"], &["is hunter2!."]), "is ••••••••.");
         assert_eq!(masked(&["hunter2!"], &["is hun", "t", "er2!."]), "is ••••••••.");
         assert_eq!(masked(&["hunter2!"], &["is hun", "ting"]), "is hunting");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_and_line_ends_between_its_characters_stay() {
+    fn sequences_and_line_ends_within_a_secret_remain() {
         let colours = "\x1b[1mhun\x1b[0;32mter\r\n2\x1b]0;title\x07!\x1b[m";
         assert_eq!(masked(&["hunter2!"], &[colours]), "\x1b[1m•••\x1b[0;32m•••\r\n•\x1b]0;title\x07•\x1b[m");
         let title = "\x1b]0;ssh hunter2! x\x1b\\hunter";
@@ -307,13 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn secrets_that_overlap_are_hidden_both() {
+    fn overlapping_secrets_are_both_hidden() {
         assert_eq!(masked(&["abcd", "cdefgh"], &["xabcdefghx"]), "x••••••••x");
         assert_eq!(masked(&["abcd", "abcdefgh"], &["abcd", "efg abcdefgh"]), "••••efg ••••••••");
     }
 
     #[test]
-    fn only_what_may_become_a_secret_is_held_and_only_until_it_is_asked_for() {
+    fn only_possible_secrets_are_held_until_flush() {
         let mut stream = stream(&["hunter2!"]);
         assert_eq!(stream.pass(b"plain text"), b"plain text");
         assert!(!stream.is_holding());
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_sequences_are_not_held_for_ever() {
+    fn endless_sequences_are_not_held_forever() {
         let mut stream = stream(&["hunter2!"]);
         let mut passed = stream.pass(b"hunter").len();
         for _ in 0..100 {
@@ -337,7 +337,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_a_stream_is_cut_makes_no_difference(
+        fn cut_position_does_not_matter(
             pieces in prop::collection::vec(prop::sample::select(vec![
                 "ab", "abc", "a", "b", "aba", "secret", "sec", "ret", "\x1b[31m", "\r\n", "\x1b]0;", "\x07", "\x1b\\",
                 "\x1b(B", "漢", "é", "\x1b", " ", "\x18",

@@ -643,7 +643,7 @@ const HARMLESS: &[&str] = &[
 ];
 
 #[test]
-fn what_cannot_be_taken_back_is_recognised_wherever_it_stands() {
+fn destructive_commands_are_recognised_anywhere() {
     let missed: Vec<_> = DESTRUCTIVE
         .iter()
         .filter(|line| effect(line) != Effect::Irreversible)
@@ -654,7 +654,7 @@ fn what_cannot_be_taken_back_is_recognised_wherever_it_stands() {
 }
 
 #[test]
-fn what_is_not_seen_is_not_known() {
+fn hidden_parts_have_an_unknown_effect() {
     let wrong: Vec<_> = UNKNOWN
         .iter()
         .chain(IN_DISGUISE)
@@ -665,7 +665,7 @@ fn what_is_not_seen_is_not_known() {
 }
 
 #[test]
-fn a_typed_line_is_judged_for_every_reader() {
+fn typed_line_is_judged_for_every_reader() {
     let missed: Vec<_> = FOR_OTHER_READERS.iter().filter(|line| effect(line) == Effect::Reversible).collect();
     assert!(missed.is_empty(), "{missed:#?}");
     assert_eq!(effect("echo ok # ; rm -rf x"), Effect::Irreversible);
@@ -674,7 +674,7 @@ fn a_typed_line_is_judged_for_every_reader() {
 }
 
 #[test]
-fn what_can_be_taken_back_is_run_without_a_question() {
+fn reversible_commands_run_without_a_question() {
     let wrong: Vec<_> = HARMLESS
         .iter()
         .filter(|line| effect(line) > Effect::Reversible)
@@ -685,7 +685,7 @@ fn what_can_be_taken_back_is_run_without_a_question() {
 }
 
 #[test]
-fn programs_of_the_project_are_named_as_unseen() {
+fn project_programs_are_reported_as_unknown() {
     for (line, unseen) in [
         ("sh setup.sh", vec!["sh setup.sh"]),
         ("./x a && make", vec!["./x a", "make"]),
@@ -705,7 +705,7 @@ fn programs_of_the_project_are_named_as_unseen() {
 }
 
 #[test]
-fn the_programs_of_a_line_are_named() {
+fn programs_of_a_line_are_named() {
     assert_eq!(
         programs_in_command("cd x && sudo -u ana git pull | tee log; make -j2 && /usr/bin/git gc"),
         ["sudo", "git", "tee", "make"]
@@ -716,7 +716,7 @@ fn the_programs_of_a_line_are_named() {
 }
 
 #[test]
-fn answers_to_programs_are_no_lines_of_a_shell() {
+fn answers_to_programs_are_not_shell_lines() {
     for answer in [
         "y",
         "9000",
@@ -781,7 +781,7 @@ impl ToolCatalog for Tools {
 }
 
 #[test]
-fn what_a_patched_state_types_now_is_judged_and_what_nobody_did_before_is_not_known() {
+fn patched_input_is_judged_and_new_input_is_unknown() {
     let machine = |actions: &[(&str, Value)]| {
         let mut states = Map::new();
         for (name, action) in actions {
@@ -849,7 +849,7 @@ fn what_a_patched_state_types_now_is_judged_and_what_nobody_did_before_is_not_kn
 }
 
 #[test]
-fn a_new_value_in_the_environment_of_programs_is_judged() {
+fn new_environment_value_is_judged() {
     let machine = |arguments: Value| {
         let states = json!({"over": {"action": {"tool": "return", "params": {"result": 1}}}});
         let document = json!({"name": "m", "arguments": arguments, "initial_state": "over", "states": states});
@@ -871,7 +871,7 @@ fn a_new_value_in_the_environment_of_programs_is_judged() {
 }
 
 #[test]
-fn what_a_patch_types_where_a_shell_may_read_it_is_a_line_of_a_shell() {
+fn patched_text_for_a_possible_shell_is_a_shell_line() {
     // The end of the state before, and the text that is typed then.
     let named = |before: Value, types: Value| {
         let document = |types: Option<Value>| {
@@ -942,7 +942,7 @@ fn what_a_patch_types_where_a_shell_may_read_it_is_a_line_of_a_shell() {
 }
 
 #[test]
-fn a_line_that_is_nested_too_deep_or_too_long_is_not_known() {
+fn too_deep_or_too_long_line_is_unknown() {
     let mut nested = "true".to_owned();
     for _ in 0..12 {
         nested = format!("bash -c {}", shell_quoted(&nested));
@@ -975,7 +975,7 @@ proptest! {
 
     /// An option that is not listed makes any line unknown.
     #[test]
-    fn an_unlisted_option_is_never_harmless(
+    fn unlisted_option_is_never_harmless(
         line in prop::sample::select(lines(HARMLESS_LINES)),
         option in prop::sample::select(&UNLISTED_OPTIONS[..]),
         at in 0..3_usize,
@@ -990,7 +990,7 @@ proptest! {
 
     /// No form around a line lowers its effect.
     #[test]
-    fn what_is_around_a_line_never_lowers_its_effect(
+    fn surroundings_never_lower_the_effect_of_a_line(
         line in prop::sample::select([lines(HARMLESS_LINES), lines(DANGEROUS_LINES)].concat()),
         form in prop::sample::select(vec![
             "sudo @", "env X=1 @", "X=1 @", "sh -c '@'", "bash -lc '@'", "echo $(\n@\n)", "(\n@\n)", "{\n@\n}", "if true; then\n@\nfi", "@ && true", "@ | cat", "f() {\n@\n}", "while true; do\n@\ndone",
@@ -1014,7 +1014,7 @@ proptest! {
 
     /// A line is no better for what stands around it.
     #[test]
-    fn what_is_around_a_destructive_command_does_not_hide_it(
+    fn surroundings_do_not_hide_a_destructive_command(
         inner in prop::sample::select(vec!["rm -rf x", "git push", "dropdb x", "mkfs.ext4 /dev/x"]),
         around in prop::collection::vec(prop::sample::select(vec![
             "sudo @", "env A=1 @", "nice @", "time @", "( @ )", "{ @; }", "true && @", "@ | cat", "@ > log 2>&1", "if true; then @; fi",
@@ -1043,7 +1043,7 @@ fn lines(table: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_line_of_the_table_of_dangerous_lines_is_taken_for_harmless() {
+fn no_dangerous_line_is_considered_harmless() {
     let missed: Vec<_> = lines(DANGEROUS_LINES).into_iter().filter(|line| effect(line) == Effect::Reversible).collect();
     assert!(missed.is_empty(), "{missed:#?}");
     assert!(lines(DANGEROUS_LINES).len() > 1500);
@@ -1058,7 +1058,7 @@ fn everyday_lines_have_no_gate() {
 }
 
 #[test]
-fn no_row_of_the_table_of_programs_takes_an_unlisted_option() {
+fn no_program_row_accepts_an_unlisted_option() {
     let all = table::all_commands();
     assert!(all.len() > 1000, "{}", all.len());
     let mut names: Vec<&str> =

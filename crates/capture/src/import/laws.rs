@@ -133,7 +133,7 @@ fn stands_in_output(timeline: &Timeline, value: &str) -> bool {
 
 proptest! {
     #[test]
-    fn a_value_that_was_not_shown_is_in_nothing_that_import_makes(entries in prop::collection::vec(entry(), 1..7)) {
+    fn hidden_value_appears_in_no_import_result(entries in prop::collection::vec(entry(), 1..7)) {
         let timeline = recording(&entries);
         let hidden: Vec<String> = entries
             .iter()

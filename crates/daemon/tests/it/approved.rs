@@ -86,7 +86,7 @@ fn hosts(hosts: &[(&str, &str)]) -> Configuration {
 }
 
 #[tokio::test]
-async fn a_host_that_leads_elsewhere_since_the_start_gets_nothing() {
+async fn host_redirected_since_start_receives_nothing() {
     let there = json!({"tool": "run_command", "params": {"command": "deploy", "host": "box"}});
     let nested = json!({"initial_state": "n", "states": {"n": {"action": there}}, "name": "nested"});
     let cases = [
@@ -113,7 +113,7 @@ async fn a_host_that_leads_elsewhere_since_the_start_gets_nothing() {
 
 /// The approved call of a node that works on another machine, and of a graph of it.
 #[tokio::test]
-async fn a_node_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
+async fn node_on_a_redirected_host_is_not_called() {
     let declared = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n\
                     [graphs.all]\nsteps = [{ id = \"one\", node = \"there\" }]\n";
     let node = json!({"tool": "run_node", "params": {"node_id": "there", "input": "x"}});
@@ -133,7 +133,7 @@ async fn a_node_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_removed_added_or_computed_is_refused_by_its_name() {
+async fn removed_added_or_computed_host_is_refused_by_name() {
     let at = |host: &str| json!({"tool": "run_command", "params": {"command": "deploy", "host": host}});
     for (before, after, host, expected) in [
         (&[("box", "ana@box.invalid")][..], &[][..], "box", "is not configured any more"),
@@ -152,7 +152,7 @@ async fn a_host_that_is_removed_added_or_computed_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_question_shows_the_terminal_in_which_the_run_goes_on() {
+async fn question_shows_the_terminal_of_the_run() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();
@@ -181,7 +181,7 @@ async fn a_question_shows_the_terminal_in_which_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn what_changes_in_the_terminal_while_a_person_reads_is_refused_at_the_first_input() {
+async fn terminal_changed_during_review_refuses_first_input() {
     let typed = json!({"tool": "send_input", "params": {"input_text": "release\n"}});
     let read_first = json!({"tool": "get_screen_content", "params": {}});
     let dialogue =
@@ -209,7 +209,7 @@ async fn what_changes_in_the_terminal_while_a_person_reads_is_refused_at_the_fir
 }
 
 #[tokio::test]
-async fn an_unchanged_terminal_takes_what_was_approved_also_after_a_restart() {
+async fn unchanged_terminal_takes_approved_input_after_restart() {
     let child = json!({"tool": "run_workflow", "params": {"workflow_definition": {
         "name": "child", "initial_state": "c", "arguments": {"WHAT": {"default": "it"}},
         "states": {"c": {"action": command("echo child-$WHAT")}}}}});
@@ -229,7 +229,7 @@ async fn an_unchanged_terminal_takes_what_was_approved_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_refused_input_stays_refused_for_whatever_the_run_tries_next() {
+async fn refused_input_stays_refused_for_later_attempts() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();
@@ -251,7 +251,7 @@ async fn a_refused_input_stays_refused_for_whatever_the_run_tries_next() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_compared_is_said_with_the_question_and_with_the_answer() {
+async fn incomparable_content_is_reported_with_question_and_answer() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();
@@ -282,7 +282,7 @@ async fn what_cannot_be_compared_is_said_with_the_question_and_with_the_answer()
 }
 
 #[tokio::test]
-async fn a_weaker_setting_takes_no_answer_before_a_person_confirms_it() {
+async fn weaker_setting_requires_confirmation_by_a_person() {
     let require = |gate_proof: Proof| Configuration { gate_proof, ..Configuration::default() };
     let folder = tempfile::tempdir().unwrap();
     let daemon = TestDaemon::configured(folder, require(Proof::Terminal)).await;

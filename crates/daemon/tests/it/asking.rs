@@ -29,7 +29,7 @@ fn command_in(session: &str, command: &str) -> RunCommand {
 }
 
 #[tokio::test]
-async fn one_call_types_waits_for_the_prompt_and_returns_what_is_new() {
+async fn one_call_types_waits_for_prompt_and_returns_new_output() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let sent = daemon.call(until(&session.id, "echo first; (exit 3)\n", AwaitUntil::Prompt)).await;
@@ -45,7 +45,7 @@ async fn one_call_types_waits_for_the_prompt_and_returns_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_wait_for_the_prompt_returns_at_a_question() {
+async fn wait_for_the_prompt_returns_at_a_question() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let asks = "python3 -c 'input(\"Really? \")'\n";
@@ -59,7 +59,7 @@ async fn a_wait_for_the_prompt_returns_at_a_question() {
 }
 
 #[tokio::test]
-async fn a_shell_that_another_program_replaced_has_not_exited() {
+async fn shell_replaced_by_another_program_has_not_exited() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     // `python3` may be a script that starts the program.
@@ -82,7 +82,7 @@ async fn a_shell_that_another_program_replaced_has_not_exited() {
 }
 
 #[tokio::test]
-async fn a_wait_begins_with_the_input() {
+async fn wait_starts_with_the_input() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let verb = SendInput {
@@ -98,7 +98,7 @@ async fn a_wait_begins_with_the_input() {
 }
 
 #[tokio::test]
-async fn mistaken_waits_of_an_input_are_refused_before_anything_is_typed() {
+async fn invalid_wait_of_an_input_is_refused_before_typing() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let both = SendInput { wait_for_quiet_ms: Some(100), ..until(&session.id, "echo typed\n", AwaitUntil::Prompt) };
@@ -113,7 +113,7 @@ async fn mistaken_waits_of_an_input_are_refused_before_anything_is_typed() {
 }
 
 #[tokio::test]
-async fn a_line_that_was_not_entered_is_reported_and_a_password_at_a_prompt_is_refused() {
+async fn unentered_line_is_reported_and_password_at_prompt_refused() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let sent = daemon.call(until(&session.id, "sleep 5; false", AwaitUntil::Prompt)).await;
@@ -127,7 +127,7 @@ async fn a_line_that_was_not_entered_is_reported_and_a_password_at_a_prompt_is_r
 }
 
 #[tokio::test]
-async fn a_command_that_asks_or_opens_a_pager_returns_at_once() {
+async fn interactive_command_returns_at_once() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let run = |command: &str| command_in(&session.id, command);
@@ -148,7 +148,7 @@ async fn a_command_that_asks_or_opens_a_pager_returns_at_once() {
 }
 
 #[tokio::test]
-async fn cut_output_of_a_fresh_shell_can_be_read_on_and_searched() {
+async fn truncated_output_can_be_read_further_and_searched() {
     let daemon = TestDaemon::new().await;
     let verb =
         RunCommand { command: "seq 1 3000".to_owned(), limit: Some(100), timeout: 60.0, ..RunCommand::default() };
@@ -174,7 +174,7 @@ async fn cut_output_of_a_fresh_shell_can_be_read_on_and_searched() {
 }
 
 #[tokio::test]
-async fn a_match_is_found_once_and_where_it_is_behind_what_was_drawn_and_written_over() {
+async fn match_is_found_once_after_redrawing() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let command = r"for n in $(seq 100); do printf 'get %s\r' $n; done; echo; printf '\e[?1049hdrawn\e[?1049l'; \
@@ -200,7 +200,7 @@ async fn a_match_is_found_once_and_where_it_is_behind_what_was_drawn_and_written
 }
 
 #[tokio::test]
-async fn a_wait_goes_on_behind_the_last_match_of_the_same_client() {
+async fn wait_continues_after_the_last_match_of_the_client() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let other = daemon.bash().await;
@@ -235,7 +235,7 @@ async fn a_wait_goes_on_behind_the_last_match_of_the_same_client() {
 }
 
 #[tokio::test]
-async fn of_a_full_screen_the_changed_rows_are_returned_and_what_stands_out() {
+async fn full_screen_returns_changed_and_highlighted_rows() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     // Two drawings of a menu, each until a key.
@@ -258,7 +258,7 @@ async fn of_a_full_screen_the_changed_rows_are_returned_and_what_stands_out() {
 }
 
 #[tokio::test]
-async fn a_run_is_told_in_brief_and_whole_on_request() {
+async fn run_is_reported_briefly_and_fully_on_request() {
     let daemon = TestDaemon::new().await;
     let mut states = serde_json::Map::new();
     states.insert(
@@ -293,7 +293,7 @@ async fn a_run_is_told_in_brief_and_whole_on_request() {
 }
 
 #[tokio::test]
-async fn pagers_and_editors_do_not_open_in_a_shell_for_one_command() {
+async fn pagers_and_editors_stay_closed_in_single_command_shells() {
     let daemon = TestDaemon::new().await;
     let run = |command: &str| RunCommand { command: command.to_owned(), timeout: 60.0, ..RunCommand::default() };
     let ran = daemon.call(run("echo $PAGER $GIT_PAGER $GIT_EDITOR $DEBIAN_FRONTEND")).await;
@@ -305,7 +305,7 @@ async fn pagers_and_editors_do_not_open_in_a_shell_for_one_command() {
 }
 
 #[tokio::test]
-async fn one_wait_takes_terminals_and_runs() {
+async fn one_wait_accepts_terminals_and_runs() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let definition = json!({"name": "short", "initial_state": "nap", "states": {
@@ -352,7 +352,7 @@ async fn one_wait_takes_terminals_and_runs() {
 }
 
 #[tokio::test]
-async fn a_shell_within_the_shell_takes_commands_and_is_integrated_on_request_or_by_a_setting() {
+async fn nested_shell_takes_commands_and_can_be_integrated() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let run = |command: &str, integrate: Option<bool>| RunCommand {
@@ -382,7 +382,7 @@ async fn a_shell_within_the_shell_takes_commands_and_is_integrated_on_request_or
 }
 
 #[tokio::test]
-async fn an_input_whose_terminal_is_closed_during_the_wait_was_sent() {
+async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let waits = SendInput {
@@ -409,7 +409,7 @@ async fn an_input_whose_terminal_is_closed_during_the_wait_was_sent() {
 }
 
 #[tokio::test]
-async fn a_wait_does_not_match_what_the_one_before_returned() {
+async fn wait_does_not_match_earlier_returned_output() {
     let daemon = TestDaemon::new().await;
     let (session, other) = (daemon.bash().await, daemon.bash().await);
     let folder = tempfile::tempdir().unwrap();
@@ -453,7 +453,7 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
 }
 
 #[tokio::test]
-async fn a_secret_hides_itself_and_not_the_text_around_it() {
+async fn secret_masks_itself_but_not_the_surrounding_text() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let asks = "read -rsp 'Token: ' x; echo; echo first; echo \"token is $x here\"; read -rp 'Go on? [y/N] ' y";
@@ -478,7 +478,7 @@ async fn a_secret_hides_itself_and_not_the_text_around_it() {
 
 /// Each of these ends its question with the cursor moved over it, as programs that draw a line anew.
 #[tokio::test]
-async fn a_question_is_in_every_reply_however_the_cursor_came_to_its_end() {
+async fn question_is_in_every_reply_however_the_cursor_got_there() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     for (drawing, asks) in [
         (r"? Name (demo) \033[14D\033[14C", "? Name (demo)"),
@@ -516,7 +516,7 @@ async fn a_question_is_in_every_reply_however_the_cursor_came_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_command_refused_at_an_editor_names_what_waits() {
+async fn command_refused_at_an_editor_names_the_waiting_program() {
     let daemon = TestDaemon::new().await;
     for (starts, program, full_screen) in [
         (
@@ -545,7 +545,7 @@ async fn a_command_refused_at_an_editor_names_what_waits() {
 }
 
 #[tokio::test]
-async fn a_screen_that_a_program_left_on_at_a_shell_without_marks_is_named_with_a_way_out() {
+async fn leftover_screen_of_a_program_is_named_with_a_remedy() {
     let daemon = TestDaemon::new().await;
     for shell in ["dash", "bash --norc", "ksh"] {
         let session = daemon.bash().await;
@@ -568,7 +568,7 @@ async fn a_screen_that_a_program_left_on_at_a_shell_without_marks_is_named_with_
 }
 
 #[tokio::test]
-async fn a_wait_that_only_the_typed_text_matches_is_out_of_time() {
+async fn wait_matched_only_by_typed_text_times_out() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let typed = SendInput {
@@ -600,7 +600,7 @@ async fn a_wait_that_only_the_typed_text_matches_is_out_of_time() {
 }
 
 #[tokio::test]
-async fn a_command_whose_end_or_output_the_shell_keeps_back_is_no_success() {
+async fn command_with_withheld_end_or_output_is_not_a_success() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let run = |command: &str| command_in(&session.id, command);

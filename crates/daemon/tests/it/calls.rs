@@ -66,7 +66,7 @@ fn lives(pid: i32) -> bool {
 }
 
 #[tokio::test]
-async fn the_fields_of_a_result_are_what_conditions_and_variables_see() {
+async fn conditions_and_variables_see_the_fields_of_a_result() {
     let daemon = project().await;
     let good = json!([{"condition": {"field_equals": {"output": "HELLO", "node_type": "bash"}}, "next_state": "good"}]);
     let mut definition = calling("run_node", &json!({"node_id": "shout", "input": "hello"}), &good);
@@ -87,7 +87,7 @@ async fn the_fields_of_a_result_are_what_conditions_and_variables_see() {
 }
 
 #[tokio::test]
-async fn a_graph_is_a_run_of_its_own_and_its_result_the_actions() {
+async fn graph_has_its_own_run_with_the_same_result() {
     let daemon = project().await;
     let run = daemon.run(calling("run_graph", &json!({"graph_id": "twice", "input": "x"}), &json!([]))).await;
     assert_eq!(run.status, "completed", "{:?}", run.error);
@@ -99,7 +99,7 @@ async fn a_graph_is_a_run_of_its_own_and_its_result_the_actions() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_call_is_found_before_it_or_named() {
+async fn invalid_call_is_refused_in_advance_or_named() {
     let daemon = project().await;
     let run = daemon.run(calling("run_node", &json!({"node_id": "shoot"}), &json!([]))).await;
     assert!(run.error.as_ref().unwrap().contains("Node 'shoot' not found, did you mean 'shout'?"), "{run:?}");
@@ -110,7 +110,7 @@ async fn what_is_wrong_with_a_call_is_found_before_it_or_named() {
 }
 
 #[tokio::test]
-async fn a_call_ends_with_its_time_and_with_its_run() {
+async fn call_ends_with_its_timeout_and_with_its_run() {
     let daemon = project().await;
     let late = json!([{"condition": {"field_equals": {"error_type": "timeout"}}, "next_state": "late"}]);
     let run = daemon.run(calling("run_node", &json!({"node_id": "slow", "timeout": 0.3}), &late)).await;
@@ -129,7 +129,7 @@ async fn a_call_ends_with_its_time_and_with_its_run() {
 }
 
 #[tokio::test]
-async fn a_call_that_a_restart_interrupts_is_in_doubt_and_not_made_again() {
+async fn interrupted_call_is_in_doubt_and_not_repeated() {
     let daemon = project().await;
     let doubt = json!([{"condition": {"outcome_unknown": true}, "next_state": "doubt"}]);
     let node = daemon.begin(calling("run_node", &json!({"node_id": "slow"}), &doubt)).await;

@@ -258,12 +258,12 @@ async fn check_programs(programs: Vec<Program>) {
 }
 
 #[tokio::test]
-async fn an_answer_is_typed_only_at_the_screen_that_it_was_captured_at() {
+async fn answer_is_typed_only_at_its_captured_screen() {
     check_programs(programs()).await;
 }
 
 #[tokio::test]
-async fn a_menu_with_empty_rows_is_compared_from_its_question_to_its_hint() {
+async fn menu_with_empty_rows_is_compared_from_question_to_hint() {
     let program = Program {
         text: MENU_WITH_BLANKS,
         answers: vec![typed("shop\n"), pressed(&["down", "enter"])],
@@ -283,7 +283,7 @@ async fn a_menu_with_empty_rows_is_compared_from_its_question_to_its_hint() {
 }
 
 #[tokio::test]
-async fn an_answer_in_a_frame_is_typed_only_below_its_question() {
+async fn framed_answer_is_typed_only_below_its_question() {
     let program = Program {
         text: FRAMED,
         answers: vec![typed("shop\n"), typed("Box\n"), pressed(&["down", "enter"])],

@@ -154,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_machine_that_is_captured_from_a_run_does_what_the_run_did(acts in prop::collection::vec(act(), 1..5)) {
+    fn captured_machine_repeats_the_run(acts in prop::collection::vec(act(), 1..5)) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(round_trip(&acts))?;
     }
 }

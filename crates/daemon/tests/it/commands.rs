@@ -13,7 +13,7 @@ fn to(state: &str) -> Value {
 }
 
 #[tokio::test]
-async fn commands_run_in_the_terminal_of_the_run_or_in_a_shell_of_their_own() {
+async fn commands_run_in_the_terminal_or_a_separate_shell() {
     let daemon = TestDaemon::new().await;
     let states = json!({
         "alone": command("V=lost; printf '%s' \"it's\"", &to("open")),
@@ -40,7 +40,7 @@ async fn commands_run_in_the_terminal_of_the_run_or_in_a_shell_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_command_that_runs_while_the_daemon_restarts_is_run_once_and_its_result_arrives() {
+async fn command_across_a_daemon_restart_runs_once() {
     let daemon = TestDaemon::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -62,7 +62,7 @@ async fn a_command_that_runs_while_the_daemon_restarts_is_run_once_and_its_resul
 }
 
 #[tokio::test]
-async fn a_finally_state_cleans_up_after_a_failure_and_after_a_restart() {
+async fn finally_state_cleans_up_after_failure_and_restart() {
     let daemon = TestDaemon::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -92,7 +92,7 @@ async fn a_finally_state_cleans_up_after_a_failure_and_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_secret_by_reference_reaches_the_command_and_no_report() {
+async fn secret_reference_reaches_the_command_and_no_report() {
     let daemon = TestDaemon::new().await;
     // The only variable of the client whose value is known here.
     let home = daemon.place().state().parent().unwrap().display().to_string();
@@ -111,7 +111,7 @@ async fn a_secret_by_reference_reaches_the_command_and_no_report() {
 }
 
 #[tokio::test]
-async fn a_failed_run_keeps_the_last_screens_of_its_terminals() {
+async fn failed_run_keeps_the_last_screens_of_its_terminals() {
     let daemon = TestDaemon::new().await;
     let typed = |text: &str, next: &str| json!({"action": {"tool": "send_input", "params": {"input_text": text, "until": "prompt"}}, "transitions": to(next)});
     let open = |next: &str| json!({"action": {"tool": "open_terminal"}, "transitions": to(next)});
@@ -140,7 +140,7 @@ async fn a_failed_run_keeps_the_last_screens_of_its_terminals() {
 }
 
 #[tokio::test]
-async fn a_state_is_executed_for_each_line_by_commands_and_by_nested_runs() {
+async fn state_runs_for_each_line_as_command_or_nested_run() {
     let daemon = TestDaemon::new().await;
     let nested = json!({"name": "greet", "initial_state": "greet", "states": {
         "greet": {"action": {"tool": "run_command", "params": {"command": "echo hello {WHO|sh}"}},

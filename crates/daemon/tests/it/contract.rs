@@ -21,7 +21,7 @@ fn bash() -> OpenTerminal {
 }
 
 #[tokio::test]
-async fn a_terminal_is_opened_used_read_and_closed() {
+async fn terminal_is_opened_used_read_and_closed() {
     let daemon = TestDaemon::new().await;
     let opened = daemon.call(OpenTerminal { name: Some("build".into()), ..bash() }).await;
     assert!(opened.success && opened.pid.is_some() && opened.timestamp.is_some());
@@ -56,7 +56,7 @@ async fn a_terminal_is_opened_used_read_and_closed() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_named_with_what_to_do() {
+async fn errors_name_the_problem_and_the_remedy() {
     let daemon = TestDaemon::with(steplatch_terminal::Options { most: 2, ..Default::default() }).await;
     let none =
         daemon.call(SendInput { session_id: "ghost".into(), input_text: "x".into(), ..Default::default() }).await;
@@ -102,7 +102,7 @@ async fn what_goes_wrong_is_named_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_terminal_whose_program_ended_stays_readable_with_its_exit_code() {
+async fn terminal_of_an_ended_program_stays_readable() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("echo last words; exit 5\n").await;
@@ -116,7 +116,7 @@ async fn a_terminal_whose_program_ended_stays_readable_with_its_exit_code() {
 }
 
 #[tokio::test]
-async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
+async fn long_output_is_truncated_in_the_middle_and_readable() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("seq 1 5000; echo over_$((1+1))\n").await;
@@ -161,7 +161,7 @@ async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
 }
 
 #[tokio::test]
-async fn a_secret_is_hidden_wherever_it_comes_back() {
+async fn secret_is_masked_wherever_it_reappears() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("read -p 'secret: ' s; echo \"got $s\"\n").await;
@@ -179,7 +179,7 @@ async fn a_secret_is_hidden_wherever_it_comes_back() {
 }
 
 #[tokio::test]
-async fn a_screen_is_painted_as_html_and_png_without_its_secrets() {
+async fn html_and_png_screens_mask_secrets() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let secret =
@@ -208,7 +208,7 @@ async fn a_screen_is_painted_as_html_and_png_without_its_secrets() {
 }
 
 #[tokio::test]
-async fn a_wait_in_several_terminals_ends_where_the_pattern_is_found() {
+async fn wait_in_several_terminals_ends_at_the_match() {
     let daemon = TestDaemon::new().await;
     let (one, two) = (daemon.bash().await, daemon.bash().await);
     two.types("sleep 0.1; echo done_$((1+1))\n").await;
@@ -225,7 +225,7 @@ async fn a_wait_in_several_terminals_ends_where_the_pattern_is_found() {
 }
 
 #[tokio::test]
-async fn a_wait_can_be_for_the_prompt_or_for_quiet() {
+async fn wait_can_be_for_the_prompt_or_for_quiet() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("sleep 0.1; false\n").await;
@@ -238,7 +238,7 @@ async fn a_wait_can_be_for_the_prompt_or_for_quiet() {
 }
 
 #[tokio::test]
-async fn who_joins_sees_the_screen_and_then_what_is_written() {
+async fn new_subscriber_sees_the_screen_and_then_new_output() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("echo before\n").await;
@@ -263,7 +263,7 @@ async fn who_joins_sees_the_screen_and_then_what_is_written() {
 }
 
 #[tokio::test]
-async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
+async fn recording_subscriber_receives_no_secrets() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let shown = |events: Vec<Value>| -> String {
@@ -308,7 +308,7 @@ async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
 }
 
 #[tokio::test]
-async fn the_environment_and_the_folder_are_the_clients() {
+async fn environment_and_directory_are_the_clients() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("echo \"[$HOME|$PWD|$TERM]\"\n").await;
@@ -334,7 +334,7 @@ async fn spoken(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> 
 }
 
 #[tokio::test]
-async fn nonsense_is_answered_and_the_connection_lives() {
+async fn invalid_messages_are_answered_and_the_connection_stays() {
     let daemon = TestDaemon::new().await;
     let lines = "{\n{\"type\":\"wish\"}\n{\"type\":\"command\",\"command_type\":\"FLY\",\"request_id\":\"a\"}\n\
                  {\"type\":\"command\",\"command_type\":\"SEND_INPUT\",\"params\":{},\"request_id\":2}\n\
@@ -348,7 +348,7 @@ async fn nonsense_is_answered_and_the_connection_lives() {
 }
 
 #[tokio::test]
-async fn a_client_of_a_newer_version_is_told_what_is_spoken() {
+async fn client_of_a_newer_version_learns_the_spoken_version() {
     let daemon = TestDaemon::new().await;
     let refused = daemon.client().call(Hello { protocol_version: 99, ..Default::default() }).await;
     let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
@@ -357,7 +357,7 @@ async fn a_client_of_a_newer_version_is_told_what_is_spoken() {
 }
 
 #[tokio::test]
-async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
+async fn second_daemon_on_the_same_state_is_refused() {
     let daemon = TestDaemon::new().await;
     let options = Options {
         place: daemon.place().clone(),
@@ -375,7 +375,7 @@ async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn clients_come_and_go_and_terminals_stay() {
+async fn terminals_outlive_their_clients() {
     let daemon = TestDaemon::new().await;
     let open =
         "{\"type\":\"command\",\"command_type\":\"OPEN_TERMINAL\",\"params\":{\"name\":\"kept\"},\"request_id\":1}\n";
@@ -387,7 +387,7 @@ async fn clients_come_and_go_and_terminals_stay() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_its_client_hangs_up() {
+async fn wait_ends_when_its_client_disconnects() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
@@ -402,7 +402,7 @@ async fn a_wait_ends_when_its_client_hangs_up() {
 }
 
 #[tokio::test]
-async fn stopping_closes_terminals_and_hangs_up() {
+async fn stopping_closes_terminals_and_connections() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("echo pid_$$\n").await;
@@ -434,7 +434,7 @@ fn run(session: Option<&str>, command: &str) -> RunCommand {
 }
 
 #[tokio::test]
-async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_one() {
+async fn exact_output_in_a_live_and_a_fresh_shell() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let ran = daemon.call(run(Some(&session.id), "cd /tmp; x=7; printf 'a\\nb'; (exit 3)")).await;
@@ -476,7 +476,7 @@ async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_o
 }
 
 #[tokio::test]
-async fn variables_of_a_live_shell_are_told_and_set_without_a_trace() {
+async fn shell_variables_are_read_and_set_without_a_trace() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("clear; unexported=$'two\\nlines'\n").await;
@@ -502,7 +502,7 @@ async fn variables_of_a_live_shell_are_told_and_set_without_a_trace() {
 }
 
 #[tokio::test]
-async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_watched_is_not() {
+async fn idle_terminal_is_closed_if_configured_but_not_while_watched() {
     let options = steplatch_terminal::Options { idle: Some(Duration::from_millis(300)), ..Default::default() };
     let daemon = TestDaemon::with(options).await;
     let (unused, watched) = (daemon.bash().await, daemon.bash().await);
@@ -518,7 +518,7 @@ async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_wa
 }
 
 #[tokio::test]
-async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
+async fn takeover_names_the_person_and_then_the_changes() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let (person, user) = (daemon.person_named("ann").await, user_name());
@@ -568,7 +568,7 @@ async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
 }
 
 #[tokio::test]
-async fn a_password_that_was_typed_unseen_is_hidden_wherever_it_comes_back() {
+async fn hidden_password_is_masked_wherever_it_reappears() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("read -rsp 'Password: ' word; echo; echo \"it is $word\"\n").await;
@@ -595,7 +595,7 @@ async fn a_password_that_was_typed_unseen_is_hidden_wherever_it_comes_back() {
 }
 
 #[tokio::test]
-async fn a_secret_is_not_read_character_by_character_either() {
+async fn secret_cannot_be_read_character_by_character() {
     let daemon = TestDaemon::new().await;
     let bash = daemon.bash().await;
     let secret = SendInput {

@@ -50,7 +50,7 @@ async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_run_is_cancelled_after_each_of_its_events() {
+async fn run_can_be_cancelled_after_each_of_its_events() {
     let daemon = TestDaemon::new().await;
     // Returns a machine that opens a terminal, types into it, and waits: there are resources to clean up whenever it
     // ends.
@@ -93,7 +93,7 @@ async fn a_run_is_cancelled_after_each_of_its_events() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_over_stays_as_it_ended_whatever_is_wanted_of_it() {
+async fn ended_run_ignores_later_requests() {
     let daemon = TestDaemon::new().await;
     let failing = machine("failing", json!({"first": {"action": {"tool": "fail", "params": {"message": "no"}}}}));
     let cancelled = daemon.call(starting(napping(600.0))).await.run_id;
@@ -125,7 +125,7 @@ async fn a_run_that_is_over_stays_as_it_ended_whatever_is_wanted_of_it() {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_with_the_definition_that_it_began_with() {
+async fn run_continues_with_its_original_definition() {
     let daemon = TestDaemon::new().await;
     let save =
         |definition: Value| CreateWorkflow { workflow_definition: definition, overwrite_existing: true, reason: None };
@@ -147,7 +147,7 @@ async fn a_run_goes_on_with_the_definition_that_it_began_with() {
 }
 
 #[tokio::test]
-async fn of_many_starts_at_once_under_one_key_there_is_one_run() {
+async fn concurrent_starts_with_one_key_give_one_run() {
     let daemon = TestDaemon::new().await;
     let starts: Vec<_> = (0..20)
         .map(|_| {
@@ -166,7 +166,7 @@ async fn of_many_starts_at_once_under_one_key_there_is_one_run() {
 }
 
 #[tokio::test]
-async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
+async fn finished_runs_expire_and_unfinished_runs_do_not() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
     let kept_for = RetentionPolicy::default().time.expect("finished runs have an age");
@@ -192,7 +192,7 @@ async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
 }
 
 #[tokio::test]
-async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
+async fn saved_workflow_runs_by_name_with_and_without_waiting() {
     let daemon = TestDaemon::new().await;
     let nap = machine("nap", json!({"first": {"action": {"tool": "sleep", "params": {"seconds": "{input}"}}}}));
     let create = CreateWorkflow { workflow_definition: nap, overwrite_existing: false, reason: None };
@@ -215,7 +215,7 @@ async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
 // 003 L470-491: the record of a run has its eight keys, null where there is nothing; of machines, too. 003 L910-922: the
 // command names the session. design/runs.md: a limit of its own.
 #[tokio::test]
-async fn the_record_of_a_machine_tells_its_result_and_what_it_was_given() {
+async fn machine_record_has_its_result_and_arguments() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "returns",
@@ -285,7 +285,7 @@ async fn events(daemon: &TestDaemon, run: &str) -> Vec<Value> {
 
 // 003 L391-413: `gate_timeout {gate_id, timeout}`, and choices are null without choices.
 #[tokio::test]
-async fn the_events_of_a_gate_of_a_machine_tell_its_limit_and_that_there_are_no_choices() {
+async fn machine_gate_events_have_a_limit_and_no_choices() {
     let daemon = TestDaemon::new().await;
     let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "timeout": 1.5}});
     let begun = daemon.call(starting(machine("asks", json!({"first": {"action": asks}})))).await;
@@ -299,7 +299,7 @@ async fn the_events_of_a_gate_of_a_machine_tell_its_limit_and_that_there_are_no_
 
 // Lists show a part of a long result, and the record shows all of it.
 #[tokio::test]
-async fn a_long_result_is_shortened_in_lists_only() {
+async fn long_result_is_truncated_in_lists_only() {
     let daemon = TestDaemon::new().await;
     let mut definition = machine(
         "long",

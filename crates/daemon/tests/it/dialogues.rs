@@ -77,7 +77,7 @@ async fn ended(daemon: &TestDaemon, run: RunReply) -> RunReply {
 }
 
 #[tokio::test]
-async fn an_installer_is_answered_once_over_a_restart_of_the_daemon() {
+async fn installer_is_answered_once_across_a_daemon_restart() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
     let verb = RunWorkflow { wait_seconds: Some(0.0), ..installer.verb("", &json!("^Installed version (\\S+)")) };
     let begun = daemon.call(verb).await;
@@ -96,7 +96,7 @@ async fn an_installer_is_answered_once_over_a_restart_of_the_daemon() {
 }
 
 #[tokio::test]
-async fn a_question_that_no_rule_answers_ends_a_dialogue_with_the_question() {
+async fn unmatched_question_ends_a_dialogue() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
     installer.goes_on();
     let run = daemon.call(installer.verb("Overwrite it? [y/N] ", &json!("^Installed"))).await;
@@ -108,7 +108,7 @@ async fn a_question_that_no_rule_answers_ends_a_dialogue_with_the_question() {
 }
 
 #[tokio::test]
-async fn without_a_pattern_that_ends_it_a_dialogue_ends_with_its_program() {
+async fn dialogue_without_end_pattern_ends_with_its_program() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
     installer.goes_on();
     let run = daemon.call(installer.verb("", &Value::Null)).await;
@@ -125,7 +125,7 @@ async fn without_a_pattern_that_ends_it_a_dialogue_ends_with_its_program() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_back_as_echo_is_no_question_and_a_program_may_be_the_terminal_itself() {
+async fn echoed_answer_is_not_a_question() {
     let daemon = TestDaemon::new().await;
     let script = "read -p 'yes or no? ' a; read -p 'Sure? ' b; echo \"$a $b\" | tr a-z A-Z; exit 0";
     let run = daemon
@@ -148,7 +148,7 @@ async fn an_answer_that_comes_back_as_echo_is_no_question_and_a_program_may_be_t
 }
 
 #[tokio::test]
-async fn an_answer_that_the_kernel_would_cut_is_refused_before_its_first_byte() {
+async fn answer_too_long_for_the_kernel_is_refused_before_typing() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let log = folder.path().join("log");
     let long = "x".repeat(5000);

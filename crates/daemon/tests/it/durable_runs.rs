@@ -61,7 +61,7 @@ async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
 }
 
 #[tokio::test]
-async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
+async fn gate_survives_a_restart_and_takes_one_answer() {
     let daemon = TestDaemon::new().await;
     let begun = begin(&daemon, judged()).await;
     let waiting = end_of(&daemon, &begun.run_id).await;
@@ -96,7 +96,7 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
 }
 
 #[tokio::test]
-async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_restart() {
+async fn question_for_a_person_rejects_agents_and_expires() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
     let definition = json!({
@@ -148,7 +148,7 @@ async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_rest
 }
 
 #[tokio::test]
-async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
+async fn only_one_of_two_concurrent_answers_is_accepted() {
     let daemon = TestDaemon::new().await;
     let begun = begin(&daemon, judged()).await;
     end_of(&daemon, &begun.run_id).await;
@@ -165,7 +165,7 @@ async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
 }
 
 #[tokio::test]
-async fn a_run_sleeps_on_until_the_moment_it_was_to_wake() {
+async fn run_sleeps_until_its_original_wake_time() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
     let begun = begin(&daemon, sleeping(200.0)).await;
@@ -187,7 +187,7 @@ async fn a_run_sleeps_on_until_the_moment_it_was_to_wake() {
 }
 
 #[tokio::test]
-async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
+async fn parent_and_child_continue_and_a_step_starts_one_child() {
     let daemon = TestDaemon::new().await;
     let parent = json!({
         "name": "parent",
@@ -220,7 +220,7 @@ async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
 }
 
 #[tokio::test]
-async fn the_gate_of_a_nested_run_is_answered_by_way_of_the_first_one() {
+async fn nested_gate_is_answered_through_the_top_run() {
     let daemon = TestDaemon::new().await;
     let nested = |name: &str, inner: Value| {
         json!({
@@ -248,7 +248,7 @@ async fn the_gate_of_a_nested_run_is_answered_by_way_of_the_first_one() {
 }
 
 #[tokio::test]
-async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
+async fn choice_with_a_secret_is_answered_by_its_masked_text() {
     let daemon = TestDaemon::new().await;
     let mut definition = judged();
     definition["arguments"] = json!({"TOKEN": {"description": "a token", "secret": true}});
@@ -279,7 +279,7 @@ fn is_stored(daemon: &TestDaemon, run: &str, text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machine_has_already() {
+async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
     let daemon = TestDaemon::new().await;
     let definition = json!({
         "initial_state": "open",
@@ -317,7 +317,7 @@ async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machin
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_long_run_is_bounded() {
+async fn report_of_a_long_run_is_bounded() {
     let daemon = TestDaemon::new().await;
     let text = "x".repeat(3_000);
     let definition = json!({
@@ -363,7 +363,7 @@ async fn what_is_told_of_a_long_run_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_nested_run_that_opens_a_terminal_works_in_that_and_leaves_its_parent_s_alone() {
+async fn nested_run_with_its_own_terminal_leaves_its_parents_alone() {
     let daemon = TestDaemon::new().await;
     let bash = daemon.bash().await;
     let inner = json!({
@@ -405,7 +405,7 @@ async fn a_nested_run_that_opens_a_terminal_works_in_that_and_leaves_its_parent_
 }
 
 #[tokio::test]
-async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
+async fn repeated_key_returns_the_run_it_started() {
     let daemon = TestDaemon::new().await;
     let verb = || RunWorkflow {
         workflow_definition: Some(sleeping(0.01)),
@@ -431,7 +431,7 @@ async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
 }
 
 #[tokio::test]
-async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
+async fn finished_runs_are_evicted_by_count_and_running_ones_never() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 3, time: None, disk: None }).await;
     let long = begin(&daemon, sleeping(200.0)).await;
     // So many that the daemon checks the limit.
@@ -471,7 +471,7 @@ fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
 }
 
 #[tokio::test]
-async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing_that_is_under_way() {
+async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: None, disk: Some(4 << 20) }).await;
     let waiting = begin(&daemon, judged()).await.run_id;
     end_of(&daemon, &waiting).await;
@@ -508,7 +508,7 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
 }
 
 #[tokio::test]
-async fn a_run_that_this_version_cannot_read_is_named_and_can_be_written_off_and_the_rest_goes_on() {
+async fn unreadable_run_is_named_and_can_be_abandoned() {
     let daemon = TestDaemon::new().await;
     let strange = begin(&daemon, sleeping(100.0)).await;
     let other = begin(&daemon, judged()).await;
@@ -542,7 +542,7 @@ async fn a_run_that_this_version_cannot_read_is_named_and_can_be_written_off_and
 }
 
 #[tokio::test]
-async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_with() {
+async fn run_of_an_older_daemon_continues_by_its_rules() {
     let definition = json!({
         "initial_state": "ask",
         "states": {
@@ -579,7 +579,7 @@ async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_wit
 }
 
 #[tokio::test]
-async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_by_the_next_daemon() {
+async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
     let daemon = TestDaemon::new().await;
     // The program prints endlessly, so that its opening lasts until its time limit.
     let prints = json!({
@@ -605,7 +605,7 @@ async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_b
 }
 
 #[tokio::test]
-async fn a_daemon_whose_state_directory_or_whose_lock_is_removed_ends() {
+async fn daemon_ends_when_its_state_directory_or_lock_is_removed() {
     let daemon = TestDaemon::new().await;
     std::fs::remove_dir_all(daemon.place().state()).unwrap();
     daemon.ends().await;

@@ -49,7 +49,7 @@ fn names(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn an_answer_is_among_the_events_before_its_run_has_closed_its_terminal() {
+async fn answer_event_precedes_the_closing_of_terminals() {
     let daemon = TestDaemon::new().await;
     let gate = json!({"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes", "no"], "answered_by": "agent"}});
     // The shell ignores the signals that end it, so that closing it takes its time.
@@ -75,7 +75,7 @@ async fn an_answer_is_among_the_events_before_its_run_has_closed_its_terminal() 
 }
 
 #[tokio::test]
-async fn a_run_tells_of_the_run_that_it_starts_and_how_that_ended() {
+async fn run_reports_the_run_it_starts_and_its_end() {
     let daemon = TestDaemon::new().await;
     let run = daemon.run(nesting(&napping("inner"))).await;
     let (events, newest) = story(&daemon, &run.run_id).await;
@@ -104,7 +104,7 @@ async fn a_run_tells_of_the_run_that_it_starts_and_how_that_ended() {
 }
 
 #[tokio::test]
-async fn who_cancels_a_run_ends_its_gate_and_the_run_below_it() {
+async fn cancel_ends_the_gate_and_the_nested_run() {
     let daemon = TestDaemon::new().await;
     let asking = machine("inner", json!({"first": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}));
     let run = begin(&daemon, nesting(&asking)).await.run_id;
@@ -123,7 +123,7 @@ async fn who_cancels_a_run_ends_its_gate_and_the_run_below_it() {
 const END: &str = "workflow_failed";
 
 #[tokio::test]
-async fn who_does_not_read_holds_up_no_run_and_gets_every_event_once_it_does() {
+async fn slow_reader_holds_up_no_run_and_receives_every_event() {
     let daemon = TestDaemon::new().await;
     let looping = machine(
         "looping",

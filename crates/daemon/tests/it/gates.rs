@@ -66,7 +66,7 @@ fn count(events: &[RunEvent], event_type: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right() {
+async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
     let daemon = TestDaemon::new().await;
     let form = json!({"properties": {
         "version": {"type": "string", "title": "Version", "minLength": 3},
@@ -106,7 +106,7 @@ async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right()
 }
 
 #[tokio::test]
-async fn every_answer_tells_who_gave_it_and_through_what() {
+async fn every_answer_names_its_author_and_channel() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
     let by_ann = waits(&daemon, json!({"prompt": "Go?"})).await;
@@ -137,7 +137,7 @@ async fn every_answer_tells_who_gave_it_and_through_what() {
 }
 
 #[tokio::test]
-async fn what_an_agent_decides_is_never_what_a_person_is_asked() {
+async fn agents_never_answer_questions_for_people() {
     let daemon = TestDaemon::new().await;
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
@@ -151,7 +151,7 @@ async fn what_an_agent_decides_is_never_what_a_person_is_asked() {
 }
 
 #[tokio::test]
-async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
+async fn first_of_many_equal_answers_wins() {
     let daemon = TestDaemon::new().await;
     let asked = waits(&daemon, json!({"prompt": "Go?"})).await;
     let mut people = Vec::new();
@@ -176,7 +176,7 @@ async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
 }
 
 #[tokio::test]
-async fn an_answer_counts_until_the_timeout_and_at_that_instant_exactly_one_of_both_wins() {
+async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
     const INSTANT: Duration = Duration::from_micros(1);
     const ALMOST: Duration = Duration::from_micros(3_600_000_000 - 1);
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
@@ -234,7 +234,7 @@ async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) 
 }
 
 #[tokio::test]
-async fn with_a_passphrase_nobody_answers_for_people_without_it() {
+async fn passphrase_is_required_to_answer_for_people() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
     assert!(sets(daemon.client(), Some("no person"), None).await.error.unwrap().contains("set by a person"));
@@ -281,7 +281,7 @@ async fn with_a_passphrase_nobody_answers_for_people_without_it() {
 }
 
 #[tokio::test]
-async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
+async fn agent_cannot_type_while_a_person_judges_the_terminal() {
     // redteam H9: what was typed at the prompt while the gate waited was executed with the approved command.
     let daemon = TestDaemon::new().await;
     let definition = json!({"name": "release", "initial_state": "open", "states": {
@@ -364,7 +364,7 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
 }
 
 #[tokio::test]
-async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
+async fn setting_refuses_insufficiently_proven_answers() {
     let daemon = TestDaemon::new().await;
     let person = daemon.person_named("person").await;
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
@@ -404,7 +404,7 @@ async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
 }
 
 #[tokio::test]
-async fn runs_that_wait_are_listed_page_by_page_and_none_is_left_out() {
+async fn waiting_runs_are_listed_page_by_page_without_gaps() {
     // redteam M10: the oldest gates were not listed beyond a thousand runs.
     let daemon = TestDaemon::new().await;
     let mut asked = Vec::new();
@@ -464,7 +464,7 @@ enum Edit {
 }
 
 #[tokio::test]
-async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
+async fn run_uses_named_definitions_as_of_its_start() {
     // redteam M6: what was edited after the approval was executed.
     let cases = [
         (

@@ -82,7 +82,7 @@ fn row(name: &str, hidden: bool) -> (String, String, bool) {
 }
 
 #[tokio::test]
-async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
+async fn project_workflow_is_saved_found_described_and_removed() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     assert_eq!(author.lists().await, []);
@@ -138,7 +138,7 @@ async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_saved() {
+async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let refused = author
@@ -176,7 +176,7 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_saved() {
 }
 
 #[tokio::test]
-async fn a_warning_keeps_nobody_from_saving_and_a_pattern_that_explodes_is_a_pattern() {
+async fn warning_allows_saving_and_costly_pattern_is_a_pattern() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let mut explosive = machine("explosive");
@@ -192,7 +192,7 @@ async fn a_warning_keeps_nobody_from_saving_and_a_pattern_that_explodes_is_a_pat
 }
 
 #[tokio::test]
-async fn names_fall_back_to_the_users_own_and_the_projects_hide_those() {
+async fn names_fall_back_to_user_library_hidden_by_project() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let at_home = Author::at(&daemon, &author.folder.path().join("home"), &author.folder.path().join("home")).await;
@@ -217,7 +217,7 @@ async fn names_fall_back_to_the_users_own_and_the_projects_hide_those() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_answered_with_what_is() {
+async fn unknown_name_is_answered_with_existing_names() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let error = async |name: &str| {
@@ -243,7 +243,7 @@ async fn what_is_not_there_is_answered_with_what_is() {
 }
 
 #[tokio::test]
-async fn broken_files_and_a_broken_index_hide_nothing() {
+async fn broken_files_and_index_hide_nothing() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     assert!(author.creates(machine("greet")).await.success);
@@ -278,7 +278,7 @@ async fn broken_files_and_a_broken_index_hide_nothing() {
 }
 
 #[tokio::test]
-async fn a_definition_of_ten_megabytes_is_refused_at_once_and_the_rest_goes_on() {
+async fn ten_megabyte_definition_is_refused_at_once() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let mut long = machine("long");
@@ -301,7 +301,7 @@ async fn a_definition_of_ten_megabytes_is_refused_at_once_and_the_rest_goes_on()
 }
 
 #[tokio::test]
-async fn a_list_can_be_searched_and_is_bounded() {
+async fn list_can_be_searched_and_is_bounded() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     for name in ["build", "rebuild", "test"] {
@@ -314,7 +314,7 @@ async fn a_list_can_be_searched_and_is_bounded() {
 }
 
 #[tokio::test]
-async fn the_example_that_agents_are_given_can_be_saved_and_the_documentation_names_every_action() {
+async fn example_for_agents_is_valid_and_docs_name_every_action() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let overview = GetWorkflowSchema { topic: Some(WorkflowTopic::Overview) };

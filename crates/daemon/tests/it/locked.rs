@@ -96,7 +96,7 @@ async fn is_locked(daemon: &TestDaemon, run: &RunReply) -> bool {
 }
 
 #[tokio::test]
-async fn a_copy_of_the_state_does_not_go_past_a_gate() {
+async fn copied_state_cannot_pass_a_gate() {
     // redteam M14: a copy of the journal without approver.json was answered, and deployed with the person's key.
     let daemon = TestDaemon::new().await;
     sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
@@ -125,7 +125,7 @@ async fn a_copy_of_the_state_does_not_go_past_a_gate() {
 }
 
 #[tokio::test]
-async fn the_passphrase_opens_what_a_daemon_left_and_the_question_is_the_one_that_was_shown() {
+async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     let daemon = TestDaemon::new().await;
     sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let (asked, other) = (starts(&daemon, deploying("human")).await, starts(&daemon, deploying("human")).await);
@@ -169,7 +169,7 @@ async fn the_passphrase_opens_what_a_daemon_left_and_the_question_is_the_one_tha
 }
 
 #[tokio::test]
-async fn an_answer_with_the_passphrase_opens_the_run_that_it_is_for() {
+async fn answer_with_the_passphrase_opens_its_own_run() {
     let daemon = TestDaemon::new().await;
     sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let asked = starts(&daemon, above("above", &deploying("human"))).await;
@@ -187,7 +187,7 @@ async fn an_answer_with_the_passphrase_opens_the_run_that_it_is_for() {
 }
 
 #[tokio::test]
-async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_taken_away() {
+async fn waiting_runs_are_sealed_while_a_passphrase_is_set() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
     let asked = starts(&daemon, deploying("human")).await;
@@ -218,7 +218,7 @@ async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_take
 }
 
 #[tokio::test]
-async fn the_terminals_of_a_locked_run_stay_held_and_show_no_secret() {
+async fn terminals_of_a_locked_run_stay_held_without_secrets() {
     let mut definition = deploying("human");
     definition["states"]["open"]["transitions"][0]["next_state"] = "show".into();
     definition["states"]["show"] = json!({
@@ -270,7 +270,7 @@ async fn all_are_sealed(daemon: &TestDaemon, runs: usize) {
 }
 
 #[tokio::test]
-async fn runs_below_runs_are_sealed_again_after_they_were_opened() {
+async fn nested_runs_are_sealed_again_after_being_opened() {
     let daemon = TestDaemon::new().await;
     sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let top = starts(&daemon, above("top", &above("middle", &deploying("human")))).await;
@@ -287,7 +287,7 @@ async fn runs_below_runs_are_sealed_again_after_they_were_opened() {
 }
 
 #[tokio::test]
-async fn who_follows_a_locked_run_sees_its_end_and_a_cancel_takes_what_is_below() {
+async fn subscriber_of_a_locked_run_sees_its_end_and_cancel_is_deep() {
     let daemon = TestDaemon::new().await;
     sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let (first, second) =
@@ -315,7 +315,7 @@ async fn who_follows_a_locked_run_sees_its_end_and_a_cancel_takes_what_is_below(
 }
 
 #[tokio::test]
-async fn a_daemon_that_did_not_live_to_store_runs_plain_leaves_them_open() {
+async fn daemon_killed_before_storing_plain_runs_leaves_them_open() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
     sets(&ann, Some("open sesame"), None).await;

@@ -108,7 +108,7 @@ impl Author {
 }
 
 #[tokio::test]
-async fn nodes_are_those_of_the_project_and_one_that_is_wrong_is_named() {
+async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let listed = author.client.call(ListNodes::default()).await.unwrap();
@@ -152,7 +152,7 @@ async fn nodes_are_those_of_the_project_and_one_that_is_wrong_is_named() {
 }
 
 #[tokio::test]
-async fn a_call_works_in_the_projects_folder_with_the_callers_environment() {
+async fn call_uses_project_directory_and_callers_environment() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let called = author.calls("where", Value::Null).await;
@@ -175,7 +175,7 @@ async fn a_call_works_in_the_projects_folder_with_the_callers_environment() {
 }
 
 #[tokio::test]
-async fn a_secret_by_reference_is_in_no_reply() {
+async fn secret_reference_is_in_no_reply() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let called = author.calls("token", json!(format!("I know {TOKEN}"))).await;
@@ -193,7 +193,7 @@ async fn a_secret_by_reference_is_in_no_reply() {
 }
 
 #[tokio::test]
-async fn a_graph_runs_its_steps_and_tells_which_failed() {
+async fn graph_runs_its_steps_and_names_the_failed_ones() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let twice = author.runs("twice", json!("hi")).await;
@@ -236,7 +236,7 @@ fn inline(value: &Value) -> String {
 }
 
 #[tokio::test]
-async fn steps_that_do_not_depend_on_each_other_run_at_the_same_time() {
+async fn independent_steps_run_at_the_same_time() {
     // Each waits until the other two have begun, so that none ends unless all run concurrently.
     let meets = |own: &str| {
         format!(
@@ -257,7 +257,7 @@ async fn steps_that_do_not_depend_on_each_other_run_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_step_that_fails_at_first_is_tried_again() {
+async fn step_failing_at_first_is_retried() {
     let command = "echo x >> tries; [ $(wc -l < tries) -ge 3 ] && echo fine";
     let on_error = json!({"policy": "retry", "count": 4, "delay": 0.01});
     let daemon = TestDaemon::new().await;
@@ -272,7 +272,7 @@ async fn a_step_that_fails_at_first_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_takes_too_long_is_ended_before_the_next_one() {
+async fn slow_attempt_is_ended_before_the_next_one() {
     let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "timeout": 2, "then": {"policy": "skip", "value": "gave up"}});
     let steps = json!([{"id": "a", "input": "echo $$ > slow.pid; sleep 1000", "on_error": on_error}]);
     let daemon = TestDaemon::new().await;
@@ -286,7 +286,7 @@ async fn an_attempt_that_takes_too_long_is_ended_before_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
+async fn timed_out_graph_ends_its_calls() {
     let steps = json!([{"id": "a", "input": "echo A"}, {"id": "b", "input": "echo $$ > slow.pid; sleep 1000; {a}"}]);
     let daemon = TestDaemon::new().await;
     let author = Author::with(&daemon, &commands(&steps)).await;
@@ -299,7 +299,7 @@ async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
 }
 
 #[tokio::test]
-async fn a_call_is_made_once_as_the_same_step() {
+async fn repeated_step_makes_one_call() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let count = RunNode { node_id: "count".to_owned(), ..RunNode::default() };
@@ -318,7 +318,7 @@ async fn a_call_is_made_once_as_the_same_step() {
 }
 
 #[tokio::test]
-async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
+async fn call_ends_with_its_caller_and_with_the_daemon() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let pid = author.project().join("slow.pid");
@@ -339,7 +339,7 @@ async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
 }
 
 #[tokio::test]
-async fn a_program_that_ended_between_two_calls_is_started_again() {
+async fn program_ended_between_two_calls_is_restarted() {
     let daemon = TestDaemon::new().await;
     let declared = "[nodes.shell]\ntype = \"pty\"\ncommand = \"bash --norc\"\n";
     let author = Author::with(&daemon, declared).await;

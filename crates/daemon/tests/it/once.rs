@@ -65,7 +65,7 @@ fn appending(file: &str, name: usize, count: usize) -> Value {
 }
 
 #[tokio::test]
-async fn commands_in_shells_of_their_own_are_run_once_and_no_run_fails_while_the_daemon_is_restarted() {
+async fn commands_in_separate_shells_run_once_across_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lines").display().to_string();
     let mut daemon = TestDaemon::new().await;
@@ -96,7 +96,7 @@ async fn commands_in_shells_of_their_own_are_run_once_and_no_run_fails_while_the
 }
 
 #[tokio::test]
-async fn runs_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+async fn runs_wait_for_a_place_at_the_terminal_limit() {
     let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let definition = json!({
@@ -122,7 +122,7 @@ async fn runs_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
 }
 
 #[tokio::test]
-async fn many_calls_of_clients_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+async fn client_calls_wait_for_a_place_at_the_terminal_limit() {
     let options = steplatch_terminal::Options { most: 4, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let mut calls = tokio::task::JoinSet::new();
@@ -139,7 +139,7 @@ async fn many_calls_of_clients_wait_for_a_place_where_as_many_terminals_as_may_b
 }
 
 #[tokio::test]
-async fn branches_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+async fn branches_wait_for_a_place_at_the_terminal_limit() {
     let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let say = json!({

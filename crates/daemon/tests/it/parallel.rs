@@ -52,7 +52,7 @@ fn logged(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn runs_of_a_list_go_on_at_once_and_each_does_its_work_once_over_a_restart() {
+async fn parallel_runs_of_a_list_work_once_across_a_restart() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let definition = json!({
         "name": "each", "initial_state": "each", "states": {
@@ -111,7 +111,7 @@ async fn answer(daemon: &TestDaemon, run: &str, answer: &str) {
 }
 
 #[tokio::test]
-async fn the_gates_of_several_runs_below_are_answered_one_by_one_also_by_the_next_daemon() {
+async fn gates_of_nested_runs_are_answered_also_after_a_restart() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(two_questions()).await;
     let [ana, bob] = &at_gates(&daemon, &run).await[..] else { panic!("two gates") };
@@ -131,7 +131,7 @@ async fn the_gates_of_several_runs_below_are_answered_one_by_one_also_by_the_nex
 }
 
 #[tokio::test]
-async fn a_failure_below_is_named_and_the_others_are_brought_to_their_ends() {
+async fn nested_failure_is_named_and_the_other_runs_end() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(two_questions()).await;
     let [ana, bob] = &at_gates(&daemon, &run).await[..] else { panic!("two gates") };
@@ -145,7 +145,7 @@ async fn a_failure_below_is_named_and_the_others_are_brought_to_their_ends() {
 }
 
 #[tokio::test]
-async fn a_pause_and_a_cancel_reach_all_runs_below() {
+async fn pause_and_cancel_reach_all_nested_runs() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(two_questions()).await;
     let below = at_gates(&daemon, &run).await;

@@ -67,7 +67,7 @@ async fn typed(daemon: &TestDaemon, text: &str) {
 }
 
 #[tokio::test]
-async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
+async fn paused_run_finishes_its_step_and_stays_paused() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(listening()).await;
     hears(&daemon, &run, "state_entered", Some("wait")).await;
@@ -102,7 +102,7 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
 }
 
 #[tokio::test]
-async fn a_paused_run_is_cancelled_at_once_and_its_terminal_closed() {
+async fn paused_run_is_cancelled_at_once_with_its_terminal() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(listening()).await;
     hears(&daemon, &run, "state_entered", Some("wait")).await;
@@ -117,7 +117,7 @@ async fn a_paused_run_is_cancelled_at_once_and_its_terminal_closed() {
 }
 
 #[tokio::test]
-async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
+async fn time_limit_stops_at_a_gate_and_in_a_pause() {
     const HOUR: Duration = Duration::from_secs(3600);
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
@@ -161,7 +161,7 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
 }
 
 #[tokio::test]
-async fn a_run_below_rests_with_the_one_that_started_it_and_for_itself() {
+async fn nested_run_pauses_with_its_parent_or_alone() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(nesting(&listening())).await;
     let told = hears(&daemon, &run, "nested_workflow_started", None).await;

@@ -34,7 +34,7 @@ async fn read_whole(daemon: &TestDaemon, id: &RecordingId) -> Vec<ReadRecordingR
 }
 
 #[tokio::test]
-async fn a_recording_is_read_in_stretches_that_follow_each_other() {
+async fn recording_is_read_in_consecutive_portions() {
     let daemon = TestDaemon::new().await;
     let mut lines = HEADER.to_owned();
     for number in 0..1500 {
@@ -58,7 +58,7 @@ async fn a_recording_is_read_in_stretches_that_follow_each_other() {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_frame_title_or_marker_of_a_replay() {
+async fn replay_shows_no_secrets_in_frames_titles_or_markers() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     // The file is from elsewhere, or was recorded before the secret was known.
@@ -85,7 +85,7 @@ async fn secrets_are_in_no_frame_title_or_marker_of_a_replay() {
 }
 
 #[tokio::test]
-async fn a_damaged_recording_is_shown_as_far_as_it_can_be_read() {
+async fn damaged_recording_is_shown_up_to_the_damage() {
     let daemon = TestDaemon::new().await;
     let (id, file) = recorded(&daemon, &format!("{HEADER}[0.5,\"o\",\"readable\"]\n[0.5,\"o\",\"cut of"));
     let all = read_whole(&daemon, &id).await;

@@ -79,7 +79,7 @@ async fn events(daemon: &TestDaemon, run: &RunReply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_remote_workflow_is_a_tool_and_its_run_a_run_like_any_other() {
+async fn remote_workflow_is_a_tool_with_an_ordinary_run() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -118,7 +118,7 @@ async fn a_remote_workflow_is_a_tool_and_its_run_a_run_like_any_other() {
 }
 
 #[tokio::test]
-async fn by_name_and_below_other_runs_it_is_run_as_well() {
+async fn remote_workflow_runs_by_name_and_nested() {
     let service = FakeService::start().await;
     service.offer_entry(json!({
         "id": "7", "title": "Deploy",
@@ -168,7 +168,7 @@ async fn by_name_and_below_other_runs_it_is_run_as_well() {
 }
 
 #[tokio::test]
-async fn a_saved_workflow_that_is_named_like_a_remote_tool_is_not_started_in_its_place() {
+async fn saved_workflow_does_not_shadow_a_remote_tool() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -203,7 +203,7 @@ async fn a_saved_workflow_that_is_named_like_a_remote_tool_is_not_started_in_its
 /// The start answer and the status answer that document 004 shows (lines 359 and 386-406), and the flow around them (lines
 /// 341-450): start by POST, ids out of the answer, status by GET until it is not RUNNING, result or error.
 #[tokio::test]
-async fn the_documented_flow_runs_as_it_is_written() {
+async fn documented_flow_runs_as_written() {
     let service = FakeService::start().await;
     service.offer_entry(json!({
         "id": "2724", "name": "Competitor Analysis", "description": "Finds who competes with a domain.",
@@ -302,7 +302,7 @@ async fn the_documented_flow_runs_as_it_is_written() {
 }
 
 #[tokio::test]
-async fn those_beyond_what_the_service_may_have_stand_in_line() {
+async fn starts_beyond_the_service_limit_are_queued() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -332,7 +332,7 @@ async fn those_beyond_what_the_service_may_have_stand_in_line() {
 }
 
 #[tokio::test]
-async fn a_start_that_nobody_knows_about_is_unknown_and_never_repeated() {
+async fn unconfirmed_start_is_unknown_and_never_repeated() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -350,7 +350,7 @@ async fn a_start_that_nobody_knows_about_is_unknown_and_never_repeated() {
 }
 
 #[tokio::test]
-async fn a_start_that_was_certainly_refused_is_asked_again_only_if_that_may_help() {
+async fn refused_start_is_retried_only_if_that_may_help() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -374,7 +374,7 @@ async fn a_start_that_was_certainly_refused_is_asked_again_only_if_that_may_help
 }
 
 #[tokio::test]
-async fn looks_that_fail_in_passing_do_not_end_a_run() {
+async fn temporary_poll_failures_do_not_end_a_run() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -397,7 +397,7 @@ async fn looks_that_fail_in_passing_do_not_end_a_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_somebody_there_says_so_and_its_time_stands_still() {
+async fn run_waiting_for_remote_input_reports_it_with_stopped_time() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let gate = json!({"prompt": "Ship it?", "choices": ["yes", "no"]});
@@ -417,7 +417,7 @@ async fn a_run_that_waits_for_somebody_there_says_so_and_its_time_stands_still()
 }
 
 #[tokio::test]
-async fn a_cancel_and_the_time_limit_are_passed_on_and_say_what_became_of_it() {
+async fn cancel_and_time_limit_are_forwarded_with_their_outcome() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -448,7 +448,7 @@ async fn a_cancel_and_the_time_limit_are_passed_on_and_say_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn a_paused_run_asks_nothing() {
+async fn paused_run_sends_no_requests() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -471,7 +471,7 @@ async fn a_paused_run_asks_nothing() {
 }
 
 #[tokio::test]
-async fn the_next_daemon_goes_on_and_starts_nothing_twice() {
+async fn next_daemon_continues_and_starts_nothing_twice() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -498,7 +498,7 @@ async fn the_next_daemon_goes_on_and_starts_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_or_talks_nonsense_takes_no_tool_away() {
+async fn failing_service_removes_no_tool() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -534,7 +534,7 @@ async fn a_service_that_is_down_or_talks_nonsense_takes_no_tool_away() {
 }
 
 #[tokio::test]
-async fn a_refresh_counts_what_changed_and_settings_are_taken_over_at_once() {
+async fn refresh_counts_changes_and_applies_settings_at_once() {
     let service = FakeService::start().await;
     service.offer("1", "Stays");
     service.offer("2", "Changes");
@@ -566,7 +566,7 @@ async fn a_refresh_counts_what_changed_and_settings_are_taken_over_at_once() {
 }
 
 #[tokio::test]
-async fn a_list_can_come_from_an_mcp_server() {
+async fn list_can_come_from_an_mcp_server() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let over_mcp = steplatch_remote::Config { discovery_mcp: Some(service.mcp_url()), ..config(&service) };
@@ -578,7 +578,7 @@ async fn a_list_can_come_from_an_mcp_server() {
 }
 
 #[tokio::test]
-async fn a_run_whose_service_is_taken_out_says_so_and_can_be_cancelled() {
+async fn run_of_a_removed_service_says_so_and_can_be_cancelled() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -607,7 +607,7 @@ async fn a_run_whose_service_is_taken_out_says_so_and_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn what_a_service_says_that_it_waits_for_is_bounded() {
+async fn reported_reason_of_a_service_is_bounded() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let gate =
@@ -664,7 +664,7 @@ async fn told(daemon: &TestDaemon, run: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_secret_is_in_no_report_of_a_daemon_that_never_learned_it_and_the_run_goes_on_with_it() {
+async fn secret_unknown_to_a_daemon_is_in_none_of_its_reports() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let gate = json!({"prompt": format!("Use {SECRET}?"), "choices": [SECRET, "no"]});

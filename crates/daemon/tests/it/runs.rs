@@ -30,7 +30,7 @@ fn states_of(reply: &RunReply) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_machine_types_reads_and_branches() {
+async fn machine_types_reads_and_branches() {
     let daemon = TestDaemon::new().await;
     let reply = daemon
         .run(machine(
@@ -58,7 +58,7 @@ async fn a_machine_types_reads_and_branches() {
 }
 
 #[tokio::test]
-async fn variables_go_in_and_are_never_expanded_twice() {
+async fn variables_are_never_expanded_twice() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -81,7 +81,7 @@ async fn variables_go_in_and_are_never_expanded_twice() {
 }
 
 #[tokio::test]
-async fn a_run_that_loops_for_ever_is_stopped_and_its_terminal_closed() {
+async fn endless_run_is_stopped_and_its_terminal_closed() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -101,7 +101,7 @@ async fn a_run_that_loops_for_ever_is_stopped_and_its_terminal_closed() {
 }
 
 #[tokio::test]
-async fn a_state_that_takes_too_long_goes_where_it_should_or_fails_the_run() {
+async fn timed_out_state_follows_its_transition_or_fails_the_run() {
     let daemon = TestDaemon::new().await;
     let slow = |on_timeout: Option<&str>| {
         let mut slow = json!({
@@ -127,7 +127,7 @@ async fn a_state_that_takes_too_long_goes_where_it_should_or_fails_the_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_fails_names_the_state_and_the_error() {
+async fn failed_run_names_the_state_and_the_error() {
     let daemon = TestDaemon::new().await;
     let reply =
         daemon.run(machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}))).await;
@@ -137,7 +137,7 @@ async fn a_run_that_fails_names_the_state_and_the_error() {
 }
 
 #[tokio::test]
-async fn a_definition_that_is_not_valid_lists_every_problem_and_starts_nothing() {
+async fn invalid_definition_lists_every_problem_and_starts_nothing() {
     let daemon = TestDaemon::new().await;
     let reply = daemon
         .run(machine(
@@ -163,7 +163,7 @@ async fn a_definition_that_is_not_valid_lists_every_problem_and_starts_nothing()
 }
 
 #[tokio::test]
-async fn a_start_returns_at_once_and_the_run_goes_on() {
+async fn start_returns_at_once_and_the_run_continues() {
     let daemon = TestDaemon::new().await;
     let definition = machine("wait", json!({"wait": last("sleep", &json!({"seconds": 0.3}))}));
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
@@ -181,7 +181,7 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
 
 /// The run may end while a report reads its history.
 #[tokio::test]
-async fn a_report_says_that_a_run_has_completed_only_with_its_end() {
+async fn report_shows_completion_only_after_the_end() {
     const STATES: u32 = 99;
     let daemon = TestDaemon::new().await;
     let mut states: serde_json::Map<String, Value> = (0..STATES)
@@ -209,7 +209,7 @@ async fn a_report_says_that_a_run_has_completed_only_with_its_end() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
+async fn cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -237,7 +237,7 @@ async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
 }
 
 #[tokio::test]
-async fn events_are_numbered_and_can_be_joined_late() {
+async fn events_are_numbered_and_support_late_subscribers() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "a",
@@ -264,7 +264,7 @@ async fn events_are_numbered_and_can_be_joined_late() {
 }
 
 #[tokio::test]
-async fn a_secret_of_a_run_is_in_no_event_and_no_report() {
+async fn secret_of_a_run_is_in_no_event_or_report() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -293,7 +293,7 @@ async fn a_secret_of_a_run_is_in_no_event_and_no_report() {
 }
 
 #[tokio::test]
-async fn a_run_in_a_given_terminal_leaves_it_open() {
+async fn run_in_a_given_terminal_leaves_it_open() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let definition = machine("say", json!({"say": last("send_input", &json!({"input_text": "echo from the run\n"}))}));
@@ -310,7 +310,7 @@ async fn a_run_in_a_given_terminal_leaves_it_open() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_explodes_fails_its_run_and_nothing_else() {
+async fn costly_pattern_fails_only_its_own_run() {
     let daemon = TestDaemon::new().await;
     let bash = daemon.bash().await;
     bash.types("clear; printf 'a%.0s' {1..60}; echo '!c'; echo shown-$((1 + 1))\n").await;
@@ -337,7 +337,7 @@ async fn a_pattern_that_explodes_fails_its_run_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
+async fn thousand_concurrent_runs_of_five_steps_lose_nothing() {
     const RUNS: usize = 1_000;
     let daemon = TestDaemon::new().await;
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -420,7 +420,7 @@ fn with_root(definition: Value, session: Option<&str>) -> RunWorkflow {
 }
 
 #[tokio::test]
-async fn arguments_reach_the_shell_and_return_values_come_back_without_a_trace() {
+async fn arguments_and_return_values_pass_without_a_trace() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     for session_id in [Some(session.id.as_str()), None] {
@@ -437,7 +437,7 @@ async fn arguments_reach_the_shell_and_return_values_come_back_without_a_trace()
 }
 
 #[tokio::test]
-async fn a_run_whose_arguments_are_missing_types_nothing() {
+async fn run_with_missing_arguments_types_nothing() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let verb = RunWorkflow { initial_variables: None, ..with_root(contract(false), Some(&session.id)) };
@@ -452,7 +452,7 @@ async fn a_run_whose_arguments_are_missing_types_nothing() {
 }
 
 #[tokio::test]
-async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is_started() {
+async fn invalid_variable_is_refused_before_the_start() {
     let daemon = TestDaemon::new().await;
     let definition = json!({
         "name": "release",
@@ -495,7 +495,7 @@ async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is
 }
 
 #[tokio::test]
-async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_says_so() {
+async fn missing_return_value_fails_and_another_program_is_named() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let mut definition = contract(false);
@@ -513,7 +513,7 @@ async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_sa
 }
 
 #[tokio::test]
-async fn secret_variables_of_a_contract_are_hidden_however_short_they_are() {
+async fn secret_contract_variables_are_hidden_even_if_short() {
     let daemon = TestDaemon::new().await;
     let mut definition = contract(true);
     definition["arguments"]["ROOT"] = json!({"secret": true, "export": true});
@@ -530,7 +530,7 @@ async fn secret_variables_of_a_contract_are_hidden_however_short_they_are() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_too_short_to_be_looked_for_keeps_no_definition_from_being_saved() {
+async fn secret_too_short_to_mask_does_not_prevent_saving() {
     let daemon = TestDaemon::new().await;
     let mut definition = machine("rest", json!({"rest": last("sleep", &json!({"seconds": 0.01}))}));
     definition["arguments"] = json!({"PIN": {"secret": true}});
@@ -552,7 +552,7 @@ fn nesting(inner: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
+async fn nested_run_has_its_own_run_and_its_end_is_the_result() {
     let daemon = TestDaemon::new().await;
     let mut inner = contract(true);
     inner["name"] = "inner".into();
@@ -578,7 +578,7 @@ async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
 }
 
 #[tokio::test]
-async fn a_nested_run_that_fails_fails_its_state_and_names_why() {
+async fn failed_nested_run_fails_its_state_with_the_reason() {
     let daemon = TestDaemon::new().await;
     let inner = machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}));
     let reply = daemon.run(nesting(&inner)).await;
@@ -591,7 +591,7 @@ async fn a_nested_run_that_fails_fails_its_state_and_names_why() {
 }
 
 #[tokio::test]
-async fn a_nested_run_ends_with_its_parent_and_with_its_state() {
+async fn nested_run_ends_with_its_parent_and_with_its_state() {
     let daemon = TestDaemon::new().await;
     let inner = machine(
         "open",
@@ -643,7 +643,7 @@ fn on_its_own(name: &str, states: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_workflow_is_called_after_the_terminal_was_closed() {
+async fn workflow_can_be_called_after_its_terminal_was_closed() {
     // Document 000, lines 555-585: composition. The terminal is closed by the run itself, or by another client.
     let daemon = TestDaemon::new().await;
     let listing = on_its_own("listing", json!({"list": last("list_terminal_sessions", &json!({}))}));
@@ -677,7 +677,7 @@ async fn a_workflow_is_called_after_the_terminal_was_closed() {
 }
 
 #[tokio::test]
-async fn a_nested_run_returns_what_the_tool_returns_and_its_terminal_is_the_run_s() {
+async fn nested_run_uses_the_terminal_of_its_parent() {
     // Document 000, lines 178-195, 578 and 640-656.
     let daemon = TestDaemon::new().await;
     let inner = on_its_own(
@@ -710,7 +710,7 @@ async fn a_nested_run_returns_what_the_tool_returns_and_its_terminal_is_the_run_
 }
 
 #[tokio::test]
-async fn a_state_reads_the_log_of_its_nested_run_and_the_names_of_workflows() {
+async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
     // Document 000, lines 182-195 and 559-579: the action returns what the tool returns.
     let daemon = TestDaemon::new().await;
     let child = |output: &str| {
@@ -745,7 +745,7 @@ async fn a_state_reads_the_log_of_its_nested_run_and_the_names_of_workflows() {
 }
 
 #[tokio::test]
-async fn an_inline_workflow_of_a_run_is_saved_unless_somebody_says_false() {
+async fn inline_workflow_is_saved_unless_disabled() {
     // Document 000, lines 164, 646-650 and 804-807.
     let daemon = TestDaemon::new().await;
     let inner = |name: &str| on_its_own(name, json!({"rest": last("sleep", &json!({"seconds": 0}))}));
@@ -782,7 +782,7 @@ async fn an_inline_workflow_of_a_run_is_saved_unless_somebody_says_false() {
 }
 
 #[tokio::test]
-async fn an_initial_session_id_is_the_terminal_of_the_run() {
+async fn initial_session_id_is_the_terminal_of_the_run() {
     // Document 000, lines 148 and 502.
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
@@ -802,7 +802,7 @@ async fn an_initial_session_id_is_the_terminal_of_the_run() {
 }
 
 #[tokio::test]
-async fn a_pattern_is_searched_on_the_screen_after_an_action_that_returns_none() {
+async fn pattern_is_searched_on_screen_after_action_without_output() {
     // Document 001, lines 303-304; the first line of the screen matches alone (`^ok$`).
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
@@ -841,7 +841,7 @@ async fn a_pattern_is_searched_on_the_screen_after_an_action_that_returns_none()
 }
 
 #[tokio::test]
-async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
+async fn secret_argument_is_in_no_environment_and_can_be_typed() {
     let daemon = TestDaemon::new().await;
     let definition = |secret: Value| {
         let mut document = machine(
@@ -883,7 +883,7 @@ async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
 }
 
 #[tokio::test]
-async fn a_default_of_a_secret_argument_stands_for_its_value_and_is_seen_nowhere() {
+async fn secret_default_replaces_a_value_and_is_never_shown() {
     let daemon = TestDaemon::new().await;
     let mut definition = machine(
         "open",

@@ -27,7 +27,7 @@ async fn screen_with(events: &mut Events, text: &str) -> Vec<ScreenChange> {
 }
 
 #[tokio::test]
-async fn who_watches_a_screen_receives_the_rows_that_change_without_secrets() {
+async fn screen_watcher_receives_changed_rows_without_secrets() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let watch = WatchScreen { session_id: session.id.clone(), interval_ms: 0 };
@@ -78,7 +78,7 @@ async fn who_watches_a_screen_receives_the_rows_that_change_without_secrets() {
 }
 
 #[tokio::test]
-async fn who_watches_the_states_of_terminals_hears_of_what_may_change_them() {
+async fn terminal_watcher_is_notified_of_possible_changes() {
     async fn hears(events: &mut Events) {
         let next = timeout(EVENT_TIMEOUT, events.next()).await.expect("a change is an event");
         let event: TerminalsEvent = serde_json::from_value(next.expect("the daemon goes on")).unwrap();
@@ -104,7 +104,7 @@ async fn who_watches_the_states_of_terminals_hears_of_what_may_change_them() {
 }
 
 #[tokio::test]
-async fn a_hold_lasts_as_long_as_its_request_and_ends_with_a_note() {
+async fn hold_lasts_as_long_as_its_request_and_ends_with_a_note() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let person = daemon.person_named("ann").await;

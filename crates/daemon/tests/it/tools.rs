@@ -70,7 +70,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn proven_workflows_are_tools_when_the_configuration_says_so() {
+async fn proven_workflows_are_tools_if_configured() {
     let daemon = TestDaemon::configured(folder(), Configuration::default()).await;
     prove(&daemon, greeting("greet")).await;
     assert_eq!(names(&tools(&daemon).await), [""; 0], "nobody asked for tools");
@@ -100,7 +100,7 @@ async fn proven_workflows_are_tools_when_the_configuration_says_so() {
 }
 
 #[tokio::test]
-async fn a_file_that_comes_with_git_is_a_tool_at_once() {
+async fn file_from_git_is_a_tool_at_once() {
     let daemon = TestDaemon::configured(folder(), offering()).await;
     let saved = prove(&daemon, greeting("greet")).await;
     let client = daemon.person_named("watcher").await;
@@ -122,7 +122,7 @@ async fn a_file_that_comes_with_git_is_a_tool_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
+async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
     let daemon = TestDaemon::configured(folder(), offering()).await;
     prove(&daemon, greeting("greet")).await;
     let client = daemon.person_named("watcher").await;
@@ -160,7 +160,7 @@ async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
 }
 
 #[tokio::test]
-async fn a_tool_is_called_with_what_its_contract_takes_and_nothing_else() {
+async fn tool_accepts_exactly_the_arguments_of_its_contract() {
     let daemon = TestDaemon::configured(folder(), offering()).await;
     let mut definition = greeting("count");
     definition["arguments"] = json!({

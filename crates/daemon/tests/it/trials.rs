@@ -60,7 +60,7 @@ fn shell(folder: &Path, script: &str) {
 const GIT: &str = "git init -q . && git config user.email a@b.c && git config user.name a";
 
 #[tokio::test]
-async fn a_release_is_tested_and_tagged_unless_something_is_not_committed() {
+async fn release_is_tested_and_tagged_unless_uncommitted() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     shell(
         folder.path(),
@@ -78,7 +78,7 @@ async fn a_release_is_tested_and_tagged_unless_something_is_not_committed() {
 }
 
 #[tokio::test]
-async fn a_backup_is_restored_once_that_is_approved() {
+async fn backup_is_restored_once_approved() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     shell(folder.path(), "mkdir store && echo 1 > store/data");
     let store = folder.path().join("store");
@@ -92,7 +92,7 @@ async fn a_backup_is_restored_once_that_is_approved() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_healthy_after_eight_tries_is_rolled_back() {
+async fn unhealthy_service_is_rolled_back_after_eight_attempts() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let healthy = "echo x >> tries; test $(wc -l < tries) -ge 3 && echo fine";
     fs::write(folder.path().join("healthy.sh"), healthy).unwrap();
@@ -109,7 +109,7 @@ async fn a_service_that_is_not_healthy_after_eight_tries_is_rolled_back() {
 }
 
 #[tokio::test]
-async fn a_bisection_finds_the_commit_and_resets_the_repository() {
+async fn bisection_finds_the_commit_and_resets_the_repository() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let commits = "for i in 1 2 3 4 5 6; do echo $i > n; git add .; git commit -qm $i; git tag c$i; done";
     shell(folder.path(), &format!("{GIT} && echo 'test $(cat n) -lt 4' > test.sh && git add . && {commits}"));
@@ -122,7 +122,7 @@ async fn a_bisection_finds_the_commit_and_resets_the_repository() {
 }
 
 #[tokio::test]
-async fn an_installer_is_answered_whatever_it_asks() {
+async fn installer_is_answered_in_any_order() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let script = "printf 'Port [8080]: '; read p; test -n \"$KEYLESS\" || { printf 'Licence key: '; stty -echo; read k; stty echo; echo; }
         printf 'Accept the licence? '; read l; echo \"$p $k $l\" > answers; echo Installed 2.0";
@@ -139,7 +139,7 @@ async fn an_installer_is_answered_whatever_it_asks() {
 }
 
 #[tokio::test]
-async fn a_login_trusts_a_new_key_once_that_is_approved_and_returns_what_it_read() {
+async fn login_trusts_a_new_key_once_approved() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let ssh = folder.path().join("ssh");
     let script = format!(

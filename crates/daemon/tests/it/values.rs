@@ -35,7 +35,7 @@ fn lines() -> String {
 type Case<'c> = (&'c str, Vec<(&'c str, Value)>, &'c str);
 
 #[tokio::test]
-async fn a_value_reaches_a_later_step_whole() {
+async fn value_reaches_a_later_step_unchanged() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let path = |name: &str| folder.path().join(name);
     fs::write(path("long"), lines()).unwrap();
@@ -88,7 +88,7 @@ async fn a_value_reaches_a_later_step_whole() {
 }
 
 #[tokio::test]
-async fn a_value_beyond_the_bound_fails_its_step_and_no_part_of_it_goes_on() {
+async fn value_beyond_the_limit_fails_its_step_entirely() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let file = folder.path().join("long");
     fs::write(&file, "x".repeat((1 << 20) + 1)).unwrap();
@@ -129,7 +129,7 @@ async fn a_value_beyond_the_bound_fails_its_step_and_no_part_of_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_limit_keeps_the_head_and_the_tail_apart_and_patterns_are_searched_in_both() {
+async fn truncated_output_keeps_head_and_tail_for_patterns() {
     let daemon = TestDaemon::new().await;
     let states = json!({
         "make": {"action": {"tool": "run_command", "params": {"command": "echo FIRST; seq 1 3000; echo LAST", "limit": 200}},
@@ -147,7 +147,7 @@ async fn a_limit_keeps_the_head_and_the_tail_apart_and_patterns_are_searched_in_
 }
 
 #[tokio::test]
-async fn an_output_has_no_newlines_at_its_end_wherever_it_is_read() {
+async fn output_never_ends_with_newlines() {
     let daemon = TestDaemon::new().await;
     let states = json!({
         "a": {"action": run_command("echo /tmp"), "transitions": [{"condition": "success", "next_state": "b"}]},
@@ -178,7 +178,7 @@ async fn given(daemon: &TestDaemon, definition: &Value, variables: Value) -> Run
 }
 
 #[tokio::test]
-async fn the_matches_of_a_search_and_the_results_of_a_list_are_whole_or_their_step_has_failed() {
+async fn search_matches_and_list_results_are_complete_or_fail() {
     let daemon = TestDaemon::new().await;
     let searching = |count: usize| {
         let print =
@@ -218,7 +218,7 @@ async fn the_matches_of_a_search_and_the_results_of_a_list_are_whole_or_their_st
 }
 
 #[tokio::test]
-async fn lists_and_objects_are_given_as_such_or_as_json() {
+async fn lists_and_objects_are_given_directly_or_as_json() {
     let daemon = TestDaemon::new().await;
     let definition = json!({
         "arguments": {
@@ -260,7 +260,7 @@ async fn lists_and_objects_are_given_as_such_or_as_json() {
 }
 
 #[tokio::test]
-async fn a_fan_out_says_which_item_failed_and_why() {
+async fn fan_out_names_the_failed_item_and_the_reason() {
     let daemon = TestDaemon::new().await;
     let one = json!({
         "initial_state": "try",
@@ -311,7 +311,7 @@ async fn a_fan_out_says_which_item_failed_and_why() {
 }
 
 #[tokio::test]
-async fn a_terminal_has_the_address_of_its_view_while_the_page_is_served() {
+async fn terminal_has_the_address_of_its_view_while_the_page_runs() {
     let daemon = TestDaemon::new().await;
     let states = json!({
         "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "end"}]},
@@ -337,7 +337,7 @@ async fn a_terminal_has_the_address_of_its_view_while_the_page_is_served() {
 }
 
 #[tokio::test]
-async fn a_state_whose_command_did_not_run_has_failed() {
+async fn state_fails_if_its_command_did_not_run() {
     let daemon = TestDaemon::new().await;
     let rows = [
         ("bash", "echo )("),
@@ -370,7 +370,7 @@ async fn a_state_whose_command_did_not_run_has_failed() {
 }
 
 #[tokio::test]
-async fn a_command_in_a_shell_that_reports_no_exit_codes_is_no_success() {
+async fn command_in_a_shell_without_exit_codes_is_not_a_success() {
     let daemon = TestDaemon::new().await;
     let rows = [
         ("dash", None, "true", false, "unknown"),
@@ -416,7 +416,7 @@ async fn a_command_in_a_shell_that_reports_no_exit_codes_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_state_that_ran_out_of_time_names_the_question_of_the_program() {
+async fn timed_out_state_names_the_question_of_the_program() {
     let daemon = TestDaemon::new().await;
     let question = "read -p 'Go on? ' answer";
     let typed = json!({"input_text": format!("{question}\n"), "until": "prompt", "timeout": 1});
@@ -437,7 +437,7 @@ async fn a_state_that_ran_out_of_time_names_the_question_of_the_program() {
 }
 
 #[tokio::test]
-async fn a_variable_in_lower_case_is_the_argument_in_capitals() {
+async fn lower_case_variable_is_the_argument_in_capitals() {
     let daemon = TestDaemon::new().await;
     let says = json!({"tool": "run_command", "params": {"command": "echo {PROJECT}"}});
     let definition = json!({

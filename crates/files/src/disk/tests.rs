@@ -34,7 +34,7 @@ proptest! {
 
     /// Whatever the pieces, and however often each is sent, what is read is what was sent.
     #[test]
-    fn a_file_that_is_sent_in_pieces_is_read_as_it_was(content in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700, times in 1_usize..3) {
+    fn file_sent_in_pieces_arrives_unchanged(content in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700, times in 1_usize..3) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a file");
         send(&path, &content, piece, times).unwrap();
@@ -58,7 +58,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_that_is_replaced_keeps_its_permissions_unless_others_are_requested() {
+fn replaced_file_keeps_its_permissions_unless_requested() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("script");
     fs::write(&path, "old").unwrap();
@@ -72,7 +72,7 @@ fn a_file_that_is_replaced_keeps_its_permissions_unless_others_are_requested() {
 }
 
 #[test]
-fn a_file_that_may_not_be_replaced_stays_as_it_is_and_the_same_content_is_no_error() {
+fn protected_file_stays_and_equal_content_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("note");
     send(&path, b"one", 10, 1).unwrap();
@@ -86,7 +86,7 @@ fn a_file_that_may_not_be_replaced_stays_as_it_is_and_the_same_content_is_no_err
 }
 
 #[test]
-fn a_copy_that_differs_from_what_was_sent_does_not_take_the_place() {
+fn corrupted_copy_does_not_replace_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("note");
     fs::write(&path, "old").unwrap();
@@ -102,7 +102,7 @@ fn a_copy_that_differs_from_what_was_sent_does_not_take_the_place() {
 }
 
 #[test]
-fn an_unfinished_copy_is_private_and_removed_when_it_is_abandoned() {
+fn unfinished_copy_is_private_and_removed_when_abandoned() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("note");
     send(&path, b"secret", 10, 1).unwrap();
@@ -113,7 +113,7 @@ fn an_unfinished_copy_is_private_and_removed_when_it_is_abandoned() {
 }
 
 #[test]
-fn a_link_is_followed_and_what_is_no_file_is_refused() {
+fn link_is_followed_and_non_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (real, link) = (folder.path().join("real"), folder.path().join("link"));
     fs::write(&real, "old").unwrap();
@@ -140,7 +140,7 @@ fn a_link_is_followed_and_what_is_no_file_is_refused() {
 }
 
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn pipe_is_refused_without_blocking() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
@@ -149,7 +149,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_file_that_another_one_replaces_or_that_shrinks_is_not_read_on() {
+fn replaced_or_shrunk_file_is_not_read_further() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     fs::write(&path, "one").unwrap();
@@ -166,7 +166,7 @@ fn a_file_that_another_one_replaces_or_that_shrinks_is_not_read_on() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_refused() {
+fn out_of_range_requests_are_refused() {
     let path = Path::new("/nowhere");
     let identity = FileIdentity { device: 0, inode: 0 };
     assert!(matches!(read(path, identity, 0, MAX_PIECE_BYTES + 1), Err(FileError::Invalid(_))));
@@ -180,7 +180,7 @@ fn what_is_out_of_bounds_is_refused() {
 }
 
 #[test]
-fn a_relative_path_begins_at_the_home_directory() {
+fn relative_path_starts_at_the_home_directory() {
     let home = std::env::home_dir().unwrap();
     for (path, expected) in [
         ("~", home.clone()),
@@ -194,13 +194,13 @@ fn a_relative_path_begins_at_the_home_directory() {
 }
 
 #[test]
-fn a_full_disk_is_reported_in_the_words_of_the_system() {
+fn full_disk_is_reported_with_the_system_message() {
     let error = system_error(Path::new("/x"), &io::Error::from(Errno::NOSPC));
     assert_eq!(error.to_string(), "'/x': No space left on device");
 }
 
 #[test]
-fn a_directory_is_listed_with_what_its_entries_are_and_links_are_not_followed() {
+fn directory_lists_entry_kinds_without_following_links() {
     use std::os::unix::ffi::OsStrExt as _;
 
     let folder = tempfile::tempdir().unwrap();

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_is_dropped_at_its_end_is_not_removed_meanwhile() {
+    fn copy_dropped_at_its_end_is_not_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();

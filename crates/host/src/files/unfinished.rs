@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_is_not_finished_is_removed_after_a_while() {
+    async fn unfinished_file_is_removed_after_a_while() {
         let folder = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
         let (target, part) = begun(&files, folder.path());
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_was_finished_is_not_touched_and_the_end_of_the_host_removes_the_others() {
+    async fn finished_file_stays_and_host_end_removes_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
         let (target, part) = begun(&files, folder.path());

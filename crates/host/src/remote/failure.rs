@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ssh_prints_becomes_what_is_wrong_and_what_to_do() {
+    fn ssh_messages_become_problems_with_remedies() {
         let cases = [
             ("ssh: Could not resolve hostname nowhere: Name or service not known\r\n", "check the name with 'ssh box'"),
             (
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_over_there_is_no_failure_of_the_connection() {
+    fn remote_program_failure_is_not_a_connection_failure() {
         let cases = [
             ("", 139, "it ended without a word (exit code 139)"),
             ("steplatch: /lib/libc.so.6: version `GLIBC_2.38' not found\n", 1, "`GLIBC_2.38' not found (exit code 1)"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_has_to_settle_is_not_tried_again_and_again() {
+    fn failures_that_need_a_person_are_not_retried() {
         let passing = |errors: &str, asked| explain("build", "box", errors, asked, Some(255)).is_temporary();
         assert!(passing("ssh: connect to host box port 22: Connection timed out", false));
         assert!(passing("client_loop: send disconnect: Broken pipe", false));

@@ -277,7 +277,7 @@ mod tests {
         stricthostkeychecking ask\nuserknownhostsfile /h/known_hosts /h/known_hosts2\nglobalknownhostsfile /etc/known\n";
 
     #[test]
-    fn a_report_says_where_a_destination_leads_and_what_is_not_known() {
+    fn report_names_destination_and_unknowns() {
         let target = HostTarget::parse(REPORT);
         assert_eq!(target.address.as_deref(), Some("ana@build.example.com:2222"));
         assert_eq!((target.through, target.unknown), (None, Vec::new()));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_begun_with_what_was_reported() {
+    fn connection_starts_as_reported() {
         let options = fixed_options(REPORT);
         let address = ["HostName=build.example.com", "Port=2222", "User=ana", "ProxyCommand=none", "ControlPath=none"];
         assert_eq!(options[..5], address);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_was_killed_has_reported_nothing() {
+    async fn killed_program_has_reported_nothing() {
         for (script, expected) in [
             ("kill -KILL $$", None),
             ("echo user ana; kill -TERM $$", None),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_condition_that_knows_its_caller_changes_nothing_of_what_was_reported() {
+    async fn caller_dependent_condition_does_not_change_the_report() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         // It holds where ssh is not asked for its configuration.
@@ -357,13 +357,13 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_have_their_kind() {
+    fn fingerprints_include_their_kind() {
         let report = "# Host box found: line 1 \nbox ED25519 SHA256:abc \n# Host box found: line 2\n|1|x= RSA SHA256:def user@x\n";
         assert_eq!(fingerprints(report).collect::<Vec<_>>(), ["ED25519 SHA256:abc", "RSA SHA256:def"]);
     }
 
     #[tokio::test]
-    async fn the_users_ssh_is_asked() {
+    async fn ssh_of_the_user_is_queried() {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config");
         std::fs::write(&config, "Host box\n  HostName build.example.com\n  User ana\n  Port 2222\n").unwrap();
@@ -379,7 +379,7 @@ mod tests {
 
     /// A missing answer does not count as an answer that nothing is known.
     #[tokio::test]
-    async fn an_ssh_that_does_not_answer_in_time_is_an_error() {
+    async fn unresponsive_ssh_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let ssh = folder.path().join("ssh");
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };

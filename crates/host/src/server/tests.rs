@@ -110,7 +110,7 @@ async fn list(client: &Host) -> Vec<Description> {
 /// A host ignores the requests of a superseded daemon and keeps its connection: an end of the connection would mean the
 /// end of the host.
 #[tokio::test]
-async fn a_daemon_supersedes_the_one_before_it_and_no_other_client() {
+async fn new_daemon_supersedes_only_its_predecessor() {
     let host = TestHost::new(Options::default());
     let (other, first) = (host.client().await, host.connect(Role::Daemon).await);
     let before = opened(&first, &open("run/open/1", &["cat"])).await;
@@ -129,7 +129,7 @@ async fn a_daemon_supersedes_the_one_before_it_and_no_other_client() {
 }
 
 #[tokio::test]
-async fn an_opening_whose_client_is_gone_is_completed_once_and_found_by_every_later_client() {
+async fn abandoned_opening_completes_once_for_later_clients() {
     let host = TestHost::new(Options::default());
     let ask = open("run/open/1", &["cat"]);
     let mut ids = Vec::new();
@@ -149,7 +149,7 @@ async fn an_opening_whose_client_is_gone_is_completed_once_and_found_by_every_la
 const STEP: &str = "run_p4vawdxx5897paed/build/1";
 
 #[tokio::test]
-async fn a_command_whose_client_is_gone_is_run_once_and_its_result_outlives_its_terminal() {
+async fn abandoned_command_runs_once_and_keeps_its_result() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
@@ -175,7 +175,7 @@ async fn a_command_whose_client_is_gone_is_run_once_and_its_result_outlives_its_
 }
 
 #[tokio::test]
-async fn a_shell_for_a_single_command_is_closed_once_its_step_is_settled_and_not_before() {
+async fn single_command_shell_closes_only_after_its_step_is_settled() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
@@ -190,7 +190,7 @@ async fn a_shell_for_a_single_command_is_closed_once_its_step_is_settled_and_not
 }
 
 #[tokio::test]
-async fn an_opening_that_is_given_up_leaves_no_terminal() {
+async fn abandoned_opening_leaves_no_terminal() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     for number in 0..20 {
@@ -207,7 +207,7 @@ async fn an_opening_that_is_given_up_leaves_no_terminal() {
 }
 
 #[tokio::test]
-async fn a_shell_for_a_single_command_waits_for_a_place_and_says_so_where_there_is_none() {
+async fn single_command_shell_waits_for_a_place() {
     let host = TestHost::new(Options { most: 1, ..Options::default() });
     let client = host.client().await;
     let first = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
@@ -227,7 +227,7 @@ async fn a_shell_for_a_single_command_waits_for_a_place_and_says_so_where_there_
 }
 
 #[tokio::test]
-async fn a_terminal_is_closed_once_for_its_step_whose_result_outlives_it() {
+async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let terminal = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
@@ -252,7 +252,7 @@ async fn a_terminal_is_closed_once_for_its_step_whose_result_outlives_it() {
 }
 
 #[tokio::test]
-async fn a_file_is_put_in_its_place_once_for_its_step() {
+async fn file_is_put_in_place_once_for_its_step() {
     let host = TestHost::new(Options::default());
     let path = host.folder.path().join("file");
     let put = async |transfer: &str| {
@@ -291,7 +291,7 @@ async fn greeting() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_relay_sends_right_behind_the_answer_belongs_to_the_link() {
+async fn relay_output_after_the_answer_belongs_to_the_link() {
     let host = TestHost::new(Options::default());
     for _ in 0..200 {
         let (socket, bytes) = (host.folder.path().join("host.sock"), greeting().await);

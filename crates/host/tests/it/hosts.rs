@@ -72,7 +72,7 @@ fn typed(text: &str) -> Input {
 }
 
 #[tokio::test]
-async fn who_comes_later_finds_everything_as_it_was() {
+async fn later_client_finds_everything_unchanged() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
     let terminal = opened(&first, &["sh", "-c", "echo here; read x; echo got $x; exit 7"]).await;
@@ -104,7 +104,7 @@ async fn who_comes_later_finds_everything_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
+async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
     let folder = folder();
     let before = hosts(folder.path(), "1").await;
     let old = before.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await.unwrap().0;
@@ -134,7 +134,7 @@ async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
 }
 
 #[tokio::test]
-async fn a_host_that_speaks_another_version_is_named_and_left_alone() {
+async fn host_of_another_version_is_named_and_left_alone() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let folder = folder();
@@ -201,7 +201,7 @@ fn stopped_host(folder: &Path, socket: &str, pid: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_is_stopped_does_not_hold_up_what_concerns_all_hosts() {
+async fn stopped_host_does_not_delay_requests_to_all_hosts() {
     let folder = folder();
     let process = StoppedProcess::new();
     let pid = process.0.id();
@@ -217,7 +217,7 @@ async fn a_host_that_is_stopped_does_not_hold_up_what_concerns_all_hosts() {
 }
 
 #[tokio::test]
-async fn a_terminal_is_found_while_another_host_is_stopped() {
+async fn terminal_is_found_while_another_host_is_stopped() {
     let folder = folder();
     let process = StoppedProcess::new();
     let pid = process.0.id();
@@ -236,7 +236,7 @@ async fn a_terminal_is_found_while_another_host_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_is_stopped_is_continued_and_ended_at_the_end() {
+async fn stopped_host_is_resumed_and_ended_at_shutdown() {
     use std::os::unix::process::ExitStatusExt as _;
 
     let folder = folder();
@@ -248,7 +248,7 @@ async fn a_host_that_is_stopped_is_continued_and_ended_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_socket_that_nobody_listens_at_is_cleared_away() {
+async fn abandoned_socket_is_removed() {
     let folder = folder();
     let socket = folder.path().join("host-00000001.sock");
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
@@ -258,7 +258,7 @@ async fn a_socket_that_nobody_listens_at_is_cleared_away() {
 }
 
 #[tokio::test]
-async fn an_input_with_a_step_is_typed_once_whoever_asks_again() {
+async fn input_with_a_step_is_typed_once_for_any_client() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
     let terminal = opened(&first, &["sh", "-c", "stty -echo; echo ready; while read x; do echo \"<$x>\"; done"]).await;
@@ -281,7 +281,7 @@ async fn an_input_with_a_step_is_typed_once_whoever_asks_again() {
 }
 
 #[tokio::test]
-async fn an_input_that_was_begun_and_cannot_be_finished_is_in_doubt_and_is_not_typed_again() {
+async fn interrupted_input_is_in_doubt_and_not_typed_again() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
     // Nothing reads what is typed, and the line discipline takes 4 kB at the most.
@@ -303,7 +303,7 @@ async fn an_input_that_was_begun_and_cannot_be_finished_is_in_doubt_and_is_not_t
 }
 
 #[tokio::test]
-async fn a_step_opens_one_terminal() {
+async fn step_opens_one_terminal() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
     let new = Spec { step: Some("run/open/1".into()), ..spec(&["cat"]) };
@@ -328,7 +328,7 @@ async fn a_step_opens_one_terminal() {
 
 /// A client repeats, at the daemon of an update, a step that the host of the version before has performed.
 #[tokio::test]
-async fn a_repeated_step_of_a_client_belongs_to_the_older_host_that_performed_it() {
+async fn repeated_step_belongs_to_the_older_host_of_its_client() {
     let folder = folder();
     let before = hosts(folder.path(), "1").await;
     let new = |step: &str| Spec { step: Some(step.into()), ..spec(&["cat"]) };
@@ -353,7 +353,7 @@ async fn a_repeated_step_of_a_client_belongs_to_the_older_host_that_performed_it
 }
 
 #[tokio::test]
-async fn a_person_who_holds_a_terminal_types_alone_and_keeps_it_when_the_daemon_changes() {
+async fn person_holding_a_terminal_types_alone_across_daemons() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
     let terminal = opened(&first, &["cat"]).await;
@@ -376,7 +376,7 @@ async fn a_person_who_holds_a_terminal_types_alone_and_keeps_it_when_the_daemon_
 }
 
 #[tokio::test]
-async fn what_is_typed_unseen_is_told_to_whoever_serves_the_terminals() {
+async fn hidden_input_is_reported_to_the_serving_daemon() {
     let folder = folder();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = told.clone();
@@ -398,7 +398,7 @@ async fn what_is_typed_unseen_is_told_to_whoever_serves_the_terminals() {
 }
 
 #[tokio::test]
-async fn who_is_attached_sees_the_screen_then_what_comes_then_the_end() {
+async fn attached_client_sees_screen_output_and_end() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
     let terminal = opened(&hosts, &["sh", "-c", "echo before; read x; echo after; exit 3"]).await;
@@ -424,7 +424,7 @@ async fn who_is_attached_sees_the_screen_then_what_comes_then_the_end() {
 }
 
 #[tokio::test]
-async fn a_listener_who_does_not_listen_is_shown_the_screen_anew_and_costs_little() {
+async fn slow_listener_gets_a_fresh_screen_at_low_cost() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
     let terminal = opened(&hosts, &["sh", "-c", "read x; seq 1 200000; echo the end; read x"]).await;
@@ -443,7 +443,7 @@ async fn a_listener_who_does_not_listen_is_shown_the_screen_anew_and_costs_littl
 
 /// The note of a host that has ended stays until its steps are settled; what began since is not in doubt because of it.
 #[tokio::test]
-async fn a_host_that_has_ended_makes_no_step_doubtful_that_began_after_its_end() {
+async fn ended_host_makes_no_later_step_doubtful() {
     let folder = folder();
     let (before, since) = ("run_p4vawdxx5897paed/a/1", "run_p4vawdxx5897paed/b/1");
     let note = serde_json::json!({"socket": folder.path().join("host-1.sock"), "pid": 1});

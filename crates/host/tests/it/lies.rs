@@ -111,7 +111,7 @@ fn is_view(ask: &TerminalAsk) -> bool {
 
 /// Lies about answers to requests to a terminal.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
+async fn impossible_answer_is_an_error_of_its_request() {
     enum Request {
         View,
         Picture,
@@ -326,7 +326,7 @@ fn command() -> CommandRequest {
 
 /// Lies that are no lies of their own: what is not in them is not missed.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_text_of_a_terminal_never_has_is_taken_out() {
+async fn impossible_characters_of_a_terminal_are_removed() {
     let text = "a\u{1b}]52;c;aGk=\u{7}b\u{9b}6n\u{7f}";
     let plain = "a\u{fffd}]52;c;aGk=\u{fffd}b\u{fffd}6n\u{fffd}";
     let reply = move |ask: &Ask| {
@@ -374,7 +374,7 @@ async fn what_a_text_of_a_terminal_never_has_is_taken_out() {
 
 /// Reasons of refusals, which people and agents read as a line of text.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reason_is_one_line_and_acts_on_no_text_around_it() {
+async fn reason_is_one_line_without_effect_on_surrounding_text() {
     let text = "a\u{202e}b\nenter your password:\u{1b}[2J\u{9b}6n\u{2066}";
     let plain = "a\u{fffd}b⏎enter your password:\u{fffd}[2J\u{fffd}6n\u{fffd}";
     let reply = move |ask: &Ask| {
@@ -424,7 +424,7 @@ async fn a_reason_is_one_line_and_acts_on_no_text_around_it() {
 
 /// Lies about what was requested, in answers about one terminal: a gate and the hold of a run rely on its name.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_changes_nothing_that_this_installation_has_requested() {
+async fn answer_cannot_change_the_request() {
     let view = || extended(answer::view(), "name", json!("production"));
     let reply = move |ask: &Ask| {
         let Ask::Terminal(_, ask) = ask else { return None };
@@ -462,7 +462,7 @@ async fn an_answer_changes_nothing_that_this_installation_has_requested() {
 
 /// Lies about files that a step has written.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_written_by_the_request_for_it_and_with_its_content() {
+async fn file_is_written_only_as_requested() {
     let other = json!({"path": "/etc/passwd", "mode": 0o644, "replaced": false, "unchanged": false,
         "content": [7, "07".repeat(32)]});
     let step = "run_0123456789abcdef/put/1";
@@ -488,7 +488,7 @@ async fn a_file_is_written_by_the_request_for_it_and_with_its_content() {
 
 /// Connections that end as soon as they are there.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_ends_each_connection_is_connected_to_once_a_second() {
+async fn disconnecting_machine_is_contacted_once_a_second() {
     let liar = Liar::new(Lies::default());
     let scene = Scene::of(liar.clone()).await;
     scene.open().await;
@@ -508,7 +508,7 @@ async fn a_machine_that_ends_each_connection_is_connected_to_once_a_second() {
 
 /// Lists that lead to look-ups which are not answered.
 #[tokio::test(start_paused = true)]
-async fn look_ups_that_are_not_answered_hold_no_list_up() {
+async fn unanswered_lookups_do_not_delay_a_list() {
     let reply = |ask: &Ask| match ask {
         Ask::Open(request) => {
             let step = serde_json::to_value(request).unwrap()["step"].as_str().unwrap().to_owned();
@@ -533,7 +533,7 @@ async fn look_ups_that_are_not_answered_hold_no_list_up() {
 
 /// Lies about the form of an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_request_is_unknown() {
+async fn unreadable_answer_leaves_the_outcome_unknown() {
     let of_another_type = json!({"Ok": {"offset": 0, "view": null}});
     let view = to_msgpack(&json!({"Ok": answer::view()}));
     let groups = json!({"Ok": {"Ok": [{"found": {"groups": vec![Value::Null; 1_000_000]}}]}});
@@ -564,7 +564,7 @@ async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_reques
 
 /// Lies about how much was requested.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request() {
+async fn too_long_answer_is_an_error_of_its_request() {
     let (long, more) = ("x".repeat(101), "more text than was requested");
     let of = |ask: fn(&TerminalAsk) -> bool, value: Value| Lies::in_terminal_replies(ask, Lie::Value(value));
     let is_run = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Run(_));
@@ -604,7 +604,7 @@ async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request(
 
 /// Lists of millions of entries, each of a few bytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_without_end_takes_no_memory_and_holds_nothing_up() {
+async fn endless_list_takes_no_memory_and_blocks_nothing() {
     let list = |entry: &[u8], count: u32| {
         let mut body = vec![0x81, 0xa2, b'O', b'k', 0xdd];
         body.extend(count.to_be_bytes());
@@ -643,7 +643,7 @@ async fn a_list_without_end_takes_no_memory_and_holds_nothing_up() {
 
 /// Lies about where a frame ends, and answers that end the session instead.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_end() {
+async fn host_with_repeated_disconnects_is_abandoned() {
     let lies = [
         ("a frame of four gigabytes", Lie::Frames(vec![0xff; 12])),
         ("a frame without a number", Lie::Frames(vec![0, 0, 0, 3, 1, 2, 3])),
@@ -666,7 +666,7 @@ async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_never_answered_ends() {
+async fn unanswered_request_ends() {
     let silent = |ask: &Ask| match ask {
         Ask::Terminal(..) | Ask::List => Some(Lie::Silence),
         _ => None,
@@ -701,7 +701,7 @@ async fn a_request_that_is_never_answered_ends() {
 /// A machine whose host reads nothing while its link stays alive. Each row is a request, and the number of requests after
 /// which no more are kept for it.
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_machine_that_reads_nothing_is_bounded_and_the_rest_is_refused() {
+async fn queue_for_a_stalled_machine_is_bounded() {
     // The limits of the queue, and room for what is under way in the link and its sockets.
     const MAX_BYTES: usize = (32 << 20) + (4 << 20);
     const MAX_MESSAGES: usize = 4096;
@@ -752,7 +752,7 @@ async fn what_waits_for_a_machine_that_reads_nothing_is_bounded_and_the_rest_is_
 
 /// Lies of a host in its greeting, and the error of each.
 #[tokio::test(start_paused = true)]
-async fn a_host_that_does_not_greet_is_named_within_half_a_minute() {
+async fn silent_host_is_named_within_half_a_minute() {
     let greeting = |lie: fn() -> Lie| move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(lie);
     let silent = Scene::new(Lies::in_replies(greeting(|| Lie::Silence))).await.check().await.unwrap_err();
     assert!(silent.to_string().contains("does not answer"), "{silent}");
@@ -771,7 +771,7 @@ async fn a_host_that_does_not_greet_is_named_within_half_a_minute() {
 
 /// Lies about whose terminal an id is.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_machine_never_answers_for_terminals_that_it_did_not_open() {
+async fn machine_never_answers_for_foreign_terminals() {
     let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let claimed = victim.clone();
     // It knows every name, every step and every list.
@@ -815,7 +815,7 @@ async fn another_machine_never_answers_for_terminals_that_it_did_not_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_of_one_other_machine_is_not_that_of_another_one() {
+async fn terminals_of_two_machines_are_distinct() {
     let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let claimed = victim.clone();
     let reply = move |ask: &Ask| match ask {
@@ -840,7 +840,7 @@ async fn a_terminal_of_one_other_machine_is_not_that_of_another_one() {
 
 /// Lies about what was requested: names, commands and times of terminals are those of this installation.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_changes_nothing_that_this_installation_has_noted() {
+async fn list_cannot_change_the_notes_of_this_installation() {
     let names: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let known = names.clone();
     let reply = move |ask: &Ask| {
@@ -861,7 +861,7 @@ async fn a_list_changes_nothing_that_this_installation_has_noted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_whose_opening_had_no_answer_is_found_by_its_step() {
+async fn terminal_of_an_unanswered_opening_is_found_by_its_step() {
     let is_deaf = Arc::new(AtomicBool::new(true));
     let deaf = is_deaf.clone();
     let reply = move |ask: &Ask| match ask {
@@ -895,7 +895,7 @@ async fn a_terminal_whose_opening_had_no_answer_is_found_by_its_step() {
 
 /// Sequences that act on a person's terminal instead of drawing on it.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
+async fn remote_sequences_do_not_affect_a_persons_terminal() {
     let lies = [
         ("the clipboard", "\u{1b}]52;c;aGk=\u{7}"),
         ("a question for the clipboard", "\u{1b}]52;c;?\u{1b}\\"),
@@ -962,7 +962,7 @@ async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_screen_of_an_impossible_size_is_not_attached_to() {
+async fn impossible_screen_size_prevents_attaching() {
     let reply = json!({"snapshot": "", "size": {"cols": 65_535, "rows": 65_535}});
     let scene =
         Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Attach), Lie::Value(reply))).await;
@@ -971,7 +971,7 @@ async fn a_screen_of_an_impossible_size_is_not_attached_to() {
 
 /// Lies about directories.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_of_a_listing_is_one_component_of_a_path() {
+async fn listed_name_is_one_path_component() {
     let entry = |name: &str| json!({"name": name, "kind": "File", "size": 3});
     let wrong = "a directory with an entry whose name is no name of a file";
     let mut lies: Vec<(String, Value, &str)> = Vec::new();
@@ -1009,7 +1009,7 @@ async fn a_name_of_a_listing_is_one_component_of_a_path() {
 
 /// Lies about the content of a file.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_takes_no_more_than_was_announced_and_leaves_nothing_behind() {
+async fn copy_is_bounded_by_its_announced_size_and_leaves_nothing() {
     let piece = |length: usize| json!({"Ok": {"bytes": vec![7; length]}});
     let more = "'/srv/a' changed while it was read";
     let lies: Vec<(&str, Value, Value, &str)> = vec![
@@ -1058,7 +1058,7 @@ async fn a_copy_takes_no_more_than_was_announced_and_leaves_nothing_behind() {
 
 /// Lies of the relay.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_relay_that_lies_is_not_connected_to() {
+async fn lying_relay_is_not_connected() {
     let open = |socket: &str| format!("{}\n", json!({"open": {"socket": socket, "is_current": true}}));
     let other = "it names another host than was requested, or none";
     let none = "the connection ended without a word";
@@ -1107,7 +1107,7 @@ async fn a_relay_that_lies_is_not_connected_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_still_waits() {
+async fn failure_that_needs_a_person_is_reported_while_waiting() {
     let is_settled = Arc::new(AtomicBool::new(true));
     let settled = is_settled.clone();
     let failed = format!("{}\n", json!({"failed": "the key is another one"}));
@@ -1147,7 +1147,7 @@ async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_sti
 
 /// Lies about how many hosts there are.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_with_thousands_of_hosts_has_few_connections() {
+async fn machine_with_thousands_of_hosts_has_few_connections() {
     let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
     let relay = move |_, _: &str| {
         Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
@@ -1186,7 +1186,7 @@ impl SshEnvironment for NoVariables {
 
 /// An `ssh` that does not end by itself, and neither does what it has started.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ssh_that_is_given_up_is_ended_and_collected_with_what_it_has_started() {
+async fn abandoned_ssh_is_ended_with_its_children() {
     let folder = folder();
     let program = folder.path().join("ssh");
     let text = format!(
@@ -1219,7 +1219,7 @@ async fn an_ssh_that_is_given_up_is_ended_and_collected_with_what_it_has_started
 
 /// Lies of the link.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_lies_carries_nothing_and_another_machine_is_not_disturbed() {
+async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
     let number = |number: u64| number.to_be_bytes();
     let welcome = record(b'W', &number(0));
     let after = |record: Vec<u8>| [welcome.clone(), record].concat();
@@ -1266,7 +1266,7 @@ async fn a_link_that_lies_carries_nothing_and_another_machine_is_not_disturbed()
 
 /// Lies of a host's greeting.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_greets_as_another_one_is_named() {
+async fn host_greeting_as_another_one_is_named() {
     let hello = |pointer: &'static str, value: Value| {
         Lies::in_replies(move |ask| match ask {
             Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), pointer, value.clone()))),
@@ -1290,7 +1290,7 @@ async fn a_host_that_greets_as_another_one_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_machine_wants_hidden_is_its_own_matter() {
+async fn remote_secrets_affect_only_that_machine() {
     let secrets = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
     let in_hello = json!([{"terminal": null, "text": "DELETE"}]);
     let lies = Lies {
@@ -1309,7 +1309,7 @@ async fn what_a_machine_wants_hidden_is_its_own_matter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_process_of_this_machine_is_touched_for_a_number_that_another_one_reports() {
+async fn reported_process_number_touches_no_local_process() {
     let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let pid = victim.id();
     let reply = move |ask: &Ask| match ask {

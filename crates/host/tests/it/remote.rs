@@ -176,7 +176,7 @@ async fn output(terminal: &HostedTerminal) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_on_another_machine_is_used_like_one_here() {
+async fn remote_terminal_works_like_a_local_one() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -197,7 +197,7 @@ async fn a_terminal_on_another_machine_is_used_like_one_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_cut_lose_no_output_and_type_nothing_twice() {
+async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -227,7 +227,7 @@ async fn connections_that_are_cut_lose_no_output_and_type_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_daemon_finds_the_terminals_and_an_input_with_a_step_is_typed_once() {
+async fn next_daemon_finds_terminals_and_types_a_step_once() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let first = near(folder.path(), &machine).await;
@@ -245,7 +245,7 @@ async fn the_next_daemon_finds_the_terminals_and_an_input_with_a_step_is_typed_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_away_is_reported_and_its_terminals_stay_listed() {
+async fn unreachable_machine_is_reported_with_its_terminals() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -273,7 +273,7 @@ async fn a_machine_that_is_away_is_reported_and_its_terminals_stay_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn terminals_that_end_with_their_host_are_lost_and_another_host_is_started() {
+async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
     let (machine, host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -293,7 +293,7 @@ async fn terminals_that_end_with_their_host_are_lost_and_another_host_is_started
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_another_one() {
+async fn step_of_an_ended_host_is_not_repeated_by_another() {
     let (machine, host, far_folder) = far().await;
     let folder = folder();
     let run = RunId::random().to_string();
@@ -329,7 +329,7 @@ async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_patient_request_makes_the_first_connection_after_failures_that_pass() {
+async fn patient_request_survives_temporary_failures() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -356,7 +356,7 @@ async fn a_patient_request_makes_the_first_connection_after_failures_that_pass()
 
 /// An earlier daemon has requested the terminal, and this one does not reach its host.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
+async fn unreachable_machine_does_not_lose_a_request() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let step = format!("{}/a/1", RunId::random());

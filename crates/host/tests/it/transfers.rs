@@ -24,7 +24,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_goes_on_over_the_next_connection_in_both_directions() {
+async fn copy_continues_over_a_new_connection_in_both_directions() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -44,7 +44,7 @@ async fn a_copy_goes_on_over_the_next_connection_in_both_directions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() {
+async fn abandoned_or_changed_copy_leaves_nothing_behind() {
     let (machine, _host, far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -96,7 +96,7 @@ async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_without_a_length_is_read_to_its_end() {
+async fn file_without_a_length_is_read_to_its_end() {
     let (machine, _host, far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;

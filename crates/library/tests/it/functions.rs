@@ -41,7 +41,7 @@ fn about(library: &Library) -> PathBuf {
 }
 
 #[test]
-fn a_file_is_kept_as_it_was_written_with_what_became_of_it_beside_it() {
+fn file_is_kept_unchanged_with_metadata_beside_it() {
     let (_folder, library) = library();
     assert_eq!(library.functions().unwrap(), []);
     let kept = load(&library, NOTES, None).unwrap();
@@ -79,7 +79,7 @@ fn a_file_is_kept_as_it_was_written_with_what_became_of_it_beside_it() {
 }
 
 #[test]
-fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
+fn run_counts_for_its_own_text_and_changed_text_is_a_draft() {
     let (_folder, library) = library();
     let kept = load(&library, NOTES, None).unwrap();
     let hash = kept.metadata.hash;
@@ -117,7 +117,7 @@ fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
 }
 
 #[test]
-fn a_text_takes_only_the_place_of_the_one_that_was_meant() {
+fn text_replaces_only_the_intended_version() {
     let (_folder, library) = library();
     let first = load(&library, NOTES, None).unwrap().metadata;
     let other = NOTES.replace("return 1", "return 2");
@@ -133,7 +133,7 @@ fn a_text_takes_only_the_place_of_the_one_that_was_meant() {
 }
 
 #[test]
-fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
+fn invalid_metadata_loses_counts_but_not_the_file() {
     let (_folder, library) = library();
     let kept = load(&library, NOTES, None).unwrap().metadata;
     for junk in ["", "[]", "{\"workflows\": 7}", "{\"version\": -1}", "\u{0}", "{\"hash\": {}}"] {
@@ -153,7 +153,7 @@ fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
 }
 
 #[test]
-fn a_file_that_came_with_git_needs_nothing_beside_it() {
+fn file_from_git_needs_no_metadata() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     fs::write(library.folder().join("notes.py"), NOTES).unwrap();
@@ -173,7 +173,7 @@ fn a_file_that_came_with_git_needs_nothing_beside_it() {
 }
 
 #[test]
-fn a_removed_file_leaves_nothing_behind() {
+fn removed_file_leaves_nothing_behind() {
     let (_folder, library) = library();
     load(&library, NOTES, None).unwrap();
     library.delete_functions(&name("notes")).unwrap();
@@ -185,7 +185,7 @@ fn a_removed_file_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_machine_that_is_kept_takes_no_name_that_somebody_has() {
+fn kept_machine_takes_no_existing_name() {
     let (_folder, library) = library();
     let machine = json!({"name": "notes", "initial_state": "a", "states": {"a": {}}});
     let kept = library.keep_proven(&machine, None, &|name| name.as_str() == "notes", &Author::default()).unwrap();
@@ -193,7 +193,7 @@ fn a_machine_that_is_kept_takes_no_name_that_somebody_has() {
 }
 
 #[test]
-fn a_change_is_seen_in_the_stamp_and_a_fresh_one_is_not_trusted() {
+fn stamp_shows_changes_and_a_fresh_stamp_is_not_trusted() {
     let (folder, _) = library();
     let file = folder.path().join("a.py");
     assert_eq!(Stamp::at(&file), None);

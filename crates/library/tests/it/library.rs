@@ -65,7 +65,7 @@ fn edit(file: &Path, from: &str, to: &str) {
 }
 
 #[test]
-fn a_workflow_is_one_file_with_its_keys_in_the_order_of_the_document() {
+fn workflow_is_one_file_with_keys_in_document_order() {
     let (_folder, library) = library();
     let definition = json!({"states": {"b": {}, "a": {}}, "name": "build", "initial_state": "b"});
     let stored = library.create(&definition, false, &Author::default()).unwrap();
@@ -98,7 +98,7 @@ fn a_workflow_is_one_file_with_its_keys_in_the_order_of_the_document() {
 }
 
 #[test]
-fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
+fn run_changes_only_the_lines_about_runs() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = fs::read_to_string(library.file(&stored.name)).unwrap();
@@ -116,7 +116,7 @@ fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
 }
 
 #[test]
-fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
+fn taken_name_is_refused_unless_overwriting() {
     let (_folder, library) = library();
     let first = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.record_run(&first.name, &first.metadata.hash, true, 1, noon()).unwrap();
@@ -136,7 +136,7 @@ fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
 }
 
 #[test]
-fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
+fn invalid_file_names_are_refused_and_create_nothing() {
     let (folder, library) = library();
     for bad in ["..", "../evil", "a/b", "/etc/passwd", "", "a b", &"x".repeat(65)] {
         let refused = library.create(&machine(bad, "x"), true, &Author::default());
@@ -156,7 +156,7 @@ fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
 }
 
 #[test]
-fn what_ran_is_kept_once_under_a_name_that_is_free() {
+fn executed_definition_is_kept_once_under_a_free_name() {
     let (_folder, library) = library();
     let keep = |definition: &Value, wanted: Option<&str>| {
         let SaveOutcome { saved, name } =
@@ -183,7 +183,7 @@ fn what_ran_is_kept_once_under_a_name_that_is_free() {
 }
 
 #[test]
-fn a_draft_that_ran_to_its_end_is_proven() {
+fn completed_draft_is_proven() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let kept = library.keep_proven(&machine("inline", "make\n"), None, &|_| false, &Author::default()).unwrap();
@@ -192,7 +192,7 @@ fn a_draft_that_ran_to_its_end_is_proven() {
 }
 
 #[test]
-fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
+fn successes_count_only_for_the_saved_definition() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let note = |hash: &Signature, succeeded| library.record_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
@@ -207,7 +207,7 @@ fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
 }
 
 #[test]
-fn what_a_person_edits_is_a_draft_again() {
+fn edited_workflow_is_a_draft_again() {
     let (_folder, library) = library();
     library.keep_proven(&machine("build", "make\n"), None, &|_| false, &Author::default()).unwrap();
     assert_eq!(library.list().unwrap().entries[0].metadata.status, Status::Proven);
@@ -228,7 +228,7 @@ fn what_a_person_edits_is_a_draft_again() {
 }
 
 #[test]
-fn what_a_newer_build_wrote_about_a_workflow_stays() {
+fn metadata_of_a_newer_build_stays() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     edit(&library.file(&stored.name), r#""total_states": 0"#, r#""total_states": 0, "stars": 5"#);
@@ -238,7 +238,7 @@ fn what_a_newer_build_wrote_about_a_workflow_stays() {
 
 /// Document 001, lines 436-446: a file of `store_workflow`, and beside it its index (lines 451-469).
 #[test]
-fn a_library_of_document_001_line_436_is_read_listed_and_counted_on() {
+fn library_of_document_001_line_436_is_read_and_counted() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     let definition = machine("build_project", "make\n");
@@ -263,7 +263,7 @@ fn a_library_of_document_001_line_436_is_read_listed_and_counted_on() {
 
 /// Document 000, lines 70-79: a file of `save_successful_workflow`. Line 77: `total_states` are those of one execution.
 #[test]
-fn a_library_of_document_000_line_70_is_read_and_counted_on() {
+fn library_of_document_000_line_70_is_read_and_counted() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     let definition = machine("duplicate_test", "make\n");
@@ -284,7 +284,7 @@ fn a_library_of_document_000_line_70_is_read_and_counted_on() {
 }
 
 #[test]
-fn no_metadata_make_a_definition_unreadable() {
+fn metadata_never_makes_a_definition_unreadable() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     let definition = machine("build", "make\n");
@@ -310,7 +310,7 @@ fn no_metadata_make_a_definition_unreadable() {
 
 /// Document 001, lines 452-462: an entry of the index.
 #[test]
-fn a_list_tells_the_contract_and_the_number_of_states() {
+fn list_has_the_contract_and_the_number_of_states() {
     let (_folder, library) = library();
     let mut definition = machine("build", "make\n");
     definition["arguments"] = json!({"ROOT": "where"});
@@ -323,7 +323,7 @@ fn a_list_tells_the_contract_and_the_number_of_states() {
 }
 
 #[test]
-fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
+fn broken_files_are_named_with_reasons_and_hide_nothing() {
     let (_folder, library) = library();
     library.create(&machine("good", "make\n"), false, &Author::default()).unwrap();
     let at = |name: &str| library.folder().join(name);
@@ -369,7 +369,7 @@ fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
 }
 
 #[test]
-fn an_index_that_is_missing_stale_or_broken_is_made_anew() {
+fn missing_stale_or_broken_index_is_rebuilt() {
     let (_folder, library) = library();
     library.create(&machine("one", "1"), false, &Author::default()).unwrap();
     let listing = library.list().unwrap();
@@ -393,7 +393,7 @@ fn an_index_that_is_missing_stale_or_broken_is_made_anew() {
 }
 
 #[test]
-fn a_workflow_can_be_deleted_once() {
+fn workflow_can_be_deleted_once() {
     let (_folder, library) = library();
     assert!(matches!(library.delete(&name("build")), Err(LookupError::NotFound { .. })));
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
@@ -404,7 +404,7 @@ fn a_workflow_can_be_deleted_once() {
 }
 
 #[test]
-fn a_definition_of_ten_megabytes_is_refused_and_changes_nothing() {
+fn ten_megabyte_definition_is_refused_and_changes_nothing() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = files(library.folder());
@@ -422,7 +422,7 @@ fn a_definition_of_ten_megabytes_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn git_is_told_to_leave_alone_what_is_not_a_workflow() {
+fn git_ignores_other_files_of_the_library() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.list().unwrap();
@@ -437,7 +437,7 @@ fn git_is_told_to_leave_alone_what_is_not_a_workflow() {
 }
 
 #[test]
-fn what_a_writer_left_unfinished_is_cleared_by_the_next() {
+fn next_writer_removes_unfinished_files() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let left = library.folder().join(".unfinished-1-0");
@@ -448,7 +448,7 @@ fn what_a_writer_left_unfinished_is_cleared_by_the_next() {
 }
 
 #[test]
-fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
+fn read_only_directory_is_named_and_can_be_read() {
     let (folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let hash = library.get(&name("build")).unwrap().metadata.hash;

@@ -49,7 +49,7 @@ fn save_from_many_threads() {
 }
 
 #[test]
-fn of_forty_saves_by_four_processes_none_is_lost() {
+fn forty_saves_by_four_processes_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path());
     library.create(&machine("shared", "x"), false, &Author::default()).unwrap();
@@ -104,7 +104,7 @@ fn save_without_room() {
 }
 
 #[test]
-fn a_full_disk_is_named_and_changes_nothing() {
+fn full_disk_is_named_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path());
     let before = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();

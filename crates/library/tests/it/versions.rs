@@ -41,7 +41,7 @@ fn told(versions: &[SavedVersion]) -> Vec<(u32, Option<&str>, &str, bool)> {
 }
 
 #[test]
-fn a_change_keeps_the_version_before_with_its_author() {
+fn change_keeps_the_previous_version_with_its_author() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "first")).unwrap();
     library.create(&machine("ninja"), true, &author("claude", "faster")).unwrap();
@@ -68,7 +68,7 @@ fn a_change_keeps_the_version_before_with_its_author() {
 }
 
 #[test]
-fn a_file_that_was_edited_by_hand_is_a_version_without_an_author() {
+fn manually_edited_file_is_a_version_without_author() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "first")).unwrap();
     let file = library.file(&build());
@@ -86,7 +86,7 @@ fn a_file_that_was_edited_by_hand_is_a_version_without_an_author() {
 }
 
 #[test]
-fn a_library_of_before_and_a_file_from_elsewhere_lose_nothing() {
+fn older_library_and_foreign_file_lose_nothing() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     let first = fs::read_to_string(library.file(&build())).unwrap();
@@ -110,7 +110,7 @@ fn a_library_of_before_and_a_file_from_elsewhere_lose_nothing() {
 }
 
 #[test]
-fn versions_outlive_the_workflow_until_they_are_forgotten() {
+fn versions_outlive_the_workflow_until_forgotten() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     library.create(&machine("ninja"), true, &author("ana", "")).unwrap();
@@ -128,7 +128,7 @@ fn versions_outlive_the_workflow_until_they_are_forgotten() {
 }
 
 #[test]
-fn the_oldest_versions_are_forgotten_and_files_that_are_none_are_left_out() {
+fn oldest_versions_are_forgotten_and_other_files_skipped() {
     let (_folder, library) = library();
     for number in 0..MAX_VERSIONS + 5 {
         library.create(&machine(&format!("make {number}")), true, &author("ana", "")).unwrap();
@@ -143,7 +143,7 @@ fn the_oldest_versions_are_forgotten_and_files_that_are_none_are_left_out() {
 }
 
 #[test]
-fn a_version_that_cannot_be_kept_prevents_the_change() {
+fn unstorable_version_prevents_the_change() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     fs::remove_dir_all(library.folder().join(".versions")).unwrap();
@@ -153,7 +153,7 @@ fn a_version_that_cannot_be_kept_prevents_the_change() {
 }
 
 #[test]
-fn a_replacement_takes_only_the_definition_that_it_is_of() {
+fn replacement_applies_only_to_its_own_definition() {
     let (folder, library) = library();
     let replace = |before: &str, after: &str| {
         let replaced = library.replace(&build(), (&machine(before), &machine(after)), &author("ana", "repaired"));

@@ -147,7 +147,7 @@ mod tests {
     const BUDGET_OF_MODELS: usize = 16_000;
 
     #[test]
-    fn the_list_of_tools_is_the_committed_one() {
+    fn list_of_tools_matches_the_committed_file() {
         let listed = serde_json::to_string_pretty(&all()).unwrap();
         expect_file!["../../tools.json"].assert_eq(&format!("{listed}\n"));
     }

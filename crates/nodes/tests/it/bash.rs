@@ -39,7 +39,7 @@ fn runs(pid: i32) -> bool {
 }
 
 #[tokio::test]
-async fn output_errors_and_exit_code_are_told_apart() {
+async fn output_errors_and_exit_code_are_separate() {
     let result = sh("echo out; echo err >&2; exit 3").await;
     assert!(!result.success);
     assert_eq!((&result.output, &result.attributes["stdout"]), (&json!("out"), &json!("out\n")));
@@ -53,7 +53,7 @@ async fn output_errors_and_exit_code_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_input_is_quoted_where_the_declaration_says_so_and_read_where_it_says_stdin() {
+async fn input_is_quoted_or_passed_on_stdin_as_declared() {
     let nodes = nodes();
     let quoted = node(json!({"id": "q", "type": "bash", "command": "printf %s {input|sh}"}));
     let hostile = "it's; echo $HOME `id` {secret:X}";
@@ -66,7 +66,7 @@ async fn an_input_is_quoted_where_the_declaration_says_so_and_read_where_it_says
 }
 
 #[tokio::test]
-async fn a_secret_reaches_the_command_and_nobody_else() {
+async fn secret_reaches_only_the_command() {
     let secrets = BTreeMap::from([("TOKEN".to_owned(), "hunter22".to_owned())]);
     let node_environment =
         NodeEnvironment { secrets: Arc::new(secrets), ..NodeEnvironment::of_this_process().unwrap() };
@@ -82,7 +82,7 @@ async fn a_secret_reaches_the_command_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_flood_fails_its_command_and_has_no_part_under_the_name_of_the_whole() {
+async fn flood_fails_its_command_and_returns_no_partial_output() {
     let result = sh("echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last").await;
     assert_eq!((result.success, result.error_type), (false, Some(ErrorType::TooLarge)));
     assert!(result.error.unwrap().contains("524288 bytes"));
@@ -97,7 +97,7 @@ async fn a_flood_fails_its_command_and_has_no_part_under_the_name_of_the_whole()
 }
 
 #[tokio::test]
-async fn a_command_that_ends_is_not_held_up_by_what_it_left_running() {
+async fn background_processes_do_not_delay_an_ended_command() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let began = std::time::Instant::now();
@@ -110,7 +110,7 @@ async fn a_command_that_ends_is_not_held_up_by_what_it_left_running() {
 }
 
 #[tokio::test]
-async fn an_interrupt_ends_everything_that_the_command_started() {
+async fn interrupt_ends_everything_started_by_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let (job, session, orphan) = (file("job"), file("session"), file("orphan"));
@@ -141,7 +141,7 @@ async fn an_interrupt_ends_everything_that_the_command_started() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_leaves_nothing_running() {
+async fn dropped_call_leaves_nothing_running() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let command = format!("setsid sh -c 'echo $$ > {}; exec sleep 1000' & sleep 1000", file.display());
@@ -154,7 +154,7 @@ async fn a_call_that_is_dropped_leaves_nothing_running() {
 }
 
 #[tokio::test]
-async fn a_time_limit_of_the_node_or_of_the_call_is_told_with_what_was_printed() {
+async fn time_limit_is_reported_with_the_output() {
     let nodes = nodes();
     let slow = node(json!({"id": "slow", "type": "bash", "timeout": 0.3}));
     let result = nodes.run(&slow, Call::new("echo begun; sleep 1000")).await;
@@ -166,7 +166,7 @@ async fn a_time_limit_of_the_node_or_of_the_call_is_told_with_what_was_printed()
 }
 
 #[tokio::test]
-async fn what_cannot_begin_is_an_error_of_its_own() {
+async fn failure_to_start_has_its_own_error() {
     let nodes = nodes();
     let nowhere = node(json!({"id": "n", "type": "bash", "command": "true", "cwd": "/no/such/folder"}));
     let result = nodes.run(&nowhere, Call::default()).await;

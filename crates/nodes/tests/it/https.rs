@@ -46,7 +46,7 @@ async fn get(url: String) -> NodeResult {
 }
 
 #[tokio::test]
-async fn a_certificate_counts_only_where_the_system_trusts_it() {
+async fn certificate_counts_only_if_the_system_trusts_it() {
     if let Ok(url) = std::env::var(TRUSTED) {
         let result = get(url).await;
         assert!(result.success && result.output.as_str().unwrap().contains("TLSv1.3"), "{result:?}");
@@ -73,7 +73,7 @@ async fn a_certificate_counts_only_where_the_system_trusts_it() {
     assert!(result.error.as_ref().unwrap().contains("certificate"), "{result:?}");
 
     let told = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "https::a_certificate_counts_only_where_the_system_trusts_it", "--nocapture"])
+        .args(["--exact", "https::certificate_counts_only_if_the_system_trusts_it", "--nocapture"])
         .env(TRUSTED, &url)
         .env("SSL_CERT_FILE", &certificate)
         .output()

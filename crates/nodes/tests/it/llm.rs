@@ -47,7 +47,7 @@ fn delta(delta: Value, finish: Option<&str>) -> Value {
 }
 
 #[tokio::test]
-async fn a_question_is_asked_in_the_words_of_the_api() {
+async fn request_has_the_format_of_the_api() {
     let server = Server::start(|_, _| completion("42")).await;
     let asked = model(&server, json!({"system": "Be brief.", "prompt": "Why? {input}", "options": {"temperature": 0}}));
     let result = nodes().run(&asked, Call::new("{secret:KEY}")).await;
@@ -72,7 +72,7 @@ async fn a_question_is_asked_in_the_words_of_the_api() {
 }
 
 #[tokio::test]
-async fn a_stream_is_passed_on_as_it_comes_wherever_its_bytes_are_cut() {
+async fn stream_is_forwarded_wherever_its_bytes_are_cut() {
     let server = Server::start(|_, count| {
         let sent = stream(
             &[
@@ -108,7 +108,7 @@ async fn a_stream_is_passed_on_as_it_comes_wherever_its_bytes_are_cut() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_busy_is_asked_again() {
+async fn busy_endpoint_is_retried() {
     let server = Server::start(|_, count| match count {
         0 => response("429 Too Many Requests", "retry-after: 0\r\n", r#"{"error": {"message": "slow down"}}"#),
         1 => response("503 Service Unavailable", "", "overloaded"),
@@ -121,7 +121,7 @@ async fn an_endpoint_that_is_busy_is_asked_again() {
 }
 
 #[tokio::test]
-async fn retries_end_and_what_is_wrong_for_good_is_not_tried_again() {
+async fn retries_end_and_permanent_errors_are_not_retried() {
     let busy =
         Server::start(|_, _| response("429 Too Many Requests", "", r#"{"error": {"message": "quota is used up"}}"#))
             .await;
@@ -143,7 +143,7 @@ async fn retries_end_and_what_is_wrong_for_good_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn the_wait_that_an_endpoint_names_is_kept() {
+async fn requested_delay_of_an_endpoint_is_observed() {
     let server = Server::start(|_, count| match count {
         0 => response("429 Too Many Requests", "retry-after: 1\r\n", ""),
         _ => completion("now"),
@@ -155,7 +155,7 @@ async fn the_wait_that_an_endpoint_names_is_kept() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_keeps_what_came_and_is_not_asked_again() {
+async fn broken_stream_keeps_its_text_and_is_not_retried() {
     let server =
         Server::start(|_, _| Answer::Pieces(vec![stream(&[delta(json!({"content": "half"}), None)], false)])).await;
     let result = nodes().run(&model(&server, json!({"stream": true})), Call::new("hi")).await;
@@ -169,7 +169,7 @@ async fn a_stream_that_breaks_keeps_what_came_and_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_short_keeps_what_came() {
+async fn interrupted_call_keeps_its_text() {
     let server = Server::start(|_, _| Answer::Silence).await;
     let result = nodes().run(&model(&server, json!({"timeout": 0.2})), Call::new("hi")).await;
     assert_eq!((result.error_type, &result.attributes["attempts"]), (Some(ErrorType::Timeout), &json!(1)));

@@ -47,7 +47,7 @@ async fn ends(pid: i32) {
 }
 
 #[tokio::test]
-async fn a_tool_is_called_with_what_was_declared_or_with_the_input() {
+async fn tool_is_called_with_declared_arguments_or_the_input() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let nodes = nodes();
@@ -76,7 +76,7 @@ async fn a_tool_is_called_with_what_was_declared_or_with_the_input() {
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_is_a_failure_of_the_tool() {
+async fn refusal_by_a_server_is_a_failure_of_the_tool() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes();
     let any = node(json!({"id": "any", "type": "mcp", "server": server(&folder.path().join("pids"))}));
@@ -94,7 +94,7 @@ async fn what_a_server_refuses_is_a_failure_of_the_tool() {
 }
 
 #[tokio::test]
-async fn a_server_that_died_is_started_again_and_what_it_was_at_is_unknown() {
+async fn ended_server_is_restarted_and_its_call_is_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let nodes = nodes();
@@ -125,7 +125,7 @@ async fn a_server_that_died_is_started_again_and_what_it_was_at_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_short_leaves_the_server_to_others() {
+async fn interrupted_call_leaves_the_server_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let nodes = nodes();
@@ -142,7 +142,7 @@ async fn a_call_that_is_cut_short_leaves_the_server_to_others() {
 }
 
 #[tokio::test]
-async fn what_keeps_a_server_from_starting_is_told_in_its_own_words() {
+async fn failed_server_start_is_reported_with_its_output() {
     let nodes = nodes();
     let silent = json!({"command": "sh", "args": ["-c", "echo 'no licence, {secret:KEY}' >&2; exit 1"]});
     let result =
@@ -202,7 +202,7 @@ impl Drop for OverHttp {
 }
 
 #[tokio::test]
-async fn a_server_behind_an_address_is_called_and_found_again() {
+async fn server_at_an_address_is_called_and_reconnected() {
     let server = OverHttp::start(None).await;
     let nodes = nodes();
     let declared = json!({"url": server.url, "headers": {"X-Key": "{secret:KEY}"}});

@@ -202,13 +202,13 @@ fn gemini_cli() {
 }
 
 #[test]
-fn the_answer_is_the_text_behind_the_last_input() {
+fn answer_is_the_text_after_the_last_input() {
     let pane = "$ echo one\none\n$ echo two\ntwo\n$ ";
     assert_eq!(Parser::Shell.read(pane).answer(), "two");
 }
 
 #[test]
-fn an_empty_pane_says_nothing() {
+fn empty_pane_has_no_answer() {
     for parser in [Parser::Shell, Parser::ClaudeCode, Parser::GeminiCli] {
         for pane in ["", "\n\n", "   ", "╭", "│", "──────────────", "● ", "> "] {
             let reading = parser.read(pane);

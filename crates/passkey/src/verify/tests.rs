@@ -43,7 +43,7 @@ fn got(origin: &str) -> String {
 }
 
 #[test]
-fn a_registered_passkey_signs_an_answer() {
+fn registered_passkey_signs_an_answer() {
     let one = SoftAuthenticator::new();
     let registered = registers(&one, &created(ORIGIN), "localhost", EVERYTHING | HAS_KEY).unwrap();
     assert_eq!((registered.credential_id.as_str(), registered.origin.as_str()), ("YWJj", ORIGIN));
@@ -53,7 +53,7 @@ fn a_registered_passkey_signs_an_answer() {
 }
 
 #[test]
-fn what_is_not_exactly_that_is_refused() {
+fn any_deviation_is_refused() {
     let one = SoftAuthenticator::new();
     let refused = |client: &str, host: &str, flags: u8, checked: &SignedText<'_>| {
         signs([&one, &one], client, host, flags, checked).unwrap_err()
@@ -81,7 +81,7 @@ fn what_is_not_exactly_that_is_refused() {
 }
 
 #[test]
-fn foreign_bytes_are_refused_and_break_nothing() {
+fn foreign_bytes_are_refused_without_a_panic() {
     let client = URL_SAFE_NO_PAD.encode(created(ORIGIN));
     let registers = |data: Vec<u8>| {
         let data = URL_SAFE_NO_PAD.encode(data);

@@ -39,7 +39,7 @@ fn machine(name: &str, seconds: u32) -> Value {
 }
 
 #[tokio::test]
-async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
+async fn completed_run_is_kept_once_found_by_name_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let workflows = alone();
@@ -69,7 +69,7 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
 }
 
 #[tokio::test]
-async fn no_more_names_are_available_than_somebody_reads() {
+async fn number_of_listed_names_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let workflows = alone();
@@ -84,7 +84,7 @@ async fn no_more_names_are_available_than_somebody_reads() {
 }
 
 #[tokio::test]
-async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader_at_all() {
+async fn held_lock_delays_writers_only_for_a_while() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let disk = BlockingPool::new();
@@ -107,7 +107,7 @@ async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader
 }
 
 #[test]
-fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
+fn read_only_library_can_be_read_and_names_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let folders = LibrarySearch::for_caller(&caller).folders();

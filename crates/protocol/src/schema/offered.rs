@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_take_stays_as_it_is() {
+    fn acceptable_schema_is_unchanged() {
         let schema = json!({
             "type": "object",
             "description": "Deploys",
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_them_refuse_a_whole_list_is_left_out() {
+    fn unacceptable_parts_are_omitted() {
         let schema = json!({
             "properties": { "a": {}, "rule[]": {}, "größe": {} },
             "required": ["a", "größe"],

@@ -76,7 +76,7 @@ Graph(id="both", session=session, steps=[
 }
 
 #[test]
-fn a_file_may_use_the_names_that_python_has() {
+fn file_may_use_the_names_of_python() {
     let names = ["list", "range", "len", "min", "str", "repr", "dict", "tuple", "int", "isinstance"];
     let nodes: String = names.iter().map(|name| format!("{name} = BashNode(id='{name}', command='ls')\n")).collect();
     let program = load(&format!(
@@ -119,7 +119,7 @@ fn every_callable_can_be_the_function() {
 }
 
 #[test]
-fn what_cannot_be_called_with_the_context_is_refused() {
+fn callable_without_a_context_parameter_is_refused() {
     for (fn_, said) in [
         ("3", "fn of Workflow 'it' must be a function that takes the context, not 3"),
         ("'it'", "fn of Workflow 'it' must be a function that takes the context, not 'it'"),
@@ -170,7 +170,7 @@ fn an_id_can_be_used_once() {
 }
 
 #[test]
-fn a_file_that_is_not_python_is_refused_with_the_place() {
+fn non_python_file_is_refused_with_the_place() {
     says(
         "x = 1\nasync def it(ctx):\n    return (1 +\n",
         &expect![[r#"
@@ -190,7 +190,7 @@ fn a_file_that_is_not_python_is_refused_with_the_place() {
 }
 
 #[test]
-fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
+fn unavailable_feature_is_refused_with_the_place() {
     for (text, expected) in [
         (
             "class A(B):\n    pass\n",

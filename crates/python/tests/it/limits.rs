@@ -16,7 +16,7 @@ fn failure(limits: &Limits, body: &str) -> Failure {
 }
 
 #[test]
-fn a_function_that_loops_for_ever_fails_after_its_time_and_cannot_catch_that() {
+fn endless_function_fails_after_its_time_uncatchably() {
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
     let began = Instant::now();
     let failure = failure(
@@ -30,7 +30,7 @@ fn a_function_that_loops_for_ever_fails_after_its_time_and_cannot_catch_that() {
 }
 
 #[test]
-fn the_time_begins_anew_with_each_call() {
+fn time_starts_over_with_each_call() {
     let limits = Limits { time: Duration::from_secs(1), ..Limits::default() };
     let busy = "def busy():\n    total = 0\n    for i in range(2000):\n        total += i\n";
     let mut run = within(&limits, &format!("{busy}while await ctx.run('more'):\n    busy()\nreturn 1"));
@@ -46,7 +46,7 @@ fn the_time_begins_anew_with_each_call() {
 }
 
 #[test]
-fn a_function_that_calls_itself_for_ever_fails() {
+fn endless_recursion_fails() {
     let failure = failure(&Limits::default(), "def deeper(n):\n    return deeper(n + 1)\nreturn deeper(0)");
     assert_eq!(failure.kind, FailureKind::Recursion, "{failure}");
     assert_eq!(failure.message, "the function calls itself more deeply than its limit of 500 levels");
@@ -54,7 +54,7 @@ fn a_function_that_calls_itself_for_ever_fails() {
 }
 
 #[test]
-fn a_function_that_asks_without_end_fails() {
+fn endless_calls_fail() {
     let limits = Limits { calls: 100, ..Limits::default() };
     let mut run =
         within(&limits, "while True:\n    try:\n        ctx.emit('again')\n    except BaseException:\n        pass");
@@ -70,7 +70,7 @@ fn a_function_that_asks_without_end_fails() {
 }
 
 #[test]
-fn a_function_that_prints_without_end_fails() {
+fn endless_printing_fails() {
     let failure = failure(&Limits::default(), "while True:\n    print('x' * 1000)");
     assert_eq!(failure.kind, FailureKind::Told, "{failure}");
     let said = "the function prints more than its limit of 8192 KiB between two calls";
@@ -78,7 +78,7 @@ fn a_function_that_prints_without_end_fails() {
 }
 
 #[test]
-fn a_function_that_tells_without_end_fails() {
+fn endless_events_fail() {
     let limits = Limits { told: 1 << 20, ..Limits::default() };
     let mut run = within(
         &limits,
@@ -96,13 +96,13 @@ fn a_function_that_tells_without_end_fails() {
 }
 
 #[test]
-fn a_file_that_does_not_end_is_refused() {
+fn endless_file_is_refused() {
     let failure = refused("while True:\n    pass\n");
     assert_eq!(failure.kind, FailureKind::Time);
 }
 
 #[test]
-fn a_file_that_is_nested_too_deeply_is_refused() {
+fn too_deeply_nested_file_is_refused() {
     let deep = format!("x = {}1{}\n", "(".repeat(5000), ")".repeat(5000));
     assert_eq!(refused(&deep).kind, FailureKind::Unreadable);
     let deep = format!("x = {}1\n", "-".repeat(50_000));
@@ -110,13 +110,13 @@ fn a_file_that_is_nested_too_deeply_is_refused() {
 }
 
 #[test]
-fn a_result_that_is_nested_too_deeply_is_refused() {
+fn too_deeply_nested_result_is_refused() {
     let failure = failure(&Limits::default(), "x = []\nfor _ in range(5000):\n    x = [x]\nreturn x");
     assert_eq!(failure.kind, FailureKind::NotJson, "{failure}");
 }
 
 #[test]
-fn a_result_that_is_too_large_fails_rather_than_being_kept_where_nobody_can_read_it() {
+fn too_large_result_fails_instead_of_being_unreadable() {
     let limits = Limits { told: 1 << 20, ..Limits::default() };
     assert_eq!(failure(&limits, "return 'x' * 2_000_000").message, "the result is larger than its limit of 1024 KiB");
 }

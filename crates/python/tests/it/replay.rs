@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_prefix_of_a_history_leads_to_where_the_function_was(
+    fn every_history_prefix_restores_the_function(
         pieces in pieces(),
         choices in prop::collection::vec((0..8usize, any::<u8>()), 1..40),
     ) {
@@ -176,7 +176,7 @@ proptest! {
 }
 
 #[test]
-fn a_replayed_execution_goes_on() {
+fn replayed_execution_continues() {
     let program = load(&workflow("a = await ctx.run('a')\nb = await ctx.run('b', a)\nreturn [a, b]"));
     let start = start_of("it", json!(null));
     let mut first = Story::begin(&program, &start);
@@ -188,7 +188,7 @@ fn a_replayed_execution_goes_on() {
 }
 
 #[test]
-fn a_function_that_was_edited_shows_the_first_difference() {
+fn edited_function_shows_the_first_difference() {
     let start = start_of("it", json!(null));
     let program = load(&workflow("await ctx.run('a', 'x')\nawait ctx.run('b')\nreturn 1"));
     let mut run = Story::begin(&program, &start);
@@ -227,7 +227,7 @@ fn a_function_that_was_edited_shows_the_first_difference() {
 }
 
 #[test]
-fn a_history_that_an_older_prelude_led_to_is_followed() {
+fn history_of_an_older_prelude_is_followed() {
     // Written by a worker from before function nodes were executed by their callers.
     let older: serde_json::Value = serde_json::from_str(include_str!("older.json")).expect("it is JSON");
     let program = load(older["file"].as_str().expect("a file"));

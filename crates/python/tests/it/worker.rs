@@ -43,7 +43,7 @@ fn progress(reply: Reply) -> Progress {
 const POLITE: &str = "name = await ctx.gate('Who?')\nreturn f'hello {name}'";
 
 #[test]
-fn one_that_goes_too_far_fails_alone() {
+fn excessive_execution_fails_alone() {
     let mut worker = worker(512);
     let before = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
     assert_eq!(before.state, State::Waiting(vec![1]));
@@ -79,7 +79,7 @@ fn one_that_goes_too_far_fails_alone() {
 }
 
 #[test]
-fn each_execution_has_memory_of_its_own() {
+fn each_execution_has_its_own_memory() {
     let mut worker = worker(512);
     // Ten of them have more in all than each may have.
     let body = "x = ['y' * 1000 + str(n) for n in range(6000)]\nawait ctx.gate('Go on?')\nx += ['z' * 1000 + str(n) for n in range(int(await ctx.run('n')))]\nreturn len(x)";
@@ -98,7 +98,7 @@ fn each_execution_has_memory_of_its_own() {
 }
 
 #[test]
-fn large_answers_that_are_let_go_do_not_add_up() {
+fn dropped_large_answers_do_not_accumulate() {
     let mut worker = worker(512);
     // The process has more than one execution may, so that what is counted wrongly shows.
     let body = "x = ['y' * 1000 + str(n) for n in range(12000)]\nawait ctx.gate('Go on?')";
@@ -129,7 +129,7 @@ fn large_answers_that_are_let_go_do_not_add_up() {
 }
 
 #[test]
-fn a_worker_that_dies_says_why_and_its_executions_go_on_in_another() {
+fn ended_worker_gives_a_reason_and_another_one_continues() {
     let mut first = worker(24);
     let begun = progress(first.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
     // More than the whole process may have, in one piece and past what the interpreter can see coming.
@@ -151,7 +151,7 @@ fn a_worker_that_dies_says_why_and_its_executions_go_on_in_another() {
 }
 
 #[test]
-fn a_worker_that_is_killed_is_lost_and_nothing_else() {
+fn killed_worker_loses_only_itself() {
     let mut worker = worker(64);
     progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
     let killed = Command::new("kill").args(["-9", &worker.process().to_string()]).status().expect("kill runs");
@@ -163,7 +163,7 @@ fn a_worker_that_is_killed_is_lost_and_nothing_else() {
 }
 
 #[test]
-fn five_hundred_that_wait_take_little_room() {
+fn five_hundred_waiting_executions_take_little_memory() {
     let mut worker = worker(512);
     let text = include_str!("release_notes.py").to_owned();
     let mut at = |execution| {
@@ -187,7 +187,7 @@ fn five_hundred_that_wait_take_little_room() {
 }
 
 #[test]
-fn a_file_is_read_in_a_worker_too() {
+fn file_is_read_in_a_worker_too() {
     let mut worker = worker(64);
     let load = |text: &str| Ask::Load { file: "flow.py".to_owned(), text: text.to_owned() };
     match worker.ask(load(&workflow("return 1"))).expect("it lives") {
@@ -201,7 +201,7 @@ fn a_file_is_read_in_a_worker_too() {
 }
 
 #[test]
-fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
+fn long_replay_reports_that_it_is_alive() {
     let busy = "def busy():\n    total = 0\n    for i in range(50000):\n        total += i\n    return total\n";
     let body = format!("{busy}while True:\n    for _ in range(int(await ctx.run('n'))):\n        busy()");
     let mut quick = worker(64);
@@ -243,7 +243,7 @@ fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
 }
 
 #[test]
-fn a_history_that_is_not_followed_is_told() {
+fn unfollowed_history_is_reported() {
     let mut worker = worker(64);
     let mut now = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
     let history: Vec<Entry> = now.calls.drain(..).map(Entry::Called).collect();
@@ -256,7 +256,7 @@ fn a_history_that_is_not_followed_is_told() {
 }
 
 #[test]
-fn what_no_worker_says_is_noticed() {
+fn impossible_worker_message_is_noticed() {
     let mut conversation = WorkerProtocol::new();
     assert_eq!(conversation.receive(r#"{"hello":{"wire":99}}"#), Err(ConversationError::Version(99)));
     assert_eq!(conversation.receive(r#"{"hello":{"wire":1}}"#), Ok(WorkerEvent::Alive));
@@ -272,7 +272,7 @@ fn what_no_worker_says_is_noticed() {
 }
 
 #[test]
-fn two_processes_do_the_same() {
+fn two_processes_behave_identically() {
     let body = "names = {f'name {n}' for n in range(200)} | {1, 2.5, None, (1, 'x')}\n\
                 counts = {hash(name): name for name in names}\n\
                 return [str(names), str(counts), [hash(n) for n in ('x', 1.5, (1, 2))], str(frozenset(names)), repr(it), repr(ctx)]";

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_found_with_unseen_characters_in_it() {
+    fn token_with_invisible_characters_is_found() {
         let secret = Secret::new("FLOWTOKEN-99887766").expect("a token");
         for hidden in
             ["a FLOWTOKEN-99887766 b", "a FLOWTO\u{200b}KEN-998\u{1b}[31m87766 b", "a FLOW\u{ad}TOKEN-99887766 b"]
@@ -269,7 +269,7 @@ mod tests {
     /// Programs that answer as `secret-tool` does on success, without an entry, when it is missing, and wrongly. The
     /// first one prints its first argument.
     #[tokio::test]
-    async fn a_keyring_is_asked_with_its_program() {
+    async fn keyring_is_queried_with_its_program() {
         let ask = async |program| read_keyring("work", program).await;
         assert_eq!(ask("printf").await, Secret::new("lookup"));
         let words = async |program| ask(program).await.expect_err("no token").to_string();

@@ -11,7 +11,7 @@ fn named(known: &BTreeMap<Key, String>, entries: &[(&str, &str)]) -> BTreeMap<Ke
 }
 
 #[test]
-fn a_title_becomes_a_name() {
+fn title_becomes_a_name() {
     let cases = [
         ("Deploy", "workflow_deploy"),
         ("  Deploy -- to  Stage! ", "workflow_deploy_to_stage"),
@@ -31,7 +31,7 @@ fn a_title_becomes_a_name() {
 }
 
 #[test]
-fn a_title_without_letters_is_named_by_its_id() {
+fn title_without_letters_is_named_by_its_id() {
     let names = named(&BTreeMap::new(), &[("1", "日本"), ("2", "!!!"), ("3", "日本")]);
     assert_eq!(names[&key("1")], "workflow_b02d920a");
     let different: BTreeSet<&String> = names.values().collect();
@@ -39,7 +39,7 @@ fn a_title_without_letters_is_named_by_its_id() {
 }
 
 #[test]
-fn workflows_of_the_same_title_all_get_a_suffix_and_keep_it() {
+fn workflows_of_the_same_title_all_keep_a_suffix() {
     let names = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "deploy!"), ("3", "Build")]);
     assert_eq!(names[&key("3")], "workflow_build");
     let (one, two) = (&names[&key("1")], &names[&key("2")]);
@@ -48,7 +48,7 @@ fn workflows_of_the_same_title_all_get_a_suffix_and_keep_it() {
 }
 
 #[test]
-fn who_came_first_keeps_the_name_without_a_suffix() {
+fn first_workflow_keeps_the_name_without_a_suffix() {
     let first = named(&BTreeMap::new(), &[("1", "Deploy")]);
     let second = named(&first, &[("2", "Deploy"), ("1", "Deploy")]);
     assert_eq!(second[&key("1")], "workflow_deploy");
@@ -58,14 +58,14 @@ fn who_came_first_keeps_the_name_without_a_suffix() {
 }
 
 #[test]
-fn a_changed_title_gives_a_new_name() {
+fn changed_title_gives_a_new_name() {
     let first = named(&BTreeMap::new(), &[("1", "Deploy")]);
     assert_eq!(named(&first, &[("1", "DEPLOY?")])[&key("1")], "workflow_deploy");
     assert_eq!(named(&first, &[("1", "Release")])[&key("1")], "workflow_release");
 }
 
 #[test]
-fn a_title_that_looks_like_a_suffix_takes_nobodys_name() {
+fn title_with_a_suffix_takes_no_existing_name() {
     let deploys = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy")]);
     let title = deploys[&key("1")].strip_prefix(PREFIX).expect("a prefix").to_owned();
     let names = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy"), ("3", &title)]);
@@ -76,7 +76,7 @@ fn a_title_that_looks_like_a_suffix_takes_nobodys_name() {
 }
 
 #[test]
-fn titles_that_spell_out_all_suffixes_take_nobodys_name() {
+fn titles_with_all_suffixes_take_no_existing_name() {
     let names: Vec<String> = suffixed_names(&key("1"), "deploy").take(20).collect();
     let ids: Vec<String> = (2..30).map(|id| id.to_string()).collect();
     let titles = names.iter().map(|name| name.strip_prefix(PREFIX).expect("a prefix"));
@@ -91,7 +91,7 @@ fn titles_that_spell_out_all_suffixes_take_nobodys_name() {
 }
 
 #[test]
-fn the_same_id_at_two_services_is_two_workflows() {
+fn same_id_at_two_services_is_two_workflows() {
     let entries = [(Key::new("a", "1"), "Deploy"), (Key::new("b", "1"), "Deploy")];
     let names = assign(&BTreeMap::new(), &BTreeSet::new(), entries);
     let different: BTreeSet<&String> = names.values().collect();
@@ -99,7 +99,7 @@ fn the_same_id_at_two_services_is_two_workflows() {
 }
 
 #[test]
-fn what_others_have_is_not_given() {
+fn taken_name_is_not_given() {
     let taken = BTreeSet::from(["workflow_deploy".to_owned()]);
     let names = assign(&BTreeMap::new(), &taken, [(key("1"), "Deploy")]);
     assert_eq!(names[&key("1")], "workflow_deploy_b02d920a");
@@ -128,7 +128,7 @@ fn assigned(known: &BTreeMap<Key, String>, entries: &[(String, String)]) -> BTre
 
 proptest! {
     #[test]
-    fn names_are_unique_and_can_be_called(entries in entries(), taken in prop::collection::btree_set("workflow_[a-c]{1,2}", 0..6)) {
+    fn names_are_unique_and_callable(entries in entries(), taken in prop::collection::btree_set("workflow_[a-c]{1,2}", 0..6)) {
         let names = assign(&BTreeMap::new(), &taken, entries.iter().map(|(id, title)| (key(id), title.as_str())));
         prop_assert_eq!(names.len(), entries.len());
         let different: BTreeSet<&String> = names.values().collect();
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_a_list_does_not_count(known in entries(), entries in entries(), seed in any::<u64>()) {
+    fn order_of_a_list_does_not_matter(known in entries(), entries in entries(), seed in any::<u64>()) {
         let known = assigned(&BTreeMap::new(), &known);
         let mut turned = entries.clone();
         turned.reverse();
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn removing_and_adding_and_renaming_touch_nobody_else(
+    fn removing_adding_and_renaming_affects_no_other_workflow(
         before in entries(),
         after in entries(),
         stays in prop::collection::vec(any::<bool>(), 25),

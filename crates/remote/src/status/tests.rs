@@ -8,7 +8,7 @@ fn read(answer: Value) -> Status {
 }
 
 #[test]
-fn three_words_end_a_run_and_all_others_do_not() {
+fn exactly_three_statuses_end_a_run() {
     let cases = [
         ("RUNNING", State::Running),
         ("running", State::Running),
@@ -28,7 +28,7 @@ fn three_words_end_a_run_and_all_others_do_not() {
 }
 
 #[test]
-fn what_has_no_status_is_nonsense() {
+fn missing_status_is_invalid() {
     for answer in [
         json!(null),
         json!([]),
@@ -43,7 +43,7 @@ fn what_has_no_status_is_nonsense() {
 }
 
 #[test]
-fn a_gate_is_passed_on_while_it_is_open() {
+fn gate_is_forwarded_while_it_is_open() {
     let gate = json!({ "message": "Deploy?" });
     assert_eq!(
         read(json!({ "status": "RUNNING", "output": { "pending_gate": gate } })).pending_gate,
@@ -54,7 +54,7 @@ fn a_gate_is_passed_on_while_it_is_open() {
 }
 
 #[test]
-fn failures_are_told_in_the_words_of_the_service() {
+fn failures_keep_the_message_of_the_service() {
     let cases = [
         (json!({ "error": "disk full", "message": "no" }), "disk full"),
         (json!({ "error": null, "message": "no" }), "no"),
@@ -108,7 +108,7 @@ fn documented_answer() -> Value {
 
 // Document 004, lines 386-406: the status answer; lines 152-178: the result made of it.
 #[test]
-fn the_documented_status_answer_gives_the_documented_result() {
+fn documented_status_gives_the_documented_result() {
     let answer = documented_answer();
     let status = read(answer.clone());
     assert_eq!((status.state, status.workflow.as_deref()), (State::Failed, Some("2724")));
@@ -161,7 +161,7 @@ fn both_spellings_of_a_status_are_read() {
 }
 
 #[test]
-fn a_result_keeps_everything_that_is_known() {
+fn result_keeps_all_known_fields() {
     let status = read(json!({
         "status": "COMPLETED", "input": { "a": 1 }, "output": { "b": 2 },
         "startTime": 1_700_000_000_000_i64, "endTime": "2023-11-14T22:13:21.500Z", "createTime": "1699999999000", "updateTime": null,
@@ -189,7 +189,7 @@ fn a_result_keeps_everything_that_is_known() {
 }
 
 #[test]
-fn what_did_not_get_there_is_no_success() {
+fn unreached_run_is_not_a_success() {
     let failed = read(json!({ "status": "FAILED", "output": { "error": "disk full", "log": "x" } }));
     let told = result(&ids(), Some(&failed), None);
     assert_eq!(
@@ -209,7 +209,7 @@ fn what_did_not_get_there_is_no_success() {
 }
 
 #[test]
-fn a_start_is_known_by_two_ids() {
+fn start_has_two_ids() {
     let started = StartedRun::read(&json!({ "correlation_id": "c", "workflow_id": 7 })).expect("ids");
     assert_eq!((started.correlation_id.as_str(), started.workflow_instance.as_str()), ("c", "7"));
     for answer in [
@@ -257,7 +257,7 @@ fn answer() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_a_service_answers_is_read(answer in answer()) {
+    fn any_answer_of_a_service_is_read(answer in answer()) {
         let _ = StartedRun::read(&answer);
         if let Ok(status) = Status::read(&answer) {
             let result = result(&ids(), Some(&status), None);

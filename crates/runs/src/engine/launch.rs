@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_run_of_a_step_begins_once_there_is_room_and_every_other_error_is_returned() {
+    async fn run_of_a_step_waits_for_room_but_returns_other_errors() {
         let full = || StartError::NotStored(StorageError::Full("full".into()));
         for (last, expected) in [(Ok(7), Some(7)), (Err(StartError::Stopping), None)] {
             let (last, attempts) = (Cell::new(Some(last)), Cell::new(0));

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_a_run_below_waits_for_a_person_is_no_time_at_work() {
+    fn waiting_time_of_a_nested_run_is_not_working_time() {
         let call = json!({"ordinal": 1, "call": "run_workflow", "workflow": "inner", "input": null, "params": {}, "timeout": null});
         let call: Call = serde_json::from_value(call).unwrap();
         let called = |number| Entry::Called { at: at(1), number, frame: ROOT, within: None, call: call.clone() };

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_reports_what_began_and_ended_since_the_last_one_and_a_repeated_one_the_same() {
+    fn turn_reports_changes_once_and_repeats_identically() {
         let mut work = OuterWork::default();
         work.add(1, Call { number: 1 });
         work.add_timer(2, None, Duration::from_secs(1), CallOutcome::value(Value::Null));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_of_a_function_that_never_waits_ends_and_the_engine_asks_for_the_next_one() {
+    fn turn_of_a_busy_function_ends_and_the_engine_continues() {
         let mut work = OuterWork::default();
         for number in 1..=2 {
             let (now, (reply, mut answer)) = (Instant::now(), oneshot::channel());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_begun_once_and_its_outcome_is_kept_until_it_is_answered() {
+    fn call_begins_once_and_keeps_its_outcome_until_answered() {
         let mut work = OuterWork::default();
         work.add(1, Call { number: 1 });
         let ask = |work: &mut OuterWork| {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_with_a_call_are_its_own_timers_and_not_those_of_a_call_with_a_longer_number() {
+    fn call_ends_only_its_own_timers() {
         let mut work = OuterWork::default();
         let second = Duration::from_secs(1);
         work.add_timer(1, Some("step/7".to_owned()), second, CallOutcome::Begin);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_that_is_too_large_is_passed_as_its_size() {
+    fn too_large_outcome_is_passed_as_its_size() {
         let large = CallOutcome::value("x".repeat(MAX_OUTCOME_BYTES + 1)).passed();
         let read: CallOutcome = serde_json::from_value(large).unwrap();
         assert!(matches!(read, CallOutcome::TooLarge { bytes } if bytes > MAX_OUTCOME_BYTES));

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_screen_is_its_end_without_secrets() {
+    fn last_screen_is_its_end_without_secrets() {
         let secrets = Redactor::default();
         secrets.add("open sesame");
         let screen = |lines: usize| {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_text_is_the_beginning_or_the_end_of_the_whole_one_and_nothing_else() {
+    fn shortened_text_is_only_the_head_or_the_tail() {
         let mut screen = json!({"x_screen_content": format!("begin{}end", "x".repeat(2000))});
         let mut cut = Vec::new();
         shorten(&mut screen, 5, "", &mut cut);

@@ -196,13 +196,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_remotes_are_stored_as_in_the_golden_file() {
+    fn remote_entries_match_the_golden_file() {
         let golden = include_str!("../../golden/remote_entries.jsonl");
         steplatch_golden::check_enum::<Entry>(golden, steplatch_golden::Tag::Field("remote"));
     }
 
     #[test]
-    fn an_entry_is_read_as_it_was_written_and_never_taken_for_one_of_another_kind() {
+    fn entry_is_read_back_and_never_confused_with_another_kind() {
         let at = Timestamp(7);
         let began = RemoteStart {
             at,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
+    fn every_entry_hides_its_secrets_and_opens_with_the_key() {
         let secret = "s3cret \"quoted\"";
         let mut seal = Seal::default();
         seal.learn(secret);

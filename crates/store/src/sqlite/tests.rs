@@ -112,7 +112,7 @@ fn dense(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn what_was_appended_is_there_when_the_file_is_opened_again() {
+async fn appended_entries_survive_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunId::random();
     let journal = open(&folder);
@@ -137,7 +137,7 @@ fn only_its_user_can_read_the_file() {
 }
 
 #[tokio::test]
-async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
+async fn private_text_is_in_no_file_once_the_log_is_empty() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -162,7 +162,7 @@ async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
 }
 
 #[tokio::test]
-async fn the_next_owner_empties_the_log_that_a_killed_one_left() {
+async fn next_owner_empties_the_log_of_a_killed_one() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     append(&journal, &RunId::random(), 0, &["one"]).await.unwrap();
@@ -176,7 +176,7 @@ async fn the_next_owner_empties_the_log_that_a_killed_one_left() {
 }
 
 #[tokio::test]
-async fn a_journal_whose_file_is_gone_writes_nothing_where_nobody_finds_it() {
+async fn journal_with_a_removed_file_refuses_to_write() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -191,7 +191,7 @@ async fn a_journal_whose_file_is_gone_writes_nothing_where_nobody_finds_it() {
 }
 
 #[tokio::test]
-async fn a_former_owner_is_refused_and_can_still_read() {
+async fn former_owner_is_refused_but_can_read() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunId::random();
     let former = open(&folder);
@@ -205,7 +205,7 @@ async fn a_former_owner_is_refused_and_can_still_read() {
 }
 
 #[tokio::test]
-async fn of_many_writers_with_one_history_in_mind_one_is_taken() {
+async fn one_of_many_concurrent_writers_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(open(&folder));
     let run = RunId::random();
@@ -223,7 +223,7 @@ async fn of_many_writers_with_one_history_in_mind_one_is_taken() {
 }
 
 #[tokio::test]
-async fn a_history_longer_than_one_read_comes_whole() {
+async fn history_longer_than_one_read_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -234,7 +234,7 @@ async fn a_history_longer_than_one_read_comes_whole() {
 }
 
 #[tokio::test]
-async fn an_entry_that_was_changed_stops_the_reader_by_name() {
+async fn changed_entry_stops_the_reader_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let damages = [
@@ -256,7 +256,7 @@ async fn an_entry_that_was_changed_stops_the_reader_by_name() {
 }
 
 #[tokio::test]
-async fn an_entry_of_another_run_is_not_taken_for_one() {
+async fn entry_of_another_run_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let (run, other) = (RunId::random(), RunId::random());
@@ -267,7 +267,7 @@ async fn an_entry_of_another_run_is_not_taken_for_one() {
 }
 
 #[tokio::test]
-async fn a_long_text_that_was_changed_stops_the_reader() {
+async fn changed_long_text_stops_the_reader() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -287,7 +287,7 @@ async fn a_long_text_that_was_changed_stops_the_reader() {
 }
 
 #[tokio::test]
-async fn an_entry_of_a_newer_version_stops_the_reader_by_name() {
+async fn entry_of_a_newer_version_stops_the_reader_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open_with(&folder, &SqliteOptions { newest_version: 1, ..SqliteOptions::default() });
     let run = RunId::random();
@@ -301,7 +301,7 @@ async fn an_entry_of_a_newer_version_stops_the_reader_by_name() {
 }
 
 #[tokio::test]
-async fn a_long_text_is_kept_once_and_as_long_as_anybody_has_it() {
+async fn long_text_is_stored_once_while_referenced() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let (run, other) = (RunId::random(), RunId::random());
@@ -316,7 +316,7 @@ async fn a_long_text_is_kept_once_and_as_long_as_anybody_has_it() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_named_changes_nothing_and_is_over_when_there_is_room() {
+async fn full_disk_is_named_and_recovers_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open_with(&folder, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() });
     let (old, run) = (RunId::random(), RunId::random());
@@ -339,7 +339,7 @@ async fn a_full_disk_is_named_changes_nothing_and_is_over_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn one_that_finds_no_room_does_not_take_those_along_that_wait_with_it() {
+async fn entry_without_room_does_not_fail_its_batch() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(open_with(&folder, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() }));
     let tasks: Vec<_> = (0..40)
@@ -361,7 +361,7 @@ async fn one_that_finds_no_room_does_not_take_those_along_that_wait_with_it() {
 }
 
 #[tokio::test]
-async fn a_file_that_can_only_be_read_is_named_and_writes_again_later() {
+async fn read_only_file_is_named_and_becomes_writable_later() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -379,7 +379,7 @@ async fn a_file_that_can_only_be_read_is_named_and_writes_again_later() {
 }
 
 #[tokio::test]
-async fn a_journal_of_a_newer_build_is_refused_by_its_format_and_left_alone() {
+async fn journal_of_a_newer_build_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     open(&folder).close();
     tamper(&folder, "PRAGMA user_version = 7");
@@ -391,7 +391,7 @@ async fn a_journal_of_a_newer_build_is_refused_by_its_format_and_left_alone() {
 }
 
 #[test]
-fn what_is_no_journal_is_left_as_it_is() {
+fn foreign_file_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(file(&folder).parent().unwrap()).unwrap();
     tamper(&folder, "CREATE TABLE bookmarks (url TEXT)");
@@ -461,7 +461,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_done_it_is_what_a_journal_in_memory_would_be(
+    fn journal_behaves_like_one_in_memory(
         operations in proptest::collection::vec(operation(), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -524,7 +524,7 @@ async fn compare(operations: Vec<Operation>) {
 }
 
 #[test]
-fn a_file_that_is_damaged_is_named_as_such_and_one_beside_which_there_is_room_is_not_called_full() {
+fn damaged_file_is_named_and_not_called_full() {
     let folder = tempfile::tempdir().unwrap();
     open(&folder).close();
     let mut bytes = std::fs::read(file(&folder)).unwrap();
@@ -560,7 +560,7 @@ fn the_owner_of_a_journal_on_a_full_disk() {
 }
 
 #[test]
-fn a_journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
+fn journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
     let folder = tempfile::tempdir().unwrap();
     // In a separate mount namespace, which ends with its processes. The first process kills itself.
     let script = "mount -t tmpfs -o size=1m none \"$STEPLATCH_FULL_DISK\" || exit 77; \"$@\"; exec \"$@\"";

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_blocks_and_ignores_no_signal_and_this_thread_blocks_what_it_blocked() {
+    fn program_blocks_and_ignores_no_signal() {
         let ignored = [libc::SIGUSR2, libc::SIGTTIN, libc::SIGRTMIN() + 5];
         for signal in ignored {
             // SAFETY: this installs no handler.

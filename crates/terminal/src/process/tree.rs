@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_does_not_shift_the_fields() {
+    fn name_with_parentheses_does_not_shift_the_fields() {
         let process = parse_stat("42 (a) S (b) Z 7 42 41 34816 42 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 9").unwrap();
         assert_eq!((process.name.as_str(), process.parent, process.session), ("a) S (b", 7, 41));
         assert_eq!(process.start_time, 777);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_family_is_session_descendants_and_marked_orphans() {
+    fn family_is_session_descendants_and_marked_orphans() {
         let processes = BTreeMap::from([
             (1, process(0, 1)),
             (10, process(1, 10)),  // the leader
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_with_the_number_of_a_leader_that_was_collected_is_left_alone() {
+    fn stranger_with_a_reused_leader_number_is_left_alone() {
         let processes = BTreeMap::from([(1, process(0, 1)), (10, process(1, 10)), (11, process(1, 10))]);
         let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), is_reaped: true };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 11);

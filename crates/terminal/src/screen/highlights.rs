@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selected_line_of_a_menu_stands_out_and_its_window_does_not() {
+    fn selected_menu_line_is_highlighted_but_not_its_window() {
         let window = Style { bg: Colour::Indexed(7), ..Style::default() };
         let selected = Style { bg: Colour::Indexed(1), ..Style::default() };
         let inverse = Style { inverse: true, ..Style::default() };
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_without_text_is_told_with_its_row() {
+    fn mark_without_text_is_reported_with_its_row() {
         let window = Style { bg: Colour::Indexed(7), ..Style::default() };
         let mark = Style { bg: Colour::Indexed(1), ..Style::default() };
         let row = vec![run(0, "│ [", window), run(3, " ", mark), run(4, "] alpha │", window)];
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_has_nothing_that_stands_out() {
+    fn plain_text_has_no_highlights() {
         let bold = Style { bold: true, fg: Colour::Indexed(2), ..Style::default() };
         assert_eq!(highlights(&picture(vec![vec![run(0, "text", bold)], vec![]])), []);
     }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_no_client_typed_is_seen_behind_the_prompt() {
+    fn untyped_text_is_seen_after_the_prompt() {
         let untyped_text = |keys: &[u8], screen_text: Option<&str>| {
             let mut draft = Draft::default();
             draft.type_in(keys, None);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stands_until_it_is_entered_given_up_or_taken_back() {
+    fn line_remains_until_entered_abandoned_or_withdrawn() {
         assert_eq!(typed(b""), None);
         assert_eq!(typed(b"ls -l").as_deref(), Some("ls -l"));
         assert_eq!(typed(b"ls\r"), None);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_runs_own_while_nothing_else_typed_into_it() {
+    fn line_belongs_to_a_run_until_another_input() {
         let mut draft = Draft::default();
         draft.type_in(b"make ", Some("run"));
         assert!(draft.is_by("run") && !draft.is_by("other"));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_only_typed_is_taken_away_and_what_was_edited_is_named() {
+    fn typed_text_is_removed_and_edited_text_is_named() {
         let clears = |keys: &[u8], screen_text: Option<&str>| {
             let mut draft = Draft::default();
             draft.type_in(keys, None);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_ahead_stands_only_if_it_can_be_seen() {
+    fn typed_ahead_text_counts_only_if_visible() {
         let mut draft = Draft::default();
         draft.type_in(b"yes", None);
         draft.record_prompt();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn after_keys_that_are_not_understood_the_screen_says_what_stands() {
+    fn after_unknown_keys_the_screen_decides() {
         let mut draft = Draft::default();
         draft.type_in(b"\x1b[A", None);
         assert_eq!(draft.line_text(|| Some("echo before ".into())).as_deref(), Some("echo before"));

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_few_take_turns_without_a_pause_and_a_crowd_with_one() {
+    async fn few_readers_alternate_without_a_pause_and_many_with_one() {
         let scheduler = OutputScheduler::default();
         let mut places: Vec<_> = (0..=MAX_FLOODS_WITHOUT_PAUSE).map(|_| FloodSlot::new(scheduler.clone())).collect();
         let began = tokio::time::Instant::now();

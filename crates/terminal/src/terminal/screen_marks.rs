@@ -580,7 +580,7 @@ mod tests {
         /// Whatever a program prints, however it arrives and whenever a client looks, the client is shown every row
         /// that looks otherwise than when it looked last, as it looks now.
         #[test]
-        fn a_client_is_shown_every_row_that_changed(
+        fn client_is_shown_every_changed_row(
             portions in prop::collection::vec((prop::collection::vec(piece(), 0..8), any::<bool>()), 1..10),
         ) {
             let (mut watched, mut reference) = (Watched::new(), Reference::new());
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_over_the_last_row_is_not_in_the_output() {
+    fn prompt_over_the_last_row_is_not_in_the_output() {
         for (output, expected) in [
             ("one\r\n\r\n\r\nfour\x1b[A\r\n", "one\n\n\nfour\n"),
             ("one\r\ntwo\x1b[A\x1b[G", "one\ntwo\n"),
@@ -654,7 +654,7 @@ mod tests {
 
         /// The replies to clients do not depend on the cuts of the output of commands.
         #[test]
-        fn where_the_output_is_cut_makes_no_difference_to_a_client(
+        fn cut_position_does_not_matter_to_a_client(
             commands in prop::collection::vec(prop::collection::vec(odd_piece(), 0..10), 1..4),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_a_program_goes_over_with_the_cursor_is_shown() {
+    fn question_crossed_by_the_cursor_is_shown() {
         // inquirer up to 9 ends each drawing so.
         let mut watched = Watched::new();
         watched.print(b"$ x\r\n? Name (a) \x1b[11D\x1b[11C");
@@ -708,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_looks_as_one_before_it_is_shown() {
+    fn question_equal_to_an_earlier_one_is_shown() {
         let mut watched = Watched::new();
         watched.print(b"\x1b[4;2HSure? ");
         watched.look();
@@ -719,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_scrolled_far_is_shown_with_the_screen_at_its_end() {
+    fn output_that_scrolled_far_is_shown_with_its_last_screen() {
         let mut watched = Watched::new();
         let lines: String = (0..2000).map(|line| format!("{line}\r\n")).collect();
         watched.print(format!("{lines}a\r\nb\x1b[1Aé").as_bytes());

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_that_sets_the_modes_after_its_prompt_is_not_idle_until_it_reads() {
+    fn shell_setting_modes_after_its_prompt_is_busy_until_it_reads() {
         for kind in [Kind::Zsh, Kind::Posix] {
             let mut shell = shell_that_shows_its_prompt(kind);
             assert!(!shell.is_idle() && shell.doubt.is_some(), "{kind:?}");
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_program_reads_has_the_outcome_of_that_program() {
+    fn line_read_by_a_program_has_that_programs_outcome() {
         let mut shell = shell_at_prompt();
         shell.record_lines(1, true, Some("one"), 10);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_which_nothing_ran_is_known_by_its_prompt() {
+    fn line_without_effect_is_known_by_its_prompt() {
         let nothing = [Mark::LineTaken, Mark::CommandEnded(Some(0)), Mark::PromptReady];
         let sent = |shell: &mut Shell, has_text| {
             shell.record_lines(1, has_text, Some("one"), 10);
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_has_the_last_line_of_its_client_at_its_beginning() {
+    fn wait_has_its_clients_last_line_at_its_start() {
         let mut shell = shell_at_prompt();
         for (by, offset) in [("one", 10), ("other", 20), ("one", 30)] {
             shell.record_lines(1, true, Some(by), offset);

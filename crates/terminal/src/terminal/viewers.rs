@@ -534,7 +534,7 @@ mod tests {
     ];
 
     #[test]
-    fn questions_are_taken_out_and_all_else_is_passed_on() {
+    fn queries_are_removed_and_the_rest_is_forwarded() {
         for question in QUESTIONS {
             let around = format!("a{question}b");
             assert_eq!(String::from_utf8_lossy(&passed(&[around.as_bytes()])), "ab", "{question:?}");
@@ -549,7 +549,7 @@ mod tests {
 
     /// Of another machine nothing is passed on that is not known to draw.
     #[test]
-    fn of_another_machine_only_what_draws_is_passed_on() {
+    fn remote_output_is_forwarded_only_if_it_draws() {
         let drawn = |pieces: &[&[u8]]| -> String {
             let mut viewers = QueryFilter::drawing_only();
             let passed: Vec<u8> = pieces.iter().flat_map(|piece| viewers.pass(piece)).collect();
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn the_snapshot_of_a_screen_draws() {
+    fn snapshot_of_a_screen_draws() {
         use crate::screen::Screen as _;
         let mut screen = Emulator::new(Size { cols: 40, rows: 8 });
         screen.feed(
@@ -635,7 +635,7 @@ mod tests {
 
     /// A query that is taken out must not join what is around it to another one.
     #[test]
-    fn no_query_is_made_of_what_is_left_of_others() {
+    fn remaining_parts_never_form_a_query() {
         let long = "0".repeat(2 * MAX_SEQUENCE_BYTES);
         let nothing = "\0".repeat(2 * MAX_SEQUENCE_BYTES);
         let cases = [
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_never_held_back_and_unfinished_sequences_not_without_end() {
+    fn text_is_never_held_and_unfinished_sequences_only_briefly() {
         let mut viewers = QueryFilter::default();
         for text in ["plain", "漢字", "\x1b[31mred", "\x1b]8;;a long address", " goes on"] {
             assert_eq!(viewers.pass(text.as_bytes()), text.as_bytes(), "{text:?}");
@@ -699,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_in_the_middle_gets_what_comes() {
+    fn viewer_joining_in_the_middle_gets_later_output() {
         let mut viewers = QueryFilter::default();
         viewers.pass(b"\x1b]52;c;");
         viewers.reset();
@@ -717,7 +717,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_terminal_that_is_sent_the_rest_shows_the_same_and_answers_nothing(
+        fn terminal_shows_the_filtered_output_without_answering(
             pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..37], &STATEMENTS[..]].concat()), 0..40),
         ) {
             let bytes = pieces.concat().into_bytes();
@@ -727,7 +727,7 @@ mod tests {
         }
 
         #[test]
-        fn a_terminal_answers_nothing_to_what_is_left_of_noise(
+        fn terminal_never_answers_filtered_noise(
             pieces in prop::collection::vec(prop::sample::select(vec![
                 "\x1b", "\x1b[", "\x1b]", "\x1bP", "\x1b_", "[", "]", "P", "\\", "\x1b\\", "\x07", "\x18", "\x7f", "\x05", "\0",
                 "\u{9b}", "\u{9d}", "\u{90}", "\u{9c}", "é", " ", "$", "+", ">", "?", "=", "!", ";", ":", "0", "1", "4", "6", "11",
@@ -747,7 +747,7 @@ mod tests {
         }
 
         #[test]
-        fn where_the_output_is_cut_makes_no_difference(
+        fn cut_position_of_the_output_does_not_matter(
             pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..], &STATEMENTS[..]].concat()), 0..20),
             noise in prop::collection::vec(prop::sample::select(b"a6;?[]\x1b\x07\x18P\\0nqG_$\xc2\x9b\x9d\n".to_vec()), 0..60),
             at in any::<prop::sample::Index>(),

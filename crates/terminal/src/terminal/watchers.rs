@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_receives_the_rows_that_are_newer_than_its_version() {
+    fn viewer_receives_rows_newer_than_its_version() {
         let mut watchers = ScreenWatchers::default();
         assert_eq!(received(&mut watchers, None, &update(3, 80, &["a", "b", "c"])).rows, None);
         let second = received(&mut watchers, Some(3), &update(5, 80, &["a", "B", "c"]));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_of_whole_screens_may_go_on_with_rows() {
+    fn viewer_of_whole_screens_can_continue_with_rows() {
         let mut watchers = ScreenWatchers::default();
         received(&mut watchers, None, &update(1, 80, &["a"]));
         let (sender, _receiver) = oneshot::channel();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_that_knows_the_version_waits_and_one_that_has_left_is_forgotten() {
+    fn up_to_date_viewer_waits_and_a_departed_one_is_forgotten() {
         let mut watchers = ScreenWatchers::default();
         let (stays, _receiver) = oneshot::channel();
         let (leaves, _) = oneshot::channel();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_that_does_not_fit_is_refused() {
+    fn mismatched_delta_is_refused() {
         let mut watchers = ScreenWatchers::default();
         let whole = received(&mut watchers, None, &update(1, 80, &["a", "b"]));
         let first = whole.onto(None).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     proptest! {
         /// Whatever is shown and whenever viewers look, what each of them puts together is the screen.
         #[test]
-        fn viewers_put_the_screen_together(
+        fn viewers_reassemble_the_screen(
             steps in prop::collection::vec(
                 (0_usize..5, "[ab]{0,2}", prop::collection::vec(0_usize..3, 1..3), 0_u8..40), 1..60,
             ),

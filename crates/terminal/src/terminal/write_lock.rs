@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn while_one_holds_it_nobody_else_may_type_or_take_it() {
+    fn holder_excludes_others_from_typing_and_holding() {
         let mut seat = WriteLock::default();
         assert_eq!(seat.admits(None), Ok(()));
         seat.acquire(ann(), key("a"), 10).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_told_once_and_from_the_first_hold_on() {
+    fn events_are_reported_once_from_the_first_hold_on() {
         let mut seat = WriteLock::default();
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
         for (taken, given) in [(10, 20), (30, 40)] {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_who_comes_back_with_the_key_still_holds() {
+    fn returning_holder_with_the_key_still_holds() {
         let mut seat = WriteLock::default();
         seat.acquire(ann(), key("a"), 10).unwrap();
         assert_eq!(seat.acquire(ann(), key("a"), 50), Ok(()));

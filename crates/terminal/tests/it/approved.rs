@@ -33,7 +33,7 @@ fn approved(command: &str, gate: &str) -> CommandRequest {
 }
 
 #[tokio::test]
-async fn an_approved_input_is_typed_where_nothing_has_changed() {
+async fn approved_input_is_typed_if_nothing_has_changed() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -69,7 +69,7 @@ async fn an_approved_input_is_typed_where_nothing_has_changed() {
 }
 
 #[tokio::test]
-async fn an_approved_input_is_refused_where_anything_has_changed() {
+async fn approved_input_is_refused_after_any_change() {
     let changes: [(&str, &[(&str, &str)]); 3] = [
         (
             "bash",
@@ -269,7 +269,7 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
 }
 
 #[tokio::test]
-async fn an_approved_input_is_refused_where_another_program_has_set_the_terminal() {
+async fn approved_input_is_refused_after_terminal_mode_changes() {
     let settings: [&[&str]; 6] = [&["intr", "#"], &["istrip"], &["iuclc"], &["igncr"], &["stop", "#"], &["kill", "t"]];
     for shell in SHELLS {
         let world = World::new();
@@ -298,7 +298,7 @@ async fn an_approved_input_is_refused_where_another_program_has_set_the_terminal
 }
 
 #[tokio::test]
-async fn an_approved_input_is_refused_where_files_of_the_shell_have_moved() {
+async fn approved_input_is_refused_if_files_of_the_shell_moved() {
     // Nothing that the shell itself reports changes.
     let changes = [
         (": $(head -c 1 <&3)", "file descriptor 3"),
@@ -331,7 +331,7 @@ async fn an_approved_input_is_refused_where_files_of_the_shell_have_moved() {
 }
 
 #[tokio::test]
-async fn a_trap_that_acts_while_a_person_reads_is_named_before_and_refused_after() {
+async fn trap_during_review_is_named_before_and_refused_after() {
     for shell in ["bash", "zsh"] {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -346,7 +346,7 @@ async fn a_trap_that_acts_while_a_person_reads_is_named_before_and_refused_after
 }
 
 #[tokio::test]
-async fn a_trap_that_sets_the_line_while_the_shell_is_compared_adds_nothing_to_what_is_run() {
+async fn trap_setting_the_line_during_comparison_adds_nothing() {
     let traps = [
         "trap 'READLINE_LINE=\"touch EVIL; \"; READLINE_POINT=${#READLINE_LINE}' USR2",
         "trap 'READLINE_LINE=\"touch EVIL; \"; READLINE_POINT=12' DEBUG",
@@ -370,7 +370,7 @@ async fn a_trap_that_sets_the_line_while_the_shell_is_compared_adds_nothing_to_w
 }
 
 #[tokio::test]
-async fn a_line_that_others_have_begun_hides_no_change() {
+async fn line_begun_by_others_hides_no_change() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types("echo begun; ").await;
@@ -387,7 +387,7 @@ async fn a_line_that_others_have_begun_hides_no_change() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_compared_is_said_and_another_program_is_refused() {
+async fn incomparable_content_is_reported_and_other_program_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types("cat\n").await;

@@ -15,7 +15,7 @@ fn asked(command: &str) -> CommandRequest {
 }
 
 #[tokio::test]
-async fn a_wait_for_input_ends_at_the_question_of_a_program_that_took_the_place_of_the_shell() {
+async fn wait_for_input_ends_at_a_question_after_exec() {
     for shell in SHELLS {
         for program in ["sh -c 'read -p \"Name? \" x'", "python3 -q", "sh", "cat"] {
             let world = World::new();
@@ -32,7 +32,7 @@ async fn a_wait_for_input_ends_at_the_question_of_a_program_that_took_the_place_
 }
 
 #[tokio::test]
-async fn a_wait_for_the_prompt_ends_at_a_question_and_at_the_prompt() {
+async fn wait_for_the_prompt_ends_at_a_question_and_at_the_prompt() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -52,7 +52,7 @@ async fn a_wait_for_the_prompt_ends_at_a_question_and_at_the_prompt() {
 }
 
 #[tokio::test]
-async fn a_command_that_asks_is_returned_from_and_left_running() {
+async fn asking_command_returns_and_keeps_running() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -73,7 +73,7 @@ async fn a_command_that_asks_is_returned_from_and_left_running() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_not_entered_is_reported_and_is_no_end_of_a_command() {
+async fn unentered_line_is_reported_and_does_not_end_a_command() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -87,7 +87,7 @@ async fn a_line_that_is_not_entered_is_reported_and_is_no_end_of_a_command() {
 }
 
 #[tokio::test]
-async fn a_shell_without_marks_asks_at_its_prompt() {
+async fn shell_without_marks_asks_at_its_prompt() {
     let world = World::new();
     let session = world.open(&["dash"]).await;
     session.types("sleep 0.4; echo over\n").await;
@@ -97,7 +97,7 @@ async fn a_shell_without_marks_asks_at_its_prompt() {
 }
 
 #[tokio::test]
-async fn a_program_that_works_in_silence_does_not_ask() {
+async fn silently_working_program_does_not_ask() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types("sleep 30\n").await;
@@ -117,7 +117,7 @@ fn until_reads(pattern: &str, reads: InputReading) -> Wait {
 }
 
 #[tokio::test]
-async fn a_wait_for_a_program_that_reads_lines_does_not_end_at_one_that_reads_keys() {
+async fn wait_for_a_line_reader_does_not_end_at_a_key_reader() {
     let world = World::new();
     let lines = Wait { reads_lines: true, ..until_reads(r"^Go on\? *\Z", InputReading::Shown) };
     let rows = [
@@ -136,7 +136,7 @@ async fn a_wait_for_a_program_that_reads_lines_does_not_end_at_one_that_reads_ke
 }
 
 #[tokio::test]
-async fn a_wait_compares_what_stands_out_on_the_screen() {
+async fn wait_compares_highlights_of_the_screen() {
     let world = World::new();
     let entries = ["keep", "delete", "cancel"];
     let draws = |chosen: usize, style: &str, other: &str| {
@@ -177,7 +177,7 @@ async fn a_wait_compares_what_stands_out_on_the_screen() {
 }
 
 #[tokio::test]
-async fn a_match_ends_a_wait_only_once_the_program_reads_input() {
+async fn match_ends_a_wait_only_once_the_program_reads_input() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     // The text is gone before the program reads.
@@ -203,7 +203,7 @@ async fn a_match_ends_a_wait_only_once_the_program_reads_input() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_read_without_showing_it_is_another_question() {
+async fn hidden_question_is_a_different_question() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for (read, reads, reason) in [
@@ -226,7 +226,7 @@ async fn a_question_that_is_read_without_showing_it_is_another_question() {
 }
 
 #[tokio::test]
-async fn the_log_has_what_stood_where_keys_were_typed_into_a_program_that_draws_in_place() {
+async fn log_has_the_row_at_keys_in_a_program_drawing_in_place() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     // Draws three rows, goes up to the first one, and reads a key; then asks in a row that it has drawn over.

@@ -34,7 +34,7 @@ pub(crate) async fn gives(session: &Session, command: &str) -> (String, Option<i
 }
 
 #[tokio::test]
-async fn an_inner_shell_is_integrated_at_its_prompt_and_left_again() {
+async fn inner_shell_is_integrated_at_its_prompt_and_left_again() {
     for shell in INNER {
         let world = World::new();
         let session = world.open(&["bash"]).await;
@@ -77,7 +77,7 @@ async fn an_inner_shell_is_integrated_at_its_prompt_and_left_again() {
 }
 
 #[tokio::test]
-async fn the_history_of_an_inner_bash_has_no_trace_of_the_integration() {
+async fn inner_bash_history_has_no_trace_of_the_integration() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "env -u HISTCONTROL bash --norc").await;
@@ -88,7 +88,7 @@ async fn the_history_of_an_inner_bash_has_no_trace_of_the_integration() {
 }
 
 #[tokio::test]
-async fn the_variables_of_an_inner_shell_are_read_and_set() {
+async fn variables_of_an_inner_shell_are_read_and_set() {
     for shell in INNER {
         let world = World::new();
         let session = world.open(&["bash"]).await;
@@ -105,7 +105,7 @@ async fn the_variables_of_an_inner_shell_are_read_and_set() {
 }
 
 #[tokio::test]
-async fn a_shell_that_is_the_terminals_own_program_can_be_integrated() {
+async fn shell_as_the_terminals_program_can_be_integrated() {
     for shell in ["dash", "bash --norc", "busybox sh"] {
         let world = World::new();
         let command: Vec<&str> = shell.split(' ').collect();
@@ -124,7 +124,7 @@ async fn a_shell_that_is_the_terminals_own_program_can_be_integrated() {
 }
 
 #[tokio::test]
-async fn a_command_in_a_shell_that_is_not_integrated_ends_where_its_prompt_comes_back() {
+async fn command_in_an_unmarked_shell_ends_at_its_prompt() {
     for shell in INNER {
         let world = World::new();
         let session = world.open(&["bash"]).await;
@@ -149,7 +149,7 @@ async fn a_command_in_a_shell_that_is_not_integrated_ends_where_its_prompt_comes
 }
 
 #[tokio::test]
-async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
+async fn interpreter_entry_is_run_and_its_output_returned() {
     let cases: [(&str, &[(&str, &str)]); 6] = [
         (
             "python3 -q",
@@ -201,7 +201,7 @@ async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
 }
 
 #[tokio::test]
-async fn an_entry_that_asks_is_returned_from_and_one_that_is_not_complete_is_taken_back() {
+async fn asking_entry_returns_and_incomplete_entry_is_withdrawn() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "python3 -q").await;
@@ -224,7 +224,7 @@ async fn an_entry_that_asks_is_returned_from_and_one_that_is_not_complete_is_tak
 }
 
 #[tokio::test]
-async fn an_entry_that_a_program_does_not_give_up_is_reported_with_its_row() {
+async fn unabandoned_entry_is_reported_with_its_row() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "sqlite3").await;
@@ -239,7 +239,7 @@ async fn an_entry_that_a_program_does_not_give_up_is_reported_with_its_row() {
 }
 
 #[tokio::test]
-async fn a_question_is_no_prompt_and_gets_no_command() {
+async fn question_is_not_a_prompt_and_gets_no_command() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "read -p 'Continue? [Y/n] ' answer").await;
@@ -248,7 +248,7 @@ async fn a_question_is_no_prompt_and_gets_no_command() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_no_shell_is_not_integrated_and_keeps_what_it_printed() {
+async fn non_shell_is_not_integrated_and_keeps_its_output() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(
@@ -262,7 +262,7 @@ async fn a_program_that_is_no_shell_is_not_integrated_and_keeps_what_it_printed(
 }
 
 #[tokio::test]
-async fn a_line_that_is_typed_at_a_prompt_without_marks_is_not_spoiled() {
+async fn line_at_an_unmarked_prompt_is_not_corrupted() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "PS1='ana@box:~$ ' bash --norc").await;
@@ -285,7 +285,7 @@ async fn a_line_that_is_typed_at_a_prompt_without_marks_is_not_spoiled() {
 }
 
 #[tokio::test]
-async fn an_inner_shell_that_is_left_by_a_command_ends_that_command() {
+async fn inner_shell_left_by_a_command_ends_that_command() {
     let world = World::new();
     let session = world.open(&["dash"]).await;
     start(&session, "PS1='in$ ' bash --norc").await;
@@ -296,7 +296,7 @@ async fn an_inner_shell_that_is_left_by_a_command_ends_that_command() {
 }
 
 #[tokio::test]
-async fn a_command_that_ends_an_inner_shell_has_its_output_and_exit_code() {
+async fn command_ending_an_inner_shell_has_output_and_exit_code() {
     for shell in INNER {
         for _ in 0..4 {
             let world = World::new();
@@ -310,7 +310,7 @@ async fn a_command_that_ends_an_inner_shell_has_its_output_and_exit_code() {
 }
 
 #[tokio::test]
-async fn the_last_line_of_an_inner_bash_that_is_killed_is_output() {
+async fn last_line_of_a_killed_inner_bash_is_output() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "PS1='$ ' bash --norc").await;
@@ -321,7 +321,7 @@ async fn the_last_line_of_an_inner_bash_that_is_killed_is_output() {
 }
 
 #[tokio::test]
-async fn an_interpreter_that_works_in_the_background_asks_nothing_and_takes_entries() {
+async fn background_interpreter_asks_nothing_and_takes_entries() {
     let rows = [
         (
             "node",
@@ -349,7 +349,7 @@ async fn an_interpreter_that_works_in_the_background_asks_nothing_and_takes_entr
 }
 
 #[tokio::test]
-async fn an_inner_shell_without_marks_adds_nothing_to_an_output() {
+async fn unmarked_inner_shell_adds_nothing_to_an_output() {
     let [long, larger] = [130, 6000].map(|letters| "w".repeat(letters));
     let [echo, largest] = [&long, &larger].map(|text| format!("echo {text}"));
     let [printed, all_printed] = [&long, &larger].map(|text| format!("{text}\n"));

@@ -22,7 +22,7 @@ const LEFT_ON: [&str; 13] = [
 ];
 
 #[tokio::test]
-async fn a_shell_gets_its_terminal_back_as_it_was() {
+async fn shell_gets_its_terminal_back_unchanged() {
     for shell in SHELLS {
         for left_on in LEFT_ON {
             let world = World::new();
@@ -70,7 +70,7 @@ async fn a_shell_gets_its_terminal_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_full_screen_program_that_is_killed_leaves_no_screen() {
+async fn killed_full_screen_program_leaves_no_screen() {
     for shell in SHELLS {
         let world = World::new();
         world.file("text", "some text\n");
@@ -88,7 +88,7 @@ async fn a_full_screen_program_that_is_killed_leaves_no_screen() {
 }
 
 #[tokio::test]
-async fn keys_that_the_terminal_itself_knows_are_bytes_where_it_collects_lines() {
+async fn control_keys_are_bytes_while_the_terminal_collects_lines() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;

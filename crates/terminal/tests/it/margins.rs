@@ -4,7 +4,7 @@ use super::inner_shells::{entry, start};
 use super::shells::{SHELLS, World};
 
 #[tokio::test]
-async fn a_tab_at_the_margin_is_a_part_of_the_output() {
+async fn tab_at_the_margin_is_part_of_the_output() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -18,7 +18,7 @@ async fn a_tab_at_the_margin_is_a_part_of_the_output() {
 }
 
 #[tokio::test]
-async fn a_command_that_fills_its_rows_is_no_part_of_its_output() {
+async fn command_filling_its_rows_is_not_part_of_its_output() {
     for (program, before, behind) in [
         ("bash --norc", "echo ", ""),
         ("dash", "echo ", ""),

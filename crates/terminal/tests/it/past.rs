@@ -29,7 +29,7 @@ fn pressed(key: &str) -> Input {
 }
 
 #[tokio::test]
-async fn a_key_of_a_running_command_is_followed_by_the_prompt_after_that_command() {
+async fn key_during_a_command_is_followed_by_the_next_prompt() {
     let asking = "sh -c 'printf \"key? \"; stty -icanon; read -r x; stty icanon; sleep 0.3; exit 7'";
     let trapping = "sh -c 'trap \"sleep 0.3; exit 5\" INT; sleep 60'";
     for shell in SHELLS {
@@ -51,7 +51,7 @@ async fn a_key_of_a_running_command_is_followed_by_the_prompt_after_that_command
 }
 
 #[tokio::test]
-async fn enter_alone_behind_keys_of_a_program_runs_nothing_and_is_no_failure() {
+async fn enter_after_program_keys_runs_nothing_and_succeeds() {
     for shell in SHELLS {
         for line in ["\n", "# a comment\n", "  \n"] {
             let world = World::new();
@@ -67,7 +67,7 @@ async fn enter_alone_behind_keys_of_a_program_runs_nothing_and_is_no_failure() {
 }
 
 #[tokio::test]
-async fn each_of_two_lines_of_one_client_has_its_own_exit_code() {
+async fn two_lines_of_one_client_have_their_own_exit_codes() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -78,7 +78,7 @@ async fn each_of_two_lines_of_one_client_has_its_own_exit_code() {
 }
 
 #[tokio::test]
-async fn ctrl_c_at_a_line_that_is_not_entered_is_followed_by_the_next_prompt() {
+async fn ctrl_c_at_an_unentered_line_leads_to_the_next_prompt() {
     // On a busy machine, fish overlooks Ctrl-C now and then.
     for shell in SHELLS.into_iter().filter(|shell| *shell != "fish") {
         let world = World::new();
@@ -101,7 +101,7 @@ async fn ctrl_c_at_a_line_that_is_not_entered_is_followed_by_the_next_prompt() {
 }
 
 #[tokio::test]
-async fn a_command_is_not_joined_to_text_that_is_at_the_prompt() {
+async fn command_is_not_joined_to_text_at_the_prompt() {
     // Text that clients type while a command runs.
     let ahead = ["bash", "zsh", "fish"].map(|shell| (shell, "", "sleep 0.5", "echo AHEAD "));
     let inner = ["bash --norc", "dash"].map(|inner| ("bash", inner, "sleep 0.5", "echo AHEAD "));

@@ -21,7 +21,7 @@ fn runs(pid: &str) -> bool {
 }
 
 #[tokio::test]
-async fn streams_are_apart_and_there_is_no_terminal() {
+async fn streams_are_separate_without_a_terminal() {
     let mut piped =
         Programs::new().start(spec("read line; echo got $line; (: < /dev/tty) 2>&1; pwd >&2; exit 4")).await.unwrap();
     let mut stdin = piped.take_stdin().unwrap();
@@ -37,7 +37,7 @@ async fn streams_are_apart_and_there_is_no_terminal() {
 }
 
 #[tokio::test]
-async fn ending_one_ends_its_family_and_no_other() {
+async fn ending_a_program_ends_only_its_family() {
     let programs = Programs::new();
     let start = async |command: &str| {
         let mut piped = programs.start(spec(command)).await.unwrap();
@@ -58,7 +58,7 @@ async fn ending_one_ends_its_family_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_dropped_is_ended_with_its_family() {
+async fn dropped_program_is_ended_with_its_family() {
     let mut piped = Programs::new().start(spec("setsid sleep 1000 & echo $!; sleep 1000")).await.unwrap();
     let mut pid = String::new();
     BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_program_that_is_dropped_is_ended_with_its_family() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_told_apart() {
+async fn reasons_of_a_failed_start_are_distinguished() {
     let programs = Programs::new();
     let nothing = PipedSpec { arguments: vec!["no-such-program".into()], ..spec("") };
     assert!(matches!(programs.start(nothing).await, Err(SpawnError::NotFound(name)) if name == "no-such-program"));
@@ -77,7 +77,7 @@ async fn what_cannot_be_started_is_told_apart() {
 }
 
 #[tokio::test]
-async fn what_a_process_that_is_gone_started_is_found_by_its_name() {
+async fn orphan_of_an_ended_process_is_found_by_its_mark() {
     let family = format!("left {}", std::process::id());
     let named = PipedSpec { family: Some(family.clone()), ..spec("setsid sleep 1000 & echo $!; exec sleep 1000") };
     let mut piped = Programs::new().start(named).await.unwrap();

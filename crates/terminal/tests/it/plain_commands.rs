@@ -13,7 +13,7 @@ const CONVENIENCES: [(&str, &str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn nothing_of_a_command_is_replaced_or_corrected() {
+async fn commands_are_neither_expanded_nor_corrected() {
     for (shell, file, text) in CONVENIENCES {
         let world = World::new();
         world.file(file, text);
@@ -58,7 +58,7 @@ async fn nothing_of_a_command_is_replaced_or_corrected() {
 }
 
 #[tokio::test]
-async fn a_command_of_which_nothing_runs_has_no_outcome() {
+async fn command_without_effect_has_no_outcome() {
     for (shell, command, complaint) in [
         ("bash", "# a comment", ""),
         ("zsh", "# a comment\n# and another", ""),
@@ -107,7 +107,7 @@ async fn a_command_of_which_nothing_runs_has_no_outcome() {
 }
 
 #[tokio::test]
-async fn what_a_command_prints_is_no_mark_of_its_shell() {
+async fn command_output_is_never_a_shell_mark() {
     for (shell, prints) in [
         ("bash", "echo \"${PS1@P}${PS0@P}${PS2@P}\"; echo -e \"$PS1\""),
         ("zsh", "echo $PS1; print -P $PS1 $PS2; print -P \"$PROMPT_EOL_MARK\""),
@@ -135,7 +135,7 @@ async fn what_a_command_prints_is_no_mark_of_its_shell() {
 }
 
 #[tokio::test]
-async fn a_shell_that_may_expand_its_history_is_not_given_an_event() {
+async fn history_event_is_refused_by_an_expanding_shell() {
     for (shell, refuses) in
         [("bash --norc", true), ("zsh -f", true), ("tcsh -f", true), ("dash", false), ("fish", false)]
     {
@@ -156,7 +156,7 @@ async fn a_shell_that_may_expand_its_history_is_not_given_an_event() {
 }
 
 #[tokio::test]
-async fn what_hooks_print_is_no_output() {
+async fn hook_output_is_not_command_output() {
     for (shell, file, hook) in [
         ("bash", ".bashrc", "PROMPT_COMMAND='echo hook-says'"),
         ("bash", ".bashrc", "PROMPT_COMMAND=('echo hook-says' 'printf more')"),
@@ -198,7 +198,7 @@ async fn what_hooks_print_is_no_output() {
 }
 
 #[tokio::test]
-async fn what_a_shell_says_at_its_own_end_is_no_output() {
+async fn exit_message_of_a_shell_is_not_output() {
     for (command, output, code) in [
         ("echo hi; exit 7", "hi\n", 7),
         ("printf hi; exit 7", "hi", 7),
@@ -221,7 +221,7 @@ async fn what_a_shell_says_at_its_own_end_is_no_output() {
 }
 
 #[tokio::test]
-async fn a_prompt_before_a_typed_line_is_read_is_not_the_one_after_it() {
+async fn prompt_before_a_typed_line_is_not_the_one_after_it() {
     for (shell, file, slow) in [
         ("bash", ".bashrc", "PROMPT_COMMAND='sleep 0.4'"),
         ("zsh", ".zshrc", "precmd() { sleep 0.4 }"),
@@ -244,7 +244,7 @@ async fn a_prompt_before_a_typed_line_is_read_is_not_the_one_after_it() {
 }
 
 #[tokio::test]
-async fn a_bash_whose_prompts_go_elsewhere_runs_commands() {
+async fn bash_with_redirected_prompts_runs_commands() {
     let world = World::new();
     for elsewhere in ["/dev/null", "errors"] {
         let session = world.open(&["bash"]).await;

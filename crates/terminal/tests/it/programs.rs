@@ -114,7 +114,7 @@ fn wait_for(pattern: &str) -> Wait {
 }
 
 #[tokio::test]
-async fn bash_runs_a_command_and_its_output_is_found_and_its_echo_is_not() {
+async fn bash_output_is_found_and_its_echo_is_not() {
     let world = World::new();
     let bash = world.bash().await;
     bash.types("echo $((40 + 2))_done\n").await;
@@ -138,7 +138,7 @@ async fn exit_codes_of_commands_and_of_the_shell_are_known() {
 }
 
 #[tokio::test]
-async fn exit_codes_survive_what_people_do_to_their_prompt() {
+async fn exit_codes_survive_customised_prompts() {
     for rc in [
         "",
         "PROMPT_COMMAND='history -a'",
@@ -172,7 +172,7 @@ async fn exit_codes_survive_what_people_do_to_their_prompt() {
 }
 
 #[tokio::test]
-async fn the_prompt_that_is_waited_for_is_the_one_after_all_that_was_typed() {
+async fn awaited_prompt_is_the_one_after_all_typed_input() {
     let world = World::new();
     let bash = world.bash().await;
     bash.types("sleep 0.2\nsleep 0.2\n(exit 3)\n").await;
@@ -186,7 +186,7 @@ async fn the_prompt_that_is_waited_for_is_the_one_after_all_that_was_typed() {
 }
 
 #[tokio::test]
-async fn a_shell_is_busy_while_a_command_runs() {
+async fn shell_is_busy_while_a_command_runs() {
     let world = World::new();
     let bash = world.bash().await;
     assert_eq!(bash.0.view(false).await.unwrap().busy, Some(false));
@@ -198,7 +198,7 @@ async fn a_shell_is_busy_while_a_command_runs() {
 }
 
 #[tokio::test]
-async fn two_hundred_thousand_lines_in_one_burst_are_all_there() {
+async fn burst_of_two_hundred_thousand_lines_is_kept() {
     let world = World::new();
     let bash = world.bash().await;
     bash.types("seq 1 200000; echo burst_$((1+1))\n").await;
@@ -215,7 +215,7 @@ async fn two_hundred_thousand_lines_in_one_burst_are_all_there() {
 }
 
 #[tokio::test]
-async fn endless_output_is_bounded_and_does_not_keep_anyone_waiting() {
+async fn endless_output_is_bounded_and_blocks_no_client() {
     let world = World::with(Options { history_budget: 64 * 1024, ..Options::default() });
     let bash = world.bash().await;
     bash.types("head -c 8000000 /dev/urandom | base64 -w 100; echo over_$((1+1))\n").await;
@@ -228,7 +228,7 @@ async fn endless_output_is_bounded_and_does_not_keep_anyone_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_that_memory_has_no_room_for_is_read_from_disk() {
+async fn output_beyond_memory_is_read_from_disk() {
     let folder = tempfile::tempdir().unwrap();
     let history_folder = Some(folder.path().to_owned());
     let world = World::with(Options { history_budget: 64 * 1024, history_folder, ..Options::default() });
@@ -272,7 +272,7 @@ async fn vim_edits_a_file_on_the_alternate_screen() {
 }
 
 #[tokio::test]
-async fn less_pages_forward_and_leaves_the_screen_as_it_was() {
+async fn less_pages_forward_and_restores_the_screen() {
     let world = World::new();
     let bash = world.bash().await;
     bash.types("seq 1 500 | less\n").await;
@@ -296,7 +296,7 @@ async fn top_draws_and_is_interrupted() {
 }
 
 #[tokio::test]
-async fn a_program_that_asks_where_the_cursor_is_gets_an_answer() {
+async fn cursor_position_request_is_answered() {
     let world = World::new();
     let bash = world.bash().await;
     bash.types("printf 'abc'; IFS='[;' read -rs -d R -p $'\\e[6n' _ row col; echo \" at $col\"\n").await;
@@ -304,7 +304,7 @@ async fn a_program_that_asks_where_the_cursor_is_gets_an_answer() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_its_time_is_up_and_says_so() {
+async fn wait_ends_at_its_timeout_and_reports_it() {
     let world = World::new();
     let bash = world.bash().await;
     let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(30), ..wait_for("not to come") }).await;
@@ -312,7 +312,7 @@ async fn a_wait_ends_when_its_time_is_up_and_says_so() {
 }
 
 #[tokio::test]
-async fn an_old_match_does_not_satisfy_a_new_wait_unless_it_is_asked_for() {
+async fn old_match_satisfies_a_new_wait_only_on_request() {
     let world = World::new();
     let bash = world.bash().await;
     let first = bash.types("echo ready_$((1+1))\n").await;
@@ -325,7 +325,7 @@ async fn an_old_match_does_not_satisfy_a_new_wait_unless_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_was_only_typed_is_reported_as_that() {
+async fn typed_but_unentered_text_is_reported_as_such() {
     let world = World::new();
     let cat = world.open(&["sleep", "30"]).await;
     cat.types("knock\n").await;
@@ -337,7 +337,7 @@ async fn what_was_only_typed_is_reported_as_that() {
 }
 
 #[tokio::test]
-async fn text_arrives_as_it_is_however_long_and_odd() {
+async fn text_arrives_unchanged_however_long_and_unusual() {
     let world = World::new();
     let bash = world.bash().await;
     for (number, text) in ["-n x;", "Enter C-a", "$HOME 'q\" \\ ;", "żółć 漢字"].into_iter().enumerate() {
@@ -356,7 +356,7 @@ async fn text_arrives_as_it_is_however_long_and_odd() {
 }
 
 #[tokio::test]
-async fn what_is_pressed_behind_escape_comes_after_a_pause_and_by_itself() {
+async fn key_after_escape_arrives_separately_after_a_pause() {
     let world = World::new();
     let session =
         world.open(&["sh", "-c", "stty raw -echo; echo ready; dd bs=1 count=5 2>/dev/null | od -An -c"]).await;
@@ -369,7 +369,7 @@ async fn what_is_pressed_behind_escape_comes_after_a_pause_and_by_itself() {
 }
 
 #[tokio::test]
-async fn an_input_is_answered_without_a_view_where_none_is_wanted() {
+async fn input_is_answered_without_a_view_on_request() {
     let world = World::new();
     let counts = world.open(&["wc", "-l"]).await;
     let input = Input { text: "knock\n".into(), ..Input::default() };
@@ -382,7 +382,7 @@ async fn an_input_is_answered_without_a_view_where_none_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_resize_reaches_the_program() {
+async fn resize_reaches_the_program() {
     let world = World::new();
     let bash = world.bash().await;
     bash.0.resize(Size { cols: 93, rows: 31 }).await.unwrap();
@@ -391,7 +391,7 @@ async fn a_resize_reaches_the_program() {
 }
 
 #[tokio::test]
-async fn children_that_try_to_stay_are_ended_with_the_terminal() {
+async fn lingering_children_are_ended_with_the_terminal() {
     let world = World::new();
     let bash = world.bash().await;
     let tag = format!("7{}", std::process::id());
@@ -411,7 +411,7 @@ async fn children_that_try_to_stay_are_ended_with_the_terminal() {
 }
 
 #[tokio::test]
-async fn a_child_that_hides_from_its_family_is_remembered_and_ended() {
+async fn hidden_child_is_remembered_and_ended() {
     let world = World::new();
     let bash = world.bash().await;
     let tag = format!("8{}", std::process::id());
@@ -431,7 +431,7 @@ async fn a_child_that_hides_from_its_family_is_remembered_and_ended() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_has_ended_makes_room_for_one_that_runs() {
+async fn ended_terminal_makes_room_for_a_running_one() {
     let world = World::with(Options { most: 2, ..Options::default() });
     let first = world.open(&["true"]).await;
     let (waited, _) = first.waits(wait_for("never")).await;
@@ -443,7 +443,7 @@ async fn a_terminal_that_has_ended_makes_room_for_one_that_runs() {
 }
 
 #[tokio::test]
-async fn a_wait_that_ran_out_of_time_can_be_taken_up_in_the_middle_of_a_line() {
+async fn timed_out_wait_can_continue_in_the_middle_of_a_line() {
     let world = World::new();
     let bash = world.bash().await;
     bash.types("printf Pass; sleep 0.3; echo word:\n").await;
@@ -454,7 +454,7 @@ async fn a_wait_that_ran_out_of_time_can_be_taken_up_in_the_middle_of_a_line() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_named() {
+async fn failure_to_open_is_named() {
     let world = World::with(Options { most: 1, ..Options::default() });
     let refused = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };
     assert_eq!(refused(World::spec(&["no-such-shell"])).await, "program 'no-such-shell' was not found");
@@ -466,7 +466,7 @@ async fn what_cannot_be_opened_is_named() {
 }
 
 #[tokio::test]
-async fn a_wait_that_nobody_listens_to_is_forgotten() {
+async fn abandoned_wait_is_forgotten() {
     let world = World::new();
     let bash = world.bash().await;
     let abandoned = bash.0.wait(wait_for("never"));
@@ -476,7 +476,7 @@ async fn a_wait_that_nobody_listens_to_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_hundred_opens_in_a_row_all_reach_their_prompt() {
+async fn hundred_consecutive_opens_reach_their_prompt() {
     let world = World::with(Options { most: 100, ..Options::default() });
     for number in 0..100 {
         let bash = world.bash().await;

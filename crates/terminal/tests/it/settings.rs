@@ -21,7 +21,7 @@ async fn check_commands(session: &Session, case: &str) {
 }
 
 #[tokio::test]
-async fn read_only_variables_with_common_names_change_no_exit_code() {
+async fn readonly_variables_with_common_names_keep_exit_codes() {
     let names = ["status", "named", "entry", "entries", "place", "code", "key", "line", "n", "s"];
     let constants: String = names.map(|name| format!("readonly {name}=0\n")).concat();
     for (shell, file, text) in [
@@ -54,7 +54,7 @@ async fn read_only_variables_with_common_names_change_no_exit_code() {
 }
 
 #[tokio::test]
-async fn bash_stays_for_its_stopped_jobs_and_ends_at_the_second_exit() {
+async fn bash_stays_for_stopped_jobs_until_the_second_exit() {
     for exit in ["exit 4", "exit"] {
         let world = World::new();
         world.file(".bashrc", PROMPT);
@@ -74,7 +74,7 @@ async fn bash_stays_for_its_stopped_jobs_and_ends_at_the_second_exit() {
 }
 
 #[tokio::test]
-async fn an_exit_that_bash_refuses_has_its_complaint() {
+async fn refused_exit_of_bash_has_its_message() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     let ran = session.runs("exit 1 2").await;
@@ -85,7 +85,7 @@ async fn an_exit_that_bash_refuses_has_its_complaint() {
 }
 
 #[tokio::test]
-async fn prompts_without_expansion_of_variables_add_nothing_to_an_output() {
+async fn prompts_without_expansion_add_nothing_to_an_output() {
     let world = World::new();
     world.file(".bashrc", &format!("{PROMPT}shopt -u promptvars\n"));
     let session = world.open(&["bash"]).await;
@@ -102,7 +102,7 @@ async fn prompts_without_expansion_of_variables_add_nothing_to_an_output() {
 }
 
 #[tokio::test]
-async fn a_prompt_without_the_end_of_the_command_is_no_outcome() {
+async fn prompt_without_a_command_end_is_not_an_outcome() {
     for (setting, command, output) in [
         ("shopt -s extdebug; trap false DEBUG", "touch made", ""),
         ("enable -n printf", "echo one; sh -c 'exit 3'", "one\n"),
@@ -120,7 +120,7 @@ async fn a_prompt_without_the_end_of_the_command_is_no_outcome() {
 }
 
 #[tokio::test]
-async fn an_output_through_a_pipe_is_reported_as_that() {
+async fn output_through_a_pipe_is_reported_as_such() {
     for (shell, is_piped, redirection) in [
         ("bash", true, "exec > >(cat)"),
         ("bash", true, "exec 2> >(cat >&2)"),
@@ -143,7 +143,7 @@ async fn an_output_through_a_pipe_is_reported_as_that() {
 }
 
 #[tokio::test]
-async fn a_start_that_comes_late_through_a_pipe_begins_no_command() {
+async fn late_start_mark_through_a_pipe_begins_no_command() {
     let slowly = "perl -e 'while (sysread STDIN, $b, 65536) { select undef, undef, undef, 0.3; syswrite STDERR, $b }'";
     for is_inner in [false, true] {
         let world = World::new();
@@ -175,7 +175,7 @@ async fn a_start_that_comes_late_through_a_pipe_begins_no_command() {
 }
 
 #[tokio::test]
-async fn what_the_hooks_of_a_person_print_between_the_lines_is_no_output() {
+async fn hook_output_between_lines_is_not_command_output() {
     for (shell, file, text) in [
         ("bash", ".bashrc", "PS1='$ '\nPS0='[start \\t]\\n'\n"),
         ("bash", ".bashrc", "PS1='$ '\nset -v\n"),
@@ -198,7 +198,7 @@ async fn what_the_hooks_of_a_person_print_between_the_lines_is_no_output() {
 }
 
 #[tokio::test]
-async fn a_list_of_hooks_that_is_replaced_hides_no_command_of_zsh() {
+async fn replaced_hook_list_hides_no_zsh_command() {
     for list in ["preexec_functions=(pre)", "preexec_functions=()", "preexec_functions=(pre); precmd_functions=(pre)"] {
         let world = World::new();
         world.file(".zshrc", "PROMPT='z> '\npre() { : }\n");
@@ -215,7 +215,7 @@ async fn a_list_of_hooks_that_is_replaced_hides_no_command_of_zsh() {
 }
 
 #[tokio::test]
-async fn an_inner_shell_that_ends_at_errors_is_integrated_and_stays() {
+async fn inner_shell_ending_at_errors_is_integrated_and_stays() {
     for (shell, options) in [
         ("bash --norc", "set -e"),
         ("bash --norc", "set -u"),
@@ -241,7 +241,7 @@ async fn an_inner_shell_that_ends_at_errors_is_integrated_and_stays() {
 }
 
 #[tokio::test]
-async fn a_shell_that_ends_at_its_integration_has_no_successor() {
+async fn shell_ending_at_its_integration_has_no_successor() {
     let world = World::new();
     world.file(".bashrc", PROMPT);
     let session = world.open(&["bash"]).await;

@@ -56,7 +56,7 @@ fn shadows() -> Vec<(&'static str, &'static str, String)> {
 }
 
 #[tokio::test]
-async fn marks_and_variables_do_not_depend_on_aliases_and_functions() {
+async fn marks_and_variables_ignore_aliases_and_functions() {
     for (shell, file, text) in shadows() {
         let world = World::new();
         world.file(file, &text);
@@ -93,7 +93,7 @@ async fn marks_and_variables_do_not_depend_on_aliases_and_functions() {
 
 /// Each row is a shell and what a person enters there. In fish these names are reserved.
 #[tokio::test]
-async fn marks_do_not_depend_on_a_function_named_builtin_that_is_defined_later() {
+async fn marks_ignore_a_later_function_named_builtin() {
     let functions = "builtin() { echo wrong; }; command() { echo wrong; }";
     for (shell, definition, is_answered) in [
         ("bash", functions.to_owned(), true),
@@ -137,7 +137,7 @@ async fn marks_do_not_depend_on_a_function_named_builtin_that_is_defined_later()
 }
 
 #[tokio::test]
-async fn an_inner_shell_with_aliases_and_functions_is_integrated() {
+async fn inner_shell_with_aliases_and_functions_is_integrated() {
     let alias = "\\alias WORD='echo wrong WORD'\n";
     let aliases =
         each(&[&["printf", "eval", "export", "echo", "help", "cd", "test", "local", "history"], KEYWORDS], alias);

@@ -207,7 +207,7 @@ fn private(value: &str) -> Option<Variable> {
 // ---- the prompt and the marks ----
 
 #[tokio::test]
-async fn every_shell_tells_when_it_is_busy_and_how_commands_ended() {
+async fn every_shell_reports_busy_state_and_exit_codes() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -237,7 +237,7 @@ async fn every_shell_tells_when_it_is_busy_and_how_commands_ended() {
 }
 
 #[tokio::test]
-async fn login_shells_read_their_files_and_tell_as_well() {
+async fn login_shells_read_their_files_and_report_too() {
     for (command, is_login, files) in [
         (["bash", "-l"], "shopt -q login_shell", [".bash_profile", ".bash_profile"]),
         (["bash", "--login"], "shopt -q login_shell", [".profile", ".profile"]),
@@ -260,7 +260,7 @@ async fn login_shells_read_their_files_and_tell_as_well() {
 }
 
 #[tokio::test]
-async fn zsh_finds_all_of_the_users_files_and_leaves_its_own_folder_as_it_was() {
+async fn zsh_finds_all_user_files_and_keeps_its_directory() {
     for own_folder in [None, Some("zsh")] {
         let world = World::new();
         let folder = own_folder.map_or(String::new(), |folder| format!("{folder}/"));
@@ -339,7 +339,7 @@ const HOSTILE: &[(&str, &[&str])] = &[
 ];
 
 #[tokio::test]
-async fn what_a_shell_traces_is_nothing_of_the_integration() {
+async fn shell_trace_contains_nothing_of_the_integration() {
     let rows = [
         ("bash", ".bashrc", "set -x"),
         ("bash", ".bashrc", "PROMPT_COMMAND='true theirs'; set -x"),
@@ -378,7 +378,7 @@ async fn what_a_shell_traces_is_nothing_of_the_integration() {
 }
 
 #[tokio::test]
-async fn shells_tell_the_truth_whatever_people_do_to_them() {
+async fn shell_reports_are_correct_despite_customisation() {
     for (shell, files) in HOSTILE {
         for rc in *files {
             let world = World::new();
@@ -411,7 +411,7 @@ async fn shells_tell_the_truth_whatever_people_do_to_them() {
 }
 
 #[tokio::test]
-async fn hooks_that_are_set_anew_while_the_shell_runs_do_no_lasting_harm() {
+async fn hooks_reset_at_run_time_do_no_lasting_harm() {
     for (shell, reset) in [
         ("bash", "PROMPT_COMMAND=true"),
         ("bash", "PROMPT_COMMAND=(); PS1='> '"),
@@ -435,7 +435,7 @@ async fn hooks_that_are_set_anew_while_the_shell_runs_do_no_lasting_harm() {
 }
 
 #[tokio::test]
-async fn a_theme_that_sets_the_prompt_each_time_is_no_obstacle() {
+async fn theme_resetting_the_prompt_is_supported() {
     let theme = [
         ("bash", ".bashrc", "theme() { local code=$?; PS1=\"[theme $code] \"; return $code; }\nPROMPT_COMMAND=theme\n"),
         (
@@ -464,7 +464,7 @@ async fn a_theme_that_sets_the_prompt_each_time_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn an_output_without_an_end_stays_on_the_screen_and_in_the_history() {
+async fn output_without_newline_stays_on_screen_and_in_history() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -477,7 +477,7 @@ async fn an_output_without_an_end_stays_on_the_screen_and_in_the_history() {
 }
 
 #[tokio::test]
-async fn a_shell_that_becomes_another_program_is_no_longer_busy_and_no_prompt_is_waited_for() {
+async fn shell_replaced_by_exec_is_not_busy_and_has_no_prompt() {
     for shell in SHELLS {
         for command in ["exec sh", "exec sleep 30", "sh -c 'exit 1'; exec sh -c 'read x'"] {
             let world = World::new();
@@ -500,7 +500,7 @@ async fn a_shell_that_becomes_another_program_is_no_longer_busy_and_no_prompt_is
 }
 
 #[tokio::test]
-async fn a_line_that_somebody_types_meanwhile_is_no_part_of_a_command() {
+async fn line_typed_meanwhile_is_not_part_of_a_command() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -516,7 +516,7 @@ async fn a_line_that_somebody_types_meanwhile_is_no_part_of_a_command() {
 }
 
 #[tokio::test]
-async fn a_shell_within_another_program_is_told_from_the_one_around_it() {
+async fn nested_shell_is_distinguished_from_the_outer_one() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -594,7 +594,7 @@ const FISH: &[(&str, &str, Option<i32>)] = &[
 ];
 
 #[tokio::test]
-async fn a_command_gives_exactly_what_it_printed_and_how_it_ended() {
+async fn command_returns_its_exact_output_and_exit_code() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -616,7 +616,7 @@ async fn a_command_gives_exactly_what_it_printed_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_command_that_the_shell_does_not_understand_gives_its_complaint() {
+async fn misunderstood_command_returns_the_shells_message() {
     for (shell, command, complaint, codes) in [
         ("bash", "no_such_command_here", "no_such_command_here: command not found", 127..=127),
         ("zsh", "no_such_command_here", "command not found: no_such_command_here", 127..=127),
@@ -632,7 +632,7 @@ async fn a_command_that_the_shell_does_not_understand_gives_its_complaint() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_not_whole_is_taken_back() {
+async fn incomplete_command_is_withdrawn() {
     for (shell, commands) in [
         ("bash", &["echo 'open", "for n in 1 2", "cat <<END\nno end", "echo \\"][..]),
         ("zsh", &["echo 'open", "for n in 1 2; do", "cat <<END\nno end", "echo $(("]),
@@ -649,7 +649,7 @@ async fn a_command_that_is_not_whole_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_shell_without_a_line_editor_asks_for_each_line_and_gets_it() {
+async fn shell_without_a_line_editor_gets_each_requested_line() {
     for rc in ["set +o emacs; set +o vi", "bind 'set enable-bracketed-paste off'"] {
         let world = World::new();
         world.file(".bashrc", &format!("{rc}\n"));
@@ -672,7 +672,7 @@ async fn a_shell_without_a_line_editor_asks_for_each_line_and_gets_it() {
 }
 
 #[tokio::test]
-async fn a_command_runs_in_the_folder_that_it_is_given() {
+async fn command_runs_in_its_given_directory() {
     for shell in SHELLS {
         let world = World::new();
         let odd = world.home.path().join("it's a $HOME \"folder\" \\ with -n; dots…");
@@ -700,7 +700,7 @@ async fn a_command_runs_in_the_folder_that_it_is_given() {
 }
 
 #[tokio::test]
-async fn a_megabyte_is_cut_to_its_ends_and_can_be_read_on() {
+async fn megabyte_is_cut_to_its_ends_and_can_be_read_further() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -723,7 +723,7 @@ async fn a_megabyte_is_cut_to_its_ends_and_can_be_read_on() {
 }
 
 #[tokio::test]
-async fn a_command_that_reads_the_terminal_is_left_running() {
+async fn command_reading_the_terminal_is_left_running() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -740,7 +740,7 @@ async fn a_command_that_reads_the_terminal_is_left_running() {
 }
 
 #[tokio::test]
-async fn a_command_right_behind_a_line_waits_for_the_prompt_instead_of_being_refused() {
+async fn command_right_after_a_line_waits_for_the_prompt() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -757,7 +757,7 @@ async fn a_command_right_behind_a_line_waits_for_the_prompt_instead_of_being_ref
 }
 
 #[tokio::test]
-async fn a_shell_that_keeps_itself_busy_refuses_a_command_after_a_while() {
+async fn permanently_busy_shell_refuses_a_command_after_a_while() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types("while :; do :; done\n").await;
@@ -767,7 +767,7 @@ async fn a_shell_that_keeps_itself_busy_refuses_a_command_after_a_while() {
 }
 
 #[tokio::test]
-async fn a_command_that_ends_the_shell_says_so() {
+async fn command_ending_the_shell_says_so() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -784,7 +784,7 @@ async fn a_command_that_ends_the_shell_says_so() {
 }
 
 #[tokio::test]
-async fn a_line_that_somebody_has_begun_is_not_spoilt() {
+async fn line_begun_by_a_person_is_not_corrupted() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -815,7 +815,7 @@ async fn a_line_that_somebody_has_begun_is_not_spoilt() {
 }
 
 #[tokio::test]
-async fn jobs_in_the_background_do_not_keep_a_command() {
+async fn background_jobs_do_not_delay_a_command() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -832,7 +832,7 @@ async fn jobs_in_the_background_do_not_keep_a_command() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_entered_is_refused_and_who_stops_listening_leaves_no_trace() {
+async fn unenterable_text_is_refused_and_lost_client_leaves_no_trace() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -848,7 +848,7 @@ async fn what_cannot_be_entered_is_refused_and_who_stops_listening_leaves_no_tra
 // ---- variables ----
 
 #[tokio::test]
-async fn variables_of_a_live_shell_are_read_as_they_are() {
+async fn variables_of_a_live_shell_are_read_unchanged() {
     let sets = [
         (
             "bash",
@@ -889,7 +889,7 @@ async fn variables_of_a_live_shell_are_read_as_they_are() {
 }
 
 #[tokio::test]
-async fn variables_are_set_for_the_shell_and_for_its_programs() {
+async fn variables_are_set_for_the_shell_and_its_programs() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -910,7 +910,7 @@ async fn variables_are_set_for_the_shell_and_for_its_programs() {
 }
 
 #[tokio::test]
-async fn asking_for_variables_leaves_no_trace() {
+async fn reading_variables_leaves_no_trace() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -951,7 +951,7 @@ async fn asking_for_variables_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_begun_survives_the_question_or_stands_in_its_way() {
+async fn begun_line_survives_a_query_or_prevents_it() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -968,7 +968,7 @@ async fn a_line_that_is_begun_survives_the_question_or_stands_in_its_way() {
 }
 
 #[tokio::test]
-async fn variables_are_not_asked_for_while_a_command_runs_or_under_a_wrong_name() {
+async fn variables_are_not_queried_during_a_command_or_by_bad_name() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -994,7 +994,7 @@ async fn variables_are_not_asked_for_while_a_command_runs_or_under_a_wrong_name(
 }
 
 #[tokio::test]
-async fn a_shell_that_no_longer_listens_is_not_harmed_and_says_so_in_time() {
+async fn unresponsive_shell_is_unharmed_and_reported_in_time() {
     for (shell, deafen) in [
         ("bash", "bind -r '\\e\\C-_s'; true"),
         ("zsh", "unset -f TRAPUSR1"),
@@ -1011,7 +1011,7 @@ async fn a_shell_that_no_longer_listens_is_not_harmed_and_says_so_in_time() {
 }
 
 #[tokio::test]
-async fn many_may_ask_at_once() {
+async fn many_clients_may_query_at_once() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -1032,7 +1032,7 @@ async fn many_may_ask_at_once() {
 // ---- states ----
 
 #[tokio::test]
-async fn the_folder_is_the_shells_own_or_the_one_that_what_runs_tells() {
+async fn directory_is_that_of_the_shell_or_reported_by_a_program() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -1051,7 +1051,7 @@ async fn the_folder_is_the_shells_own_or_the_one_that_what_runs_tells() {
 }
 
 #[tokio::test]
-async fn whether_somebody_is_to_type_is_known() {
+async fn waiting_for_input_is_detected() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -1085,7 +1085,7 @@ async fn whether_somebody_is_to_type_is_known() {
 }
 
 #[tokio::test]
-async fn a_password_is_asked_for_without_echo() {
+async fn password_is_requested_without_echo() {
     let bash = "read -s -p 'word: ' word";
     let python = "python3 -c 'import getpass; getpass.getpass(\"word: \")'";
     let zsh = "read -s 'word?word: '";
@@ -1158,7 +1158,7 @@ impl Numbers {
 }
 
 #[tokio::test]
-async fn what_is_printed_is_never_a_part_of_the_next_command() {
+async fn earlier_output_is_never_part_of_the_next_command() {
     // `STEPLATCH_STREAMS` requests more of them; the numbers continue from where these end.
     let streams = std::env::var("STEPLATCH_STREAMS").ok().and_then(|many| many.parse().ok()).unwrap_or(25);
     for shell in SHELLS {
@@ -1183,7 +1183,7 @@ async fn what_is_printed_is_never_a_part_of_the_next_command() {
 }
 
 #[tokio::test]
-async fn a_program_that_asks_and_reads_is_answered_in_every_shell() {
+async fn program_queries_are_answered_in_every_shell() {
     let script = "import os, sys, termios, time, tty\n\
                   def ask(pause):\n    sys.stdout.write('\\x1b[6n'); sys.stdout.flush(); time.sleep(pause)\n    \
                   old = termios.tcgetattr(0); tty.setraw(0)\n    answer = b''\n    \
@@ -1200,7 +1200,7 @@ async fn a_program_that_asks_and_reads_is_answered_in_every_shell() {
 }
 
 #[tokio::test]
-async fn what_a_run_types_at_a_prompt_begins_on_an_empty_line() {
+async fn input_of_a_run_at_a_prompt_starts_on_an_empty_line() {
     // redteam H9: what an agent had typed before the prompt of a command was executed with it.
     let world = World::new();
     let by_run = |text: &str| Input { text: text.into(), run: Some("run_a".into()), ..Input::default() };

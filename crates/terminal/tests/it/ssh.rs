@@ -23,7 +23,7 @@ async fn asks(session: &Session, text: &str) {
 }
 
 #[tokio::test]
-async fn a_person_logs_in_with_a_password_and_the_shell_over_there_reports_exit_codes() {
+async fn ssh_login_with_password_reports_exit_codes() {
     let server = Server::new();
     let Some(guest) = Guest::new() else { return };
     let world = World::new();
@@ -78,7 +78,7 @@ async fn every_shell_over_ssh_takes_commands_and_is_integrated() {
 
 /// Nothing shows which shell is over there, and whether it is one that cuts lines.
 #[tokio::test]
-async fn a_line_that_a_shell_over_ssh_may_cut_is_refused() {
+async fn line_too_long_for_a_shell_over_ssh_is_refused() {
     let server = Server::new();
     for shell in ["busybox sh", "dash", "ksh", "tcsh"] {
         let world = World::new();
@@ -105,7 +105,7 @@ async fn a_line_that_a_shell_over_ssh_may_cut_is_refused() {
 }
 
 #[tokio::test]
-async fn a_remote_command_without_a_terminal_asks_nothing() {
+async fn remote_command_without_a_terminal_asks_nothing() {
     let server = Server::new();
     let world = World::new();
     let session = world.open(&["bash"]).await;

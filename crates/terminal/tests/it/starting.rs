@@ -13,7 +13,7 @@ async fn open_at_once(world: &World, command: &[&str]) -> Session {
 }
 
 #[tokio::test]
-async fn the_first_command_waits_for_a_shell_that_starts() {
+async fn first_command_waits_for_a_starting_shell() {
     for (shell, file) in [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish/config.fish")] {
         let world = World::new();
         world.file(file, "sleep 3\n");
@@ -23,7 +23,7 @@ async fn the_first_command_waits_for_a_shell_that_starts() {
 }
 
 #[tokio::test]
-async fn an_entry_waits_for_a_program_that_starts() {
+async fn entry_waits_for_a_starting_program() {
     let world = World::new();
     let session = open_at_once(&world, &["sh", "-c", "sleep 3; exec python3 -q"]).await;
     assert_eq!(session.0.run(entry("20 + 1")).await.unwrap().output, "21\n");
@@ -46,7 +46,7 @@ async fn an_entry_waits_for_a_program_that_starts() {
 }
 
 #[tokio::test]
-async fn an_entry_waits_where_the_terminal_has_not_read_that_the_command_began() {
+async fn entry_waits_until_the_start_of_the_command_is_read() {
     // Whether the terminal takes in the request or the output first is left to chance.
     for shell in ["bash", "zsh"].repeat(5) {
         let world = World::new();
@@ -87,7 +87,7 @@ while True:
 ";
 
 #[tokio::test]
-async fn a_prompt_that_is_written_in_pieces_is_read_to_its_end() {
+async fn prompt_written_in_pieces_is_read_to_its_end() {
     let world = World::new();
     world.file("pieces.py", PIECES);
     let session = open_at_once(&world, &["python3", "pieces.py"]).await;
@@ -131,7 +131,7 @@ os.tcsetpgrp(terminal, os.getpgrp())
 ";
 
 #[tokio::test]
-async fn an_entry_waits_while_a_program_that_starts_has_not_taken_the_foreground_back() {
+async fn entry_waits_for_a_program_to_regain_the_foreground() {
     for reaps in ["0", "1"] {
         let world = World::new();
         world.file("late.py", LATE);
@@ -149,7 +149,7 @@ async fn an_entry_waits_while_a_program_that_starts_has_not_taken_the_foreground
 }
 
 #[tokio::test]
-async fn a_prompt_that_does_not_come_is_reported_as_that() {
+async fn missing_prompt_is_reported_as_such() {
     let world = World::new();
     let short = || CommandRequest { timeout: Duration::from_secs(1), ..request("echo a") };
     let session = open_at_once(&world, &["sleep", "600"]).await;
@@ -165,7 +165,7 @@ async fn a_prompt_that_does_not_come_is_reported_as_that() {
 }
 
 #[tokio::test]
-async fn a_shell_whose_prompts_are_read_only_takes_commands() {
+async fn shell_with_readonly_prompts_takes_commands() {
     for (shell, file, rc, code) in [
         ("bash", ".bashrc", "PS1='ro> '; readonly PS1", Some(3)),
         ("bash", ".bashrc", "PS1='ro> '; readonly PS0 PS1 PS2", Some(3)),
@@ -189,7 +189,7 @@ async fn a_shell_whose_prompts_are_read_only_takes_commands() {
 
 /// The modes of a terminal within this one are not those of the program that reads there.
 #[tokio::test]
-async fn a_line_that_a_program_within_another_terminal_may_cut_is_refused() {
+async fn line_too_long_for_a_multiplexed_program_is_refused() {
     let world = World::new();
     world.file(".screenrc", "startup_message off\n");
     for program in ["screen", "tmux -f /dev/null new"] {
@@ -211,7 +211,7 @@ async fn a_line_that_a_program_within_another_terminal_may_cut_is_refused() {
 }
 
 #[tokio::test]
-async fn a_prompt_within_another_terminal_is_seen() {
+async fn prompt_within_another_terminal_is_seen() {
     let world = World::new();
     world.file(".bashrc", "PS1='ana@in:~$ '\n");
     world.file(".screenrc", "startup_message off\n");

@@ -19,7 +19,7 @@ fn is_too_long<T>(sent: &Result<T, InputError>) -> bool {
 }
 
 #[tokio::test]
-async fn a_line_that_the_kernel_would_cut_is_refused_and_the_longest_one_arrives() {
+async fn line_too_long_for_the_kernel_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for reader in ["cat > typed", "head -1 > typed", "dash -c 'read -r line; printf %s \"$line\" > typed'"] {
@@ -41,7 +41,7 @@ async fn a_line_that_the_kernel_would_cut_is_refused_and_the_longest_one_arrives
 }
 
 #[tokio::test]
-async fn a_secret_that_the_kernel_would_cut_is_refused() {
+async fn secret_too_long_for_the_kernel_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "sh -c 'stty -echo; printf \"Password: \"; read word; stty echo; echo $word | wc -c'").await;
@@ -53,7 +53,7 @@ async fn a_secret_that_the_kernel_would_cut_is_refused() {
 }
 
 #[tokio::test]
-async fn a_command_that_a_shell_without_an_editor_would_lose_is_refused_and_others_take_it() {
+async fn command_too_long_for_an_editorless_shell_is_refused() {
     let long = |name: &str| format!("echo {} > /dev/null; touch {name}", "a".repeat(MAX_LINE_BYTES));
     for shell in ["dash", "bash --norc --noediting"] {
         let world = World::new();
@@ -79,7 +79,7 @@ async fn a_command_that_a_shell_without_an_editor_would_lose_is_refused_and_othe
 }
 
 #[tokio::test]
-async fn an_entry_of_several_lines_runs_whole_and_its_output_is_all_of_its_output() {
+async fn multi_line_entry_runs_whole_with_its_full_output() {
     let cases: [(&str, &[(&str, &str)]); 5] = [
         (
             "python3 -q",
@@ -116,7 +116,7 @@ async fn an_entry_of_several_lines_runs_whole_and_its_output_is_all_of_its_outpu
 }
 
 #[tokio::test]
-async fn an_empty_line_that_repeats_the_last_entry_is_refused() {
+async fn empty_line_repeating_the_last_entry_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for program in ["gdb -q", "printf 'x = 1\\ny = 2\\n' > two.py; python3 -m pdb two.py"] {
@@ -129,7 +129,7 @@ async fn an_empty_line_that_repeats_the_last_entry_is_refused() {
 }
 
 #[tokio::test]
-async fn a_line_behind_a_question_is_no_answer_to_it() {
+async fn line_after_a_question_does_not_answer_it() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for (program, text, rest) in [
@@ -148,7 +148,7 @@ async fn a_line_behind_a_question_is_no_answer_to_it() {
 }
 
 #[tokio::test]
-async fn escape_and_the_key_behind_it_are_two_keys_to_programs_that_wait_long_for_the_rest() {
+async fn escape_and_the_next_key_are_two_keys_to_patient_programs() {
     let world = World::new();
     let node = "node -e \"const r = require('readline'); r.emitKeypressEvents(process.stdin); process.stdin.setRawMode(true); \
                 process.stdin.on('keypress', (_, k) => { console.log('<' + (k.meta ? 'meta-' : '') + k.name + '>'); \
@@ -170,7 +170,7 @@ async fn escape_and_the_key_behind_it_are_two_keys_to_programs_that_wait_long_fo
 }
 
 #[tokio::test]
-async fn lines_that_are_typed_ahead_reach_the_program_that_the_first_one_starts() {
+async fn typed_ahead_lines_reach_the_program_of_the_first_line() {
     // A line editor keeps carriage returns, and what it leaves unread is read by the program as it arrived.
     let shells = ["bash", "zsh", "fish"].map(|shell| (shell, None));
     let inner = ["bash --norc", "bash --posix", "zsh -f", "fish -N", "dash", "ksh", "tcsh -f"]
@@ -204,7 +204,7 @@ async fn lines_that_are_typed_ahead_reach_the_program_that_the_first_one_starts(
 
 /// The line editor of busybox keeps 1 KB of a line: it drops what does not fit, and executes the remainder.
 #[tokio::test]
-async fn a_line_that_busybox_would_cut_is_refused() {
+async fn line_too_long_for_busybox_is_refused() {
     for shell in ["busybox sh", "./sh"] {
         let world = World::new();
         let session = world.open(&["bash"]).await;
@@ -276,7 +276,7 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
 
 /// A prompt with the time at the right margin, drawn there from another row.
 #[tokio::test]
-async fn the_text_since_an_input_is_that_of_its_output_whatever_the_prompt_draws() {
+async fn text_since_an_input_is_its_output_in_any_prompt_style() {
     let prompt = r"PS1='\w\[\e[s\e[1;60H\t\e[u\]\n> '";
     let world = World::new();
     world.file(".bashrc", &format!("{prompt}\n"));
@@ -310,7 +310,7 @@ fn pythons() -> Vec<std::path::PathBuf> {
 }
 
 #[tokio::test]
-async fn an_entry_of_several_lines_has_its_output_in_every_python() {
+async fn multi_line_entry_has_its_output_in_every_python() {
     let block = "def letter(word):\n    '''doc'''\n    if len(word) > 2:\n        for i, c in enumerate(word):\n            \
                  if i == 1:\n                print('in', c)\n\n    return len(word)\n\nprint(letter('abc'))";
     let pythons = pythons();

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_may_ask_a_person_is_a_gate() {
+    fn every_possible_question_to_a_person_is_a_gate() {
         for kind in ["human", "inline", "approval", "computed", "parallel", "graph"] {
             let ask = format!("ask {kind}: deploy");
             let machine = ["a: ask", &ask, "deploy: done", "done"];
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_behind_several_gates_where_no_way_passes_none() {
+    fn state_requires_all_gates_that_no_path_avoids() {
         let machine = ["a: q hotfix", "q human: dep", "hotfix human: dep", "dep: done", "done"];
         assert_eq!(behind(&machine, "a"), ["dep", "done"]);
         let free = ["a: q dep", "q human: dep", "dep: done", "done"];
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_approved_state_is_repeated_by_a_person_and_those_behind_it_by_anyone() {
+    fn person_repeats_an_approved_state_and_anyone_later_ones() {
         let machine = ["q human: go stop", "go: check", "check: done", "done", "stop: tidy", "tidy"];
         assert_eq!(behind(&machine, "go"), ["go", "stop", "tidy"]);
         assert_eq!(behind(&machine, "check"), ["go", "stop", "tidy"]);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_alternative_that_is_new_is_known_and_anything_else_is_another_pattern() {
+    fn new_alternatives_are_known_and_other_changes_are_not() {
         let all = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         assert_eq!(new("Continue", "Continue|Proceed"), all(&["Proceed"]));
         assert_eq!(new("(?m)^a b|c d$", "(?m)^a b|(?:Do you|May we) agree|c d$"), all(&["(?:Do you|May we) agree"]));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_new_alternative_is_said() {
+    fn properties_of_a_new_alternative_are_reported() {
         let remark = |after: &str| {
             let recorded = ["Building 3 of 7".to_owned(), "Continue".to_owned()];
             new_alternatives(&["Continue"], &[&format!("Continue|{after}")], &recorded).unwrap()[0].remark.clone()
@@ -372,7 +372,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
         #[test]
-        fn a_pattern_that_matches_more_has_a_new_alternative(one in part(), screen in screen()) {
+        fn pattern_that_matches_more_has_a_new_alternative(one in part(), screen in screen()) {
             let after = format!("Continue|{one}");
             let Ok(pattern) = Pattern::new(&without_variables(&after)) else { return Ok(()) };
             let matches_more = pattern.is_match(&screen) == Ok(true) && !screen.contains("Continue");

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pushes_hides_or_looks_like_something_else_is_counted_or_has_a_code() {
+    fn hidden_shifted_or_lookalike_text_is_counted_or_coded() {
         for (text, shown) in [
             ("make  dist", r#""make  dist""#),
             ("a\n\tb", r#""a\n\tb""#),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_shows_the_part_that_differs_and_that_only_the_order_does() {
+    fn change_shows_the_differing_part_or_a_mere_reordering() {
         let text = |old: &Value, new: &Value| change(Some(old), Some(new));
         assert_eq!(text(&json!("a"), &json!("b")), r#"was "a" and is "b""#);
         assert_eq!(text(&json!([1, 2]), &json!([2, 1])), "is in another order: it was [1,2] and is [2,1]");

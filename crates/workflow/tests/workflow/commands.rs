@@ -32,7 +32,7 @@ fn to_next(condition: Value) -> Value {
 }
 
 #[test]
-fn the_output_and_the_exit_code_of_a_command_are_variables() {
+fn output_and_exit_code_of_a_command_are_variables() {
     let mut run = Machine::start_with(&make(&to_next(json!("success"))), given());
     assert_eq!(run.params(), json!({"command": "make", "session_id": "term_1"}));
     run.result(&json!({"success": true, "session_id": "term_1", "output": "it's\n", "exit_code": 0}));
@@ -40,7 +40,7 @@ fn the_output_and_the_exit_code_of_a_command_are_variables() {
 }
 
 #[test]
-fn a_command_with_another_exit_code_fails_the_run_unless_a_transition_takes_it() {
+fn nonzero_exit_code_fails_the_run_unless_a_transition_holds() {
     let broken = json!({"success": true, "output": "cc x.c\nx.c: no such file\n", "exit_code": 2});
     let mut run = Machine::start_with(&make(&to_next(json!("success"))), given());
     run.result(&broken);
@@ -72,7 +72,7 @@ fn patterns_are_searched_in_the_output_of_a_command() {
 }
 
 #[test]
-fn a_command_has_the_time_of_its_state() {
+fn command_has_the_time_limit_of_its_state() {
     let limits = |params: Value, timeout: Value| {
         let mut document = building(&params, &json!([]));
         document["states"]["build"]["timeout"] = timeout;
@@ -93,7 +93,7 @@ fn a_command_has_the_time_of_its_state() {
 }
 
 #[test]
-fn a_command_without_a_terminal_has_a_shell_of_its_own_that_is_not_left_open() {
+fn command_without_a_terminal_gets_a_temporary_shell() {
     let mut run = Machine::start(&make(&json!([])));
     assert_eq!(run.params(), json!({"command": "make"}));
     // The command goes on in its shell when its time is up, and the run fails.

@@ -40,7 +40,7 @@ fn asked(run: &Machine) -> String {
 }
 
 #[test]
-fn a_contract_is_read_in_its_short_and_its_long_form() {
+fn contract_is_read_in_its_short_and_its_long_form() {
     let definition = definition(&contract(
         &json!({
             "PROJECT_ROOT": "where to build",
@@ -68,7 +68,7 @@ fn a_contract_is_read_in_its_short_and_its_long_form() {
 }
 
 #[test]
-fn every_mistake_in_a_contract_is_told_with_its_place() {
+fn every_contract_error_is_reported_with_its_place() {
     let document = contract(
         &json!({
             "9home": "a digit",
@@ -113,7 +113,7 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
 }
 
 #[test]
-fn an_argument_in_lower_case_is_filled_in_and_is_no_variable_of_the_shell() {
+fn lower_case_argument_is_substituted_but_not_exported() {
     let mut document = contract(&json!({"host": "where", "Port": {"default": "22"}, "USER": "x"}), &json!({}));
     document["states"]["make"]["action"]["params"]["input_text"] = "ssh -p {Port} {host} $USER".into();
     let mut run = Machine::start_with(&document, given(&json!({"host": "web1"})));
@@ -131,7 +131,7 @@ fn an_argument_in_lower_case_is_filled_in_and_is_no_variable_of_the_shell() {
 }
 
 #[test]
-fn a_given_name_that_differs_from_an_argument_in_case_is_that_argument() {
+fn name_in_another_case_is_the_argument() {
     let matched = |arguments: Value, given: Value| {
         let mut document = contract(&arguments, &json!({}));
         document["states"]["make"]["action"]["params"]["input_text"] = "{host} {free}".into();
@@ -149,7 +149,7 @@ fn a_given_name_that_differs_from_an_argument_in_case_is_that_argument() {
 }
 
 #[test]
-fn arguments_are_exported_looked_up_and_filled_in_before_the_first_state() {
+fn arguments_are_exported_and_replaced_before_the_first_state() {
     let arguments = json!({"ROOT": "x", "USER": "x", "MODE": {"default": "debug"}, "EXTRA": {"required": false}});
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({"ROOT": "/src", "other": "x"})));
     assert_eq!(asked(&run), r#"set {"ROOT": "/src"} in term_1"#);
@@ -183,7 +183,7 @@ fn arguments_are_exported_looked_up_and_filled_in_before_the_first_state() {
 }
 
 #[test]
-fn a_missing_argument_fails_the_run_before_anything_is_typed() {
+fn missing_argument_fails_the_run_before_typing() {
     let arguments = json!({"A": "x", "B": "x", "C": {"required": false}});
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
     assert_eq!(asked(&run), r#"read ["A", "B", "C"] in term_1"#);
@@ -198,7 +198,7 @@ fn a_missing_argument_fails_the_run_before_anything_is_typed() {
 }
 
 #[test]
-fn a_value_that_does_not_fit_is_named() {
+fn invalid_value_is_named() {
     let arguments = json!({"JOBS": {"schema": {"type": "integer", "minimum": 1}}, "MODE": {"schema": {"enum": ["a"]}}});
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
     run.shell_tells(&json!({"JOBS": "many", "MODE": "b"}));
@@ -207,7 +207,7 @@ fn a_value_that_does_not_fit_is_named() {
 }
 
 #[test]
-fn a_shell_that_cannot_be_asked_fails_a_run_that_needs_it_and_no_other() {
+fn unavailable_shell_fails_only_runs_that_need_it() {
     let busy = "the shell is busy, 'vim' runs in the foreground";
     let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
     run.shell_refuses(busy);
@@ -223,7 +223,7 @@ fn a_shell_that_cannot_be_asked_fails_a_run_that_needs_it_and_no_other() {
 }
 
 #[test]
-fn a_run_that_opens_its_terminal_hands_arguments_over_and_asks_for_the_rest_once_it_is_open() {
+fn run_opening_its_terminal_passes_arguments_and_reads_others() {
     let arguments = json!({"ROOT": "x", "USER": "x"});
     let mut document = opening(&arguments, &json!({}));
     document["states"]["open"]["action"]["params"] = json!({"environment": {"LANG": "C"}});
@@ -248,7 +248,7 @@ fn a_run_that_opens_its_terminal_hands_arguments_over_and_asks_for_the_rest_once
 }
 
 #[test]
-fn a_run_that_never_has_a_terminal_makes_do_with_what_it_is_given() {
+fn run_without_a_terminal_uses_the_given_arguments() {
     let mut document = contract(&json!({"A": "x", "B": {"default": "b"}}), &json!({}));
     document["states"]["make"]["action"] = json!({"tool": "sleep", "params": {"seconds": 0}});
     let run = Machine::start_with(&document, Start { variables: fields(&json!({"A": "1"})), ..start() });
@@ -278,7 +278,7 @@ fn return_values_are_read_after_the_last_state() {
 }
 
 #[test]
-fn return_values_that_nobody_can_tell_fail_the_run_only_when_one_is_required() {
+fn unreadable_return_values_fail_the_run_only_if_required() {
     let ending = |returned: &Value| {
         let mut run = Machine::start(&opening(&json!({}), returned));
         run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -301,7 +301,7 @@ fn return_values_that_nobody_can_tell_fail_the_run_only_when_one_is_required() {
 }
 
 #[test]
-fn a_failed_action_asks_for_no_return_values() {
+fn failed_action_reads_no_return_values() {
     let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x"})), given(&json!({})));
     run.outcome(Outcome::TimedOut);
     assert_eq!(run.history.final_state(), Some("make"));
@@ -309,7 +309,7 @@ fn a_failed_action_asks_for_no_return_values() {
 }
 
 #[test]
-fn asking_the_shell_can_be_cancelled_and_is_asked_again_after_a_restart() {
+fn shell_query_can_be_cancelled_and_repeats_after_a_restart() {
     let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
     let again = resume(&run.history, run.now);
     assert_eq!(again, run.last.effects);
@@ -322,7 +322,7 @@ fn asking_the_shell_can_be_cancelled_and_is_asked_again_after_a_restart() {
 }
 
 #[test]
-fn the_shell_expands_the_names_of_the_contract_and_braces_alone_are_ours() {
+fn shell_expands_contract_names_and_braces_are_placeholders() {
     let mut document = contract(&json!({"ROOT": "x"}), &json!({"STATUS": {"required": false}}));
     document["states"]["make"]["action"]["params"]["input_text"] = "cd ${ROOT} # {ROOT} ${ROOT|sh} ${user}\n".into();
     let mut run = Machine::start_with(&document, given(&json!({"ROOT": "/src", "user": "ana"})));
@@ -338,7 +338,7 @@ fn logging_in(entry: &Value) -> Value {
 }
 
 #[test]
-fn a_secret_argument_is_substituted_by_name_and_exported_only_if_it_says_so() {
+fn secret_argument_is_exported_only_if_declared() {
     let variables = json!({"USER": "ana", "PASSWORD": "hunter2 x"});
     let mut run = Machine::start_with(&logging_in(&json!({"secret": true})), given(&variables));
     assert_eq!(asked(&run), r#"set {"USER": "ana"} in term_1"#);
@@ -364,7 +364,7 @@ fn a_secret_argument_is_substituted_by_name_and_exported_only_if_it_says_so() {
 }
 
 #[test]
-fn a_secret_argument_that_was_not_given_is_looked_up_and_checked_and_stands_for_its_value() {
+fn secret_argument_without_a_value_is_read_from_the_shell() {
     // Document 001, lines 723-736: an argument is there if the shell of the session has it.
     let entry = json!({"secret": true, "schema": {"minLength": 3}});
     let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
@@ -395,7 +395,7 @@ fn a_secret_argument_that_was_not_given_is_looked_up_and_checked_and_stands_for_
 }
 
 #[test]
-fn a_secret_argument_that_no_state_can_use_is_warned_of() {
+fn unusable_secret_argument_causes_a_warning() {
     let warnings = |document: &Value| {
         let told: Vec<String> = definition(document).warnings().iter().map(ToString::to_string).collect();
         told.join("\n")

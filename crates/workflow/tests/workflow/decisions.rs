@@ -64,7 +64,7 @@ fn terminals() -> Value {
 }
 
 #[test]
-fn a_run_goes_from_state_to_state_and_completes_where_nothing_leads_on() {
+fn run_visits_states_and_completes_without_a_transition() {
     let mut run = Machine::start(&two_states());
     assert_eq!(run.state(), "make");
     run.succeed();
@@ -76,7 +76,7 @@ fn a_run_goes_from_state_to_state_and_completes_where_nothing_leads_on() {
 }
 
 #[test]
-fn a_call_of_a_node_bounds_itself_when_it_is_given_a_time() {
+fn node_call_limits_itself_to_its_given_time() {
     let limit = |params: Value, timeout: Value| {
         let state = json!({"action": {"tool": "run_node", "params": params}, "timeout": timeout});
         let run = Machine::start(&json!({"initial_state": "call", "states": {"call": state}}));
@@ -90,7 +90,7 @@ fn a_call_of_a_node_bounds_itself_when_it_is_given_a_time() {
 }
 
 #[test]
-fn a_start_records_everything_that_a_replay_needs() {
+fn start_records_everything_for_a_replay() {
     let variables = fields(&json!({"user": "ana", "count": 3, "deep": {"a": 1}, "sure": true}));
     let limits = Limits::new(7, 60.0).unwrap();
     let run = Machine::start_with(
@@ -120,7 +120,7 @@ fn a_start_records_everything_that_a_replay_needs() {
 }
 
 #[test]
-fn what_makes_no_sense_decides_nothing() {
+fn invalid_input_decides_nothing() {
     let mut run = Machine::start(&two_states());
     let first = run.step();
     let succeed = || Outcome::Finished { result: fields(&json!({"success": true})) };
@@ -142,7 +142,7 @@ fn what_makes_no_sense_decides_nothing() {
 }
 
 #[test]
-fn the_first_transition_that_holds_is_taken() {
+fn first_transition_that_holds_is_taken() {
     let mut run = Machine::start(&json!({
         "initial_state": "a",
         "states": {
@@ -162,7 +162,7 @@ fn the_first_transition_that_holds_is_taken() {
 }
 
 #[test]
-fn every_condition_holds_when_the_table_says_so() {
+fn every_condition_holds_as_in_the_table() {
     let ok = json!({"success": true});
     let broken = json!({"success": false, "error": "broken pipe"});
     let screen = json!({"success": true, "match_text": "v1.2", "screen_content": "built\n$ "});
@@ -204,7 +204,7 @@ fn every_condition_holds_when_the_table_says_so() {
 }
 
 #[test]
-fn a_pattern_is_searched_on_the_screen_of_the_terminal_when_the_result_has_no_text() {
+fn terminal_screen_is_searched_if_the_result_has_no_text() {
     // Document 001, lines 303-304: pattern_match looks at the current screen.
     let session = |run: &Machine, outcome: &Outcome| wants_screen(&run.definition, &run.history, &run.step(), outcome);
     let given = || Start { session_id: Some("term_1".into()), ..start() };
@@ -247,7 +247,7 @@ fn a_pattern_is_searched_on_the_screen_of_the_terminal_when_the_result_has_no_te
 }
 
 #[test]
-fn an_action_that_failed_with_nowhere_to_go_fails_the_run() {
+fn failed_action_without_a_transition_fails_the_run() {
     let mut run = Machine::start(&two_states());
     run.result(&json!({"success": false, "error": "Session 'x' not found"}));
     expect!["State 'make' failed: Session 'x' not found"].assert_eq(run.error());
@@ -259,7 +259,7 @@ fn an_action_that_failed_with_nowhere_to_go_fails_the_run() {
 }
 
 #[test]
-fn a_state_that_timed_out_goes_where_on_timeout_says_before_anything_else() {
+fn on_timeout_precedes_all_other_transitions() {
     let mut document = deciding("send_input", &json!({"condition": {}}));
     document["states"]["first"]["on_timeout"] = "late".into();
     document["states"]["first"]["timeout"] = 1.5.into();
@@ -271,7 +271,7 @@ fn a_state_that_timed_out_goes_where_on_timeout_says_before_anything_else() {
 }
 
 #[test]
-fn a_state_that_timed_out_without_on_timeout_is_judged_by_its_conditions() {
+fn timed_out_state_without_on_timeout_uses_its_conditions() {
     let mut run = Machine::start(&deciding("send_input", &json!({"condition": {"timeout_occurred": true}})));
     run.outcome(Outcome::TimedOut);
     assert_eq!((run.state(), run.because()), ("then", "time ran out"));
@@ -284,7 +284,7 @@ fn a_state_that_timed_out_without_on_timeout_is_judged_by_its_conditions() {
 }
 
 #[test]
-fn an_await_that_found_nothing_goes_on_timeout_only_when_no_transition_holds() {
+fn unmatched_await_takes_on_timeout_after_all_transitions() {
     let nothing = json!({"success": true, "match_text": null, "screen_content": "busy", "timeout_occurred": true});
     let mut document = deciding("await_output", &json!({"condition": {"pattern_match": "busy"}}));
     document["states"]["first"]["on_timeout"] = "late".into();
@@ -305,7 +305,7 @@ fn an_await_that_found_nothing_goes_on_timeout_only_when_no_transition_holds() {
 }
 
 #[test]
-fn a_wait_that_found_nothing_is_no_success() {
+fn unmatched_wait_is_not_a_success() {
     let nothing = json!({"success": true, "match_text": null, "screen_content": "busy", "reason": "timeout"});
     let ended = json!({"success": true, "match_text": null, "reason": "exit", "exit_code": 1});
     for (condition, result, taken) in [
@@ -330,7 +330,7 @@ fn a_wait_that_found_nothing_is_no_success() {
 }
 
 #[test]
-fn a_transition_that_relied_on_a_wait_without_a_match_being_a_success_is_a_warning() {
+fn transition_treating_an_unmatched_wait_as_success_is_warned() {
     let warned = |transitions: Value| {
         let state =
             json!({"action": {"tool": "await_output", "params": {"pattern": "ok"}}, "transitions": transitions});
@@ -358,7 +358,7 @@ fn a_transition_that_relied_on_a_wait_without_a_match_being_a_success_is_a_warni
 }
 
 #[test]
-fn any_action_that_failed_goes_on_timeout_when_no_transition_holds() {
+fn any_failed_action_takes_on_timeout_after_all_transitions() {
     // Document 000, lines 1252-1301 (test_timeout_handling): the recovery of a wait in a session that is not there.
     let broken = json!({"success": false, "error": "Session 'x' not found"});
     for tool in ["await_output", "send_input", "open_terminal", "list_terminal_sessions"] {
@@ -381,7 +381,7 @@ fn any_action_that_failed_goes_on_timeout_when_no_transition_holds() {
 }
 
 #[test]
-fn an_unknown_outcome_is_no_failure_that_on_timeout_would_mend() {
+fn unknown_outcome_does_not_take_on_timeout() {
     let mut document = deciding("send_input", &json!({"condition": "success"}));
     document["states"]["first"]["on_timeout"] = "then".into();
     let mut run = Machine::start(&document);
@@ -390,7 +390,7 @@ fn an_unknown_outcome_is_no_failure_that_on_timeout_would_mend() {
 }
 
 #[test]
-fn an_unknown_outcome_is_for_the_workflow_to_judge() {
+fn workflow_judges_an_unknown_outcome() {
     let mut run = Machine::start(&deciding("send_input", &json!({"condition": {"outcome_unknown": true}})));
     run.outcome(Outcome::Unknown);
     assert_eq!((run.state(), run.because()), ("then", "the outcome is unknown"));
@@ -404,7 +404,7 @@ fn an_unknown_outcome_is_for_the_workflow_to_judge() {
 }
 
 #[test]
-fn a_state_is_limited_by_its_timeout_or_by_what_its_action_is() {
+fn state_is_limited_by_its_timeout_or_its_action() {
     for (action, timeout, expected) in [
         (json!({"tool": "send_input"}), json!(null), Some(30_000)),
         (json!({"tool": "open_terminal"}), json!(2), Some(2_000)),
@@ -420,7 +420,7 @@ fn a_state_is_limited_by_its_timeout_or_by_what_its_action_is() {
 }
 
 #[test]
-fn finishing_on_the_last_allowed_state_is_a_success_and_needing_one_more_is_not() {
+fn last_allowed_state_may_finish_but_not_continue() {
     let mut run = Machine::start_with(&two_states(), limited(2));
     run.succeed();
     run.result(&json!({"success": true, "match_text": "$"}));
@@ -437,7 +437,7 @@ fn finishing_on_the_last_allowed_state_is_a_success_and_needing_one_more_is_not(
 }
 
 #[test]
-fn the_deadline_breaks_the_run_off_where_it_is() {
+fn deadline_ends_the_run_immediately() {
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     let step = run.step();
@@ -450,7 +450,7 @@ fn the_deadline_breaks_the_run_off_where_it_is() {
 }
 
 #[test]
-fn cancelling_closes_what_the_run_opened_and_nothing_else() {
+fn cancelling_closes_only_terminals_of_the_run() {
     let mut run = Machine::start_with(&terminals(), Start { session_id: Some("term_mine".into()), ..start() });
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.input(Input::Cancel { reason: "wrong branch".into() });
@@ -459,7 +459,7 @@ fn cancelling_closes_what_the_run_opened_and_nothing_else() {
 }
 
 #[test]
-fn terminals_stay_open_when_the_run_was_told_to_keep_them() {
+fn terminals_stay_open_if_the_run_keeps_them() {
     let mut run = Machine::start_with(&terminals(), Start { keep_terminals: true, ..start() });
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.result(&json!({"success": false, "error": "gone"}));
@@ -469,7 +469,7 @@ fn terminals_stay_open_when_the_run_was_told_to_keep_them() {
 }
 
 #[test]
-fn actions_work_on_the_terminal_opened_last_and_not_on_one_that_was_closed() {
+fn actions_use_the_last_opened_terminal_that_is_open() {
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert_eq!(run.params()["session_id"], "term_1");
@@ -486,7 +486,7 @@ fn actions_work_on_the_terminal_opened_last_and_not_on_one_that_was_closed() {
 }
 
 #[test]
-fn the_given_terminal_comes_before_an_opened_one_and_a_named_one_before_both() {
+fn named_terminal_precedes_given_and_opened_ones() {
     let mut document = terminals();
     let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
     run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -499,7 +499,7 @@ fn the_given_terminal_comes_before_an_opened_one_and_a_named_one_before_both() {
 }
 
 #[test]
-fn a_terminal_that_failed_to_open_is_none_of_the_run_s() {
+fn unopened_terminal_does_not_belong_to_the_run() {
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": false, "session_id": "", "error": "no such shell"}));
     assert_eq!(run.history.open_terminals(), [""; 0]);
@@ -507,7 +507,7 @@ fn a_terminal_that_failed_to_open_is_none_of_the_run_s() {
 }
 
 #[test]
-fn parameters_take_variables_from_the_states_before() {
+fn parameters_take_variables_from_earlier_states() {
     let state = |params: Value, next: &str| {
         json!({
             "action": {"tool": "send_input", "params": params},
@@ -542,7 +542,7 @@ fn parameters_take_variables_from_the_states_before() {
 }
 
 #[test]
-fn conditions_see_the_variables_as_they_were_before_the_action() {
+fn conditions_see_the_variables_before_the_action() {
     let mut run = Machine::start(&json!({
         "initial_state": "before",
         "states": {
@@ -560,7 +560,7 @@ fn conditions_see_the_variables_as_they_were_before_the_action() {
 }
 
 #[test]
-fn a_pattern_that_makes_no_sense_once_it_is_known_fails_the_run() {
+fn invalid_resolved_pattern_fails_the_run() {
     let document = deciding("send_input", &json!({"condition": {"pattern_match": "{prompt}$"}}));
     let with = |prompt: &str| Start { variables: fields(&json!({ "prompt": prompt })), ..start() };
     let mut run = Machine::start_with(&document, with("a("));
@@ -574,7 +574,7 @@ fn a_pattern_that_makes_no_sense_once_it_is_known_fails_the_run() {
 }
 
 #[test]
-fn a_sleep_names_the_moment_it_ends_so_that_a_restart_does_not_lengthen_it() {
+fn restart_does_not_lengthen_a_sleep() {
     let document = json!({
         "initial_state": "pause",
         "states": {"pause": {"action": {"tool": "sleep", "params": {"seconds": "{pause}"}}}}
@@ -599,7 +599,7 @@ fn a_sleep_names_the_moment_it_ends_so_that_a_restart_does_not_lengthen_it() {
 }
 
 #[test]
-fn a_restart_asks_again_for_what_has_no_outcome() {
+fn restart_repeats_requests_without_an_outcome() {
     let mut run = Machine::start(&terminals());
     assert_eq!(resume(&run.history, run.now), run.last.effects);
     run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -623,7 +623,7 @@ fn a_restart_asks_again_for_what_has_no_outcome() {
 }
 
 #[test]
-fn a_terminal_is_closed_also_when_the_run_never_learned_that_it_was_opened() {
+fn possibly_opened_terminal_is_closed() {
     // The run ends while the terminal is being opened, or learns nothing of how that went.
     type End = fn(&mut Machine);
     let ends: [(&str, End); 4] = [
@@ -655,7 +655,7 @@ fn a_terminal_is_closed_also_when_the_run_never_learned_that_it_was_opened() {
 }
 
 #[test]
-fn a_history_that_a_definition_does_not_know_fails_instead_of_panicking() {
+fn history_of_another_definition_fails_without_a_panic() {
     let mut run = Machine::start(&two_states());
     run.definition = definition(&looping());
     run.succeed();
@@ -663,7 +663,7 @@ fn a_history_that_a_definition_does_not_know_fails_instead_of_panicking() {
 }
 
 #[test]
-fn the_log_tells_the_run_to_its_reader() {
+fn log_describes_the_run() {
     let mut run = Machine::start_with(&two_states(), Start { variables: fields(&json!({"user": "ana"})), ..start() });
     run.now = Timestamp(1_700_000_000_000_000);
     run.result(&json!({"success": true, "message": "sent"}));
@@ -706,7 +706,7 @@ fn the_log_tells_the_run_to_its_reader() {
 }
 
 #[test]
-fn the_log_of_a_cancelled_run_says_so() {
+fn log_of_a_cancelled_run_says_so() {
     let mut run = Machine::start(&two_states());
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(run.log(), [LogEntry::Error { state: Some("make".into()), error: "Cancelled: enough".into() }]);

@@ -53,7 +53,7 @@ fn hears(machine: &mut Machine, heard: &Value) {
 }
 
 #[test]
-fn each_answer_is_recorded_before_it_is_typed_under_a_step_of_its_own() {
+fn each_answer_is_recorded_before_typing_under_its_own_step() {
     let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "hunter2"}));
     let (step, first) = turn(&machine);
     assert_eq!(step, "run_0123456789abcdef/install/1/1");
@@ -100,7 +100,7 @@ fn each_answer_is_recorded_before_it_is_typed_under_a_step_of_its_own() {
 }
 
 #[test]
-fn a_turn_is_taken_again_after_a_restart_with_the_same_step() {
+fn turn_is_repeated_after_a_restart_with_the_same_step() {
     let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "x"}));
     let heard = json!({"success": true, "reason": "match", "matched": 1, "match_text": "user a?", "groups": ["a"], "offset": 7});
     hears(&mut machine, &heard);
@@ -117,7 +117,7 @@ fn a_turn_is_taken_again_after_a_restart_with_the_same_step() {
 }
 
 #[test]
-fn its_failures_are_those_of_an_action() {
+fn failures_are_those_of_an_action() {
     let document = machine(&params());
     let variables = json!({"NAME": "ana", "PW": "x"});
     let mut asked = with(&document, &variables);
@@ -141,7 +141,7 @@ fn its_failures_are_those_of_an_action() {
 }
 
 #[test]
-fn a_placeholder_without_a_value_fails_before_anything_is_typed() {
+fn unresolved_placeholder_fails_before_typing() {
     let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "dialogue", "params": {
         "rules": [{"when": "q (?P<word>.)", "type": "{word}{groups.1}{match_text}{later}\n"}]}}}}});
     let machine = with(&document, &json!({"later": "1"}));
@@ -156,7 +156,7 @@ fn a_placeholder_without_a_value_fails_before_anything_is_typed() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn problems_are_named_with_their_place() {
     let document = json!({"initial_state": "a", "arguments": {"PW": {"secret": true}}, "states": {"a": {"action": {
         "tool": "dialogue", "params": {"rule": [], "rules": [{"wenn": "x", "when": "(", "type": "x"}], "until": "ok"}}}}});
     expect_test::expect![[r#"
@@ -175,7 +175,7 @@ fn mistakes_are_named_with_their_place() {
 }
 
 #[test]
-fn a_rehearsal_plays_what_the_program_prints_through_the_rules() {
+fn rehearsal_applies_the_rules_to_program_text() {
     let definition = definition(&machine(&params()));
     let stubs = json!({"states": {"install": {"prints": ["user root?", "Password:", "Installed 3"]}}});
     let stubs = Stubs::read(&stubs, &definition, &Tools).unwrap_or_else(|problems| panic!("{problems}"));
@@ -201,7 +201,7 @@ fn a_rehearsal_plays_what_the_program_prints_through_the_rules() {
 }
 
 #[test]
-fn a_dialogue_that_follows_another_one_begins_with_its_own_text_and_not_with_the_last_answer() {
+fn later_dialogue_starts_with_its_own_text() {
     let action = |text: &str| {
         let rules = json!([{"when": "[Pp]assword:", "secret": "PW", "times": 1}]);
         json!({"tool": "dialogue", "params": {"input_text": text, "rules": rules, "until": "ok"}})

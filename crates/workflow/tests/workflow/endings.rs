@@ -55,7 +55,7 @@ fn cleaned_up(run: &mut Machine) {
 }
 
 #[test]
-fn a_state_is_visited_as_often_as_it_may_and_knows_how_often() {
+fn visits_are_limited_and_counted() {
     let mut run = opened();
     for visit in 1..=3 {
         assert_eq!((run.state(), &run.params()["command"]), ("try", &json!(format!("try {visit}"))));
@@ -79,7 +79,7 @@ fn a_state_is_visited_as_often_as_it_may_and_knows_how_often() {
 }
 
 #[test]
-fn states_that_exhaust_each_other_end_the_run() {
+fn mutually_exhausted_states_end_the_run() {
     let state = |to: &str| {
         json!({"action": {"tool": "list_terminal_sessions"}, "max_visits": 1, "on_exhausted": to,
                "transitions": [{"condition": {}, "next_state": to}]})
@@ -91,7 +91,7 @@ fn states_that_exhaust_each_other_end_the_run() {
 }
 
 #[test]
-fn the_finally_state_is_executed_before_a_run_completes_or_fails() {
+fn finally_state_runs_before_completion_or_failure() {
     let mut run = opened();
     run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
     run.succeed();
@@ -111,7 +111,7 @@ fn the_finally_state_is_executed_before_a_run_completes_or_fails() {
 }
 
 #[test]
-fn a_failure_of_the_finally_state_fails_a_run_that_would_complete_and_hides_no_other() {
+fn finally_failure_fails_a_completing_run_only() {
     let mut document = retrying();
     document.as_object_mut().unwrap().remove("return_values");
     document["states"]["stop"]["transitions"] = json!([]);
@@ -130,7 +130,7 @@ fn a_failure_of_the_finally_state_fails_a_run_that_would_complete_and_hides_no_o
 }
 
 #[test]
-fn the_finally_state_has_time_and_states_of_its_own() {
+fn finally_state_has_its_own_time_and_states() {
     let limits = Limits::new(2, 100.0).unwrap();
     let mut run = Machine::start_with(&retrying(), Start { limits, ..start() });
     run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -149,7 +149,7 @@ fn the_finally_state_has_time_and_states_of_its_own() {
 }
 
 #[test]
-fn a_cancelled_run_and_one_that_did_nothing_have_no_finally_state() {
+fn cancelled_or_idle_run_has_no_finally_state() {
     let mut run = opened();
     run.input(Input::Cancel { reason: "enough".into() });
     assert!(matches!(run.history.status(), Status::Cancelled { .. }));
@@ -161,7 +161,7 @@ fn a_cancelled_run_and_one_that_did_nothing_have_no_finally_state() {
 }
 
 #[test]
-fn mistakes_in_limits_of_visits_and_finally_states_have_places() {
+fn invalid_visit_limits_and_finally_states_have_places() {
     let document = json!({
         "initial_state": "a",
         "finally": "b",
@@ -184,7 +184,7 @@ fn mistakes_in_limits_of_visits_and_finally_states_have_places() {
 }
 
 #[test]
-fn a_run_that_completes_closes_the_terminals_that_it_opened() {
+fn completed_run_closes_its_opened_terminals() {
     let document = json!({"initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nest"}]},
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "inner"}}, "transitions": [

@@ -55,7 +55,7 @@ fn answer(run: &mut Machine, choice: &str) {
 }
 
 #[test]
-fn a_gate_offers_what_may_hold_before_the_first_transition_that_does() {
+fn gate_offers_choices_before_the_first_decided_transition() {
     let run = at_gate(&json!({"success": true, "exit_code": 0, "screen_content": "built"}));
     assert_eq!(*run.history.status(), Status::Waiting);
     assert_eq!(
@@ -70,7 +70,7 @@ fn a_gate_offers_what_may_hold_before_the_first_transition_that_does() {
 }
 
 #[test]
-fn an_answer_leads_on_and_is_a_variable() {
+fn answer_selects_the_transition_and_is_a_variable() {
     let mut run = at_gate(&json!({"success": true}));
     answer(&mut run, "no warnings");
     assert_eq!((run.state(), run.because()), ("ship", "ana judged: no warnings"));
@@ -80,7 +80,7 @@ fn an_answer_leads_on_and_is_a_variable() {
 }
 
 #[test]
-fn none_of_these_leads_where_the_machine_would_have_gone_by_itself() {
+fn none_of_these_takes_the_default_path() {
     let mut run = at_gate(&json!({"success": false, "exit_code": 1}));
     answer(&mut run, NONE_OF_THESE);
     assert_eq!(run.state(), "mend");
@@ -93,7 +93,7 @@ fn none_of_these_leads_where_the_machine_would_have_gone_by_itself() {
 }
 
 #[test]
-fn a_state_that_found_nothing_that_it_expects_asks_where_the_run_goes_on() {
+fn unexpected_result_asks_for_the_next_state() {
     let document = json!({
         "initial_state": "wait",
         "states": {
@@ -129,7 +129,7 @@ fn a_state_that_found_nothing_that_it_expects_asks_where_the_run_goes_on() {
 }
 
 #[test]
-fn an_answer_that_is_no_choice_or_comes_late_decides_nothing() {
+fn unknown_or_late_answer_decides_nothing() {
     let mut run = at_gate(&json!({"success": true}));
     let step = run.history.gate().unwrap().step.clone();
     answer(&mut run, "perhaps");
@@ -160,7 +160,7 @@ fn time_at_a_gate_does_not_count() {
 }
 
 #[test]
-fn a_run_at_a_gate_can_be_cancelled() {
+fn run_at_a_gate_can_be_cancelled() {
     let mut run = Machine::start_with(&judged(), Start { session_id: Some("term_1".into()), ..start() });
     run.result(&json!({"success": true}));
     let step = run.history.gate().unwrap().step.clone();
@@ -170,7 +170,7 @@ fn a_run_at_a_gate_can_be_cancelled() {
 }
 
 #[test]
-fn descriptions_that_cannot_be_judged_are_refused() {
+fn unanswerable_descriptions_are_refused() {
     let document = |descriptions: &[Value]| {
         let mut document = judged();
         document["states"]["build"]["transitions"] = descriptions
@@ -217,7 +217,7 @@ fn answers(run: &mut Machine, choice: &str) -> bool {
 }
 
 #[test]
-fn an_action_asks_and_the_answer_is_its_result() {
+fn action_asks_and_the_answer_is_its_result() {
     let params = json!({"prompt": "Ship {what}?", "choices": ["ship", "stop"]});
     let given = Start { variables: fields(&json!({"what": "it"})), ..start() };
     let mut run = Machine::start_with(&asking(&params), given);
@@ -238,7 +238,7 @@ fn an_action_asks_and_the_answer_is_its_result() {
 }
 
 #[test]
-fn a_question_without_choices_takes_any_text_and_one_without_an_answer_has_timed_out() {
+fn open_question_takes_any_text_and_unanswered_one_times_out() {
     let mut run = Machine::start(&asking(&json!({"prompt": "How?", "timeout": "60", "answered_by": "anyone"})));
     assert!(run.history.gate().unwrap().choices().is_empty());
     let expires = run.history.gate().unwrap().expires_at().unwrap();
@@ -265,7 +265,7 @@ fn a_question_without_choices_takes_any_text_and_one_without_an_answer_has_timed
 }
 
 #[test]
-fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
+fn invalid_question_is_reported_in_advance_and_when_asked() {
     let problems = |params: &Value| problems(&asking(params));
     for (params, problem) in [
         (json!({}), "'prompt' must contain the question"),
@@ -294,7 +294,7 @@ fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
 }
 
 #[test]
-fn a_form_is_filled_in_and_each_field_is_part_of_the_result() {
+fn form_fields_are_parts_of_the_result() {
     let form = json!({"type": "object", "required": ["version"], "properties": {
         "version": {"type": "string", "title": "Version of {what}"},
         "count": {"type": "integer", "minimum": 1, "default": 2},
@@ -323,7 +323,7 @@ fn a_form_is_filled_in_and_each_field_is_part_of_the_result() {
 }
 
 #[test]
-fn a_form_that_a_variable_breaks_is_told_when_it_is_asked() {
+fn form_broken_by_a_variable_is_reported_when_asked() {
     let form = json!({"properties": {"count": {"type": "{kind}"}}});
     let given = Start { variables: fields(&json!({"kind": "heap"})), ..start() };
     let run = Machine::start_with(&asking(&json!({"prompt": "?", "form": form})), given);
@@ -331,7 +331,7 @@ fn a_form_that_a_variable_breaks_is_told_when_it_is_asked() {
 }
 
 #[test]
-fn who_answered_is_read_from_histories_of_any_age() {
+fn author_of_an_answer_is_read_from_histories_of_any_age() {
     let read = |text: &str| serde_json::from_str::<By>(text).unwrap();
     assert_eq!(read(r#""ana""#), By::from("ana"));
     let whole = By { who: "ana".into(), through: Some("cli".into()), ..By::default() };
@@ -341,7 +341,7 @@ fn who_answered_is_read_from_histories_of_any_age() {
 }
 
 #[test]
-fn terminals_that_states_name_after_a_question_are_known_when_it_is_asked() {
+fn terminals_named_after_a_question_are_known_when_asked() {
     let run = |params: Value| json!({"tool": "run_workflow", "params": params});
     let in_terminal =
         |session: &str| json!({"tool": "run_command", "params": {"session_id": session, "command": "make"}});

@@ -544,7 +544,7 @@ const REFUSED: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn what_a_hostile_patch_does_is_named_or_it_is_refused() {
+fn hostile_patch_is_named_or_refused() {
     let (document, mut failed) = (release(), String::new());
     let rows: Vec<_> = hostile().into_iter().chain(indirect()).collect();
     for (what, patch, parts) in &rows {
@@ -579,7 +579,7 @@ fn reversed(value: &Value, at: &str, found: &mut Vec<(String, Value)>) {
 }
 
 #[test]
-fn another_order_of_anything_in_an_action_is_named() {
+fn changed_order_in_an_action_is_named() {
     let (document, mut all) = (release(), Vec::new());
     let states = document["states"].as_object().expect("states");
     for (name, state) in states {

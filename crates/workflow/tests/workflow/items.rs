@@ -47,7 +47,7 @@ fn listed(for_each: &Value) -> Machine {
 }
 
 #[test]
-fn a_state_is_executed_for_each_line_and_has_all_results_at_its_end() {
+fn state_runs_for_each_line_and_has_all_results() {
     let mut run = listed(&json!("{list_output}"));
     for (number, command) in [(1, "ping a"), (2, "ping 'b c'"), (3, "ping d")] {
         assert_eq!((run.state(), &run.params()["command"]), ("ping", &json!(command)));
@@ -64,7 +64,7 @@ fn a_state_is_executed_for_each_line_and_has_all_results_at_its_end() {
 }
 
 #[test]
-fn a_list_without_items_does_nothing_and_succeeds() {
+fn empty_list_does_nothing_and_succeeds() {
     let mut definition = pinging(&json!({"items": "{list_output}", "as": "item"}));
     definition["states"]["done"]["action"]["params"]["result"] = json!("{ping_results}");
     let mut run = Machine::start(&definition);
@@ -78,7 +78,7 @@ fn a_list_without_items_does_nothing_and_succeeds() {
 }
 
 #[test]
-fn an_item_that_fails_ends_the_list_and_a_transition_may_begin_it_anew() {
+fn failed_item_ends_the_list_and_a_transition_can_restart_it() {
     let mut run = listed(&json!(["x", "y"]));
     run.result(&ran("1"));
     run.result(&json!({"success": true, "exit_code": 2, "output": "no"}));
@@ -99,7 +99,7 @@ fn an_item_that_fails_ends_the_list_and_a_transition_may_begin_it_anew() {
 }
 
 #[test]
-fn a_pause_between_two_items_goes_on_with_the_next_one() {
+fn pause_between_items_resumes_at_the_next_one() {
     let mut run = listed(&json!(["x", "y"]));
     run.input(Input::Pause { by: "ana".to_owned(), above: false });
     run.result(&ran("1"));
@@ -112,14 +112,14 @@ fn a_pause_between_two_items_goes_on_with_the_next_one() {
 }
 
 #[test]
-fn an_unknown_outcome_of_an_item_is_no_success() {
+fn unknown_outcome_of_an_item_is_not_a_success() {
     let mut run = listed(&json!(["x", "y"]));
     run.outcome(Outcome::Unknown);
     assert!(matches!(run.history.status(), Status::Failed { .. }), "{:?}", run.history.status());
 }
 
 #[test]
-fn a_list_that_is_too_long_or_none_fails_before_anything_is_done() {
+fn overlong_or_invalid_list_fails_before_any_action() {
     let mut run = Machine::start(&pinging(&json!({"items": "{list_output}", "max_items": 2})));
     run.result(&ran("a\nb\nc\n"));
     let Status::Failed { reason: FailureReason::BadParameters, error } = run.history.status() else {
@@ -133,7 +133,7 @@ fn a_list_that_is_too_long_or_none_fails_before_anything_is_done() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn problems_are_named_with_their_place() {
     for (for_each, pointer, message) in [
         (json!(5), "/states/ping/for_each", "must be an object"),
         (json!({"as": "x"}), "/states/ping/for_each", "'items' is missing"),

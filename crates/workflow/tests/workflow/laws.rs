@@ -234,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn a_run_ends_within_its_limit_and_every_replay_decides_the_same(
+    fn run_ends_within_its_limit_and_replays_identically(
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 1..8),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
@@ -285,7 +285,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_that_ends_closes_every_terminal_it_left_open(
+    fn ended_run_closes_every_terminal_it_left_open(
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 0..6), cancel in any::<bool>(),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn a_crash_at_any_instant_repeats_nothing_and_the_run_ends(
+    fn crash_at_any_instant_repeats_nothing_and_the_run_ends(
         document in machines(), start in starts(), luck in prop::collection::vec(lucks(), 1..8),
         crashes in prop::collection::vec(prop::bool::weighted(0.3), 0..60), interruption in interruptions(),
     ) {
@@ -338,7 +338,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_that_is_over_and_an_answer_for_somebody_else_decide_nothing(
+    fn ended_run_and_misdirected_answer_decide_nothing(
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 0..6),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");

@@ -35,7 +35,7 @@ fn child(run: &Machine) -> &Child {
 }
 
 #[test]
-fn a_child_gets_what_it_is_given_and_nothing_else() {
+fn child_receives_only_its_arguments() {
     let document = nesting(&json!({
         "workflow_name": "{which}", "initial_variables": {"WHO": "{user}", "N": 3}, "max_states": "7",
         "execution_timeout": 60, "keep_terminals": true
@@ -58,7 +58,7 @@ fn a_child_gets_what_it_is_given_and_nothing_else() {
 }
 
 #[test]
-fn a_child_that_opens_a_terminal_works_in_that_unless_one_is_named() {
+fn child_works_in_its_opened_terminal_unless_one_is_named() {
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
     let given = Start { session_id: Some("term_1".into()), ..start() };
     let terminal = |params: &Value, inner: &Value| {
@@ -73,7 +73,7 @@ fn a_child_that_opens_a_terminal_works_in_that_unless_one_is_named() {
 }
 
 #[test]
-fn the_placeholders_of_an_inline_definition_are_the_child_s() {
+fn placeholders_of_an_inline_definition_belong_to_the_child() {
     let mut inner = one_sleep();
     inner["states"]["rest"]["action"]["params"]["seconds"] = "{pause}".into();
     let document = nesting(&json!({"workflow_definition": inner, "session_id": "{pause}"}));
@@ -83,7 +83,7 @@ fn the_placeholders_of_an_inline_definition_are_the_child_s() {
 }
 
 #[test]
-fn what_became_of_a_child_is_the_action_s_result() {
+fn result_of_a_child_is_the_result_of_the_action() {
     let mut inner = Machine::start_with(&one_sleep(), Start { depth: 2, ..start() });
     inner.succeed();
     let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
@@ -103,7 +103,7 @@ fn what_became_of_a_child_is_the_action_s_result() {
 }
 
 #[test]
-fn the_fifth_level_is_the_last() {
+fn fifth_level_is_the_last() {
     let at = |depth: u32| Machine::start_with(&nesting(&json!({"workflow_name": "me"})), Start { depth, ..start() });
     assert_eq!(child(&at(4)).depth, 5);
     let mut run = at(5);
@@ -115,7 +115,7 @@ fn the_fifth_level_is_the_last() {
 }
 
 #[test]
-fn parameters_that_make_no_sense_once_they_are_known_fail_the_action() {
+fn invalid_resolved_parameters_fail_the_action() {
     for (params, expected) in [
         (
             json!({"workflow_name": "{name}"}),
@@ -134,7 +134,7 @@ fn parameters_that_make_no_sense_once_they_are_known_fail_the_action() {
 }
 
 #[test]
-fn a_nested_definition_is_checked_with_the_one_around_it() {
+fn nested_definition_is_checked_with_the_outer_one() {
     let mut inner = one_sleep();
     inner["states"]["rest"]["transitions"] = json!([{"condition": {}, "next_state": "nowhere"}]);
     let document = nesting(&json!({"workflow_definition": inner, "workflow_nam": "x", "max_states": 0}));
@@ -160,7 +160,7 @@ fn a_nested_definition_is_checked_with_the_one_around_it() {
 }
 
 #[test]
-fn the_beginning_and_the_end_of_a_child_are_written_down_once() {
+fn start_and_end_of_a_child_are_recorded_once() {
     let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
     let step = run.step();
     let began = Input::ChildBegan { step: step.clone(), workflow: "inner".into() };
@@ -183,7 +183,7 @@ fn the_beginning_and_the_end_of_a_child_are_written_down_once() {
 }
 
 #[test]
-fn cancelling_or_running_out_of_time_gives_a_child_up() {
+fn cancelling_or_timing_out_abandons_a_child() {
     let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
     let step = run.step();
     run.wait(Duration::from_secs(1800));
@@ -192,7 +192,7 @@ fn cancelling_or_running_out_of_time_gives_a_child_up() {
 }
 
 #[test]
-fn the_time_that_a_child_waits_for_somebody_does_not_count() {
+fn waiting_time_of_a_child_does_not_count() {
     let hour = Duration::from_secs(3600);
     let mut run = Machine::start(&nesting(&json!({"workflow_definition": one_sleep()})));
     let step = run.step();
@@ -230,7 +230,7 @@ fn composed() -> Value {
 }
 
 #[test]
-fn a_terminal_that_is_closed_is_handed_down_to_no_child() {
+fn closed_terminal_is_passed_to_no_child() {
     // Document 000, lines 555-585: a workflow is composed of others whatever it did before.
     let mut run = Machine::start(&composed());
     run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -252,7 +252,7 @@ fn a_terminal_that_is_closed_is_handed_down_to_no_child() {
 }
 
 #[test]
-fn a_child_tells_what_its_run_would_tell() {
+fn child_reports_like_its_run() {
     // Document 000, lines 178-195 and 578: the action returns what the tool returns.
     let document = json!({
         "initial_state": "open",
@@ -285,7 +285,7 @@ fn a_child_tells_what_its_run_would_tell() {
 }
 
 #[test]
-fn a_value_that_a_nested_run_left_out_is_named_with_its_bound_and_the_way_to_it() {
+fn omitted_value_of_a_nested_run_is_named_with_its_limit() {
     let failed = |read: &str, result: &Value| {
         let mut document = nesting(&json!({"workflow_name": "inner"}));
         document["states"]["nest"]["transitions"] = json!([{"condition": "success", "next_state": "read"}]);
@@ -309,7 +309,7 @@ fn a_value_that_a_nested_run_left_out_is_named_with_its_bound_and_the_way_to_it(
 }
 
 #[test]
-fn the_terminal_that_a_child_leaves_open_becomes_that_of_a_run_that_has_none() {
+fn open_terminal_of_a_child_passes_to_a_run_without_one() {
     // Document 000, lines 640-656: the session_id of a nested run is the session_id from there on.
     let left = |opened: &Value| json!({"success": true, "status": "completed", "session_id": "term_7", "open_terminals": opened});
     let mut document = composed();
@@ -334,7 +334,7 @@ fn the_terminal_that_a_child_leaves_open_becomes_that_of_a_run_that_has_none() {
 }
 
 #[test]
-fn arguments_are_exported_in_a_terminal_that_a_child_left() {
+fn arguments_are_exported_in_a_terminal_left_by_a_child() {
     let mut document = composed();
     document["initial_state"] = "nest".into();
     document["arguments"] = json!({"ROOT": "where"});
@@ -347,7 +347,7 @@ fn arguments_are_exported_in_a_terminal_that_a_child_left() {
 }
 
 #[test]
-fn an_inline_child_is_saved_unless_it_or_the_outer_run_says_false() {
+fn inline_child_is_saved_unless_disabled() {
     // Document 000, lines 164 and 804-807: save_on_success is a parameter of a nested call as well.
     let saves = |own: &Value, outer: bool| {
         let document = nesting(&json!({"workflow_definition": one_sleep(), "save_on_success": own}));
@@ -359,7 +359,7 @@ fn an_inline_child_is_saved_unless_it_or_the_outer_run_says_false() {
 }
 
 #[test]
-fn an_initial_session_id_is_the_terminal_of_the_run_as_the_parameter_is() {
+fn initial_session_id_is_the_terminal_of_the_run() {
     // Document 000, lines 148 and 502: it has no other way to hand a terminal over.
     let with = |variables: Value, session_id: Option<&str>| {
         let session_id = session_id.map(str::to_owned);

@@ -92,7 +92,7 @@ fn begin(document: &Value) -> Machine {
 }
 
 #[test]
-fn branches_begin_as_others_end_and_their_results_keep_the_order_of_the_document() {
+fn branches_start_as_others_end_and_results_keep_their_order() {
     let mut run = begin(&three(&json!({"max_parallel": 2})));
     let fan = run.step();
     assert_eq!(started(&run), [1, 2]);
@@ -122,7 +122,7 @@ fn branches_begin_as_others_end_and_their_results_keep_the_order_of_the_document
 }
 
 #[test]
-fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
+fn every_branch_ends_unless_the_first_failure_counts() {
     let named = json!({"workflows": {"unit": {"workflow_name": "a"}, "lint": {"workflow_name": "b"}}});
     let mut run = begin(&at_once(&named));
     let ended = end(&mut run, 1, &failed("no luck"));
@@ -157,7 +157,7 @@ fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
 }
 
 #[test]
-fn terminals_of_branches_are_closed_as_they_end_and_no_action_works_in_them() {
+fn terminals_of_ended_branches_are_closed_and_unused() {
     let closed = |effects: &[Effect]| {
         let session = |effect: &Effect| match effect {
             Effect::CloseTerminal { session_id } => Some(session_id.clone()),
@@ -181,7 +181,7 @@ fn terminals_of_branches_are_closed_as_they_end_and_no_action_works_in_them() {
 }
 
 #[test]
-fn a_definition_for_all_items_is_written_once() {
+fn definition_for_all_items_is_written_once() {
     let inner = json!({"name": "inner", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let document = json!({
         "initial_state": "each",
@@ -203,7 +203,7 @@ fn a_definition_for_all_items_is_written_once() {
 }
 
 #[test]
-fn nothing_begins_while_the_run_is_paused() {
+fn nothing_starts_while_the_run_is_paused() {
     let mut run = begin(&three(&json!({"max_parallel": 1})));
     let step = run.step().part(1);
     run.input(Input::ChildBegan { step: step.clone(), workflow: "a".into() });
@@ -219,7 +219,7 @@ fn nothing_begins_while_the_run_is_paused() {
 }
 
 #[test]
-fn the_clock_stands_still_while_any_of_them_waits_for_an_answer() {
+fn clock_stops_while_any_branch_waits_for_an_answer() {
     let mut run = begin(&three(&json!({})));
     let waits = |run: &mut Machine, number, waits| {
         let step = run.step().part(number);
@@ -236,7 +236,7 @@ fn the_clock_stands_still_while_any_of_them_waits_for_an_answer() {
 }
 
 #[test]
-fn the_time_of_the_state_bounds_all_branches() {
+fn time_limit_of_the_state_bounds_all_branches() {
     let mut document = three(&json!({}));
     document["states"]["fan"]["timeout"] = 60.into();
     document["states"]["fan"]["on_timeout"] = "late".into();
@@ -249,7 +249,7 @@ fn the_time_of_the_state_bounds_all_branches() {
 }
 
 #[test]
-fn a_list_of_items_is_worked_off_at_once() {
+fn list_of_items_runs_in_parallel() {
     let each = |for_each: &Value| {
         json!({
             "initial_state": "each",
@@ -274,7 +274,7 @@ fn a_list_of_items_is_worked_off_at_once() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn problems_are_named_with_their_place() {
     expect_test::expect![[r#"
         /states/fan/action/params/max_paralel: unknown key 'max_paralel' in a parallel, did you mean 'max_parallel'?
         /states/fan/action/params/workflows/b: Either 'workflow_definition' or 'workflow_name' must be provided
@@ -293,7 +293,7 @@ fn what_is_wrong_is_named_with_its_place() {
 }
 
 #[test]
-fn branches_complete_in_a_rehearsal_unless_stubs_say_otherwise() {
+fn branches_complete_in_a_rehearsal_unless_stubbed() {
     let variables = fields(&json!({"host": "alpha", "which": "../no"}));
     let played = |document: &Value, stubs: &Value| {
         let stubs = Stubs::read(stubs, &definition(document), &crate::machine::Tools).expect("stubs");

@@ -31,7 +31,7 @@ fn go_on() -> Input {
 }
 
 #[test]
-fn what_is_in_flight_ends_and_what_follows_waits_until_somebody_lets_it() {
+fn step_in_progress_ends_and_the_next_waits_for_resume() {
     let mut run = Machine::start(&two_states());
     let at = run.now;
     assert_eq!(run.input(pause()).events, [Event::Paused { at, by: "ana".into(), above: false }]);
@@ -54,7 +54,7 @@ fn what_is_in_flight_ends_and_what_follows_waits_until_somebody_lets_it() {
 }
 
 #[test]
-fn the_time_of_a_run_stands_still_while_it_is_paused() {
+fn time_of_a_paused_run_stops() {
     let hour = Duration::from_secs(3600);
     let mut run = Machine::start(&two_states());
     run.wait(Duration::from_secs(100));
@@ -72,7 +72,7 @@ fn the_time_of_a_run_stands_still_while_it_is_paused() {
 }
 
 #[test]
-fn a_pause_at_a_gate_counts_once_and_the_gate_is_answered_meanwhile() {
+fn pause_at_a_gate_counts_once_and_gate_can_be_answered() {
     let mut run = Machine::start(&json!({
         "initial_state": "look",
         "states": {
@@ -99,7 +99,7 @@ fn a_pause_at_a_gate_counts_once_and_the_gate_is_answered_meanwhile() {
 }
 
 #[test]
-fn an_answer_of_the_shell_waits_as_well() {
+fn answer_of_the_shell_waits_too() {
     let document = json!({
         "arguments": {"ROOT": "where"}, "initial_state": "rest",
         "states": {"rest": {"action": {"tool": "sleep", "params": {"seconds": 5}}}}
@@ -116,7 +116,7 @@ fn an_answer_of_the_shell_waits_as_well() {
 }
 
 #[test]
-fn a_run_that_rests_can_be_cancelled_at_once() {
+fn paused_run_can_be_cancelled_at_once() {
     for ends_first in [false, true] {
         let mut run = Machine::start(&two_states());
         run.input(pause());
@@ -131,7 +131,7 @@ fn a_run_that_rests_can_be_cancelled_at_once() {
 }
 
 #[test]
-fn a_run_rests_with_those_that_it_started() {
+fn run_pauses_with_its_children() {
     let mut run = Machine::start(&json!({
         "initial_state": "nest",
         "states": {"nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "inner"}}}}
@@ -232,7 +232,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_run_goes_where_it_would_have_gone_however_often_it_rests(
+    fn pauses_never_change_the_path_of_a_run(
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 1..8),
         rests in prop::collection::vec(any::<bool>(), 0..40),
     ) {

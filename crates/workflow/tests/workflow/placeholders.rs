@@ -52,7 +52,7 @@ fn begun(text: &str, first: &Value) -> Machine {
 }
 
 #[test]
-fn a_name_that_nothing_sets_is_a_warning_with_its_place_and_the_nearest_name() {
+fn unset_name_is_a_warning_with_place_and_nearest_name() {
     for known in [
         "{PROJECT} {MODE|sh} {NOTE} {session_id} {run_id} {wait_match_text} {look_anything} {wait_groups.1}",
         "${HOME} ${UNKNOWN} %{http_code} {{nobody}} a{2,3} {} {a,b} awk '{print $1}' {{.Names}} {\"a\": 1}",
@@ -70,7 +70,7 @@ fn a_name_that_nothing_sets_is_a_warning_with_its_place_and_the_nearest_name() {
 }
 
 #[test]
-fn nothing_starts_without_the_variables_that_are_needed() {
+fn missing_variables_prevent_the_start() {
     let document = typing("cd {PROJECT} && {command}");
     assert_eq!(refused(&document, &json!({"PROJECT": "/src", "command": "make"})), "");
     expect!["Invalid arguments, so nothing was started: argument PROJECT (where to build) is missing; add PROJECT to initial_variables; {command} at /states/type/action/params/input_text has no value. Add command to initial_variables, or write {{command}} for literal text"]
@@ -92,7 +92,7 @@ fn nothing_starts_without_the_variables_that_are_needed() {
 }
 
 #[test]
-fn a_nested_workflow_needs_what_it_is_not_given() {
+fn nested_workflow_needs_its_missing_variables() {
     let nested = |given: Value| {
         json!({
             "initial_state": "nest",
@@ -112,7 +112,7 @@ fn a_nested_workflow_needs_what_it_is_not_given() {
 }
 
 #[test]
-fn a_placeholder_without_a_value_fails_the_run_before_its_action() {
+fn unresolved_placeholder_fails_the_run_before_its_action() {
     let run = begun("{wait_match_text}", &json!({"success": true, "message": "skip"}));
     assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::UnresolvedVariable, .. }));
     expect!["State 'type': {wait_match_text} has no value: state 'wait' has not been executed. If it is meant as text, write {{wait_match_text}}"]
@@ -130,7 +130,7 @@ fn a_placeholder_without_a_value_fails_the_run_before_its_action() {
 }
 
 #[test]
-fn a_condition_with_a_placeholder_without_a_value_fails_the_run_where_it_is_reached() {
+fn unresolved_condition_fails_the_run_when_reached() {
     let mut document = typing("x");
     document["states"]["look"]["transitions"] = json!([
         {"condition": {"field_equals": {"message": "skip"}}, "next_state": "type"},
@@ -147,7 +147,7 @@ fn a_condition_with_a_placeholder_without_a_value_fails_the_run_where_it_is_reac
 }
 
 #[test]
-fn a_fail_says_what_its_author_wrote_whatever_is_known() {
+fn fail_message_keeps_unresolved_placeholders() {
     let mut document = typing("x");
     document["states"]["type"]["action"] =
         json!({"tool": "fail", "params": {"message": "broken: {wait_error} {nobody}"}});
@@ -180,7 +180,7 @@ fn arguments_and_their_defaults_fill_placeholders() {
 }
 
 #[test]
-fn groups_of_a_wait_are_variables_by_number_and_by_name() {
+fn wait_groups_are_variables_by_number_and_by_name() {
     let mut document = typing("{wait_groups.1}/{wait_groups.patch|sh}/{patch}/{wait_groups.0}");
     document["states"]["wait"]["action"]["params"]["pattern"] = r"v(\d+)(?:\.(?P<patch>\d+))?(?P<rest>-.*)?".into();
     document["states"]["wait"]["transitions"] =
@@ -199,7 +199,7 @@ fn groups_of_a_wait_are_variables_by_number_and_by_name() {
 }
 
 #[test]
-fn a_secret_by_reference_is_replaced_and_a_run_is_not_started_without_it() {
+fn secret_reference_is_replaced_and_required_at_start() {
     let document = json!({"initial_state": "type", "states": {
         "type": {"action": {"tool": "run_command", "params": {"command": "login {secret:TOKEN|sh} {secret:} {note}"}}}}});
     assert_eq!(definition(&document).secrets().collect::<Vec<_>>(), ["TOKEN"]);
@@ -216,7 +216,7 @@ fn a_secret_by_reference_is_replaced_and_a_run_is_not_started_without_it() {
 }
 
 #[test]
-fn an_answer_of_a_dialogue_may_be_a_secret_by_reference() {
+fn answer_of_a_dialogue_may_be_a_secret_reference() {
     let document = json!({"arguments": {"PW": {"secret": true}}, "initial_state": "a", "states": {"a": {"action": {
         "tool": "dialogue", "params": {"rules": [{"when": "x", "secret": "PW"}, {"when": "y", "secret": "db_password"}]}}}}});
     assert_eq!(definition(&document).secrets().collect::<Vec<_>>(), ["db_password"]);

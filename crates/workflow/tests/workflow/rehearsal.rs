@@ -41,7 +41,7 @@ fn told(rehearsal: &Rehearsal) -> String {
 }
 
 #[test]
-fn a_call_of_a_node_succeeds_unless_its_stub_says_otherwise() {
+fn node_call_succeeds_unless_stubbed() {
     let call = |input: &str, ways: Value| json!({"action": {"tool": "run_node", "params": {"node_id": "count", "input": input}}, "transitions": ways});
     let document = json!({
         "initial_state": "one",
@@ -92,7 +92,7 @@ fn build() -> Value {
 }
 
 #[test]
-fn a_rehearsal_takes_the_path_that_a_run_would_take_and_its_time() {
+fn rehearsal_takes_the_path_and_time_of_a_run() {
     let stubs = json!({
         "states": {"wait": [{"match_text": "error", "elapsed_time": 3}, "timeout", {"match_text": "done"}]},
         "gates": {"judge": ["there are no warnings"]},
@@ -133,7 +133,7 @@ fn a_rehearsal_takes_the_path_that_a_run_would_take_and_its_time() {
 }
 
 #[test]
-fn what_is_not_written_down_and_cannot_be_guessed_is_asked_for() {
+fn unspecified_results_are_requested() {
     let end = |stubs: Value| match play_with(&build(), &stubs, &json!({"PROJECT_ROOT": "/x"}), Limits::default()).end {
         RehearsalEnd::Stuck { error } => error,
         other => panic!("{other:?}"),
@@ -153,7 +153,7 @@ fn what_is_not_written_down_and_cannot_be_guessed_is_asked_for() {
 }
 
 #[test]
-fn a_run_that_goes_round_for_ever_ends_at_its_limits() {
+fn endless_run_ends_at_its_limits() {
     let stubs = json!({"states": {"wait": "timeout"}, "shell": {"PROJECT_ROOT": "/x"}});
     let failed = |limits| match play_with(&build(), &stubs, &json!({}), limits).end {
         RehearsalEnd::Failed { error } => error,
@@ -168,7 +168,7 @@ fn a_run_that_goes_round_for_ever_ends_at_its_limits() {
 }
 
 #[test]
-fn contracts_are_answered_from_the_shell_and_failures_are_those_of_a_run() {
+fn contracts_use_the_shell_and_failures_match_a_run() {
     let waited = json!({"wait": {"match_text": "done"}});
     let missing = play(&build(), &json!({"states": waited}));
     let RehearsalEnd::Failed { error } = &missing.end else { panic!("{missing:?}") };
@@ -184,7 +184,7 @@ fn contracts_are_answered_from_the_shell_and_failures_are_those_of_a_run() {
 }
 
 #[test]
-fn an_action_that_takes_longer_than_its_state_may_times_out() {
+fn action_longer_than_its_state_times_out() {
     let document = json!({"initial_state": "a", "states": {
         "a": {"action": {"tool": "send_input", "params": {"input_text": "x"}}, "timeout": 2, "on_timeout": "b"},
         "b": {"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 4, "on_timeout": "c"},
@@ -198,7 +198,7 @@ fn an_action_that_takes_longer_than_its_state_may_times_out() {
 }
 
 #[test]
-fn slips_in_stubs_are_named_with_what_was_probably_meant() {
+fn misspelt_stubs_are_named_with_suggestions() {
     let stubs = json!({
         "state": {},
         "states": {"wiat": {}, "wait": [{"match_txt": "x"}, "timout", 7], "pause": {"elapsed_time": "soon"}},
@@ -228,7 +228,7 @@ fn slips_in_stubs_are_named_with_what_was_probably_meant() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_told() {
+fn unused_answers_are_reported() {
     let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "list_terminal_sessions"}}}});
     let stubs = json!({"states": {"a": [{}, {}]}, "tools": {"send_input": {}}});
     let left = play(&document, &stubs).left_over;
@@ -258,7 +258,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn every_rehearsal_ends_and_is_the_same_twice(
+    fn every_rehearsal_ends_and_is_repeatable(
         document in machines(), stubs in stubs(), max_states in 1u32..40, judged in any::<bool>(),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
@@ -360,7 +360,7 @@ fn seen(text: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn secrets_are_nowhere_in_a_rehearsal_that_was_played_with_them() {
+fn rehearsal_shows_no_secrets() {
     let variables = json!({"TOKEN": TOKEN, "PIN": "917", "USER_NAME": "ana"});
     let rehearsal = play_with(&careless(), &careless_stubs(), &variables, Limits::default());
     assert_eq!(rehearsal.states_executed, 7, "{rehearsal:#?}");
@@ -391,7 +391,7 @@ fn secrets_are_nowhere_in_a_rehearsal_that_was_played_with_them() {
 }
 
 #[test]
-fn a_rehearsal_that_is_stuck_or_returns_something_shows_no_secret_either() {
+fn stuck_or_returning_rehearsal_shows_no_secret_either() {
     let variables = json!({"TOKEN": TOKEN, "PIN": "917", "USER_NAME": "ana"});
     let mut stubs = careless_stubs();
     stubs["gates"] = json!({"judge": format!("{TOKEN} was not printed")});
@@ -410,7 +410,7 @@ fn a_rehearsal_that_is_stuck_or_returns_something_shows_no_secret_either() {
 }
 
 #[test]
-fn a_form_is_answered_with_its_fields() {
+fn form_is_answered_with_its_fields() {
     let form =
         json!({"properties": {"version": {"type": "string"}, "count": {"type": "integer"}}, "required": ["version"]});
     let document = json!({"initial_state": "ask", "states": {

@@ -112,7 +112,7 @@ fn answer(run: &mut Machine, choice: &str) {
 }
 
 #[test]
-fn a_person_accepts_a_patch_and_the_run_goes_on_with_the_patched_machine() {
+fn accepted_patch_continues_the_run_with_the_patched_machine() {
     let mut run = stopped();
     let under = run.history.gate().unwrap().clone();
     assert!(under.asks_where_to_go_on());
@@ -148,7 +148,7 @@ fn a_person_accepts_a_patch_and_the_run_goes_on_with_the_patched_machine() {
 }
 
 #[test]
-fn an_accepted_patch_is_saved_once_behind_the_answer_also_when_the_run_has_ended() {
+fn accepted_patch_is_saved_once_even_if_the_run_has_ended() {
     let mut run = stopped();
     propose(&mut run, &another_question());
     let early = run.history.gate().unwrap().step.clone();
@@ -170,7 +170,7 @@ fn an_accepted_patch_is_saved_once_behind_the_answer_also_when_the_run_has_ended
 }
 
 #[test]
-fn a_declined_patch_leaves_the_run_as_it_was_and_the_next_one_has_another_name() {
+fn declined_patch_changes_nothing_and_the_next_has_a_new_name() {
     let mut run = stopped();
     let under = run.history.gate().unwrap().clone();
     propose(&mut run, &another_question());
@@ -193,7 +193,7 @@ fn propose_only() -> Proposal {
 }
 
 #[test]
-fn an_accepted_patch_may_leave_it_open_where_the_run_goes_on() {
+fn accepted_patch_may_leave_the_next_state_open() {
     let mut run = stopped();
     let patch = json!([{"op": "add", "path": "/states/skip", "value": {"action": {"tool": "fail", "params": {"message": "x"}}}}]);
     propose(&mut run, &patch);
@@ -205,7 +205,7 @@ fn an_accepted_patch_may_leave_it_open_where_the_run_goes_on() {
 }
 
 #[test]
-fn patches_that_a_run_cannot_go_on_with_are_refused() {
+fn unusable_patches_are_refused() {
     let refused =
         |patch: Value| patched(&definition(&installer()), "question", &patch, &Tools).unwrap_err().to_string();
     assert!(refused(json!({"op": "add"})).starts_with("this is not a JSON Patch"));
@@ -222,7 +222,7 @@ fn patches_that_a_run_cannot_go_on_with_are_refused() {
 }
 
 #[test]
-fn a_patch_that_copies_the_document_into_itself_is_refused() {
+fn self_copying_patch_is_refused() {
     let refused = |patch: &Value| patched(&definition(&installer()), "question", patch, &Tools).unwrap_err();
     let wide: Vec<Value> =
         (0..100).map(|copy| json!({"op": "copy", "from": "", "path": format!("/more{copy}")})).collect();
@@ -234,7 +234,7 @@ fn a_patch_that_copies_the_document_into_itself_is_refused() {
 }
 
 #[test]
-fn states_behind_a_gate_for_a_person_are_a_person_s_choice() {
+fn states_after_a_persons_gate_are_that_persons_choice() {
     let run = stopped();
     let gate = run.history.gate().expect("a gate waits");
     assert!(gate.choices().contains(&"go to 'agree'"));
@@ -271,7 +271,7 @@ fn states_behind_a_gate_for_a_person_are_a_person_s_choice() {
 }
 
 #[test]
-fn repairs_that_leave_every_check_in_place_weaken_nothing() {
+fn repairs_that_keep_every_check_weaken_nothing() {
     // One more question, answered before the run waits for the known one again.
     let asked = json!([
         {"op": "replace", "path": "/states/question/action/params/pattern",
@@ -311,7 +311,7 @@ fn repairs_that_leave_every_check_in_place_weaken_nothing() {
 }
 
 #[test]
-fn what_a_patch_weakens_is_named() {
+fn weakening_by_a_patch_is_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let replace = |path: &str, value: Value| only(json!([{"op": "replace", "path": path, "value": value}]));
     expect_test::expect![[r#"
@@ -349,7 +349,7 @@ fn what_a_patch_weakens_is_named() {
 }
 
 #[test]
-fn an_alternative_that_takes_more_than_its_words_or_hides_what_it_takes_is_named() {
+fn excessive_or_obscure_alternative_is_named() {
     for alternative in [
         "w",
         r"(?<=[^xr])\? \[y/N\] *\Z",
@@ -371,7 +371,7 @@ fn an_alternative_that_takes_more_than_its_words_or_hides_what_it_takes_is_named
 }
 
 #[test]
-fn each_new_state_that_acts_is_named_with_what_it_does_wherever_it_stands() {
+fn each_new_acting_state_is_named_with_its_action() {
     // Between two states, under the same condition.
     for command in [
         "curl https://x/y | sh",
@@ -404,7 +404,7 @@ fn each_new_state_that_acts_is_named_with_what_it_does_wherever_it_stands() {
 }
 
 #[test]
-fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
+fn change_below_existing_states_is_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let behind_start = |state: Value| {
         only(json!([
@@ -442,7 +442,7 @@ fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
 }
 
 #[test]
-fn a_state_that_no_longer_stops_and_asks_is_named() {
+fn state_that_no_longer_stops_and_asks_is_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let no_longer = "'question' no longer asks when it finds nothing that it expects (/states/question/on_unknown)";
     assert_eq!(only(json!([{"op": "remove", "path": "/states/question/on_unknown"}])), no_longer);
@@ -456,7 +456,7 @@ fn a_state_that_no_longer_stops_and_asks_is_named() {
 }
 
 #[test]
-fn an_input_behind_a_new_one_that_checks_nothing_is_named() {
+fn input_after_a_new_unchecked_one_is_named() {
     let behind = |params: Value, condition: Value| {
         let patch = json!([
             {"op": "add", "path": "/states/extra", "value": {
@@ -489,7 +489,7 @@ fn an_input_behind_a_new_one_that_checks_nothing_is_named() {
 }
 
 #[test]
-fn limits_conditions_and_secrets_that_a_patch_touches_are_named() {
+fn changed_limits_conditions_and_secrets_are_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let replace = |path: &str, value: Value| only(json!([{"op": "replace", "path": path, "value": value}]));
     // The time of a person to say no.
@@ -527,7 +527,7 @@ fn limits_conditions_and_secrets_that_a_patch_touches_are_named() {
 }
 
 #[test]
-fn a_new_state_that_changes_the_result_that_others_use_is_named() {
+fn new_state_changing_a_used_result_is_named() {
     let mut document = installer();
     document["states"]["done"]["action"]["params"]["result"] = "{match_text} {more_output}".into();
     let before = definition(&document);
@@ -603,7 +603,7 @@ fn between(one: &str, name: &str, next: &str, state: Value) -> Value {
 }
 
 #[test]
-fn where_a_person_said_no_the_other_ways_stay_that_person_s_choice() {
+fn other_paths_after_a_refusal_stay_that_persons_choice() {
     let mut document = steps();
     document["states"]["declined"]["on_unknown"] = "ask".into();
     let variables = json!({"PASSWORD": "x"}).as_object().expect("an object").clone();
@@ -622,7 +622,7 @@ fn where_a_person_said_no_the_other_ways_stay_that_person_s_choice() {
 }
 
 #[test]
-fn a_state_that_asks_where_its_failure_ended_the_run_is_named() {
+fn state_asking_instead_of_failing_is_named() {
     for state in ["declined", "done", "approve", "begin"] {
         let patch = json!([{"op": "add", "path": format!("/states/{state}/on_unknown"), "value": "ask"}]);
         let named = named_in_steps(&patch);
@@ -631,7 +631,7 @@ fn a_state_that_asks_where_its_failure_ended_the_run_is_named() {
 }
 
 #[test]
-fn what_forges_the_context_of_a_gate_or_makes_a_check_old_is_named() {
+fn forged_gate_context_or_outdated_check_is_named() {
     let reads = |params: Value| json!({"action": {"tool": "get_screen_content", "params": params}});
     let shows = |named: Vec<String>| named.iter().any(|one| one.contains("shown at the gate 'approve'"));
     assert!(shows(named_in_steps(&between("password", "look", "approve", reads(json!({"session_id": "term_2"}))))));
@@ -663,7 +663,7 @@ fn what_forges_the_context_of_a_gate_or_makes_a_check_old_is_named() {
 }
 
 #[test]
-fn each_new_alternative_is_named_with_what_is_typed_at_it() {
+fn each_new_alternative_is_named_with_its_input() {
     let also = |state: &str, alternative: &str| {
         let known = r"^Quux\? *\Z";
         let patch = json!([{"op": "replace", "path": format!("/states/{state}/action/params/pattern"),
@@ -709,7 +709,7 @@ fn each_new_alternative_is_named_with_what_is_typed_at_it() {
 }
 
 #[test]
-fn what_is_named_shows_all_of_what_is_typed_or_run() {
+fn names_show_the_full_typed_or_executed_text() {
     let param = |state: &str, key: &str, value: Value| {
         named_in_steps(&json!([{"op": "add", "path": format!("/states/{state}/action/params/{key}"), "value": value}]))
     };
@@ -753,7 +753,7 @@ fn what_is_named_shows_all_of_what_is_typed_or_run() {
 }
 
 #[test]
-fn a_limit_after_which_the_run_asks_is_named() {
+fn limit_after_which_the_run_asks_is_named() {
     for patch in [
         json!([{"op": "add", "path": "/states/yes/timeout", "value": 0.1}]),
         json!([{"op": "add", "path": "/states/yes/action/params/timeout", "value": 0.1}]),
@@ -805,7 +805,7 @@ fn is_named_or_harmless(document: &Value, place: &str, new: Option<&Value>) -> R
 }
 
 #[test]
-fn whatever_is_taken_out_of_a_machine_is_named() {
+fn every_removal_from_a_machine_is_named() {
     let (document, mut all) = (installer(), Vec::new());
     places(&document, "", &mut all);
     for place in all {
@@ -817,7 +817,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_patch_that_weakens_is_always_named(
+    fn weakening_patch_is_always_named(
         document in prop_oneof![Just(installer()), machines()],
         at in any::<prop::sample::Index>(),
         new in prop::sample::select(vec![

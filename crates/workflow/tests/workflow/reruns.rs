@@ -45,7 +45,7 @@ fn another() -> Start {
 const LATER: Timestamp = Timestamp(1_800_000_000_000_000);
 
 #[test]
-fn a_run_that_begins_at_a_state_has_the_results_before_it_and_performs_nothing_of_them() {
+fn rerun_has_earlier_results_without_performing_them() {
     let run = failed();
     let part = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap();
     assert_eq!(part.states_to_repeat(&run.events).into_iter().collect::<Vec<_>>(), ["ship"]);
@@ -63,7 +63,7 @@ fn a_run_that_begins_at_a_state_has_the_results_before_it_and_performs_nothing_o
 }
 
 #[test]
-fn a_changed_state_before_it_is_refused_and_one_behind_it_is_taken() {
+fn changed_earlier_state_is_refused_and_later_one_accepted() {
     let run = failed();
     let mut document = commands();
     document["states"]["ship"]["action"]["params"]["command"] = "deploy {build_output}".into();
@@ -82,7 +82,7 @@ fn a_changed_state_before_it_is_refused_and_one_behind_it_is_taken() {
 }
 
 #[test]
-fn a_state_that_the_run_did_not_enter_is_named_with_those_that_it_did() {
+fn unvisited_state_is_named_with_the_visited_ones() {
     let run = failed();
     for (state, visit) in [("ship", 2), ("shop", 1)] {
         let error = RecordedPart::before(&run.events, &run.definition, state, visit).unwrap_err().to_string();
@@ -91,7 +91,7 @@ fn a_state_that_the_run_did_not_enter_is_named_with_those_that_it_did() {
 }
 
 #[test]
-fn an_answer_of_a_person_is_for_one_run() {
+fn answer_of_a_person_counts_for_one_run() {
     let mut document = commands();
     document["states"]["test"] =
         state("gate", &json!({"prompt": "Ship it?", "answered_by": "human", "choices": ["yes", "no"]}), Some("ship"));
@@ -110,7 +110,7 @@ fn an_answer_of_a_person_is_for_one_run() {
 }
 
 #[test]
-fn a_choice_that_only_a_person_takes_is_for_one_run() {
+fn choice_reserved_for_a_person_counts_for_one_run() {
     let mut document = commands();
     document["states"]["build"]["transitions"] = json!([
         {"condition": {"description": "all is well", "success": true}, "next_state": "test"},
@@ -135,7 +135,7 @@ fn a_choice_that_only_a_person_takes_is_for_one_run() {
 }
 
 #[test]
-fn an_answer_in_a_run_below_counts_as_that_of_a_person() {
+fn answer_in_a_nested_run_counts_as_a_persons() {
     let mut document = commands();
     document["states"]["test"] = state("run_workflow", &json!({"workflow_name": "ask"}), Some("ship"));
     document["states"]["ship"]["action"]["params"]["command"] = "ship".into();
@@ -151,7 +151,7 @@ fn an_answer_in_a_run_below_counts_as_that_of_a_person() {
 }
 
 #[test]
-fn terminals_that_the_recorded_part_needs_are_named() {
+fn terminals_of_the_recorded_part_are_named() {
     let mut document = commands();
     document["states"]["build"] = state("open_terminal", &json!({"shell": "bash"}), Some("test"));
     document["states"]["test"]["action"]["params"]["command"] = "true".into();
@@ -167,7 +167,7 @@ fn terminals_that_the_recorded_part_needs_are_named() {
 }
 
 #[test]
-fn a_pause_before_the_state_does_not_stop_the_other_run() {
+fn pause_before_the_state_does_not_stop_the_rerun() {
     let mut run = Machine::start(&commands());
     run.input(Input::Pause { by: "ana".to_owned(), above: false });
     run.result(&result("v1"));

@@ -36,7 +36,7 @@ fn warnings(document: &Value) -> String {
 }
 
 #[test]
-fn a_set_gives_variables_values_of_any_form_and_a_return_ends_the_run_with_one() {
+fn set_takes_values_of_any_type_and_return_ends_the_run() {
     let document = machine(json!({
         "look": look("set"),
         "set": {"action": {"tool": "set", "params": {
@@ -58,7 +58,7 @@ fn a_set_gives_variables_values_of_any_form_and_a_return_ends_the_run_with_one()
 }
 
 #[test]
-fn a_return_value_is_made_of_variables_without_a_shell() {
+fn return_value_is_made_of_variables_without_a_shell() {
     let mut document = machine(json!({
         "look": look("close"),
         "close": {"action": {"tool": "exit_terminal"}}
@@ -97,7 +97,7 @@ fn a_return_value_is_made_of_variables_without_a_shell() {
 }
 
 #[test]
-fn return_values_that_no_shell_can_report_are_a_warning() {
+fn return_values_without_a_shell_are_a_warning() {
     let mut document = machine(json!({"look": look("close"), "close": {"action": {"tool": "exit_terminal"}}}));
     document["return_values"] = json!({"LOAD": "the load"});
     expect![[r#"/return_values/LOAD: warning: LOAD is read from the shell after the last state, but state 'close' closes the terminal and may be the last state; build it from variables: {"from": "{STATE_FIELD}"}"#]]
@@ -111,7 +111,7 @@ fn return_values_that_no_shell_can_report_are_a_warning() {
 }
 
 #[test]
-fn mistakes_in_a_set_and_a_return_have_places() {
+fn invalid_set_and_return_have_places() {
     let document = json!({
         "arguments": {"A": {"from": "{x}"}},
         "initial_state": "empty",
@@ -136,7 +136,7 @@ fn mistakes_in_a_set_and_a_return_have_places() {
 }
 
 #[test]
-fn an_input_that_waits_is_judged_like_a_wait() {
+fn input_with_a_wait_is_judged_like_a_wait() {
     let document = machine(json!({
         "look": {
             "action": {"tool": "send_input", "params": {"input_text": "uptime\n", "pattern": "load (?P<load>\\S+)", "timeout": 90}},

@@ -146,14 +146,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_the_reader_takes_fits_the_schema(document in machines()) {
+    fn accepted_documents_match_the_schema(document in machines()) {
         prop_assert!(Definition::parse(&document, &Tools).is_ok());
         prop_assert_eq!(misfit_of(&document, &Tools), None);
     }
 }
 
 #[test]
-fn the_schema_says_where_a_document_is_wrong() {
+fn schema_names_the_invalid_place() {
     let document = |state: &Value| json!({"initial_state": "a", "states": {"a": state}});
     let typing = |params: &Value| document(&json!({"action": {"tool": "send_input", "params": params}}));
     let leading = |condition: &Value| {
@@ -216,7 +216,7 @@ fn the_schema_says_where_a_document_is_wrong() {
 
 /// Document 001, lines 81-95 (defaults of parameters, `session_id` auto-injected) and 284-310 (the five words).
 #[test]
-fn the_documentation_has_every_key_and_every_parameter() {
+fn documentation_has_every_key_and_every_parameter() {
     let page = documentation(&Described);
     let actions = page.find("## Actions").expect("the actions");
     expect![[r###"

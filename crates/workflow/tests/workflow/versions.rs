@@ -19,7 +19,7 @@ fn given(session: &str) -> Start {
 }
 
 #[test]
-fn a_failed_action_goes_on_timeout_from_version_4_on() {
+fn failed_action_takes_on_timeout_from_version_4_on() {
     let document = json!({
         "initial_state": "type",
         "states": {
@@ -37,7 +37,7 @@ fn a_failed_action_goes_on_timeout_from_version_4_on() {
 }
 
 #[test]
-fn a_terminal_that_was_closed_is_handed_down_up_to_version_3() {
+fn closed_terminal_is_passed_on_up_to_version_3() {
     let document = json!({
         "initial_state": "close",
         "states": {
@@ -54,7 +54,7 @@ fn a_terminal_that_was_closed_is_handed_down_up_to_version_3() {
 }
 
 #[test]
-fn a_pattern_is_not_searched_on_the_screen_up_to_version_3() {
+fn pattern_is_not_searched_on_the_screen_up_to_version_3() {
     let document = json!({
         "initial_state": "nap",
         "states": {"nap": {
@@ -71,7 +71,7 @@ fn a_pattern_is_not_searched_on_the_screen_up_to_version_3() {
 }
 
 #[test]
-fn a_secret_is_exported_up_to_version_3() {
+fn secret_is_exported_up_to_version_3() {
     let document = json!({
         "arguments": {"TOKEN": {"secret": true}},
         "initial_state": "rest",
@@ -89,7 +89,7 @@ fn a_secret_is_exported_up_to_version_3() {
 }
 
 #[test]
-fn a_placeholder_without_a_value_is_typed_up_to_version_4() {
+fn unresolved_placeholder_is_typed_up_to_version_4() {
     let document = json!({
         "arguments": {"MODE": {"default": "debug"}},
         "initial_state": "rest",
@@ -111,7 +111,7 @@ fn a_placeholder_without_a_value_is_typed_up_to_version_4() {
 }
 
 #[test]
-fn a_wait_that_found_nothing_is_a_success_up_to_version_4() {
+fn unmatched_wait_is_a_success_up_to_version_4() {
     let document = json!({
         "initial_state": "wait",
         "states": {
@@ -134,7 +134,7 @@ fn a_wait_that_found_nothing_is_a_success_up_to_version_4() {
 }
 
 #[test]
-fn a_run_that_completes_leaves_its_terminals_open_up_to_version_4() {
+fn completed_run_leaves_terminals_open_up_to_version_4() {
     let document = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
     for (version, closed) in [(3, Vec::new()), (4, Vec::new()), (SEMANTICS_VERSION, vec!["term_1"])] {
         let mut run = begun_under(version, &document, start());
@@ -145,7 +145,7 @@ fn a_run_that_completes_leaves_its_terminals_open_up_to_version_4() {
 }
 
 #[test]
-fn a_run_that_was_stored_before_has_its_nested_workflows_not_saved() {
+fn earlier_stored_run_does_not_save_nested_workflows() {
     let stored = json!({
         "event": "started", "at": 1, "run": "run_0123456789abcdef", "definition": {}, "variables": {},
         "limits": {"max_states": 1, "execution_timeout": 1.0}, "keep_terminals": false, "semantics_version": 3
@@ -156,13 +156,13 @@ fn a_run_that_was_stored_before_has_its_nested_workflows_not_saved() {
 }
 
 #[test]
-fn events_are_stored_as_in_the_golden_file() {
+fn events_match_the_golden_file() {
     let golden = include_str!("../../golden/events.jsonl");
     steplatch_golden::check_enum::<Event>(golden, steplatch_golden::Tag::Field("event"));
 }
 
 #[test]
-fn an_output_keeps_the_newlines_at_its_end_up_to_version_5() {
+fn output_keeps_its_final_newlines_up_to_version_5() {
     let document = json!({
         "initial_state": "a",
         "states": {
@@ -179,7 +179,7 @@ fn an_output_keeps_the_newlines_at_its_end_up_to_version_5() {
 }
 
 #[test]
-fn the_output_as_it_was_printed_is_kept_where_something_reads_it() {
+fn original_output_is_kept_if_it_is_read() {
     let document = |read: &str| {
         json!({
             "initial_state": "a",
@@ -204,7 +204,7 @@ fn the_output_as_it_was_printed_is_kept_where_something_reads_it() {
 }
 
 #[test]
-fn a_comparison_does_not_depend_on_the_newlines_at_the_end_of_an_output() {
+fn comparison_ignores_final_newlines_of_an_output() {
     for (condition, output, version, holds) in [
         (json!({"field_equals": {"output": "3"}}), "3\n", 5, false),
         (json!({"field_equals": {"output": "3"}}), "3\n", SEMANTICS_VERSION, true),

@@ -12,7 +12,7 @@ fn step(id: &str, after: &[&str]) -> Value {
 }
 
 #[test]
-fn steps_run_once_everything_before_them_is_over() {
+fn steps_run_once_their_dependencies_have_ended() {
     let steps = json!([step("d", &["b", "c"]), step("b", &["a"]), step("c", &["a"]), step("a", &[])]);
     let mut story = Story::begin(graph_node(steps), "in");
     assert_eq!(story.open, ["a1"]);
@@ -29,7 +29,7 @@ fn steps_run_once_everything_before_them_is_over() {
 }
 
 #[test]
-fn inputs_take_outputs_and_a_step_depends_on_what_its_input_names() {
+fn inputs_take_outputs_and_determine_dependencies() {
     let steps = json!([
         {"id": "report", "node": "n", "input": "{log|sh} by {input} {{log}} {other} ${HOME}"},
         {"id": "whole", "node": "n", "input": {"all": "{log}", "text": "<{log}>"}},
@@ -47,7 +47,7 @@ fn inputs_take_outputs_and_a_step_depends_on_what_its_input_names() {
 }
 
 #[test]
-fn what_depends_on_a_failed_step_does_not_run_and_the_rest_does() {
+fn only_dependents_of_a_failed_step_are_skipped() {
     let steps = json!([step("a", &[]), step("b", &["a"]), step("c", &["b"]), step("x", &[]), step("y", &["x"])]);
     let mut story = Story::begin(graph_node(steps), Value::Null);
     assert_eq!(story.open, ["a1", "x1"]);
@@ -68,7 +68,7 @@ fn what_depends_on_a_failed_step_does_not_run_and_the_rest_does() {
 }
 
 #[test]
-fn a_retry_waits_longer_each_time_and_gives_up_in_the_end() {
+fn retries_wait_longer_each_time_and_end() {
     let steps = json!([{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 3, "delay": 2, "backoff": 3, "timeout": 9}}, step("b", &["a"])]);
     let mut story = Story::begin(graph_node(steps.clone()), Value::Null);
     let Effect::Run { timeout, .. } = &story.effects[0] else { panic!("{:?}", story.effects) };
@@ -93,7 +93,7 @@ fn a_retry_waits_longer_each_time_and_gives_up_in_the_end() {
 }
 
 #[test]
-fn a_step_may_be_passed_over_with_a_value() {
+fn step_can_be_skipped_with_a_value() {
     let steps = json!([
         {"id": "a", "node": "n", "on_error": {"policy": "skip", "value": [1]}},
         {"id": "b", "node": "n", "input": "{a}"}
@@ -112,7 +112,7 @@ fn a_step_may_be_passed_over_with_a_value() {
 }
 
 #[test]
-fn a_fallback_is_called_with_the_same_input_and_its_failure_is_the_steps() {
+fn fallback_gets_the_same_input_and_its_failure_counts() {
     let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "then": {"policy": "fallback", "node": "plan_b"}});
     let steps = json!([{"id": "a", "node": "plan_a", "input": "x{input}", "on_error": on_error}]);
     for (outcome, success) in [(done("B"), true), (failed("b"), false), (StepOutcome::Unknown, false)] {
@@ -128,7 +128,7 @@ fn a_fallback_is_called_with_the_same_input_and_its_failure_is_the_steps() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_done_again() {
+fn possibly_performed_call_is_not_repeated() {
     let retry = json!({"policy": "retry", "count": 5});
     let mut story = Story::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": retry}])), Value::Null);
     assert_eq!(story.ends("a", StepOutcome::Unknown), Vec::<String>::new());
@@ -141,7 +141,7 @@ fn what_may_have_been_done_is_not_done_again() {
 }
 
 #[test]
-fn no_more_steps_run_at_once_than_may() {
+fn concurrency_limit_of_steps_is_respected() {
     let document = json!({"id": "g", "type": "graph", "max_parallel": 2,
         "steps": [{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 1, "delay": 1}}, step("b", &[]), step("c", &[]), step("d", &[])]});
     let mut story = Story::begin(Node::parse(&document).unwrap(), Value::Null);
@@ -154,7 +154,7 @@ fn no_more_steps_run_at_once_than_may() {
 }
 
 #[test]
-fn whoever_takes_over_is_told_what_is_still_asked_for() {
+fn successor_learns_the_pending_calls() {
     let steps = json!([
         {"id": "a", "node": "n", "input": "go", "on_error": {"policy": "retry", "count": 2, "delay": 7, "timeout": 3}},
         {"id": "b", "node": "m"},
@@ -182,7 +182,7 @@ fn whoever_takes_over_is_told_what_is_still_asked_for() {
 }
 
 #[test]
-fn what_does_not_fit_changes_nothing() {
+fn unexpected_input_changes_nothing() {
     let mut story = Story::begin(graph_node(json!([step("a", &[]), step("b", &["a"])])), Value::Null);
     let before = story.history.clone();
     let ended =
@@ -204,7 +204,7 @@ fn what_does_not_fit_changes_nothing() {
 }
 
 #[test]
-fn what_is_held_back_follows_once_it_may_go_on() {
+fn held_step_starts_after_resuming() {
     let node = graph_node(json!([step("a", &[]), step("b", &["a"])]));
     let graph = graph_of(&node);
     let mut progress = Progress::new(graph);

@@ -107,7 +107,7 @@ fn assert_resumable(story: &Story) {
 
 proptest! {
     #[test]
-    fn every_graph_comes_to_its_end(plan in plan()) {
+    fn every_graph_ends(plan in plan()) {
         let story = play(&plan);
         prop_assert!(story.progress.ended().is_some(), "{:?}", story.open);
         prop_assert_eq!(story.open.len(), 0);
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn every_step_ends_once_and_begins_only_behind_its_dependencies(plan in plan()) {
+    fn every_step_ends_once_and_starts_after_its_dependencies(plan in plan()) {
         let story = play(&plan);
         let graph = graph_of(&story.node);
         let mut endings: BTreeMap<String, Ending> = BTreeMap::new();
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn no_attempt_follows_one_that_may_have_been_made_unless_it_is_another_nodes(plan in plan()) {
+    fn possibly_made_attempt_is_followed_only_by_another_node(plan in plan()) {
         let story = play(&plan);
         let mut last: BTreeMap<String, (String, bool)> = BTreeMap::new();
         let mut attempts: BTreeMap<String, u32> = BTreeMap::new();
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn events_survive_writing_and_reading(plan in plan()) {
+    fn events_round_trip_through_text(plan in plan()) {
         let story = play(&plan);
         let written = serde_json::to_string(&story.history).unwrap();
         let read: Vec<GraphEvent> = serde_json::from_str(&written).unwrap();

@@ -522,7 +522,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_over_when_its_prompt_stands_still() {
+    fn entry_ends_when_its_prompt_is_stable() {
         let prompt = RowKind::Prompt { output_bytes: 0 };
         let milliseconds = Duration::from_millis;
         let cases = [

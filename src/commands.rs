@@ -304,7 +304,7 @@ mod tests {
         assert!(found.len() > 20, "the tree is walked: {found:?}");
         let mut without: Vec<&str> = found.iter().filter(|(_, json)| !json).map(|(words, _)| words.as_str()).collect();
         without.sort_unstable();
-        // A command that is not on the list should have `--json`; a command with it should not be on the list.
+        // A command not on the list must have `--json`, and a command on the list must not.
         assert_eq!(without, WITHOUT_JSON.map(|(words, _)| words));
     }
 }

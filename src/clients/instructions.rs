@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(add(&added).unwrap(), (Outcome::Kept, added.clone()));
             assert_eq!(remove(&added).unwrap(), (Outcome::Removed, left.to_owned()), "{text:?}");
             assert_eq!(remove(left).unwrap(), (Outcome::Absent, left.to_owned()));
-            // An older block is replaced where it stands.
+            // An older block is replaced in place.
             let older = added.replace("fine in", "good in") + "\n## More\n";
             let (outcome, new) = add(&older).unwrap();
             assert!(matches!(&outcome, Outcome::Changed { previous } if previous.contains("good in")), "{outcome:?}");

@@ -1,4 +1,4 @@
-//! Edits of configurations in the forms that people write.
+//! Edits of configurations in common forms.
 
 use std::ffi::OsString;
 use std::fs;
@@ -388,7 +388,7 @@ fn goose_mappings_are_added_and_removed_with_comments_kept() {
         assert_eq!(having("goose", &new), (Outcome::Kept, new.clone()), "{text:?}");
         assert_eq!(lacking("goose", &new), (Outcome::Removed, back.to_owned()), "{text:?}");
     }
-    // An entry of another program keeps what else it has.
+    // An entry of another program keeps its other settings.
     let text = "extensions:\n  steplatch:\n    cmd: /old/steplatch # here\n    args: [mcp, --state-dir, /srv]\n    timeout: 9\n";
     let (outcome, new) = having("goose", text);
     assert_eq!(outcome, Outcome::Changed { previous: "/old/steplatch mcp --state-dir /srv".to_owned() });
@@ -469,11 +469,11 @@ proptest! {
 
     #[test]
     fn everything_else_stays_byte_for_byte(text in documents()) {
-        // Documents with servers of another type are refused, which changes nothing either.
+        // Documents with servers of another type are refused, so nothing changes either.
         let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&ours()), &around()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
         prop_assert!(find_entry(format("cursor"), &new).unwrap().is_some());
-        // Without the new parts, and blanks, the text equals the original.
+        // Without the new parts and blanks, the text equals the original.
         let mut rest = new.chars().filter(|character| !character.is_ascii_whitespace());
         for character in text.chars().filter(|character| !character.is_ascii_whitespace()) {
             prop_assert!(rest.any(|other| other == character), "{:?} is not in {:?}", text, new);
@@ -486,7 +486,7 @@ proptest! {
         prop_assert!(find_entry(format("cursor"), &again).unwrap().is_some());
         let inks = |text: &str| text.replace(|blank: char| blank.is_ascii_whitespace(), "");
         match servers(&text) {
-            // An object that was created for the entry stays, and so does the comma before it.
+            // An object created for the entry stays, and so does the comma before it.
             None => {}
             Some(0) => prop_assert_eq!(inks(&back), inks(&text)),
             // The brace after the last server may have moved to its own line.
@@ -503,7 +503,7 @@ proptest! {
     }
 }
 
-/// A `make` function that adds a line, and returns the text that it received.
+/// A `make` function that adds a line and keeps the text that it received.
 fn line(text: Option<&str>) -> Result<(Option<String>, String), FileError> {
     Ok((text.map(str::to_owned), format!("{}x\n", text.unwrap_or_default())))
 }

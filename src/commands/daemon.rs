@@ -548,7 +548,7 @@ mod tests {
         let (release, released) = mpsc::channel::<()>();
         runtime.spawn(async move {
             end_after(Duration::from_millis(50), async move { drop(stopped.await) }, move || ended.send(()).unwrap());
-            // It keeps the only thread of the runtime.
+            // It occupies the only thread of the runtime.
             let _ = released.recv();
         });
         assert!(end.recv_timeout(Duration::from_millis(500)).is_err(), "nobody has stopped it");

@@ -133,7 +133,7 @@ mod tests {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let files = files.filter_map(|file| Some(file.strip_suffix(".md")?.to_owned()));
-        // These are for those who judge or change the program.
+        // These pages are for people who evaluate or change the program.
         let mut files: Vec<String> = files.filter(|name| !["benchmarks", "conformance"].contains(&&**name)).collect();
         files.sort();
         let mut listed: Vec<String> = PAGES.texts.iter().map(|(name, _)| (*name).to_owned()).collect();

@@ -223,7 +223,7 @@ mod tests {
         let login = |script: &str| {
             let around =
                 format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", with_marks("mark", script));
-            // The script ends the shell, as over there: later output is another program's.
+            // The script ends the shell, as on the remote machine: later output comes from another program.
             let output = std::process::Command::new("sh").args(["-c", &around]).output().unwrap();
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap() + "bye";
             (output.status.code(), text(output.stdout), text(output.stderr))
@@ -262,7 +262,7 @@ mod tests {
         assert!(success);
         assert_eq!(said, "steplatch here\n");
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
-        // A program that does not run there is not put in place.
+        // A program that does not run there is not installed.
         let broken = b"#!/nowhere/interpreter\n";
         assert!(!installed(home.path(), broken, &sha256_sum(broken)).0);
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);

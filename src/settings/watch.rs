@@ -195,7 +195,7 @@ mod tests {
         wait_for_change(&mut watch).await;
         fs::write(&file, "a = 1").unwrap();
         wait_for_change(&mut watch).await;
-        // The whole directory is replaced by another one of the same name.
+        // Another directory of the same name replaces the whole directory.
         fs::rename(file.parent().unwrap(), folder.path().join("old")).unwrap();
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         wait_for_change(&mut watch).await;

@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that panics.
+    /// Set in the panicking process.
     const PANICS: &str = "STEPLATCH_TEST_PANICS";
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
             let _screen = OwnScreen::take(false).unwrap();
             panic!("the picture cannot be drawn");
         }
-        // This test again, in a separate terminal, whose output is read.
+        // Runs this test again in a separate terminal whose output is read.
         let program = std::env::current_exe().unwrap();
         let name = "ui::own_screen::tests::panic_restores_the_terminal_before_its_report";
         let command = format!("'{}' --exact --nocapture {name}; stty -a", program.display());

@@ -236,7 +236,7 @@ mod tests {
         let codec = Codec::new(&[1; KEY_BYTES]);
         assert_eq!(codec.open(payload("\"yes\"")), Err(SealError::NotSealed));
         assert_eq!(codec.open(Payload::default()), Err(SealError::NotSealed));
-        // What it says of itself does not make it sealed.
+        // A payload that claims to be sealed is not thereby sealed.
         let sealed = codec.seal(&payload("\"yes\"")).unwrap();
         let claims = Payload { data: payload("\"yes\"").encode_to_vec(), ..sealed.clone() };
         assert_eq!(codec.open(claims), Err(SealError::AnotherKey));
@@ -251,7 +251,7 @@ mod tests {
     fn key_is_created_once_and_refused_if_others_can_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = std::env::temp_dir().join(format!("steplatch-temporal-key-{}", std::process::id()));
-        // The folder is made with it.
+        // The directory is created with the key.
         let path = folder.join("key");
         let sealed = Codec::of_file(&path).unwrap().seal(&payload("x")).unwrap();
         assert_eq!(Codec::of_file(&path).unwrap().open(sealed), Ok(payload("x")));

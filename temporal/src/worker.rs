@@ -485,7 +485,7 @@ mod tests {
         }
     }
 
-    /// Returns a folder with files whose contents are their names.
+    /// Returns a directory with files that contain their own names.
     fn folder(test: &str, files: &[&str]) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("steplatch-temporal-{test}-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();

@@ -1,6 +1,6 @@
-//! Histories that Temporal has recorded are replayed by the SDK's replayer: without a server, and by the current rules.
+//! Recorded Temporal histories, replayed by the SDK without a server and under the current rules.
 //!
-//! A run that began under an older version continues under this one, so its commands must follow again from its inputs.
+//! A run that began under an older version continues under this one, so the same inputs must lead to the same commands.
 //! `golden/README.md` describes the recording of a history. A history is never changed or removed: if its replay fails,
 //! the code is wrong, not the file.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]

@@ -8,7 +8,7 @@ use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns a workflow that waits in its second state until `file` exists, and ends in its third.
+/// Returns a workflow that waits in its second state until `file` exists, and ends in its third state.
 fn waiting_for(name: &str, file: &str) -> Value {
     let command = format!("until [ -e {file} ]; do sleep 0.05; done; echo it-is-there");
     json!({"name": name, "initial_state": "open", "states": {
@@ -51,7 +51,7 @@ fn run_of(agent: &Agent, name: &str) -> String {
     runs[0]["run_id"].as_str().unwrap().to_owned()
 }
 
-/// Returns whether the progress grew with each message.
+/// Returns whether the progress increased with each message.
 fn grew(progress: &[(f64, String)]) -> bool {
     progress.windows(2).all(|pair| pair[0].0 < pair[1].0)
 }
@@ -70,8 +70,7 @@ fn an_agent_is_told_how_far_its_run_is(era: Era) {
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     told.extend(rest);
     assert!(grew(&told), "{told:?}");
-    // A newer message replaces one that is still pending; whether the first and last are sent depends on their
-    // duration.
+    // A newer message replaces a pending one; whether the first and last are sent depends on timing.
     assert!(told.len() <= 3 && told.iter().all(|(_, message)| message.starts_with("state ")), "{told:?}");
 
     let silent = agent.begins("run_workflow", json!({"workflow_definition": waiting_for("untold", "go")}));
@@ -127,7 +126,7 @@ fn invalid_parameters_are_refused_with_and_without_a_token() {
 fn run_outlives_its_agent_and_is_found_by_another() {
     let home = Home::new(STEPLATCH);
     let (first, second) = (Agent::new(&home), Agent::new(&home));
-    // One call is cancelled, and one is lost with its agent, both in progress.
+    // Two calls in progress: one is cancelled, and the agent of the other ends.
     for (name, agent) in [("taken_back", &first), ("lost", &second)] {
         let arguments = json!({"workflow_definition": waiting_for(name, "go"), "wait_seconds": 100});
         let call = agent.begins_with_progress("run_workflow", arguments);
@@ -192,7 +191,7 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
     while told.progress().1 != "state 2: watch (await_output)" {}
     let untold = agent.begins("run_workflow", arguments("untold"));
     for _ in 0..3 {
-        // The calls are in progress, or are being repeated.
+        // The calls are in progress, or being repeated.
         let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64();
         kill_process(Pid::from_raw(pid.unwrap().try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
         assert_eq!(agent.calls("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
@@ -267,7 +266,7 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     let created = agent.calls("create_workflow", json!({"workflow_definition": greeting}));
     assert_eq!((&created["success"], &created["workflow_name"]), (&json!(true), &json!("greeting")), "{created}");
 
-    // The agent runs the workflow by its name, after which it is proven.
+    // The agent runs the workflow by its name, and thereby proves it.
     let by_name = |name: &str, wait: f64| json!({"workflow_name": "greeting", "initial_variables": {"name": name}, "wait_seconds": wait});
     let ran = agent.calls("run_workflow", by_name("ada", 60.0));
     assert_eq!((&ran["status"], &ran["final_state"]), (&json!("completed"), &json!("close")), "{ran}");
@@ -277,7 +276,7 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     let described = agent.calls("describe_workflow", json!({"name": "greeting"}));
     assert_eq!((&described["metadata"]["status"], &described["metadata"]["run_count"]), (&json!("proven"), &json!(1)));
 
-    // A run that hangs: the agent drops the call midway, finds the run again, watches and cancels it.
+    // A hanging run: the agent drops the call, finds the run again, watches it and cancels it.
     std::fs::write(home.path().join("hold"), "").unwrap();
     let dropped = agent.begins("run_workflow", by_name("bob", 300.0));
     let run = loop {
@@ -300,7 +299,7 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     assert_eq!(waiting.ends()["status"], "cancelled", "whoever waits is told");
     assert_eq!(agent.calls("list_terminal_sessions", json!({}))["total_sessions"], 0);
 
-    // Later, another agent uses the same workflow: alone, and as a part of one that calls itself.
+    // Later, another agent uses the same workflow: directly, and nested in its own.
     std::fs::remove_file(home.path().join("hold")).unwrap();
     drop(agent);
     let agent = Agent::new(&home);

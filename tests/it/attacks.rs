@@ -1,12 +1,12 @@
-//! Attacks on gates for people, with the means of an agent, on the real binary. Every known way to pass for a person is
-//! a row here.
+//! Attacks on gates for people with an agent's means, on the real binary. Every known way to impersonate a person is a
+//! row here.
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home with an agent that attacks.
+/// A home with an attacking agent.
 struct Scene {
     agent: Agent,
     home: Home,

@@ -1,4 +1,4 @@
-//! Machines that call nodes, while the daemon is killed, on the real binary.
+//! Machines that call nodes while the daemon is killed, on the real binary.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ command = "echo {input|sh} >>noted; sleep {input|sh}"
 steps = [{ id = "one", node = "note", input = "0.01" }, { id = "two", node = "note", input = "0.02" }]
 "#;
 
-/// Returns a machine that calls nodes and a graph in sequence, and returns where its outcome was uncertain.
+/// Returns a machine that calls nodes and a graph in sequence, and returns the calls with an unknown outcome.
 fn noting() -> Value {
     let ways = |next: &str| json!([{"condition": {"outcome_unknown": true}, "next_state": "doubt"}, {"condition": "success", "next_state": next}]);
     let note = |seconds: &str, next: &str| json!({"action": {"tool": "run_node", "params": {"node_id": "note", "input": seconds}}, "transitions": ways(next)});

@@ -1,4 +1,4 @@
-//! Stories of capture: an agent does something once, has it captured, and the workflow does it again with other values.
+//! Stories of capture: an agent does something once and captures it, and the workflow repeats it with other values.
 
 mod against;
 mod changes;
@@ -11,7 +11,7 @@ mod skills;
 use serde_json::{Map, Value, json};
 use steplatch_testkit::{Agent, CommandOutput, Home};
 
-/// What an agent does in terminals, to be captured.
+/// Actions of an agent in terminals, to be captured.
 struct Session {
     home: Home,
     agent: Agent,
@@ -19,7 +19,7 @@ struct Session {
 }
 
 impl Session {
-    /// Begins in a home with these files, in a terminal with bash.
+    /// Starts in a home with these files, in a terminal with bash.
     fn begin(files: &[(&str, &str)]) -> Self {
         let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
         for (name, text) in files {
@@ -87,12 +87,13 @@ struct Procedure {
 }
 
 impl Procedure {
-    /// Plays it against its recording, without a terminal.
+    /// Plays the workflow against its recording, without a terminal.
     fn passes_its_recording(&self) {
         self.home.runs(&["workflow", "test", "procedure"]).well();
     }
 
-    /// Proves it: runs it twice with the values of the recording and once with others. Secrets come from the environment.
+    /// Proves the workflow: runs it twice with the recorded values and once with others. Secrets come from the
+    /// environment.
     fn proves(&self, inputs: &[&str], secrets: &[(&str, &str)]) {
         let mut prove = self.home.steplatch();
         let inputs = inputs.iter().flat_map(|input| ["-i", input]);
@@ -101,14 +102,14 @@ impl Procedure {
         assert!(proved.code == 0 && proved.stdout.contains("proved by"), "{proved:#?}\n{:#}", self.captured);
     }
 
-    /// Runs it to its end, with other values.
+    /// Runs the workflow to its end, with other values.
     fn runs(&self, variables: Value) -> Value {
         let run = self.begins(variables);
         assert_eq!(run["status"], "completed", "{run:#}\n{:#}", self.captured);
         run
     }
 
-    /// Runs it until it is over or asks.
+    /// Runs the workflow until it ends or asks.
     fn begins(&self, variables: Value) -> Value {
         let request = json!({"workflow_name": "procedure", "initial_variables": variables, "wait_seconds": 120});
         self.agent.calls("run_workflow", request)
@@ -126,7 +127,7 @@ impl Procedure {
         self.captured["workflow_definition"]["arguments"].as_object().cloned().unwrap_or_default()
     }
 
-    /// Checks that a text stands in no file of the home: library, recording, journal, logs.
+    /// Checks that no file of the home contains a text: library, recording, journal, logs.
     fn has_nowhere(&self, text: &str) {
         let mut folders = vec![self.home.path().to_owned()];
         while let Some(folder) = folders.pop() {
@@ -143,7 +144,7 @@ impl Procedure {
         }
     }
 
-    /// Returns whether a text stands in any file of the library.
+    /// Returns whether any file of the library contains a text.
     fn library_has(&self, text: &str) -> bool {
         let path = std::path::PathBuf::from(self.captured["path"].as_str().unwrap());
         let files = std::fs::read_dir(path.parent().unwrap()).unwrap();

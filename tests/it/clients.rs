@@ -27,7 +27,7 @@ pub(crate) fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) 
     let program = "mcp-inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
     let mut command = node(home);
     command.arg(installed(Path::new(program))).arg("--cli");
-    // The inspector passes only explicit variables on to a server, and few others.
+    // The inspector passes few variables on to a server besides explicit ones.
     for (name, value) in home.environment() {
         command.arg("-e").arg(format!("{name}={value}"));
     }

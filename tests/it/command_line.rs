@@ -1,4 +1,4 @@
-//! The commands about runs, gates and workflows, as a person or a script uses them.
+//! Commands about runs, gates and workflows, as used by people and scripts.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
 }
 
-/// Returns a machine that types, asks for a judgement, and ends in one of two ways.
+/// Returns a machine that types, asks for a judgement, and has two ends.
 fn judged() -> Value {
     json!({
         "name": "judged", "return_values": {"STATUS": {"required": false}}, "initial_state": "open",
@@ -123,7 +123,7 @@ fn gate_is_listed_shown_and_answered_by_its_number() {
     let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
     assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
     assert_eq!(ends(&agent, &run), "completed");
-    // The daemon names the first answer to the client that was second.
+    // The daemon reports the first answer to the second client.
     refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
     refused(&home.runs(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
 
@@ -340,7 +340,7 @@ fn unwritable_output_ends_a_command_with_an_exit_code() {
             assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
         }
     }
-    // Standard error can be full too, with the logs that go there.
+    // Standard error can be full too, including its logs.
     let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
     let code =
         home.steplatch().args(["-v", "terminal", "screen", "two"]).stdout(full()).stderr(full()).status().unwrap();
@@ -431,7 +431,7 @@ fn workflow_is_found_by_name_in_the_user_library() {
     std::fs::create_dir_all(&below).unwrap();
     let runs =
         |arguments: &[&str]| CommandOutput::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
-    // A directory of that name is no workflow.
+    // A directory of that name is not a workflow.
     std::fs::create_dir(below.join("nap")).unwrap();
     assert!(runs(&["workflow", "test", "nap"]).well().contains("✓ completed after 2.0 s, 1 state"));
     assert!(runs(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep"));
@@ -510,10 +510,10 @@ fn json_output_includes_failures() {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
         told_twice(&home.runs(&arguments), code, part);
     }
-    // Without the flag only the sentence is printed, also if the flag is meant for another program.
+    // Without the flag only the sentence is printed, even if the flag is meant for another program.
     let plain = home.runs(&["runs", "list", "--limit", "none", "--", "--json"]);
     assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{plain:?}");
-    // With several names each has its item in a list, and its sentence.
+    // With several names, each has an item in the list, and a sentence.
     let removed = home.runs(&["workflow", "rm", "nothing", "neither", "--json"]);
     let list: Value = serde_json::from_str(&removed.stdout).unwrap();
     assert_eq!((removed.code, list.as_array().unwrap().len(), &list[1]["success"]), (2, 2, &false.into()));
@@ -527,10 +527,10 @@ fn helps(home: &Home, command: &[String], all: &mut String) {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     let help = home.runs(&arguments).well();
     all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
-    // The help of the whole command line has groups of commands between its usage and its options.
+    // The help of the whole command line lists groups of commands between its usage and its options.
     let (begin, end) = if command.is_empty() { ("Terminals:", "Options:") } else { ("Commands:", "") };
     let listed = help.lines().skip_while(|line| *line != begin).skip(1).take_while(|line| *line != end);
-    // Continuation lines are indented more.
+    // Continuation lines have a deeper indent.
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
         helps(home, &[command, &[name.to_owned()]].concat(), all);
@@ -540,7 +540,7 @@ fn helps(home: &Home, command: &[String], all: &mut String) {
 #[test]
 fn help_of_every_command_matches_the_golden_file() {
     let mut home = Home::new(STEPLATCH);
-    // It names no directory of this user or machine, except the state directory in force.
+    // It names no directory of this user or machine except the current state directory.
     home.sets("STEPLATCH_STATE_DIR", "");
     home.sets("XDG_STATE_HOME", "");
     home.sets("XDG_CONFIG_HOME", "/elsewhere/config");
@@ -583,7 +583,7 @@ fn newer_version_is_requested_from_the_package_manager() {
     let folder = home.path().join("shop/node_modules/steplatch-linux-x64/bin");
     std::fs::create_dir_all(&folder).unwrap();
     let (program, npm) = (folder.join("steplatch"), folder.join("npm"));
-    // A hard link has a path of its own; on another file system, a copy does.
+    // A hard link has its own path; on another file system, so does a copy.
     std::fs::hard_link(STEPLATCH, &program).or_else(|_| std::fs::copy(STEPLATCH, &program).map(|_| ())).unwrap();
     let said = |script: &str| {
         std::fs::write(&npm, format!("#!/bin/sh\n[ \"$*\" = 'view steplatch version' ] || exit 9\n{script}\n"))

@@ -1,4 +1,4 @@
-//! `steplatch commander`, used by a person and by a script.
+//! `steplatch commander` for a person and for a script.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::desk::Desk;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The declarations of the project. `wait` ends when the file `go` is created.
+/// The declarations of the project. `wait` ends once the file `go` exists.
 const DECLARED: &str = r#"
 [nodes.greet]
 type = "bash"
@@ -49,7 +49,7 @@ const RELEASE: &str = r#"{"name": "release", "description": "Asks and ends", "in
     "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
 }}"#;
 
-/// Two functions, of which one starts the other, which asks for a form.
+/// Two functions: one starts the other, which asks with a form.
 const NESTED: &str = r#"
 async def inner(ctx):
     form = {"properties": {"version": {"type": "string", "minLength": 3}, "note": {"type": "string"}},
@@ -120,12 +120,12 @@ impl Project {
     }
 }
 
-/// Runs Commander at a person's own terminal.
+/// Runs Commander in a person's own terminal.
 async fn sits_down(project: &Project) -> Desk {
     with(project, &[]).await
 }
 
-/// As [`sits_down`], with more variables in the environment.
+/// Same as [`sits_down`], with additional environment variables.
 async fn with(project: &Project, more: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
     let desk = Desk::runs(&project.home, &project.folder, &command, (120, 45), more).await;
@@ -205,7 +205,7 @@ async fn gate_is_answered_by_number_with_a_referable_result() {
         .await;
     assert!(screen.contains("\nstory run_"), "its start is shown:\n{screen}");
     desk.says("3", "^error: invalid answer '3'; choose ").await;
-    // Other things can be called meanwhile.
+    // Other targets can be called meanwhile.
     desk.says("@greet meanwhile", "^✓ ::1 @greet").await;
     desk.says("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
     desk.says("it is ::greet", "^✓ completed in .*\n  publish because it is hello meanwhile\n  its result is ::0")
@@ -293,11 +293,11 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     desk.shows("left open(.*\n)*.*left open").await;
     // A number is never a prefix of a run's id, even if one begins with it.
     desk.says("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
-    // No id contains an l, an o or a u.
+    // No id contains the letters l, o or u.
     desk.says("/cancel lou", "^error: no run id starts with 'lou'").await;
     desk.says("/cancel 2", "✗ cancelled in").await;
 
-    // A foreground run that was started here is cancelled.
+    // Cancels a foreground run that was started here.
     desk.says("%./sleeps.json", "^::3 %./sleeps.json continues in the background").await;
     desk.says("/fg", "^waiting for ::3 %./sleeps.json").await;
     desk.shows("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;

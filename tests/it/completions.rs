@@ -1,11 +1,11 @@
-//! Ids and names where a person leaves them out: completion by the shell, and lists to pick from. Manual pages.
+//! Omitted ids and names: completion by the shell, and lists to pick from. Manual pages.
 
 use serde_json::Value;
 use steplatch_testkit::{Agent, CommandOutput, Home, Person};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns what bash is offered for the last of `words`.
+/// Returns bash's completions of the last of `words`.
 fn offered(home: &Home, words: &[&str]) -> Vec<String> {
     let mut program = home.steplatch();
     let last = words.len() - 1;

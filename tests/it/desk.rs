@@ -1,4 +1,4 @@
-//! A person at their own terminal, whose screen a test reads.
+//! A person in their own terminal, whose screen a test reads.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
 use steplatch_testkit::{Home, OwnTerminal};
 
-/// A person's own terminal, in which a command line runs.
+/// A person's own terminal, which runs a command line.
 pub(crate) struct Desk {
     terminal: Terminal,
     _terminals: Terminals,
@@ -14,7 +14,8 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Runs a command line of bash in `folder`, on so many columns and rows, with `more` variables in the environment.
+    /// Runs a command line of bash in `folder`, with this number of columns and rows and with `more` environment
+    /// variables.
     pub(crate) async fn runs(
         home: &Home,
         folder: &Path,
@@ -60,7 +61,7 @@ impl Desk {
         view.screen
     }
 
-    /// Sends bytes, as keys do.
+    /// Sends bytes, like keys.
     pub(crate) async fn presses(&self, raw: &str) {
         self.terminal.send(Input { raw: raw.as_bytes().to_vec(), ..Input::default() }).await.unwrap();
     }
@@ -73,7 +74,7 @@ impl Desk {
         self.shows(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
     }
 
-    /// Gives the window another size.
+    /// Resizes the window.
     pub(crate) async fn resizes(&self, cols: u16, rows: u16) {
         self.terminal.resize(Size { cols, rows }).await.unwrap();
     }

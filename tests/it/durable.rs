@@ -1,4 +1,4 @@
-//! Durability of runs: daemons and terminal hosts are killed during them, on the real binary.
+//! Durability of runs: daemons and terminal hosts are killed meanwhile, on the real binary.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ pub(crate) fn kill(pid: &Value) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Returns the status of the daemon; one is started if there is none.
+/// Returns the status of the daemon; starts one if there is none.
 fn daemon(home: &Home) -> Value {
     // The killed daemon may still answer while it dies.
     loop {
@@ -26,14 +26,14 @@ fn daemon(home: &Home) -> Value {
     }
 }
 
-/// Returns a random duration of at most so many milliseconds.
+/// Returns a random duration of at most this number of milliseconds.
 fn unforeseen(milliseconds: u32) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Duration::from_millis(u64::from(now.subsec_micros() % milliseconds))
 }
 
-/// Returns a machine that types numbered lines into a program and waits for the answer to each. The program appends
-/// each line that it reads to `file`; it answers once a file exists that is named after the line.
+/// Returns a machine that types numbered lines into a program and waits for each answer. The program appends each line
+/// to `file`, and answers once a file named after the line exists.
 fn numbered_lines(lines: usize, file: &Path) -> Value {
     let program = format!(
         "stty -echo; echo ready; while read -r line; do echo \"$line\" >>{}; \
@@ -98,10 +98,9 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
         json!({"workflow_definition": definition, "wait_seconds": 0, "max_states": 200, "save_on_success": false}),
     );
     let run = begun["run_id"].as_str().unwrap();
-    // A client waits for the end all the time, across all restarts of the daemon.
+    // A client waits for the end across all restarts of the daemon.
     let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 150}));
-    // Each daemon sees two lines answered, and is killed at a random moment of that, or while it waits for the third
-    // one.
+    // Each daemon lives for two answered lines, and is killed at a random moment then, or while it waits for the third.
     for first in (1..LINES).step_by(2) {
         let daemon = daemon(&home);
         for line in [first, first + 1] {
@@ -121,8 +120,8 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     assert_eq!(events["runs"], 0);
 }
 
-/// Returns a machine of commands without a terminal, each of which appends its number to `file`: one after the other, and
-/// three at once.
+/// Returns a machine of commands without a terminal, each of which appends its number to `file`: first in sequence,
+/// then three in parallel.
 fn numbered_commands(commands: usize, file: &Path) -> Value {
     let mut states = Map::new();
     let run =
@@ -174,8 +173,8 @@ fn commands_without_a_terminal_run_once_across_kills() {
     assert_eq!(done, expected);
 }
 
-/// Returns a machine that answers the numbered questions of a program by a dialogue. The program appends each answer to
-/// `file`, and asks on once a file exists that is named after the answer.
+/// Returns a machine that answers the numbered questions of a program with a dialogue. The program appends each answer
+/// to `file`, and asks again once a file named after the answer exists.
 fn numbered_questions(name: &str, questions: usize, file: &Path) -> Value {
     let script = format!(
         "for n in $(seq {questions}); do read -r -p \"{name} $n? \" word; echo \"$word\" >>{}; \
@@ -239,7 +238,8 @@ fn lost_terminal_follows_the_authors_transition() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let file = home.path().join("lines");
-    // The program takes a line and stays silent, and typing waits for quiet: the daemon is killed during that.
+    // The program reads a line and stays silent, so typing waits for quiet output: the daemon is killed during that
+    // wait.
     let definition = json!({
         "initial_state": "open",
         "states": {
@@ -315,7 +315,7 @@ fn secret_is_in_no_file_after_its_run_has_ended() {
     assert!(ended["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{ended}");
     assert!(!shows(&ended.to_string()), "{ended}");
     assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
-    // A new daemon knows no secrets, and cannot show any.
+    // A new daemon knows no secrets, so it cannot show any.
     home.runs(&["daemon", "stop"]).well();
     let told = agent.calls("get_run", json!({"run_id": begun["run_id"]}));
     assert!(!shows(&told.to_string()), "{told}");

@@ -1,8 +1,8 @@
-//! What every engine of runs does, on the real binary: one suite, applied to the daemon's own engine and to Temporal.
+//! Behaviour of every engine of runs, on the real binary: one suite for the daemon's own engine and for Temporal.
 //!
-//! A case gets a [`Rig`]: a home with a daemon whose runs one engine decides. The case crashes what decides, and what performs,
-//! and looks at runs through the same commands and tools for every engine. Where the worker or the server of Temporal is not
-//! installed, its cases are left out.
+//! A case gets a [`Rig`]: a home with a daemon and the engine of its runs. The case crashes the parts that decide and
+//! perform, and observes runs through the same commands and tools for every engine. Without an installed worker or
+//! server of Temporal, its cases are skipped.
 
 mod cases;
 mod functions;
@@ -10,7 +10,8 @@ mod remotes;
 mod rig;
 mod temporal;
 
-/// Applies every case of the suite to one engine. `$rig` makes a rig, or returns `None` where the engine cannot be had.
+/// Applies every case of the suite to one engine. `$rig` creates a rig, or returns `None` if the engine is not
+/// available.
 macro_rules! run_host_conformance {
     ($engine:ident, $rig:expr) => {
         run_host_conformance! { @cases $engine, $rig, cases,

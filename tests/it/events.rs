@@ -1,4 +1,4 @@
-//! `steplatch runs events`, while the daemon is killed, on the real binary.
+//! `steplatch runs events` while the daemon is killed, on the real binary.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Stdio};

@@ -218,7 +218,7 @@ fn process_started_by_a_function_is_not_a_person() {
     let steplatch = env!("CARGO_BIN_EXE_steplatch");
     let state = story.home.runs(&["daemon", "status", "--json"]).json()["state_dir"].as_str().unwrap().to_owned();
     let answers = format!("{steplatch} --state-dir {state} gates answer $(basename $PWD/run) yes");
-    // As a descendant of the daemon, and as a process that left it: the test waits until the attempt was refused.
+    // As a descendant of the daemon, and as a detached process: the test waits for the refusal of the attempt.
     for how in ["", "setsid -f "] {
         let script = story.path("answers.sh");
         let list =

@@ -1,11 +1,11 @@
-//! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as people type them.
+//! Gates for people, on the real binary: forms, concurrent gates, and the approver's passphrase, with typed input.
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, CommandOutput, Home, Person, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns a machine with one gate, whose answer its last state prints.
+/// Returns a machine with one gate, whose last state prints the answer.
 fn asking(params: &Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
@@ -37,12 +37,12 @@ impl Story {
         self.waits(arguments)
     }
 
-    /// Starts the function whose body is given, and returns the id of its run once it waits at a gate.
+    /// Starts a function with this body, and returns the id of its run once it waits at a gate.
     fn function(&self, body: &str) -> String {
         self.waits(self.written(body))
     }
 
-    /// Writes the function whose body is given, and returns the parameters that run it.
+    /// Writes a function with this body, and returns the parameters that run it.
     fn written(&self, body: &str) -> Value {
         let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
         let text = format!("async def story(ctx):\n{body}\nWorkflow(id=\"story\", session=session, fn=story)\n");
@@ -145,7 +145,7 @@ fn each_of_several_gates_is_answered_once_and_latecomers_know() {
     let answer = |gate: &str, answer: &str| story.home.runs(&["gates", "answer", &run, answer, "--gate", gate]);
     answer(id(1), "second").well();
     let late = answer(id(1), "third");
-    // While other gates are open.
+    // Other gates are open meanwhile.
     assert!(
         late.code == 1 && late.stderr.contains("already answered by") && late.stderr.contains(": second"),
         "{late:?}"
@@ -171,7 +171,7 @@ fn function_gate_takes_an_answer_only_before_its_timeout() {
         )));
         let run = asked["run_id"].as_str().unwrap();
         if result == "late" {
-            // Its events end with the run.
+            // The events end with the run.
             story.home.runs(&["runs", "events", run, "--follow"]).well();
         }
         let said = story.home.runs(&["gates", "answer", run, "yes"]);
@@ -223,7 +223,7 @@ fn text_typed_before_a_question_was_shown_does_not_answer_it() {
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run late.json");
     let session = || story.agent.calls("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
     eventually_blocking("the run opens a terminal", || !session().is_null());
-    // Lines typed ahead, for another prompt. Their echo shows that they have arrived.
+    // Lines typed ahead for another prompt. Their echo shows that they have arrived.
     person.types("1");
     person.types("yes");
     person.shows("yes");
@@ -550,7 +550,7 @@ fn watched_run_requests_the_passphrase_and_restores_the_echo() {
 
 #[test]
 fn command_for_one_question_does_not_answer_the_next() {
-    // redteam H6: the first question was closed when its command was typed, and the second one was answered.
+    // redteam H6: a command typed for the first question, which had closed, answered the second one.
     let story = Story::new();
     let gate = |prompt: &str, timeout: u32| json!({"tool": "gate", "params": {"prompt": prompt, "choices": ["yes", "no"], "timeout": timeout}});
     let machine = json!({"name": "asking", "initial_state": "look", "states": {
@@ -602,7 +602,7 @@ fn identically_masked_choices_are_distinguished_by_number() {
     assert_eq!(story.ends(&run)["final_state"], "second");
 }
 
-/// A machine that asks a person, and then runs `make` in the terminal that this names.
+/// Returns a machine that asks a person, and then runs `make` in the named terminal.
 fn makes_in(session: &str) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}},
@@ -633,7 +633,7 @@ fn named_terminal_is_shown_held_and_compared() {
         story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "no"]).well();
         let _ = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
     }
-    // Another terminal has the name by the time of the answer.
+    // By the time of the answer, another terminal has the name.
     let run = asks("work", json!({}));
     story.home.runs(&["terminal", "close", "work"]).well();
     let second = opens();
@@ -642,7 +642,7 @@ fn named_terminal_is_shown_held_and_compared() {
     let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "failed", "{ended:#}");
     assert!(ended["error"].as_str().unwrap().contains("was not shown to the person"), "{ended:#}");
-    // One that was shown and is as it was is used.
+    // An unchanged terminal that was shown is used.
     let run = asks("work", json!({}));
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
     let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));

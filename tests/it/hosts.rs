@@ -1,4 +1,4 @@
-//! Terminals on another machine: a real `sshd` on this one's loopback, and another user.
+//! Terminals on a remote machine: a real `sshd` on this machine's loopback, and another user.
 
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -15,7 +15,7 @@ use crate::survival::{kill, moment, next_daemon, printing_survives};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Another machine, which the home reaches as `box`.
+/// A remote machine that the home reaches as `box`.
 pub(crate) struct Far {
     server: Server,
     pub(crate) guest: Guest,
@@ -23,7 +23,7 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// `None` where no other user can be added.
+    /// `None` if no other user can be added.
     pub(crate) fn new(home: &mut Home) -> Option<Self> {
         let guest = Guest::new()?;
         let server = Server::new();
@@ -41,16 +41,16 @@ impl Far {
         assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
     }
 
-    /// Makes everything in the home of the other user theirs.
+    /// Makes the other user the owner of everything in their home.
     pub(crate) fn own(&self) {
         self.system("chown", &["-R", &self.guest.0, self.folder.path().to_str().unwrap()]);
     }
 
-    /// Puts steplatch there.
+    /// Installs Steplatch there.
     pub(crate) fn install(&self) {
         let there = self.folder.path().join(".local/share/steplatch/bin").join(env!("CARGO_PKG_VERSION"));
         std::fs::create_dir_all(&there).unwrap();
-        // The file itself stays that of its owner.
+        // The file itself keeps its owner.
         if std::fs::hard_link(STEPLATCH, there.join("steplatch")).is_err() {
             std::fs::copy(STEPLATCH, there.join("steplatch")).unwrap();
         }
@@ -75,7 +75,7 @@ impl Far {
         home.sets("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     }
 
-    /// Ends the terminal hosts over there, as a machine does that runs out of memory. Returns how many there were.
+    /// Ends the remote terminal hosts, as if the machine had run out of memory. Returns their number.
     fn kill_terminal_hosts(&self) -> usize {
         let owner = std::fs::metadata(self.folder.path()).unwrap().uid();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -88,7 +88,7 @@ impl Far {
         hosts.filter(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).is_ok()).count()
     }
 
-    /// Ends the connections of this home's daemon, as a network does that is gone.
+    /// Ends the connections of this home's daemon, like a network failure.
     pub(crate) fn cut(home: &Home) -> usize {
         let config = home.path().join("ssh_config").display().to_string();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -98,14 +98,14 @@ impl Far {
             let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
             (words.first()?.ends_with(b"ssh") && words.contains(&config.as_bytes())).then_some(pid)
         });
-        // One that has ended meanwhile is cut as well.
+        // Ignore the error: the connection may have ended meanwhile.
         ssh.filter(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).is_ok()).count()
     }
 }
 
 impl Drop for Far {
     fn drop(&mut self) {
-        // The host over there goes on until its terminals are closed.
+        // The remote host runs until its terminals are closed.
         let _ = Command::new("pkill").args(["-KILL", "-u", &self.guest.0]).status();
     }
 }
@@ -144,14 +144,14 @@ fn remote_terminal_survives_twenty_cuts_and_five_kills() {
     assert_eq!(listed["hosts"][0]["state"], "connected", "{listed}");
 }
 
-/// The daemon is killed while a command runs over there, and the next one makes its first connections in vain.
+/// The daemon is killed while a remote command runs, and the first connections of the next daemon fail.
 #[test]
 fn completed_command_does_not_fail_when_reached_late() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
     let (broken, dials) = (home.path().join("broken"), home.path().join("dials"));
-    // Only a connection runs a program over there: with -G, ssh reports where a destination leads.
+    // Only a connection runs a remote program: with -G, ssh reports where a destination leads.
     let ssh = format!(
         "#!/bin/sh\ncase \" $* \" in *\" -G \"*) ;; *) if [ -e {broken} ] && [ \"$(cat {dials} 2>/dev/null | wc -l)\" -lt 3 ]; then \
          echo dial >> {dials}; exit 255; fi;; esac\nexec /usr/bin/ssh -F {config} \"$@\"\n",
@@ -222,7 +222,7 @@ fn terminal_of_a_reconnecting_machine_is_known() {
     });
 }
 
-/// The terminal host over there is killed, and the next request comes at once.
+/// The remote terminal host is killed, and the next request follows immediately.
 #[test]
 fn request_after_the_end_of_a_host_runs_once_or_explains() {
     let mut home = Home::new(STEPLATCH);
@@ -278,7 +278,7 @@ fn unreachable_machine_gives_reason_and_remedy() {
     assert!(said.contains("there is no host 'biuld'; known hosts: build"), "{said}");
     let said = failed(&["hosts", "add", "nowhere", "--ssh", "nowhere.invalid"]);
     assert!(said.contains("check the name with 'ssh nowhere.invalid'"), "{said}");
-    // A program that is too old to know what it is asked.
+    // A program too old to understand the request.
     let there = far.folder.path().join(".local/share/steplatch/bin/0.0.1");
     std::fs::create_dir_all(&there).unwrap();
     write_program(&there.join("steplatch"), "#!/bin/sh\necho \"error: unrecognized subcommand 'host'\" >&2\nexit 2\n");
@@ -307,7 +307,7 @@ fn machine_refusing_the_key_is_named_with_a_remedy() {
     assert!(refused.stderr.contains("check with 'ssh box' which key or password it takes"), "{refused:?}");
 }
 
-/// Returns the run that asks a person what ssh asks.
+/// Returns the run that forwards ssh's question to a person.
 fn question(home: &Home) -> Value {
     eventually_blocking("ssh asks", || {
         let listed = home.runs(&["gates", "list", "--json"]);
@@ -327,7 +327,7 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     let agent = Agent::new(&home);
     let person = Person::runs(&agent, &home, STEPLATCH, "hosts add build --ssh box");
     person.sees("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
-    // An agent answers no question of ssh, and asks none in its name.
+    // An agent answers no question of ssh, and none is asked in its name.
     let gate = question(&home);
     let refused = agent.calls("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
     assert_eq!(refused["success"], false, "{refused}");
@@ -370,7 +370,7 @@ fn unanswered_question_is_reported_and_not_repeated() {
     assert!(host["error"].as_str().unwrap().contains("was not answered"), "{host} {said:?}");
 }
 
-/// Returns a state of a workflow that goes on where its action succeeds.
+/// Returns a state of a workflow that continues if its action succeeds.
 pub(crate) fn state(host: Option<&str>, tool: &str, params: Value, next: &str) -> Value {
     let action = json!({"tool": tool, "params": params});
     let mut state = json!({"action": action, "transitions": [{"condition": "success", "next_state": next}]});
@@ -378,7 +378,7 @@ pub(crate) fn state(host: Option<&str>, tool: &str, params: Value, next: &str) -
     state
 }
 
-/// Start files that print, and a login that another shell takes over from: people without the right to `chsh` have those.
+/// Start files that print, and a login that switches to another shell, as used by people who cannot run `chsh`.
 #[test]
 fn machine_with_login_output_takes_installation_and_terminals() {
     for (file, text) in [

@@ -49,7 +49,7 @@ fn two_daemons_save_forty_workflows_in_one_library_and_lose_none() {
         assert_eq!(names(&agent.calls("list_workflows", json!({}))), expected);
     }
 
-    // Exactly one of the racing agents succeeds.
+    // Exactly one of the competing agents succeeds.
     let racing = agents.iter().cycle().take(EACH);
     let racing: Vec<_> =
         racing.map(|agent| agent.begins("create_workflow", json!({"workflow_definition": machine("one")}))).collect();
@@ -139,7 +139,7 @@ fn workflow_versions_are_listed_compared_and_restored() {
     write(0.1);
     home.runs(&["workflow", "load", file_name]).well();
     assert!(home.runs(&["workflow", "diff", "nap"]).stderr.contains("no version before the current one"));
-    // An agent changes it.
+    // An agent changes the workflow.
     let agent = Agent::new(&home);
     let mut longer = machine("nap");
     longer["states"]["sleep"]["action"]["params"]["seconds"] = json!(9);
@@ -164,7 +164,7 @@ fn workflow_versions_are_listed_compared_and_restored() {
     let none = home.runs(&["workflow", "show", "nap@7"]);
     assert!(none.stderr.contains("workflow 'nap' has no version 7; there are 2, 1"), "{none:?}");
 
-    // Going back is a version, too; so is a workflow that was removed.
+    // A restored version is a new version, and a removed workflow keeps its versions.
     let reverted = home.runs(&["workflow", "revert", "nap", "--reason", "too long"]).well();
     assert_eq!(reverted.trim(), "nap is version 3, which equals 1");
     let listed = home.runs(&["workflow", "list", "--json"]).json();

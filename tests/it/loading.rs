@@ -1,5 +1,4 @@
-//! Files of functions that are loaded, stored, reloaded and found by their declarations: the real program, in a
-//! project.
+//! Files of functions that are loaded, stored, reloaded and found by their declarations: the real program in a project.
 
 use std::fs;
 use std::path::PathBuf;
@@ -78,7 +77,7 @@ impl Project {
         Agent::with(&self.home, &[("STEPLATCH_LIBRARY", self.library("").to_str().unwrap())])
     }
 
-    /// Waits until so many runs of a workflow were counted, which happens after their end.
+    /// Waits until this number of runs of a workflow were counted, which happens after their end.
     fn counted(&self, id: &str, runs: u64) -> Value {
         eventually_blocking("the runs are counted", || self.listed(id)["run_count"] == runs);
         self.listed(id)
@@ -150,7 +149,7 @@ fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     assert!(nodes["nodes"].as_array().unwrap().iter().any(|node| node["id"] == "say_hello"), "{nodes}");
     assert_eq!(project.types(&["nodes", "run", "say_hello", "me"]).well(), "me\n");
 
-    // Another user has only the library, and so has the next daemon.
+    // Another user sees only the library, and so does the next daemon.
     fs::remove_file(project.folder.join("flows/hello.py")).unwrap();
     project.crashes();
     assert_eq!(project.runs("hello"), "hello you");
@@ -173,7 +172,7 @@ fn failed_run_proves_nothing_and_surviving_gate_counts_once() {
     );
     project.loads(&["asks.py"]).well();
     let begins = || project.types(&["run", "asks", "--detach"]).well().trim().to_owned();
-    // The run may be on its way to its gate.
+    // The run may not have reached its gate yet.
     let answers = |run: &str, answer: &str| {
         eventually_blocking("the answer is taken", || project.home.answers(run, answer).code == 0);
     };
@@ -200,7 +199,7 @@ fn changed_file_is_followed_and_an_invalid_one_ignored() {
     let described = project.types(&["workflow", "show", "hello", "--json"]).json();
     assert_eq!(described["metadata"]["version"], 2, "{described}");
 
-    // The daemon that read the valid version is gone, so it is not in a cache.
+    // The daemon that read the valid version has ended, so no cache contains it.
     project.writes("flows/hello.py", "async def hello(ctx):\n    return ctx.\n");
     project.crashes();
     for _ in 0..2 {
@@ -281,12 +280,12 @@ fn taken_id_is_refused_with_its_owner() {
         .collect();
     assert_eq!(kept.iter().filter(|name| name.ends_with(".py")).count(), 1, "{kept:?}");
 
-    // A machine that is saved because it ran to its end gets another name.
+    // A machine saved by a successful run gets another name.
     let machine: Value = serde_json::from_str(&NAP.replace("\"nap\"", "\"hello\"").replace("0.01", "0.02")).unwrap();
     let ran = project.agent().calls("run_workflow", json!({"workflow_definition": machine}));
     assert_eq!((&ran["workflow_saved"], &ran["saved_workflow_name"]), (&json!(true), &json!("hello_2")), "{ran}");
 
-    // The same kind and another kind, from the same file: it is loaded again.
+    // A workflow of the same kind, and one of another kind, from the same file: the file is loaded again.
     project.writes("hello.py", "BashNode(id='hello', command='ls')\n");
     assert!(project.loads(&["hello.py"]).well().starts_with("hello.py: reloaded\n"));
     // Conflicting files that were not loaded are reported, and the first one is used.

@@ -1,4 +1,4 @@
-//! The real program and a machine that lies: the `ssh` of these homes leads to a machine in this process.
+//! The real program and a lying machine: the `ssh` of these homes leads to a machine in this process.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Carries bytes between its standard streams and the socket that is its first argument.
+/// Copies bytes between the standard streams and the socket in the first argument.
 const SSH: &str = r#"import os, socket, sys, threading
 far = socket.socket(socket.AF_UNIX)
 far.connect(sys.argv[1])
@@ -52,7 +52,7 @@ impl Scene {
         Self { home, _runtime: runtime }
     }
 
-    /// Returns how many connections to the machine there are, ended ones that were not collected included.
+    /// Returns the number of connections to the machine, including ended ones that were not reaped.
     fn connections(&self) -> usize {
         let script = self.home.path().join("bin/far.py").display().to_string();
         let daemon = self.home.runs(&["daemon", "status", "--json"]).json()["pid"].to_string();
@@ -107,7 +107,7 @@ fn question_text_is_shown_despite_remote_secrets() {
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let listed = scene.home.runs(&["gates", "list", "--json"]).well();
     assert!(listed.contains("DELETE EVERYTHING in WORD-7?"), "{listed}");
-    // Of the terminals over there no text is shown any more.
+    // No text of the remote terminals is shown any more.
     let screen = agent.calls("get_screen_content", json!({"session_id": there["session_id"]}));
     assert_eq!(screen["screen_content"], "••••••", "{screen}");
     let ran = agent.calls("run_command", json!({"command": "echo DELETE WORD-7"}));
@@ -117,7 +117,7 @@ fn question_text_is_shown_despite_remote_secrets() {
 #[test]
 fn copy_from_a_lying_machine_writes_the_requested_or_nothing() {
     let reply = |ask: &steplatch_host::Ask| {
-        // Its requests are told apart by their form, as on the wire.
+        // Requests are distinguished by their form on the wire.
         let ask = serde_json::to_value(ask).unwrap();
         let of = |name: &str| ask["File"].get(name).cloned();
         let directory = |path: &Value| path.as_str().is_some_and(|path| path.ends_with("site"));

@@ -1,7 +1,7 @@
 //! Third-party MCP clients against the real program.
 //!
-//! The scripts in `clients` contain the steps and the expectations; this file provides the program, a daemon of its
-//! own, and an empty home.
+//! The scripts in `clients` contain the steps and the expectations; this file provides the program, its own daemon, and
+//! an empty home.
 
 use serde_json::{Value, json};
 use steplatch_testkit::Home;

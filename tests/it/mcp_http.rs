@@ -12,10 +12,10 @@ use crate::clients;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A token as an operator may choose one.
+/// A token that an operator might choose.
 const TOKEN: &str = "a-token-that-only-this-test-knows-0123456789";
 
-/// `steplatch mcp --http` in a home of its own, and a proxy that adds the token.
+/// `steplatch mcp --http` in its own home, and a proxy that adds the token.
 struct Served {
     program: Child,
     address: SocketAddr,
@@ -139,7 +139,7 @@ fn inspector_reports_nothing_in_either_era() {
     }
 }
 
-/// The scenarios of the suite that need no special offer, by revision.
+/// The scenarios of the suite that need no special support, by revision.
 const SCENARIOS: [(&str, &[&str]); 3] = [
     (
         "2026-07-28",

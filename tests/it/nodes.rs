@@ -121,7 +121,7 @@ fn graphs_report_how_each_step_ended() {
         "bad    failed   {failure}\nafter  not run  Step 'bad', on which it depends, failed.\nerror: Step 'bad' failed: {failure}\n"
     );
     assert_eq!((stopped.code, stopped.stderr), (1, expected));
-    // Its run failed, and keeps the result.
+    // Its run failed, but keeps the result.
     let listed = project.types(&["runs", "list", "--json"]).json();
     let run = listed["runs"].as_array().unwrap().iter().find(|run| run["workflow_id"] == "stops").unwrap().clone();
     assert_eq!(run["state"], "failed", "{run}");

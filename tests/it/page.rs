@@ -1,7 +1,7 @@
 //! Stories of the page, in a real browser.
 //!
-//! A story is a module of `page/`, played by Node with the browser of the system. It asks this test for what the person
-//! and the agent do outside of the browser, as lines of JSON. Without a browser they are left out.
+//! A story is a module of `page/`, played by Node with the system's browser. It requests the actions of the person and
+//! the agent outside of the browser from this test, as lines of JSON. Without a browser the stories are skipped.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use crate::older_host;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home whose page is open.
+/// A home with an open page.
 struct PageHome {
     home: Home,
 }
@@ -29,12 +29,12 @@ impl PageHome {
         Self { home: Home::new(STEPLATCH) }
     }
 
-    /// Has the person run a command in a terminal of their own. Returns what it printed.
+    /// Runs a command as the person, in a separate terminal. Returns its output.
     fn person(&self, command: &str) -> String {
         self.person_in(self.home.path(), command)
     }
 
-    /// As [`Self::person`], in a directory.
+    /// Same as [`Self::person`], in a directory.
     fn person_in(&self, directory: &Path, command: &str) -> String {
         let mut terminal = self.home.inside(Path::new("script"));
         terminal.current_dir(directory);
@@ -44,7 +44,7 @@ impl PageHome {
         said.stdout.trim().to_owned()
     }
 
-    /// Has the person open the page on a desktop. Returns what the browser is started with.
+    /// Opens the page as the person on a desktop. Returns the browser's argument.
     fn opened(&self) -> PathBuf {
         let folder = self.home.path().join("desktop");
         std::fs::create_dir_all(&folder).unwrap();
@@ -59,7 +59,7 @@ impl PageHome {
         PathBuf::from(std::fs::read_to_string(given).unwrap())
     }
 
-    /// Runs the command that a story asks for, if it is one. Returns its output.
+    /// Runs the command that a story requests, if it is one. Returns its output.
     fn command(&self, wanted: &Value) -> Option<Value> {
         let command: Vec<&str> = wanted["run"].as_array()?.iter().map(|word| word.as_str().unwrap()).collect();
         Some(self.home.runs(&command).json())
@@ -71,7 +71,7 @@ impl PageHome {
         std::fs::read_to_string(token["file"].as_str().unwrap()).unwrap().trim().to_owned()
     }
 
-    /// Has the person get a ticket. Returns the origin of the page, and the ticket.
+    /// Requests a ticket as the person. Returns the origin of the page, and the ticket.
     fn ticket(&self) -> (String, String) {
         let open = self.person("open --print");
         let (origin, ticket) = open.split_once("/#ticket=").unwrap();
@@ -79,7 +79,7 @@ impl PageHome {
         (origin.to_owned(), ticket.to_owned())
     }
 
-    /// Returns a ticket that nobody has used, and the halves of a session that a person has begun with another one.
+    /// Returns an unused ticket, and both halves of a session begun by a person with another ticket.
     fn stolen(&self) -> Value {
         let (origin, ticket) = self.ticket();
         let mut curl = Command::new("curl");
@@ -94,7 +94,7 @@ impl PageHome {
         json!({"ticket": self.ticket().1, "cookie": cookie, "half": session["half"], "session_id": session["session_id"]})
     }
 
-    /// Sends a request with the token of the server, as an agent does. Returns the reply with its `status`.
+    /// Sends a request with the token of the server, as an agent. Returns the reply with its `status`.
     fn posts(&self, path: &str, body: &Value) -> Value {
         let header = format!("Authorization: Bearer {}", self.token());
         let (origin, _) = self.ticket();
@@ -107,7 +107,7 @@ impl PageHome {
         reply
     }
 
-    /// Returns the command that plays a story, which is given this; none without a browser.
+    /// Returns the command that plays a story with this input; `None` without a browser.
     fn player(&self, story: &str, given: &Value) -> Option<Command> {
         let browser = find_program("chromium")?;
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page");
@@ -121,12 +121,12 @@ impl PageHome {
         Some(player)
     }
 
-    /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
+    /// Plays a story that starts at the address of the page. `does` performs the story's requests.
     fn plays(&self, story: &str, does: impl FnMut(&Self, &Value) -> Value) {
         self.plays_with(story, &json!({"url": self.person("open --print")}), does);
     }
 
-    /// Plays a story that is given `given`.
+    /// Plays a story with the input `given`.
     fn plays_with(&self, story: &str, given: &Value, mut does: impl FnMut(&Self, &Value) -> Value) {
         let Some(mut player) = self.player(story, given) else {
             return leave_out(&format!("the story {story} needs chromium; cargo xtask test installs it"));
@@ -166,7 +166,7 @@ fn ticket_logs_a_person_in_and_foreign_requests_are_refused() {
     });
 }
 
-/// Does what an agent of a story does in its terminal.
+/// Performs an agent's action of a story in its terminal.
 fn as_agent(agent: &Agent, wanted: &Value) -> Value {
     let terminal = || json!({"session_id": "work"});
     let with = |name: &str, value: &Value| {
@@ -175,7 +175,7 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
         arguments
     };
     match wanted["agent"].as_str().unwrap() {
-        // A story types characters that are one each in UTF-8 only.
+        // A story types characters that are single characters only in UTF-8.
         "opens" => {
             let environment = json!({"LANG": "C.UTF-8"});
             agent.calls("open_terminal", json!({"shell": "bash", "name": "work", "environment": environment}))
@@ -192,7 +192,7 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
     }
 }
 
-/// Starts the machine of a story as an agent does, with its variables if it has any.
+/// Starts the machine of a story as an agent, with its variables if any.
 fn starts_run(agent: &Agent, wanted: &Value) -> Value {
     let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
                      "wait_seconds": 3, "save_on_success": false});
@@ -320,7 +320,7 @@ fn recording_is_replayed_with_run_marks_without_secrets() {
             let mut started = page.home.steplatch();
             started.args(["terminal", "record", "work", "work.cast"]).stderr(Stdio::piped());
             let mut started = started.spawn().unwrap();
-            // It says so once it records.
+            // The recorder reports that it records.
             BufReader::new(started.stderr.take().unwrap()).read_line(&mut String::new()).unwrap();
             recorder = Some(started);
             json!({})
@@ -341,7 +341,7 @@ fn recording_is_replayed_with_run_marks_without_secrets() {
     });
 }
 
-/// Saves a workflow, as its first version or as a later one, which has a mistake.
+/// Saves a workflow as its first version, or as a later version with a mistake.
 fn saved(page: &PageHome, name: &str, is_changed: bool) -> Value {
     let mut definition = json!({
         "name": name, "description": "Waits for a moment.", "initial_state": "work",
@@ -388,7 +388,7 @@ fn run_shows_result_input_and_log_and_equal_runs_do_not_differ() {
     });
 }
 
-/// The pictures are written into the directory of `STEPLATCH_PAGE_SHOTS`, if there is one.
+/// The pictures are written to the directory in `STEPLATCH_PAGE_SHOTS`, if set.
 #[test]
 fn documentation_pictures_can_be_made() {
     let page = PageHome::new();
@@ -403,7 +403,7 @@ fn documentation_pictures_can_be_made() {
     });
 }
 
-/// Has the agent call a tool, or changes the program that it drives.
+/// Calls a tool as the agent, or changes the program that it drives.
 fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
     if let Some(tool) = wanted["calls"].as_str() {
         return agent.calls(tool, wanted["with"].clone());
@@ -455,7 +455,7 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     let Some(player) = page.player("agent.mjs", &given) else {
         return leave_out("the story agent.mjs needs chromium; cargo xtask test installs it");
     };
-    // The terminal keeps the browser, so that it is the agent's whatever it says.
+    // The browser runs in a terminal of the daemon, so it counts as the agent's whatever it claims.
     let variables = player.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', r"'\''"));
     let variables: Vec<String> =
@@ -495,7 +495,7 @@ async fn adding_a_passkey_requires_the_passphrase_if_set() {
     desk.shows("the approver's passphrase:").await;
     desk.presses("wrong horse\r").await;
     desk.shows("Wrong passphrase; try again in 1 s\n.*the approver's passphrase:").await;
-    // One that is typed before the pause is over is not checked.
+    // A passphrase typed before the end of the pause is not checked.
     desk.presses("correct horse\r").await;
     let screen = desk.shows("#ticket=[\\w-]+&passkey=[\\w-]+|try again in").await;
     assert!(!screen.contains("correct horse"), "{screen}");
@@ -506,7 +506,7 @@ fn program_without_a_persons_terminal_gets_no_page_ticket() {
     let page = PageHome::new();
     let refused = page.home.runs(&["open", "--print"]);
     assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
-    // A terminal that an agent opened is none of the person's either.
+    // A terminal opened by an agent does not belong to the person either.
     let agent = Agent::new(&page.home);
     let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
@@ -561,7 +561,7 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     page.home.runs(&["daemon", "start"]).well();
     let socket = page.home.runs(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     let runtime = Path::new(&socket).parent().unwrap();
-    // A port of its own: the servers of other tests contend for the usual one.
+    // A separate port, because the servers of other tests compete for the default one.
     let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     std::fs::write(runtime.join("serve.lock"), json!({"pid": 0, "port": free, "version": ""}).to_string()).unwrap();
     let file = page.home.path().join(".config/steplatch/config.toml");
@@ -571,11 +571,11 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     let (pid, port) = served(runtime, |record| record["pid"] != 0);
     let url = format!("http://localhost:{port}/#ticket=");
     assert!(page.person("open --print").starts_with(&url), "'open' finds it");
-    // It outlives the daemon, and the next daemon starts no second one.
+    // The server outlives the daemon, and the next daemon does not start a second one.
     page.home.runs(&["daemon", "restart"]).well();
     assert_eq!(page.home.runs(&["serve", "stop", "--json"]).json()["pid"], pid);
 
-    // The port where it was is another program's now, which ends neither the daemon nor the server.
+    // Another program now uses the previous port, which ends neither the daemon nor the server.
     let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     page.home.runs(&["daemon", "restart"]).well();
     let (_, elsewhere) = served(runtime, |record| record["port"] != port);
@@ -613,7 +613,7 @@ fn project_has_its_own_workflows_and_terminals() {
     });
 }
 
-/// Returns the ranges of characters that the command line does not show as they are: those that strike through, enclose,
+/// Returns the ranges of characters that the command line does not show unchanged: those that strike through, enclose,
 /// hide or change others. Blanks are visible on the page by their width.
 fn hidden_characters() -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Passkeys on the command line: a browser registers one, and the person confirms it in the terminal that asked.
+//! Passkeys on the command line: a browser registers one, and the person confirms it in the requesting terminal.
 
 use steplatch_passkey::{Challenge, SoftAuthenticator};
 use steplatch_protocol::{PageSecret, PasskeyInfo, RegisterPasskey};
@@ -8,7 +8,7 @@ use crate::desk::Desk;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// What a browser with this ticket registers.
+/// The registration of a browser with this ticket.
 async fn registers(home: &Home, ticket: &str, key: &SoftAuthenticator) -> PasskeyInfo {
     let client = home.connects("browser").await;
     let client_data =
@@ -21,7 +21,7 @@ async fn registers(home: &Home, ticket: &str, key: &SoftAuthenticator) -> Passke
     reply.passkey.unwrap()
 }
 
-/// Returns how many passkeys sign answers.
+/// Returns the number of passkeys that sign answers.
 fn passkeys(home: &Home) -> usize {
     home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"].as_array().unwrap().len()
 }

@@ -15,7 +15,8 @@ fn pid_of_the_daemon(home: &Home) -> Value {
     home.runs(&["daemon", "status", "--json"]).json()["pid"].clone()
 }
 
-/// Returns a machine that types a number per state into a shell that records each once a file of its name exists.
+/// Returns a machine that types one number per state into a shell, which records each number once a file of its name
+/// exists.
 fn counting(states: usize) -> Value {
     let go = |to: String| json!([{"condition": "success", "next_state": to}]);
     let mut all = json!({"open": {"action": {"tool": "open_terminal"}, "transitions": go("type_1".to_owned())}});

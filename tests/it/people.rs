@@ -1,4 +1,4 @@
-//! Gates for people, answered by the person at an MCP client, according to the client's capabilities.
+//! Gates for people, answered at an MCP client, according to the client's capabilities.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -21,13 +21,13 @@ fn elicitation() -> Value {
     json!({"elicitation": {}})
 }
 
-/// Returns the runs that wait in a home.
+/// Returns the waiting runs of a home.
 fn waiting(home: &Home) -> Vec<String> {
     let gates = home.runs(&["gates", "list", "--json"]).json();
     gates["gates"].as_array().unwrap().iter().map(|gate| gate["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns how the gate of a run was answered: the answer, its author and the surface.
+/// Returns the answer to a run's gate, with its author and surface.
 fn answered(home: &Home, run: &str) -> Value {
     let events = home.runs(&["runs", "events", run, "--follow", "--json"]).well();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -181,7 +181,7 @@ fn carried_state_outlives_its_server_and_counts_once() {
     let next = Agent::that_can(Era::Stateless, &home, elicitation());
     let ended = next.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).ends();
     assert_eq!(ended["status"], "completed", "{ended}");
-    // A third server has not seen the state used. The gate is closed, so the server only returns how the run ended.
+    // A third server has not seen the state used. The gate is closed, so the server only returns the result of the run.
     let third = Agent::that_can(Era::Stateless, &home, elicitation());
     let again = third.begins_again("run_workflow", &release(), &carries(&state, accepted)).ends();
     assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
@@ -420,7 +420,7 @@ fn tasks_require_a_declared_capability_and_a_started_run() {
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     let broken = agent.calls("run_workflow", json!({"workflow_definition": {"states": {}}}));
     assert_eq!(broken["success"], false, "{broken}");
-    // For a client without dialogs, the reply says where to answer.
+    // For a client without dialogs, the reply names the place to answer.
     let created = agent.begins("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     eventually_blocking("the task has a message", || {

@@ -1,4 +1,4 @@
-//! Ended runs that are run again, as a whole or from a state on.
+//! Ended runs that are run again, entirely or from a state on.
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home};
@@ -62,11 +62,11 @@ fn failed_run_restarts_at_the_failed_state() {
     let taken = |entry: &&Value| entry["taken_over"] == true;
     let states: Vec<&str> = entries.iter().filter(taken).filter_map(|entry| entry["state"].as_str()).collect();
     assert!(!states.is_empty() && states.iter().all(|state| *state == "build"), "{again}");
-    // The whole run, with its input, in another definition and by name.
+    // The whole run with its input, with another definition, and by name.
     home.runs(&["workflow", "load", "release.json"]).well();
     home.runs(&["run", "--again", run, "release", "--json"]).well();
     assert_eq!(log(&home)[4..], ["build 7", "ship artifact-7"]);
-    // Another version is another run.
+    // Another version makes another run.
     home.runs(&["run", "--again", run, "-i", "VERSION=8", "--json"]).well();
     assert_eq!(log(&home)[6..], ["build 8", "ship artifact-8"]);
 }

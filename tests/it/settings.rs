@@ -6,7 +6,7 @@ use std::process::Command;
 
 use steplatch_testkit::{Home, eventually_blocking};
 
-/// Returns a home whose daemon runs, and the path of its settings file, which does not exist.
+/// Returns a home with a running daemon, and the path of its settings file, which does not exist.
 fn running() -> (Home, PathBuf) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     home.runs(&["daemon", "start"]).well();
@@ -20,7 +20,7 @@ fn log(home: &Home) -> String {
     fs::read_to_string(PathBuf::from(socket).with_file_name("daemon.log")).unwrap()
 }
 
-/// Waits until the daemon has logged this.
+/// Waits until the daemon has logged this text.
 fn logged(home: &Home, part: &str) {
     eventually_blocking(&format!("'{part}' is in the log"), || {
         let log = log(home);
@@ -35,7 +35,7 @@ fn changed_file_applies_while_the_daemon_runs() {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\n").unwrap();
     logged(&home, "daemon.log changed and is applied");
-    // Replaced by a new file, as editors do.
+    // Replaced by a new file, as by editors.
     let new = file.with_extension("new");
     fs::write(&new, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
     fs::rename(&new, &file).unwrap();
@@ -46,7 +46,7 @@ fn changed_file_applies_while_the_daemon_runs() {
     logged(&home, "remote 'flows' was added");
     fs::write(&file, service("https://flows.example.org")).unwrap();
     logged(&home, "remote 'flows' changed and is applied");
-    // The daemon applies it a moment after it is logged.
+    // The daemon applies a change shortly after logging it.
     eventually_blocking("the new address is listed", || {
         let listed = home.runs(&["remote", "list", "--json"]).json();
         if listed["remotes"][0]["base_url"] == "https://flows.example.org" { Ok(()) } else { Err(listed) }

@@ -119,7 +119,7 @@ fn rules_for_reading_tools_are_optional_and_removed_with_entry() {
     assert_eq!(allowed["permissions"]["deny"], json!(["Bash(rm *)"]));
     desk.setup(&["--remove"]).well();
     assert_eq!(desk.read(".claude/settings.json"), settings);
-    // Text that the client cannot read stays, and the entry is added all the same.
+    // Text that the client cannot read stays, and the entry is still added.
     desk.write(".claude/settings.json", "{");
     let said = desk.setup(&["--allow-reading"]);
     assert!(said.code == 1 && said.stderr.contains("settings.json of Claude Code was not changed"), "{said:?}");
@@ -147,7 +147,7 @@ fn instructions_are_a_removable_block_in_agent_files() {
     assert!(without_blanks.contains(&format!("\"mcp\":{{\"steplatch\":{entry}}}")), "{settings}");
     assert!(settings.contains("// mine"), "{settings}");
     assert!(desk.setup(&["--instructions"]).well().contains("already there"));
-    // Without the option, a block that is there stays.
+    // Without the option, an existing block stays.
     desk.setup(&[]).well();
     assert!(desk.read(".claude/CLAUDE.md").contains("steplatch"));
     desk.setup(&["--remove"]).well();
@@ -183,7 +183,7 @@ fn missing_clients_are_named_and_unchanged() {
     fs::create_dir(desk.file("bin")).unwrap();
     symlink("/bin/true", desk.file("bin/codex")).unwrap();
     assert_eq!(desk.outcomes(&[])[1], ("codex".to_owned(), "added".to_owned()));
-    // A client that is named explicitly is assumed to be installed.
+    // An explicitly named client is assumed to be installed.
     assert_eq!(desk.outcomes(&["--client", "gemini"]), [("gemini".to_owned(), "added".to_owned())]);
     let nothing = Desk::with(&[]).setup(&[]);
     assert_eq!(nothing.code, 1, "{nothing:?}");
@@ -212,7 +212,7 @@ fn entry_with_another_target_is_changed_and_reported() {
     let said = desk.setup(&[]);
     assert!(said.stderr.contains("the entry of Cursor was: /old mcp"), "{said:?}");
     assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
-    // The name is written if `PATH` finds this very program, and counts as equal to its path.
+    // The name is written if `PATH` finds this very program, and is equivalent to its path.
     fs::create_dir(desk.file("bin")).unwrap();
     symlink(PROGRAM, desk.file("bin/steplatch")).unwrap();
     assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
@@ -249,7 +249,7 @@ fn project_has_its_own_files() {
     assert!(desk.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
     assert!(desk.read("work/.gemini/settings.json").contains("steplatch"));
     assert_eq!(desk.read(".gemini/settings.json"), "{}", "the user's own stays");
-    // A client without such a file is left out, and named to who names it.
+    // A client without such a file is skipped, and reported to a caller that names it.
     assert!(!said.contains("goose"), "{said}");
     let refused = desk.setup(&["--scope", "project", "--client", "goose"]);
     assert_eq!(refused.code, 1, "{refused:?}");

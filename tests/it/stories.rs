@@ -1,4 +1,4 @@
-//! The real program, as a person uses it.
+//! The real program, as used by a person.
 
 use std::io::{BufRead as _, Write as _};
 use std::os::unix::net::UnixListener;
@@ -245,13 +245,13 @@ fn terminal_outlives_the_clients_process_group() {
     client.args(["terminal", "open", "--name", "kept"]).process_group(0).stdout(Stdio::null());
     let mut client = client.spawn().unwrap();
     assert!(client.wait().unwrap().success());
-    // Agents end their tools in this way: every process of the group.
+    // Agents end their tools like this: every process of the group.
     let group = rustix::process::Pid::from_raw(client.id().cast_signed()).unwrap();
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     assert!(home.runs(&["terminal", "list"]).well().contains("kept"));
 }
 
-/// Runs the program in a terminal of the person's own.
+/// Runs the program in the person's own terminal.
 async fn desk(home: &Home, arguments: &str) -> Desk {
     let command = format!("{STEPLATCH} {arguments}; echo exit-code-$?; sleep 1000");
     Desk::runs(home, home.path(), &command, (90, 20), &[]).await
@@ -326,7 +326,7 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     let mut recorder = recorder.spawn().unwrap();
     let mut told = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
     assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
-    // A person attaches from a terminal of another size, and leaves.
+    // A person attaches from a terminal of another size, and detaches.
     let desk = desk(&home, "terminal attach shown").await;
     desk.shows("^from before").await;
     desk.presses("\x1c").await;
@@ -363,7 +363,7 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     assert_eq!(sizes.collect::<Vec<_>>(), [90, 100]);
 }
 
-/// Returns what the public player makes of a recording.
+/// Returns the public player's output for a recording.
 fn played(file: &Path) -> Value {
     let exe = std::env::current_exe().unwrap();
     let package = "player/node_modules/asciinema-player";

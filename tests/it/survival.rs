@@ -1,4 +1,4 @@
-//! Survival of terminals, their output, waits and inputs, while the daemon is killed repeatedly.
+//! Survival of terminals, their output, waits and inputs while the daemon is killed repeatedly.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns the process id of the daemon in `home` that is not `last`; the agents start one whenever there is none.
+/// Returns the process id of the daemon in `home`, which is not `last`; the agents start one whenever there is none.
 pub(crate) fn next_daemon(home: &Home, last: i64) -> i64 {
     eventually_blocking("another daemon serves", || {
         let status = home.runs(&["daemon", "status", "--json"]);
@@ -47,7 +47,7 @@ pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
     }
 }
 
-/// Pauses for a random moment of less than so many milliseconds.
+/// Pauses for a random time of less than this number of milliseconds.
 pub(crate) fn moment(most: u32) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % most)));
@@ -56,8 +56,9 @@ pub(crate) fn moment(most: u32) {
 /// The terminals of [`printing_survives`].
 pub(crate) const TERMINALS: usize = 20;
 
-/// Has [`TERMINALS`] terminals print so many lines each, with a pause after every `portion`, waits for their ends and types into one
-/// more, while `disturb` ends what they depend on. No byte, no wait and no input may be lost or doubled. Returns the terminals that printed.
+/// Makes [`TERMINALS`] terminals print `lines` lines each, with a pause after every `portion`, waits for their ends and
+/// types into one more, while `disturb` ends what they depend on. No byte, no wait and no input may be lost or doubled.
+/// Returns the printing terminals.
 pub(crate) fn printing_survives(
     agent: &Agent,
     host: Option<&str>,
@@ -160,13 +161,13 @@ fn recording_continues_in_the_next_daemon() {
     assert!(told.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
     let recorded = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
-    // As it was printed, or on the screen that the recorder received.
+    // As printed, or on the screen that the recorder received.
     assert!(recorded.contains("before-2") && recorded.contains("after-2"), "{recorded}");
     let last: (f64, String, String) = serde_json::from_str(recorded.lines().last().unwrap()).unwrap();
     assert_eq!((last.1.as_str(), last.2.as_str()), ("x", "3"), "{recorded}");
 }
 
-/// Types `command` into a terminal and returns the number that it prints.
+/// Types `command` into a terminal and returns the printed number.
 fn number_printed(agent: &Agent, session: &str, command: &str) -> i32 {
     let sent = agent.calls("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
     let waited = agent.calls(
@@ -182,7 +183,7 @@ fn lives(pid: i32) -> bool {
 
 #[test]
 fn detached_process_is_ended_with_its_terminal_or_named() {
-    // A process without parent, in another session, with an empty environment, that ignores the signals to end.
+    // An orphan in another session, with an empty environment, that ignores terminating signals.
     const STRAY: &str = "(env -i setsid bash -c 'trap \"\" HUP TERM; echo number $$; exec sleep 1000' &)";
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -199,7 +200,7 @@ fn detached_process_is_ended_with_its_terminal_or_named() {
 
 #[test]
 fn process_named_like_a_daemon_is_ended_with_its_terminal() {
-    // redteam L2: name and arguments are controlled by the process itself.
+    // redteam L2: a process controls its own name and arguments.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let folder = home.path().join("copied");
@@ -215,7 +216,7 @@ fn process_named_like_a_daemon_is_ended_with_its_terminal() {
 
 #[test]
 fn superseded_daemon_ends_without_changing_the_state() {
-    // redteam L4: the first daemon remained forever, and its clients were told to wait.
+    // redteam L4: the first daemon stayed forever, and its clients had to wait.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let opened = agent.calls("open_terminal", json!({}));
@@ -245,7 +246,7 @@ fn terminals_are_found_after_the_runtime_directory_is_lost() {
     let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
     let session = opened["session_id"].as_str().unwrap();
     drop(agent);
-    // As at a logout: the directory is removed, the processes remain.
+    // As at a logout: the directory is removed, but the processes remain.
     let runtime = home.path().join("steplatch");
     std::fs::remove_dir_all(&runtime).unwrap();
     let listed = home.runs(&["terminal", "list", "--json"]).json();
@@ -277,7 +278,7 @@ fn daemon_started_in_a_terminal_outlives_it() {
     assert_eq!(listed["sessions"][0]["session_id"], kept.trim());
 }
 
-/// The host is stopped while the next daemon starts, with requests of the one before that it has not read.
+/// The host is stopped while the next daemon starts, with unread requests of the previous one.
 #[test]
 fn input_to_a_stopped_host_happens_once_across_daemons() {
     let home = Home::new(STEPLATCH);
@@ -296,7 +297,7 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     let call = agent.begins("run_command", append("call"));
     kill(daemon);
     next_daemon(&home, daemon);
-    // Others are not kept waiting, and neither are new runs.
+    // Other requests are not delayed, and neither are new runs.
     let other = agent.calls("run_command", append("other"));
     assert_eq!(other["success"], true, "{other}");
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}}}});

@@ -1,4 +1,4 @@
-//! `steplatch tour`, typed word for word as its page says, by a person in a terminal of their own.
+//! `steplatch tour`, typed word for word by a person in their own terminal.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::desk::{Desk, regex_escaped};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The commands of the page, each with the keys that it asks for.
+/// The commands of the page, each with its keys.
 fn commands() -> Vec<(String, Option<String>)> {
     let page = include_str!("../../docs/tour.md");
     let mut commands = Vec::new();
@@ -23,7 +23,7 @@ fn commands() -> Vec<(String, Option<String>)> {
     commands
 }
 
-/// Patterns of the screen before the person types an answer, or at the end of a command.
+/// Patterns of the screen before an answer of the person, or at the end of a command.
 const SHOWN: [(&str, &str); 8] = [
     ("terminal run", "^[A-Z][a-z]+day$"),
     ("terminal attach", "^[A-Z][a-z]+day\\n\\S+[$#] *$"),
@@ -42,7 +42,7 @@ async fn tour_page_is_typed_to_its_end() {
     fs::create_dir(&temporary).unwrap();
     let command = format!("TMPDIR={} {STEPLATCH} tour; echo left with $?; sleep 1000", temporary.display());
     let desk = Desk::runs(&home, home.path(), &command, (100, 50), &[]).await;
-    // Another command of the person, and a failed command, end no step.
+    // Other commands of the person, and failed commands, end no step.
     desk.shows("A terminal  1 of 6").await;
     desk.presses("echo $((40+2)); false\r").await;
     desk.shows("^42\\nexit status: 1\\n\\$ steplatch terminal open").await;

@@ -1,4 +1,4 @@
-//! Files between this machine and another one: a real `sshd` on loopback, and another user.
+//! Files between this machine and a remote one: a real `sshd` on loopback, and another user.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::survival::{kill, next_daemon};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns bytes that look random, and are the same each time.
+/// Returns repeatable pseudo-random bytes.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {
@@ -95,7 +95,7 @@ fn directory_is_copied_and_skipped_links_are_named() {
     let there = far.folder.path().join("site");
     assert_eq!(std::fs::read_to_string(there.join("index.html")).unwrap(), "<p>häuser");
     assert_eq!(names(&there.join("css/deep")), ["b.css"]);
-    // Several files go into a directory, and what is there already is unchanged.
+    // Several files go into a directory, and its existing files are unchanged.
     home.runs(&["cp", "site/index.html", "site/css/a.css", "build:site"]).well();
     assert_eq!(names(&there), ["a.css", "css", "index.html"]);
     let refused = home.runs(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
@@ -123,7 +123,7 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     assert_eq!(ran["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{ran}");
 
     let first = agent.calls("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
-    // The umlaut does not fit in whole.
+    // The umlaut does not fit entirely.
     assert_eq!(
         (first["content"].as_str(), first["next_offset"].as_u64()),
         (Some("#!/bin/sh\necho h"), Some(16)),
@@ -182,7 +182,7 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     assert_eq!(std::fs::read_to_string(out).unwrap(), "1-4-0\n");
 }
 
-/// A small file system, for as long as it is mounted.
+/// A small file system, mounted while this value exists.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {

@@ -1,4 +1,4 @@
-//! Workflows as their authors write them from the documentation for agents alone, run by an agent.
+//! Workflows written by their authors from the agents' documentation alone, and run by an agent.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ const LINT: &str = include_str!("trials/lint.py");
 const PUBLISH: &str = include_str!("trials/publish.py");
 const LOGIN: &str = include_str!("../../crates/daemon/tests/it/trials/login.json");
 
-/// A directory with what the workflows work on, and an agent.
+/// A directory with the workflows' data, and an agent.
 fn begun() -> (Home, Agent) {
     let home = Home::new(STEPLATCH);
     let script = "mkdir src && printf 'ok \\n' > src/a && echo A title > title && echo body > body";

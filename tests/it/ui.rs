@@ -1,4 +1,4 @@
-//! `steplatch ui`, as a person uses it in a terminal of their own.
+//! `steplatch ui` for a person in their own terminal.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ async fn opens(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &s
     Desk::runs(home, home.path(), &command, size, more).await
 }
 
-/// Confirms an action once its key does so: Enter right behind a letter belongs to typed text.
+/// Confirms an action once its key works: Enter right after a letter belongs to typed text.
 async fn confirms(desk: &Desk) {
     desk.shows("^ enter yes ").await;
     desk.presses("\r").await;
@@ -54,7 +54,7 @@ async fn new_user_answers_attaches_cancels_and_quits() {
     let home = home();
     let desk = opens(&home, "", (80, 24), &[]).await;
     desk.shows("nothing waits for you").await;
-    // What begins meanwhile is shown without a key.
+    // A new run appears without a key.
     let run = starts(&home, "release.json");
     desk.shows("1 question waits for you").await;
     home.runs(&["terminal", "open", "--name", "build"]).well();
@@ -73,7 +73,7 @@ async fn new_user_answers_attaches_cancels_and_quits() {
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
     assert!(answered.contains("\"through\":\"ui\"") && answered.contains("\"proof\":\"terminal\""), "{answered}");
 
-    // Attach, type, and come back: what was typed is in the picture.
+    // Attach, type, and return: the picture contains the typed text.
     desk.presses("\x1b[H\r").await;
     desk.shows("^\\S+[$#] *$").await;
     desk.presses("echo hello $((20+3))\r").await;
@@ -81,7 +81,7 @@ async fn new_user_answers_attaches_cancels_and_quits() {
     desk.presses(DETACH).await;
     desk.shows("you left build; it keeps running").await;
     desk.shows("^ hello 23").await;
-    // The key after the return is the list's, and none was taken by the attached terminal.
+    // The key after the return goes to the list, and the attached terminal has taken none.
     desk.presses("?").await;
     desk.shows("Help; any key goes back").await;
     desk.presses("x").await;

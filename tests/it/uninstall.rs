@@ -1,4 +1,4 @@
-//! `steplatch uninstall`: what goes, and what stays.
+//! `steplatch uninstall`: removed and kept files.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use crate::hosts::Far;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns the files below a directory, by their paths in it.
+/// Returns the files below a directory by their relative paths.
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

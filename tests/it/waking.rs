@@ -30,7 +30,7 @@ fn starts(home: &Home, workflow: &str) -> String {
     home.runs(&["run", workflow, "--detach"]).well().trim().to_owned()
 }
 
-/// A command that prints lines as something happens.
+/// A command that prints a line for each event.
 struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -43,7 +43,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Returns the next line, as soon as it is printed.
+    /// Returns the next line as soon as it is printed.
     fn line(&mut self) -> String {
         self.lines.next().expect("a further line").unwrap()
     }
@@ -61,7 +61,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended unless the test failed or it watches without an end.
+        // Ignore the error: it has ended unless the test failed or it watches endlessly.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -119,7 +119,7 @@ fn wait_for_runs_ends_with_them_or_at_a_gate() {
     home.answers(&asks, "yes").well();
     assert_eq!(through.json()["state"], "completed");
     assert_eq!(through.ends(), 0);
-    // A gate of a nested run is a gate of the run that started it.
+    // A gate of a nested run is also a gate of its parent.
     let above = starts(&home, "above");
     assert_eq!(home.runs(&["runs", "wait", &above]).code, 3);
 }

@@ -25,7 +25,7 @@ impl Play {
     }
 }
 
-/// A simulated daemon, in a home of its own. It listens again whenever it has closed a connection.
+/// A simulated daemon in its own home. It listens again whenever it has closed a connection.
 struct Played {
     home: Home,
     socket: PathBuf,
@@ -33,7 +33,7 @@ struct Played {
 }
 
 impl Played {
-    /// Creates it; `plays` receives each request, and how often its verb was called before.
+    /// Creates the daemon; `plays` receives each request, with the number of earlier calls of its verb.
     fn new(plays: impl Fn(&Value, usize) -> Play + Send + Sync + 'static) -> Self {
         let home = Home::new(STEPLATCH);
         // The path of the socket is derived from the state directory.
@@ -60,7 +60,7 @@ impl Played {
 
 impl Drop for Played {
     fn drop(&mut self) {
-        // Without the socket the home finds no daemon to stop.
+        // Without the socket, the home finds no daemon to stop.
         std::fs::remove_file(&self.socket).unwrap();
     }
 }
@@ -88,7 +88,7 @@ fn serve(stream: &UnixStream, asked: &Mutex<Vec<Value>>, plays: &dyn Fn(&Value, 
             event["request_id"] = id.clone();
             said.push_str(&format!("{event}\n"));
         }
-        // The client may be gone.
+        // The client may have disconnected.
         if writing.write_all(said.as_bytes()).is_err() || play.hangs_up {
             return;
         }
@@ -179,7 +179,7 @@ fn file_differs_from_name_and_a_run_can_continue_unwatched() {
     assert!(daemon.asked("SUBSCRIBE").is_empty());
 }
 
-/// A workflow with a judgement about a screen.
+/// A workflow with a judgement of a screen.
 const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
     "open": {"action": {"tool": "open_terminal", "params": {"command": ["bash", "-c", "echo 3 warnings; read"]}},
              "transitions": [{"condition": {"success": true}, "next_state": "wait"}]},
@@ -190,7 +190,7 @@ const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
     "repair": {"action": {"tool": "exit_terminal", "params": {}}}
 }}"#;
 
-/// Starts a person's watch of a run of the machine with the judgement.
+/// Starts a run of the machine with the judgement, watched by a person.
 fn judges<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     watches(agent, home, "judged.json")
@@ -200,7 +200,7 @@ fn watches<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
     Person::runs(agent, home, STEPLATCH, &format!("run {file}"))
 }
 
-/// Returns the run that waits in `home`.
+/// Returns the waiting run in `home`.
 fn waiting_run(home: &Home) -> String {
     let agent = Agent::new(home);
     let listed = agent.calls("list_runs", json!({"state": "waiting"}));
@@ -310,7 +310,7 @@ fn nested_question_is_asked_with_its_states_shown() {
         "delegate": state(json!({"workflow_definition": inner})),
     }});
     std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
-    // Without a person, the command names the waiting run that must be answered.
+    // Without a person, the command names the waiting run that needs an answer.
     let said = CommandOutput::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
     let waits = waiting_run(&home);
     assert_eq!(said.code, 3, "{said:?}");
@@ -345,7 +345,7 @@ fn question_of_a_child_is_asked_where_its_function_is_watched() {
     let person = watches(&agent, &home, "twice.py");
     person.sees("by number or text:");
     person.sends(json!({"input_text": "1\n"}));
-    // By then the other question is asked, or repeated below the new events.
+    // By then, the other question is asked, or repeated below the new events.
     person.sees("(?s)answered: it is clean.*by number or text:");
     person.sends(json!({"input_text": "1\n"}));
     let screen = person.sees("exit-code-0");
@@ -378,7 +378,7 @@ fn killed_daemon_is_invisible_to_watchers() {
     for _ in 0..3 {
         let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-        // The next daemon is started by this command or by the watching client.
+        // This command or the watching client starts the next daemon.
         home.runs(&["terminal", "list"]).well();
     }
     std::fs::write(home.path().join("go"), "").unwrap();

@@ -51,7 +51,7 @@ async def main(ctx):
 Workflow(id="main", session=session, fn=main)
 "#;
 
-/// Asks, and then allocates more than a worker may have.
+/// Asks, and then allocates more than a worker is allowed.
 const DEADLY: &str = r#"
 async def main(ctx):
     await ctx.run("ask", "first")
@@ -98,7 +98,7 @@ async fn execution_crashing_two_workers_fails_alone() {
     let noted = WorkerNote::new();
     let mut bystander = noted.workers.execution(function(TWO));
     let waiting = bystander.replay(Vec::new()).await.unwrap();
-    // With its own limit the execution would fail by itself.
+    // With its own limit, the execution would fail by itself.
     let limits = Limits { memory: 1 << 40, ..Limits::default() };
     let mut deadly = noted.workers.execution(Function { limits, ..function(DEADLY) });
     let begun = deadly.replay(Vec::new()).await.unwrap();
@@ -113,7 +113,7 @@ async fn execution_crashing_two_workers_fails_alone() {
     assert_eq!(asked(&bystander.replay(history(&waiting, answer)).await.unwrap()), "two");
 }
 
-/// One operation that takes hours, and that the interpreter cannot interrupt.
+/// One operation that takes hours and cannot be interrupted by the interpreter.
 const ENDLESS: &str = r#"
 async def main(ctx):
     await ctx.run("ask", "first")
@@ -137,7 +137,7 @@ async fn too_long_single_operation_is_ended_at_once() {
     assert_eq!(asked(&bystander.replay(Vec::new()).await.unwrap()), "one");
 }
 
-/// The time of this test is virtual: it passes while the worker says nothing.
+/// The time of this test is virtual: it advances while the worker is silent.
 #[tokio::test(start_paused = true)]
 async fn silent_worker_is_killed() {
     let arguments = ["-c".into(), "read -r never; exec sleep 1000".into()].to_vec();

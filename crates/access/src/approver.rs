@@ -664,7 +664,7 @@ mod tests {
             Err(PassphraseError::Missing)
         ));
         assert!(approver.verify(phrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
-        // Another daemon of the same folder.
+        // Another daemon with the same state directory.
         assert!(
             approver_of(folder.path()).verify(phrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok()
         );

@@ -153,7 +153,7 @@ mod tests {
         let asked = clock::now();
         *setting.0.lock() = Proof::None;
         assert_eq!((requirement.current(), requirement.unconfirmed()), (Proof::Terminal, Some(Proof::None)));
-        // Nor for the next daemon.
+        // The next daemon does not apply the weaker setting either.
         let requirement = ProofRequirement::new(state.path(), setting.clone());
         assert_eq!((requirement.current(), requirement.strictest_since(asked)), (Proof::Terminal, Proof::Terminal));
         assert_eq!(requirement.lower("ana".to_owned()), Proof::None);
@@ -176,7 +176,7 @@ mod tests {
         let asked = clock::now();
         *setting.0.lock() = Proof::Passphrase;
         assert_eq!(requirement.strictest_since(asked), Proof::Passphrase);
-        // Raised and confirmed to be lower again while the question waits.
+        // Raised and then confirmed to be lower while the question waits.
         *setting.0.lock() = Proof::Dialog;
         requirement.lower("ana".to_owned());
         assert_eq!((requirement.strictest_since(asked), requirement.current()), (Proof::Passphrase, Proof::Dialog));

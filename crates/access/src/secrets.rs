@@ -649,12 +649,12 @@ mod tests {
         let mut value = json!({"lines": ["x supersecret\n-value"], "other": "super\nsecret"});
         secrets.mask_in(&mut value);
         assert_eq!(value, json!({"lines": ["x ••••••\n••••••"], "other": "super\nsecret"}));
-        // Encodings too, as base64(1) folds them.
+        // Encodings are hidden too, in lines as folded by base64(1).
         let encoded = "eCBzdXBlcnNlY3JldC12\nYWx1ZSB5";
         assert!(!masked(encoded).contains("dXBlcnNlY3Jld"), "{}", masked(encoded));
         let portion = secrets.masked_portion("a supersec\nret-value b", 6..16);
         assert_eq!(portion, "••••••\n••••••");
-        // The halves of a short one are adjacent by chance.
+        // A short secret is not joined across lines: its halves may be adjacent by chance.
         secrets.add("pass");
         assert_eq!(masked("com\npa\nss"), "com\npa\nss");
     }
@@ -809,7 +809,7 @@ mod tests {
         let masked = secrets.masked_picture(picture.clone());
         let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
         assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
-        // One that was wrapped at its blank: the row is full, and the blank is not in a run.
+        // A secret wrapped at its blank: the row is full, and no run contains the blank.
         let secrets = Redactor::default();
         secrets.add("super secret-värde");
         let masked = secrets.masked_picture(Picture { cols: 10, ..picture });

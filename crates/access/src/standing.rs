@@ -240,7 +240,7 @@ mod tests {
         Process { pid, started: 1, evidence: Evidence::default() }
     }
 
-    /// A person's process, with one between it and the first.
+    /// A person's process with one process between it and the first.
     fn below(parent: Process) -> Lineage {
         Lineage { known: vec![process(40), parent, process(1)], cut: None }
     }

@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine, and the one with a further state of this action in front.
+    /// A machine, and the same machine with a new first state with this action.
     fn with_new_state(action: &Value) -> (Definition, Definition) {
         let states = json!({"over": {"action": {"tool": "return", "params": {"result": 1}}}});
         let mut document = json!({"name": "m", "initial_state": "over", "states": states});
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn new_state_is_a_weakening_unless_it_only_asks_waits_or_reads() {
-        // What a sentence has, for each action of the language. No words: the action is passive.
+        // Words of the sentence for each action of the language. No words: the action is passive.
         let cases: [(&str, Value, &[&str]); 20] = [
             ("open_terminal", json!({"shell": "ssh box"}), &["it opens a terminal with \"ssh box\""]),
             ("run_command", json!({"command": "rm *"}), &["it runs \"rm *\""]),

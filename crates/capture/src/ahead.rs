@@ -351,7 +351,7 @@ mod tests {
                 Some("Mail: "),
             ),
             (&[command("a\nb\nName? "), ahead("a\n", "a\n"), ahead("b\n", "b\nName? $ ")], 2, None),
-            // The shell took the line behind it.
+            // The shell read the second line.
             (
                 &[
                     command("y\ntouch a\nGo? "),
@@ -362,16 +362,16 @@ mod tests {
                 Some("Go? "),
             ),
             (&[command("a\ndone\n"), ahead("a\n", "a\ndone\nana@mill: $ ")], 1, None),
-            // Editors of lines show it again.
+            // Line editors show the typed line again.
             (
                 &[command("f()\nv1: new\n>>> f()\n1\n>>> "), ahead("f()\n", "f()\nv1: new\n>>> f()\n1\n>>> ")],
                 1,
                 Some(">>> "),
             ),
-            // It was asked for, or awaited.
+            // The program had asked for the input, or the client had waited for it.
             (&[command("Sure? y\nMore? "), moment("y\n", "program", "Sure? ", "y\nMore? $ ")], 1, None),
             (&[command("y\nMore? "), moment("y\n", "password", "", "\nMore? $ ")], 1, None),
-            // A line without an end is no question.
+            // A line without a newline is not a question.
             (&[command("a y\nName: "), moment("y\n", "program", "a ", "y\nName: $ ")], 1, Some("Name: ")),
         ];
         for (moments, at, question) in cases {
@@ -406,7 +406,7 @@ mod tests {
         // Fewer questions than lines.
         assert_eq!(split("ana\na@x\nyes\n", "ana\na@x\nyes\nMail: $ ").len(), 1);
         assert_eq!(split("one\n", "one\n").len(), 1);
-        // An empty line, which nothing shows.
+        // An empty line is not visible in the output.
         assert_eq!(split("def f():\n  x\n\n", "def f():\n...   x\n... \n>>> ").len(), 1);
         assert_eq!(split("a\n\n", "a\n\n").len(), 2);
     }
@@ -442,7 +442,7 @@ mod tests {
             split("yy", "yy\nSure?\ndone\n$ ", None),
             [entry("y", "Go? ", "y\nSure?\n"), entry("y", "", "ydone\n$ ")]
         );
-        // One question took both of them, and the next one has another answer.
+        // One question read both keys, and the next question has another answer.
         assert_eq!(split("yn", "yn\ndone\n$ ", None).len(), 1);
         assert_eq!(split("yn", "yn\nPort: ", Some("Port: ")).len(), 2, "with the answer behind it");
         assert_eq!(split("yn", "yn\nSure? \nPort: ", Some("Port: ")).len(), 3);

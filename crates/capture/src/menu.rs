@@ -611,7 +611,7 @@ mod tests {
         }
     }
 
-    /// Returns whether a menu that was recorded with the first output is chosen from where a program prints the second.
+    /// Returns whether a menu recorded with the output `recorded` accepts the choice when the program prints `printed`.
     fn goes_on(recorded: &str, text: &str, printed: &str) -> bool {
         let Menu::Printed(menu) = Menu::printed(recorded, &typed(text)) else { panic!("{recorded} is a menu") };
         let facts = KnownFacts::default();
@@ -655,7 +655,7 @@ mod tests {
         let wide = "x\n1) Ubuntu 20.04\t2) Ubuntu 22.04\nChoose [1-2]: ";
         assert!(goes_on(wide, "2\n", wide) && !goes_on(wide, "2\n", &wide.replace("22.04", "24.04")));
         assert!(!goes_on(wide, "2\n", &wide.replace("[1-2]", "[0-2]")));
-        // A number above the menu that was there when it was recorded is no reason to stop.
+        // A number above the menu does not stop the run if it is unchanged.
         let steps = "x\nStep 2: choose\n1) small\n2) full\n#? ";
         assert!(goes_on(steps, "2\n", steps));
     }
@@ -683,7 +683,7 @@ mod tests {
                 assert!(!goes_on(recorded, "\n", &recorded.replace(part, other)), "{recorded} {other}");
             }
         }
-        // What is only listed above is no menu.
+        // A plain list above a question is not a menu.
         for printed in
             ["x\n* one\n* two\nGo? [Y/n] ", "x\n  one\n  two\nGo? [Y/n] ", "x\n1) a\nGo? [Y/n] ", "x\n> a\nGo? "]
         {
@@ -728,7 +728,7 @@ mod tests {
         assert_eq!(drawn(asks, "? Project name? ", &line), ["? Project name? (demo)"]);
     }
 
-    /// A screen with rows that a program drew in place.
+    /// A screen with rows drawn in place by a program.
     struct Layout {
         screen: &'static str,
         /// The row before the cursor.
@@ -736,16 +736,16 @@ mod tests {
         act: Act,
         /// Rows of earlier questions in the program with their answers.
         answered: &'static [(&'static str, &'static str)],
-        /// Number of rows from the question on, which must be unchanged.
+        /// Number of rows from the question on that must be unchanged.
         compared: usize,
-        /// Parts above the question that may be others.
+        /// Parts above the question that may differ.
         free: &'static [(&'static str, &'static str)],
-        /// Parts above the question that may not be others, because it does not name its subject, or is not recognised.
+        /// Parts above the question that must not differ, because it does not name its subject or is not recognised.
         fixed: &'static [(&'static str, &'static str)],
     }
 
     impl Layout {
-        /// Returns whether the screen is the one on which this workflow answers.
+        /// Returns whether the workflow answers on this screen.
         fn goes_on(&self, screen: &str, name: &str) -> bool {
             let answered = self
                 .answered
@@ -967,7 +967,7 @@ mod tests {
         }
         assert!(matches!(Menu::from_screen(&"a row\n".repeat(60), &[], &pressed(&["down"])), Menu::Drawn { .. }));
         assert_eq!(Menu::from_screen(&"a row\n".repeat(61), &[], &pressed(&["down"])), Menu::TooLarge(61));
-        // Text goes into the field with the cursor, whatever the other rows look like.
+        // Text goes into the field at the cursor, whatever the other rows show.
         let styles = ["de Berlin: inverse".to_owned(), "Name: ▏: plain".to_owned()];
         let highlighted = |act: &Act| match Menu::from_screen("de Berlin\nName:", &styles, act) {
             Menu::Drawn { highlighted, .. } => highlighted.len(),

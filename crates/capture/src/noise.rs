@@ -362,7 +362,7 @@ mod tests {
         assert!(!is_correction("make", "ls"));
     }
 
-    /// A turn with this end, typed at a prompt where it is a line.
+    /// A turn with this ending; a line is typed at a prompt.
     fn turn(act: Act, ending: Ending, printed: &str) -> Turn {
         Turn {
             key_count: 0,
@@ -407,7 +407,7 @@ mod tests {
         let fixed = [command("make", 2), command("cat log", 0), command("sed -i s/a/b/ x", 0), command("make", 0)];
         let reason = "make: it failed with exit code 2 and was done again after 'sed -i s/a/b/ x', which may have changed what it needs";
         assert_eq!(why(&fixed)[0], reason);
-        // The same command is found at any distance, a similar one is not.
+        // The same command is found at any distance, but a similar one is not.
         let far = |first: &str| {
             let others = (0..MAX_RETRY_TURNS).map(|number| command(&format!("touch file-{number}"), 0));
             let turns: Vec<Turn> =
@@ -492,7 +492,7 @@ mod tests {
                 assert_eq!(session(prompt, [reply; 3]), 0, "{prompt} {reply}");
             }
         }
-        // A program that says it of each line took each.
+        // A program that reports the same error for each line accepted none.
         assert_eq!(session("db> ", ["unknown is 5"; 3]), 0);
         assert_eq!(session("User: ", ["Invalid name.", "added", "added"]), 1);
         assert_eq!(session("db> ", ["Error: no such table", "INSERT 1", "INSERT 1"]), 1);
@@ -522,7 +522,7 @@ mod tests {
         assert_eq!(session(failed, error, "insert into t values(7);"), [format!("{failed}: {reason}")]);
         assert_eq!(session(failed, "", "insert into t values(7);"), [""; 0]);
         assert_eq!(session(failed, error, "select 1;"), [""; 0]);
-        // The prompt of an interpreter is no question that is asked again.
+        // The prompt of an interpreter is not a repeated question.
         let prompt = "(gdb) ";
         let turns = [
             start(prompt),

@@ -260,7 +260,7 @@ mod tests {
         assert!(
             matches_in(&date, "Last login: Fri May 1 14:00: ") && !matches_in(&date, "Last login: xx Nov 2 14:00: ")
         );
-        // Nothing but a class would be found everywhere.
+        // A bare class would match everywhere.
         assert_eq!(question("12 ", &[], &facts(), Leeway::Data), r"^12 *\Z");
         assert_eq!(question("1f3a9b2c ", &[], &facts(), Leeway::Data), r"^1f3a9b2c *\Z");
         assert_eq!(question("[12] ", &[], &facts(), Leeway::Data), r"^\[\d+\] *\Z");

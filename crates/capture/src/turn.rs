@@ -823,7 +823,7 @@ mod tests {
         assert_eq!(line("Name:\n"), None, "it is what was typed");
         assert_eq!(line("sh x\nItems:\n   Enter the name:\n").as_deref(), Some("   Enter the name:\n"));
         assert_eq!(line("sh x\ncompiling\n"), None, "it still printed");
-        // Of a program that reads, the last output is the question.
+        // The last output of a program that reads input is its question.
         assert_eq!(asking_line("sh x\ncompiling\n", true).as_deref(), Some("compiling\n"));
         assert_eq!(asking_line("sh x\n\n", true), None);
     }

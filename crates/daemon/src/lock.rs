@@ -245,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let killed = StateLock::acquire(&place(&folder)).await.unwrap();
         let forked = shared_by_a_fork(&killed);
-        // A daemon that is killed closes its descriptor and unlocks nothing.
+        // A killed daemon closes its descriptor without unlocking.
         std::mem::forget(killed);
         tokio::spawn(async move {
             tokio::time::sleep(LOCK_TIMEOUT / 2).await;

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn state_is_below_its_predecessors_except_for_back_edges() {
-        // 0 → 1 → 2 → 3, 0 → 3, 2 → 1 back, 3 → 3 to itself; nothing leads to 4.
+        // 0 → 1 → 2 → 3, 0 → 3, 2 → 1 back, 3 → 3 to itself; state 4 has no predecessor.
         let layers = assign_layers(&[vec![1, 3], vec![2], vec![3, 1], vec![3], vec![2]], 0);
         assert_eq!(layers.layer_of, [0, 1, 2, 3, 0]);
         assert_eq!(layers.reachable, [true, true, true, true, false]);

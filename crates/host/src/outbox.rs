@@ -281,7 +281,7 @@ mod tests {
         outbox.send_message(1, &long).unwrap();
         outbox.send_message(2, &long).unwrap();
         let late = outbox.clone();
-        // There is no room for this one before the other side reads.
+        // This message has no room until the other side reads.
         let told = tokio::spawn(async move { late.send_paced(3, &"last").await });
         let mut read = vec![0; 2 * (700_000 + 5 + 12) + 12 + 5];
         theirs.read_exact(&mut read).await.unwrap();
@@ -297,7 +297,7 @@ mod tests {
         let sent = (1..).take_while(|number| outbox.send_request(*number, &long).is_ok()).count() as u64;
         assert_eq!(outbox.send_request(100, &long), Err(RequestRefused::Full(sent as usize)));
         assert!(outbox.lock().bytes.len() <= MAX_WAITING_REQUEST_BYTES);
-        // Of the first one, a part has left.
+        // Part of the first request was already sent.
         assert_eq!((outbox.withdraw(1), outbox.withdraw(2), outbox.withdraw(2)), (false, true, false));
         outbox.send_request(101, &"last").unwrap();
         let short = (200..).take_while(|number| outbox.send_request(*number, &"x").is_ok()).count();
@@ -305,7 +305,7 @@ mod tests {
             (short as u64 + sent, outbox.lock().frames.len()),
             (MAX_WAITING_REQUESTS as u64, MAX_WAITING_REQUESTS)
         );
-        // A note is not refused, and too many of them end the connection.
+        // A note is never refused, but too many notes end the connection.
         let notes = (0..).take_while(|_| outbox.send_note(0, &"x").is_ok()).count();
         assert_eq!((notes, outbox.send_note(0, &"x")), (MAX_WAITING_REQUESTS, Err(OutboxClosed)));
         let mut read = Vec::new();

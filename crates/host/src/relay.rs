@@ -245,7 +245,7 @@ fn copy_and_flush(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A host that is stopped, or on a busy machine, keeps its terminals: the near end must not take them for lost.
+    /// A stopped host, or one on a busy machine, keeps its terminals: the near end must not consider them lost.
     #[tokio::test(start_paused = true)]
     async fn listening_but_silent_host_has_not_ended() {
         let folder = tempfile::tempdir().unwrap();
@@ -258,7 +258,7 @@ mod tests {
         let _silent = std::os::unix::net::UnixListener::bind(folder.path().join("host-1.sock")).unwrap();
         let failed = RelayReply::Failed("the terminal host there does not answer".to_owned());
         assert_eq!(open("host-1.sock").await.unwrap(), failed);
-        // One that has ended, with its socket or without, and anything that is not a host.
+        // An ended host, with or without its socket, and anything that is not a host.
         drop(std::os::unix::net::UnixListener::bind(folder.path().join("host-2.sock")).unwrap());
         for gone in ["host-2.sock", "host-3.sock", "relay.lock", "../host-1.sock"] {
             assert_eq!(open(gone).await.unwrap(), RelayReply::Gone, "{gone}");

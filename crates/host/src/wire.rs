@@ -795,7 +795,7 @@ mod tests {
             let levels = level.iter().copied().cycle().take(level.len() * count);
             field.into_iter().chain(levels).chain([0xc0]).collect::<Vec<u8>>()
         };
-        // A field that no message has is skipped, with all values in it.
+        // An unknown field is skipped, with all its values.
         let (map, list, tuple): (&[u8], &[u8], &[u8]) = (&[0x81, 0xa1, b'x'], &[0x91], &[0x92, 0xc0]);
         for level in [map, list, tuple] {
             for count in [100, 1_000, 1_000_000] {
@@ -805,19 +805,19 @@ mod tests {
         }
     }
 
-    /// A message with fields that may be missing.
+    /// A message with optional fields.
     #[derive(Debug, Deserialize)]
     struct AnyMessage {
         #[serde(default)]
         _name: Option<String>,
     }
 
-    /// One golden file holds all messages, a type and its JSON a line; the other holds all of them in frames.
+    /// One golden file has each message as a type and its JSON on a line; the other has the same messages in frames.
     #[test]
     fn wire_format_matches_the_golden_files() {
         use steplatch_files::{DirectoryEntry, FileError, FileFacts, FilePiece, FileWritten};
         use steplatch_golden::{Tag, check_enum, check_struct};
-        // The golden file has the names under which the types were first written.
+        // The golden file has the original names of the types.
         use steplatch_terminal::{
             Closed, CommandResult as Ran, Description, Excerpt, Handover as HandedBack, InputError, NotedState,
             RunError, ScreenDelta, Sent, VariablesError, View, Waited,
@@ -902,7 +902,7 @@ mod tests {
         }
     }
 
-    /// Frames of a host are sparse. Lists with elements of one or two bytes are not, at any depth.
+    /// Frames of a host are sparse. Lists of elements of one or two bytes are not, at any depth.
     #[test]
     fn list_length_is_limited_by_its_bytes() {
         use serde_json::{Value, json};
@@ -930,7 +930,7 @@ mod tests {
             assert!(!is_sparse(&body_of(&list)), "{row}");
             assert!(!is_sparse(&body_of(&json!({"Ok": {"Ok": [{"found": {"groups": list}}]}}))), "{row}");
         }
-        // Nothing but the head of a list, and bytes of no message.
+        // Only the head of a list, and bytes that belong to no message.
         assert!(!is_sparse(&[0xdd, 0xff, 0xff, 0xff, 0xff]));
         for (bytes, expected) in
             [(&[0xdb, 0xff, 0xff, 0xff, 0xff][..], true), (&[0xc1; 100], true), (&[0xdd, 0xff], true), (&[], true)]

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(started, RunId::started_by(&step(1)));
         assert_ne!(started, RunId::started_by(&step(2)));
         assert_eq!(started.to_string().parse(), Ok(started));
-        // Written into histories, so it stays unchanged.
+        // Histories contain this form, so it must not change.
         let known = StepId { run: "run_0123456789abcdef".parse().unwrap(), place: "a".into(), visit: 1 };
         assert_eq!(RunId::started_by(&known).as_str(), "run_r3qm5cwy6v9a81px");
     }

@@ -355,13 +355,13 @@ mod tests {
         for step in ["a", "b", "c", "d", "e"] {
             ledger.settle(step);
         }
-        // What was settled is known twice: by its effect, and by its step.
+        // A settled effect is known twice: by itself, and by its step.
         let oldest = ledger.ended.front().map(|key| key.step.as_str());
         assert_eq!(oldest, Some("b"), "the name of the oldest that is settled gave way");
     }
 
     proptest! {
-        /// Any order of operations: what began is never unknown to the ledger while its name fits, and the sums agree.
+        /// In any order of operations, an effect that began is never unknown while its name fits, and the sums agree.
         #[test]
         fn sums_match_the_entries(operations in prop::collection::vec((0_u8..5, 0_u8..6, 0_usize..80), 0..200)) {
             let mut ledger = Ledger::<u8, u8>::new(LIMITS);

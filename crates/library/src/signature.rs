@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn canonical_form_is_stable() {
-        // Stored files are compared with this; another form would make drafts of all of them.
+        // Stored files are compared with this form; another one would turn all of them into drafts.
         let signature = Signature::of_value(&json!({"name": "n", "b": 1.0, "a": {"d": "ä\n", "c": null}}));
         let expected = Sha256::digest(r#"{"a":{"c":null,"d":"ä\n"},"b":1}"#);
         assert_eq!(signature.as_str(), expected.iter().map(|byte| format!("{byte:02x}")).collect::<String>());

@@ -185,20 +185,20 @@ mod tests {
         assert!(session.owes_report(), "the other side may be out of room");
     }
 
-    /// An event of two sessions that talk to each other.
+    /// An event of two connected sessions.
     #[derive(Debug, Clone)]
     enum Event {
-        /// One side queues up to that many bytes, if there is room.
+        /// One side queues up to this number of bytes, if there is room.
         Push(bool, usize),
         /// One side gives its next record to the connection.
         Send(bool),
-        /// The oldest record on its way to this side arrives.
+        /// The oldest record in transit to this side arrives.
         Arrive(bool),
         /// One side delivers this number of bytes.
         Deliver(bool, usize),
         /// One side reports.
         Report(bool),
-        /// The connection is cut, and a new one begins: all that is under way is lost.
+        /// The connection is cut and replaced: all records in transit are lost.
         Cut,
     }
 
@@ -224,7 +224,7 @@ mod tests {
         under_way: VecDeque<Record>,
     }
 
-    /// The byte at a position of the stream of one side.
+    /// Returns the byte at a position of one side's stream.
     fn byte(side: bool, position: u64) -> u8 {
         let salt = if side { 31 } else { 17 };
         (position.wrapping_mul(salt) >> 3) as u8 ^ position as u8
@@ -287,7 +287,7 @@ mod tests {
                     prop_assert!(side.session.outgoing.len() <= WINDOW && side.session.incoming.len() <= WINDOW);
                 }
             }
-            // A connection that is not cut brings all of the rest.
+            // An uncut connection delivers the rest.
             for _ in 0..1000 {
                 for here in [0, 1] {
                     while sides[here].send() {}

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 const HELLO: Hello = Hello { client: SessionId([1; 16]), session: SessionId([2; 16]), received: 0, is_new: true };
 
-/// One side: carries its session over each connection that it is given, and returns why the last one ended.
+/// One side: runs its session over each given connection, and returns the reason for which the last one ended.
 fn side(
     mut local: DuplexStream,
     is_client: bool,
@@ -49,7 +49,8 @@ fn side(
     })
 }
 
-/// Copies between two ends until so many bytes have passed, then drops both: a connection that is cut in the middle of a record.
+/// Copies between two ends until this number of bytes has passed, then drops both: a connection cut in the middle of a
+/// record.
 async fn carry(mut one: DuplexStream, mut other: DuplexStream, most: usize) {
     let (mut there, mut back) = (vec![0; 4096], vec![0; 4096]);
     let mut passed = 0;
@@ -81,12 +82,12 @@ async fn stream_continues_across_cuts_at_any_byte() {
             if to_client.send(client_end).await.is_err() || to_server.send(server_end).await.is_err() {
                 return cut;
             }
-            // Sometimes within the greeting, later far behind it.
+            // Cuts within the greeting, and later ones.
             carry(one, other, if cut < 40 { cut * 7 } else { 100_000 + cut * 997 }).await;
         }
         0
     });
-    // The other side returns what it reads, in upper case.
+    // The other side returns its input in upper case.
     let echo = tokio::spawn(async move {
         let mut bytes = vec![0; 10_000];
         loop {
@@ -131,7 +132,7 @@ async fn silent_connection_is_lost_but_a_live_one_is_not() {
     {
         let (mut far_reader, mut far_writer) = split(other);
         let mut far_rest = BytesMut::new();
-        // Both are idle for an hour, and neither takes the other for lost.
+        // Both are idle for an hour, and neither considers the other lost.
         let both = async {
             tokio::select! {
                 ended = pump(&mut here, &mut local, &mut reader, &mut writer, &mut rest) => ended,
@@ -139,7 +140,7 @@ async fn silent_connection_is_lost_but_a_live_one_is_not() {
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(3600), both).await.is_err());
-        // Now the far side stands still, with its connection open.
+        // Now the remote side stalls with its connection open.
         let ended = pump(&mut here, &mut local, &mut reader, &mut writer, &mut rest).await;
         assert!(matches!(ended, Ended::Silent), "{ended}");
     }

@@ -372,7 +372,7 @@ impl ServerBackend for Contract {
 mod tests {
     use super::*;
 
-    /// Document 000, line 184: `success` is that of a completed run, and `isError` of a failed one.
+    /// Document 000, line 184: `success` means a completed run, and `isError` a failed one.
     #[test]
     fn workflow_tool_is_an_error_only_if_its_run_failed() {
         for (status, is_error) in

@@ -252,13 +252,13 @@ mod tests {
         sender.send(ListChange::Tools).unwrap();
         sender.send(ListChange::Prompts).unwrap();
         assert_eq!(gathered.next().await.unwrap(), BTreeSet::from([ListChange::Tools, ListChange::Prompts]));
-        // The clock is the test's; tokio's timers are accurate to a millisecond.
+        // The test controls the clock; tokio's timers are accurate to a millisecond.
         let took = began.elapsed();
         assert!(
             took >= GATHER_TIME && took <= GATHER_TIME + Duration::from_millis(2),
             "{took:?} since the first change"
         );
-        // More changes than are buffered for a slow listener.
+        // More changes than the buffer of a slow listener holds.
         for _ in 0..3 {
             sender.send(ListChange::Tools).unwrap();
         }

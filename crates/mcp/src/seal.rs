@@ -238,7 +238,7 @@ mod tests {
     async fn expired_state_is_refused() {
         let seals = Seals { lifetime: Duration::ZERO, ..Seals::new(None) };
         let carried = sealed(&seals, "call").await;
-        // Its codec reads the system's clock, which need not have moved on.
+        // The codec reads the system clock, which need not have advanced.
         steplatch_patience::eventually("the seal is too old", async || match seals.open(&carried, "call").await {
             Err(error @ SealError::Expired) => Ok(error),
             other => Err(other.map(|_| ())),
@@ -252,7 +252,7 @@ mod tests {
         let folder = base.path().join("state");
         let of_folder = || Seals::new(Some(folder.clone()));
         let (one, other) = (of_folder(), of_folder());
-        // Concurrently: one of them draws the key.
+        // Concurrently: one of them generates the key.
         let (first, second) = tokio::join!(sealed(&one, "call"), sealed(&other, "call"));
         for carried in [&first, &second] {
             assert!(one.open(carried, "call").await.is_ok() && other.open(carried, "call").await.is_ok());

@@ -1,7 +1,7 @@
 //! The public test suite for MCP servers, run against this server.
 //!
-//! The suite expects tools, prompts and resources of its own. The modules of the example offer them, on the server that
-//! agents use, over HTTP on a free port of the loopback.
+//! The suite expects its own tools, prompts and resources. The modules of the example provide them, on the server that
+//! agents use, over HTTP on a free loopback port.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 #[path = "../examples/conformance/fixture.rs"]

@@ -29,7 +29,7 @@ struct Daemon {
 #[derive(Default)]
 struct State {
     tools: Vec<Value>,
-    /// The verbs that were called, without the first ones of each connection.
+    /// The called verbs, without the first ones of each connection.
     asked: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl Daemon {
         DaemonPaths::new(self.folder.path().join("state"), self.folder.path().to_owned())
     }
 
-    /// Returns a connection to it. The connection cannot start a daemon.
+    /// Returns a connection to the daemon. The connection cannot start a daemon.
     fn steady(&self) -> ReconnectingClient {
         let hello = Hello { client: "test".to_owned(), ..Hello::default() };
         ReconnectingClient::new(self.place(), Starter { program: PathBuf::from("/bin/false") }, hello)
@@ -193,7 +193,7 @@ async fn tools_remain_without_a_daemon_until_the_next_one() {
     daemon.listens();
     changed(&mut changes).await;
     assert_eq!(workflows(&names(&contract).await), ["workflow_z"]);
-    // The next daemon reports changes as well.
+    // The next daemon reports changes too.
     daemon.has(&[]);
     daemon.says_that_they_changed(1);
     changed(&mut changes).await;

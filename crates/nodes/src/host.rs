@@ -143,7 +143,7 @@ fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
 mod tests {
     use super::*;
 
-    /// Runs a line as the shell over there does.
+    /// Runs a line like the remote shell.
     fn run_here(line: &str) -> (Option<i32>, String) {
         let output = std::process::Command::new("bash").args(["-c", line]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())

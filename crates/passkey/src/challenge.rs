@@ -69,7 +69,7 @@ mod tests {
         for other in others {
             assert_ne!(Challenge::of_answer(&one), Challenge::of_answer(&other), "{other:?}");
         }
-        // The page computes the same, see `crates/http/page/js/passkey.js`.
+        // The page computes the same challenge, see `crates/http/page/js/passkey.js`.
         assert_eq!(Challenge::of_answer(&one).text(), "drdFf6_3DmQcNfpj-6ouTx92RehhTGPCEqB_x4bkLaA");
     }
 }

@@ -155,7 +155,7 @@ mod tests {
         Run { col, cols: text.chars().count() as u16, wide: false, text: text.into(), style, link: None }
     }
 
-    /// The image, read back, as its width and its colours.
+    /// The image read back: its width and its colours.
     fn read(bytes: &[u8]) -> (i32, Vec<Rgb>) {
         let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
         decoder.set_transformations(png::Transformations::EXPAND);

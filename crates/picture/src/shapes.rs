@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn every_line_meets_the_line_of_its_neighbour() {
-        // What a side looks like for each kind of arm, from the straight lines.
+        // The appearance of a side for each kind of arm, from the straight lines.
         let straight = [(b'1', '─', '│'), (b'2', '━', '┃'), (b'3', '═', '║')];
         for (index, arms) in ARMS.iter().enumerate() {
             let character = char::from_u32(0x2500 + index as u32).unwrap();

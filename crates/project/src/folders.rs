@@ -184,7 +184,7 @@ impl LibraryPaths {
 mod tests {
     use super::*;
 
-    /// A simulated file system, in which everything is writable and trusted except for the listed paths.
+    /// A simulated file system in which everything is writable and trusted except the listed paths.
     #[derive(Default)]
     struct Made {
         there: &'static [&'static str],

@@ -543,7 +543,7 @@ mod tests {
             (captured("session_id"), captured("terminal")),
             (vec!["build".to_owned()], vec!["build".to_owned()])
         );
-        // Our own name wins, and the other word is unknown then.
+        // Our own name takes precedence, and the other one is then unknown.
         let [refused_text] =
             refused::<SendInput>(json!({"session_id": "s", "input_text": "a", "text": "b"})).try_into().unwrap();
         assert!(refused_text.starts_with("unknown field 'text', the fields are "), "{refused_text}");

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn marks_neither_strike_text_nor_reach_other_rows() {
-        // In order: decomposed accents, Hebrew with points, Thai, Hangul in parts.
+        // In order: decomposed accents, pointed Hebrew, Thai, decomposed Hangul.
         for whole in ["gru\u{308}n Vie\u{323}\u{302}t", "ש\u{5c1}\u{5bc}\u{5b8}", "ที่", "\u{1112}\u{1161}\u{11ab}"]
         {
             assert_eq!(visible(whole), whole);

@@ -1,5 +1,5 @@
-//! Asking and following while daemons come and go. The daemons here are played: each connection follows a script
-//! that says where it hangs up.
+//! Requests and subscriptions across restarts of the daemon. The daemons are simulated: each connection follows a
+//! script that says where it hangs up.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::VecDeque;
@@ -20,11 +20,11 @@ use tokio::net::{UnixListener, UnixStream};
 enum Play {
     HangUpAtOnce,
     HangUpInstead(HelloIs),
-    /// Says hello, reads a question, and hangs up after so many bytes of what it would reply.
+    /// Greets, reads a request, and hangs up after this many bytes of its reply.
     HangUpWithin(usize),
-    /// Answers one question with this and these events, and hangs up.
+    /// Answers one request with this reply and these events, and hangs up.
     Answer(Value, Vec<Value>),
-    /// The same, but stays.
+    /// Same as `Answer`, but keeps the connection open.
     AnswerAndStay(Value, Vec<Value>),
 }
 
@@ -51,7 +51,7 @@ impl Played {
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
         let (seen, mut script): (_, VecDeque<Play>) = (asked.clone(), script.into_iter().collect());
         tokio::spawn(async move {
-            // When the script is over the listener goes, and with it the daemon.
+            // The listener, and with it the daemon, ends with the script.
             while let Some(play) = script.pop_front() {
                 let (stream, _) = listener.accept().await.unwrap();
                 tokio::spawn(plays(stream, play, seen.clone()));
@@ -60,7 +60,7 @@ impl Played {
         Self { place, asked, _folder: folder }
     }
 
-    /// A client whose daemons start at once, or not at all.
+    /// A client whose daemons start immediately, or not at all.
     fn steady(&self, starter: &str) -> ReconnectingClient {
         let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "test".to_owned(), ..Hello::default() };
         ReconnectingClient::new(self.place.clone(), Starter { program: starter.into() }, hello)
@@ -70,7 +70,7 @@ impl Played {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Names of the verbs that were requested.
+    /// Names of the requested verbs.
     fn verbs(&self) -> Vec<String> {
         self.asked().iter().map(|asked| asked["command_type"].as_str().unwrap().to_owned()).collect()
     }
@@ -114,7 +114,7 @@ async fn plays(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Value>>>) {
     }
     let _ = writing.write_all(said.as_bytes()).await;
     if stays {
-        // Until the client has gone.
+        // Until the client has disconnected.
         while let Ok(Some(_)) = lines.next_line().await {}
     }
 }
@@ -123,7 +123,7 @@ fn result(question: &Value, data: &Value) -> Value {
     json!({"type": "result", "success": true, "data": data, "request_id": question["request_id"]})
 }
 
-/// Every point at which a daemon can be lost before its answer was read.
+/// Every point at which a daemon can be lost before its reply is read.
 fn every_loss() -> Vec<Play> {
     vec![
         Play::HangUpAtOnce,
@@ -215,7 +215,7 @@ async fn events_of_a_run_arrive_once_and_in_order_across_daemons() {
     script.extend([
         Play::Answer(subscribed(), vec![event(1, "workflow_started"), event(2, "state_entered")]),
         Play::HangUpWithin(0),
-        // One number is not told, and one event comes although it was had.
+        // Event 3 is missing, and event 2 arrives a second time.
         Play::Answer(subscribed(), vec![event(2, "state_entered"), event(4, "state_completed")]),
         Play::Answer(subscribed(), vec![]),
         Play::AnswerAndStay(subscribed(), vec![event(5, "workflow_completed")]),

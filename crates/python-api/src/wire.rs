@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// The values of one field of every line.
+    /// The values of one field in every line.
     fn field(golden: &str, field_of: impl Fn(&serde_json::Value) -> Option<&serde_json::Value>) -> String {
         let lines = golden.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.filter_map(|line| field_of(&line).map(|value| format!("{value}\n"))).collect()

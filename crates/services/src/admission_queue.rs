@@ -139,7 +139,7 @@ mod tests {
         let mut second = Box::pin(queue.enter());
         assert!(second.as_mut().poll(&mut context).is_pending());
         drop(first);
-        // It has its turn, and is no longer polled.
+        // The waiter has its turn, but is no longer polled.
         drop(second);
         assert_eq!(queue.counts(), (0, 0));
         assert!(queue.try_enter().is_some());

@@ -133,7 +133,7 @@ mod tests {
         let secrets = Redactor::default();
         secrets.add("hunter2-is-long");
         let piece = |text: &str| mask_piece(text.to_owned(), &secrets);
-        // Rows keep their width; of a piece that is cut, each part is a mask.
+        // Rows keep their width; each part of a cut piece is a mask.
         for (printed, hidden, masked) in [
             ("the key hunter2-is-long\n", "the key ••••••\n", "the key ••••••\n"),
             (

@@ -260,7 +260,7 @@ mod tests {
         ];
         assert_eq!(shown(inputs, &secrets()), ["login ••••••", "", "••••••", "••••••\recho ä"]);
         let apart = vec![logged(1, typed("hun", &["enter"])), logged(2, typed("ter2-is-long", &[]))];
-        // As a text that lines divide.
+        // Masked like a text divided by line ends.
         assert_eq!(shown(apart, &secrets()), ["••••••", "••••••"]);
     }
 

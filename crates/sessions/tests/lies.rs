@@ -1,4 +1,4 @@
-//! Files of another machine that lies about their names.
+//! Files of a remote machine that lies about their names.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl Scene {
         Self { sessions, caller, folder }
     }
 
-    /// Copies from the machine. Returns what is reported, or the error.
+    /// Copies from the machine. Returns the report or the error.
     async fn copies(&self, from: &str, to: &str) -> Result<String, String> {
         let verb = CopyFile {
             from_host: Some("box".to_owned()),
@@ -94,7 +94,7 @@ impl Scene {
         Ok(report)
     }
 
-    /// Returns all files of the scene by their paths, but for those of the hosts.
+    /// Returns all files of the scene by path, except those of the hosts.
     fn files(&self) -> BTreeMap<PathBuf, String> {
         let mut open = vec![self.folder.path().to_owned()];
         let mut files = BTreeMap::new();
@@ -113,7 +113,7 @@ impl Scene {
     }
 }
 
-/// Answers honestly about files of three bytes in the directory `site`, of which `entries` are the entries.
+/// Answers honestly about files of three bytes in the directory `site` with these entries.
 fn site(entries: Value) -> impl Fn(&FileAsk) -> Option<Value> + Send + Sync + 'static {
     let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     move |ask| match ask {
@@ -145,7 +145,7 @@ async fn remote_directory_writes_nothing_outside_its_copy() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn copy_has_the_requested_name() {
-    // It says that each file is /etc/passwd, and the directory /etc.
+    // The machine claims that each file is /etc/passwd, and the directory /etc.
     let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     let reply = move |ask: &FileAsk| match ask {
         FileAsk::Describe(path) if path.ends_with("site") => {
@@ -158,13 +158,13 @@ async fn copy_has_the_requested_name() {
     };
     let scene = Scene::new(reply).await;
     let report = scene.copies("reports/report.txt", "inbox").await.unwrap();
-    // The report has the place where the file went.
+    // The report names the destination of the file.
     let place = std::fs::canonicalize(scene.folder.path()).unwrap().join("inbox/report.txt");
     assert!(report.contains(&format!("{:?}", place.display().to_string())), "{report}");
     scene.copies("site", "inbox").await.unwrap();
     let files: Vec<_> = scene.files().into_keys().collect();
     assert_eq!(files, [Path::new("inbox/report.txt"), Path::new("inbox/site/a")]);
-    // Where no name was requested, the machine does not choose one.
+    // Without a requested name, the machine does not choose one either.
     for from in ["~", "..", "/", "a/.."] {
         let error = scene.copies(from, "inbox").await.unwrap_err();
         assert!(error.contains("has no name for the copy"), "{from}: {error}");
@@ -182,7 +182,7 @@ async fn remote_directory_passes_no_link_or_private_directory() {
     assert!(error.contains("is a symbolic link"), "{error}");
     assert_eq!(scene.files(), BTreeMap::from([(PathBuf::from("outside"), "mine".to_owned())]));
 
-    // The directory of steplatch is within the target.
+    // Steplatch's own directory is within the target.
     let list = |entry: Value| Some(json!({"Ok": [entry]}));
     let scene = Scene::new(move |ask| match ask {
         FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
@@ -241,7 +241,7 @@ async fn file_read_by_a_tool_is_bounded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn file_read_by_a_tool_matches_its_size_and_digest() {
     let digest = |text: &str| json!(steplatch_files::FileDigest::from_content(text.as_bytes()));
-    // The content and the digest of a file of three bytes, and the content that is returned.
+    // The content and the digest of a file of three bytes, and the content returned.
     let cases = [
         ("abc", digest("abc"), Some("abc")),
         ("abcdef", digest("abc"), Some("abc")),

@@ -554,7 +554,7 @@ mod tests {
         assert_eq!(history.zones(0..1).collect::<Vec<_>>(), [(0..1, Zone::Output)]);
     }
 
-    /// Text that hardly shrinks when it is compressed.
+    /// Nearly incompressible text.
     fn noise(bytes: usize, seed: &mut u64) -> String {
         let mut next = || {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -258,7 +258,7 @@ mod tests {
     use crate::history::{History, Zone};
     use crate::screen::Emulator;
 
-    /// Output that terminals are sent, in pieces that a generator can shuffle.
+    /// Terminal output, in pieces that a generator can shuffle.
     const PIECES: [&[u8]; 37] = [
         b"word",
         b" ",
@@ -311,11 +311,11 @@ mod tests {
         (history.read(0..history.end()).1, history.zones(0..history.end()).collect(), intake.screen.text())
     }
 
-    /// The screen after `bytes`, and how long it took.
+    /// The screen after `bytes`, and the duration.
     fn flooded(size: Size, first: &str, unit: &str) -> (String, Duration) {
         let mut bytes = unit.repeat(16 * 1024 / unit.len()).into_bytes();
         bytes.truncate(16 * 1024);
-        // The quickest of three: others use the machine too.
+        // The shortest of three durations: other processes use the machine too.
         let rounds = (0..3).map(|_| {
             let transcript = Transcript::new(History::new(1 << 20), None);
             let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(size)));

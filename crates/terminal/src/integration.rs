@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Variables with other names that the scripts may change: the shells know them by these.
+    /// Variables with other names that the scripts may change, because the shells use these names.
     const KNOWN_VARIABLES: &[&str] = &[
         "ENV",
         "HISTFILE",
@@ -296,7 +296,7 @@ mod tests {
                 "local" | "typeset" => declares = true,
                 "&&" | "||" | "" => declares = false,
                 _ if !is_name => {}
-                // Marks have parts such as `;k=`, with no blank between.
+                // Marks have parts such as `;k=`, without a blank in between.
                 _ if declares || is_behind("for") => names.push(name),
                 _ if is_fish && is_behind("set") && name != "in" => names.push(name),
                 _ if is_fish

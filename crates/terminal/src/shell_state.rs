@@ -615,7 +615,7 @@ mod tests {
         let jobs = |text: &str| ShellState::parse(format!("jobs\0{text}\0end\0\0").as_bytes(), None).unwrap();
         let (one, two) = (jobs("12\n"), jobs("12\n34\n"));
         assert_eq!((two.difference(&one), one.difference(&two).unwrap()), (None, "job 34".to_owned()));
-        // As zsh lists them.
+        // As listed by zsh.
         assert_eq!(
             jobs("").difference(&jobs("running:+:56=running\nsuspended:-:7=suspended (signal)")).unwrap(),
             "job 56, job 7"
@@ -639,7 +639,7 @@ mod tests {
         assert_eq!(before.difference(&before), None);
         assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 7"), (12, "b")])).unwrap(), "file descriptor 3");
         assert_eq!(before.difference(&files(&[(3, "a 0"), (4, "x")])).unwrap(), "file descriptor 0, file descriptor 4");
-        // At a high number a shell keeps files of its own, and a name in a variable leads to one that is there.
+        // A shell keeps private files at high numbers; a variable may name such a file.
         assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 0"), (11, "c")])), None);
         assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 0"), (12, "c")])).unwrap(), "file descriptor 12");
     }

@@ -1031,7 +1031,7 @@ mod tests {
 
     #[test]
     fn edited_command_line_reads_as_the_sent_line() {
-        // Readline: type "lss", delete one, type " -l".
+        // Readline: type "lss", delete one character, type " -l".
         assert_eq!(settled(&text(b"$ lss\x08\x1b[K -l\r\n")), "$ ls -l\n");
     }
 
@@ -1050,7 +1050,7 @@ mod tests {
         };
         let hook = "\x1b]133;R;k=n1;s=2;n=2\x07hook\r\n\x1b]133;C;k=n1\x07";
         assert_eq!(marks(hook), [(Mark::HookBegan, 4), (Mark::HookEnded, 9)]);
-        // What a command prints of the variable has no fresh number.
+        // A mark printed by a command from the variable has an outdated number.
         assert_eq!(marks("\x1b]133;R;k=n1;s=0;n=1\x07hook\r\n\x1b]133;C;k=n1\x07"), []);
         let end = "\x1b]133;D;0;k=n1;n=3;o=p\x07";
         assert_eq!(marks(end), [(Mark::OutputPiped, 4), (Mark::CommandEnded(Some(0)), 4)]);
@@ -1112,7 +1112,7 @@ mod tests {
             Some(OffsetMark { mark: Mark::CommandEnded(Some(0)), offset: 7 }),
             "the last mark of an end counts"
         );
-        // A shell without other hooks prints none, so this one is of the command.
+        // A shell without other hooks prints no such mark, so it comes from the command.
         let mut transcript = taken(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1;e=0\x07"].concat());
         let end = transcript.take_marks().pop();
         assert_eq!(end, Some(OffsetMark { mark: Mark::CommandEnded(Some(0)), offset: transcript.history().end() }));

@@ -548,8 +548,8 @@ mod tests {
                 piecewise = piecewise.or(wait.prints(&text[last..cut]));
                 last = cut;
             }
-            // A `$` may match at a border that turns out not to be the end of a line: an earlier match is allowed,
-            // never a missing one.
+            // A `$` may match at a cut that turns out not to be the end of a line: an earlier match is allowed, a
+            // missing one is not.
             if whole.is_some() || pattern != "^a$" {
                 prop_assert_eq!(piecewise, whole);
             }

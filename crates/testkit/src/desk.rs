@@ -1,7 +1,7 @@
-//! A person at a terminal that no daemon keeps.
+//! A person at a terminal outside of the daemon.
 //!
-//! A process in a kept terminal counts as an agent, so the command of a person runs in a terminal of a helper below
-//! this process. A kept terminal only shows it, which gives tests the screen and the waits of an agent.
+//! A process in a terminal of the daemon counts as an agent, so the person's command runs in a terminal of a helper
+//! below this process. A terminal of the daemon only shows it, which gives tests the screen and the waits of an agent.
 
 use std::process::{Child, Command};
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{Agent, Home};
 
-/// A terminal that no daemon keeps. Its program ends with it.
+/// A terminal outside of the daemon. Dropping it ends its program.
 #[derive(Debug)]
 pub struct OwnTerminal {
     helper: Child,
@@ -19,11 +19,11 @@ pub struct OwnTerminal {
 }
 
 impl OwnTerminal {
-    /// Makes one for the program of a command, which begins when the terminal is shown, in the folder and with the environment
-    /// that `place` gives it.
+    /// Creates a terminal for the program of a command, which starts once the terminal is shown, with the directory and
+    /// environment of `place`.
     ///
     /// # Panics
-    /// When it does not begin in time.
+    /// If the program does not start in time.
     #[must_use]
     pub fn of(command: &[&str], place: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ impl OwnTerminal {
         Self { helper, folder }
     }
 
-    /// Returns the command that shows it, once, in the terminal in which it runs.
+    /// Returns the command that shows the terminal, once, in the terminal in which it runs.
     #[must_use]
     pub fn show(&self) -> [String; 4] {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
@@ -62,7 +62,7 @@ pub struct Person<'a> {
 }
 
 impl<'a> Person<'a> {
-    /// Begins a command of the program in `home`. `agent` shows what the person sees; its daemon may be another one.
+    /// Starts a command of the program in `home`. `agent` shows the person's screen; its daemon may be another one.
     #[must_use]
     pub fn runs(agent: &'a Agent, home: &Home, program: &str, arguments: &str) -> Self {
         let command = format!("{program} {arguments}; echo exit-code-$?; sleep 100");
@@ -73,10 +73,10 @@ impl<'a> Person<'a> {
         Self { agent, session: opened["session_id"].as_str().unwrap().to_owned(), _terminal: terminal }
     }
 
-    /// Waits until this is on the screen, or was. Returns the screen.
+    /// Waits until this text is, or was, on the screen. Returns the screen.
     ///
     /// # Panics
-    /// When it does not come within a minute.
+    /// If the text does not appear within a minute.
     pub fn sees(&self, pattern: &str) -> String {
         let asked =
             json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60, "screen": "full"});
@@ -86,10 +86,10 @@ impl<'a> Person<'a> {
         screen.to_owned()
     }
 
-    /// Waits until this is drawn, also as the echo of what was typed.
+    /// Waits until this text is drawn, including as the echo of input.
     ///
     /// # Panics
-    /// When it is not within a minute.
+    /// If the text is not drawn within a minute.
     pub fn shows(&self, pattern: &str) {
         let asked = json!({"session_id": self.session, "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
         let waited = self.agent.calls("await_output", asked);
@@ -106,7 +106,7 @@ impl<'a> Person<'a> {
         self.sends(json!({"input_text": "", "keys": [key]}));
     }
 
-    /// Sends an input, as the tool `send_input` takes it.
+    /// Sends an input, as in the tool `send_input`.
     pub fn sends(&self, mut input: Value) {
         input["session_id"] = self.session.as_str().into();
         let sent = self.agent.calls("send_input", input);

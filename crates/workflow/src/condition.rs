@@ -210,7 +210,7 @@ mod tests {
     use crate::variables::Variables;
     use serde_json::json;
 
-    /// The end of an action that returned `result`.
+    /// Returns the end of an action that returned `result`.
     fn ending(result: &Map<String, Value>) -> Ending<'_> {
         let rules = Rules::for_version(SEMANTICS_VERSION);
         let (timed_out, found_nothing, unknown, screen) = (false, false, false, None);
@@ -241,12 +241,12 @@ mod tests {
             (json!({"match_text": "v1.2", "screen_content": "ok\nbuilt"}), json!({"screen_content": "ok\n$ "}));
         let (matched, nothing) = (json!({"match_text": "v1.2", "screen_content": ""}), json!({"success": true}));
         for (result, pattern, before, now) in [
-            // Document 000, lines 707-711 and 717-721: match_text, a blank and screen_content, each where there is one.
+            // Document 000, lines 707-711 and 717-721: match_text, a blank and screen_content, as far as present.
             (&both, r"v1\.2 ok", true, true),
             (&both, "^v1.2 ok$", true, true),
             (&screen, r"^ ok", true, true),
             (&both, "built v1", false, false),
-            // A single line of either.
+            // A single line of either text.
             (&screen, "^ok$", false, true),
             (&both, "^ok$", false, true),
             (&both, "^v1.2$", false, true),

@@ -504,7 +504,7 @@ mod tests {
         Dialogue::read(&map(params)).unwrap_or_else(|invalid| panic!("{}", invalid.message))
     }
 
-    /// Plays texts of a program through the rules: what is typed, and the result.
+    /// Plays texts of a program through the rules. Returns the typed text and the result.
     fn play(params: &Value, texts: &[&str]) -> (Vec<String>, Map<String, Value>) {
         let dialogue = dialogue(params);
         let mut answers = Vec::new();

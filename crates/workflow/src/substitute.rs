@@ -359,7 +359,7 @@ mod tests {
             ("{user}{user}", "anaana"),
             ("{count}/{ratio}/{ready}/{none}/{list}", "3/1.5/true//[1,\"a\"]"),
             ("{1st} {my-var}", "first dashed"),
-            // Unknown names, and what only looks like a name.
+            // Unknown names, and text that only resembles a name.
             ("${HOME} {nobody} {}", "${HOME} {nobody} {}"),
             ("a{2} a{2,3} {a,b} { user } {user", "a{2} a{2,3} {a,b} { user } {user"),
             ("awk '{print $1}'", "awk '{print $1}'"),
@@ -374,7 +374,7 @@ mod tests {
             ("{quoted|json} {count|json} {none|json}", r#""it's $HOME" 3 null"#),
             ("^{dots|regex}$", r"^a\.b$"),
             ("{user|upper} {user|} {nobody|sh} {user|shell}", "{user|upper} {user|} {nobody|sh} {user|shell}"),
-            // One pass.
+            // A single pass.
             ("{sneaky}", "{user} {{user}}"),
         ] {
             assert_eq!(text(template, &variables()), expected, "{template}");
@@ -395,7 +395,7 @@ mod tests {
         );
     }
 
-    /// As variables that are reached into.
+    /// Variables with paths into their values.
     struct WithPaths(Map<String, Value>);
 
     impl Lookup for WithPaths {
@@ -488,7 +488,7 @@ mod tests {
         #[test]
         fn quoted_text_is_one_word_for_a_shell(words in "[a-z '\"$\\\\;|&<>(){}*?\n]*") {
             let quoted = shell_quoted(&words);
-            // Read it back by the shell's rules for single quotes and backslashes.
+            // Read back by the shell's rules for single quotes and backslashes.
             let (mut read, mut inside, mut characters) = (String::new(), false, quoted.chars());
             while let Some(character) = characters.next() {
                 match character {

@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn null_defines_but_never_overwrites_a_variable() {
-        // Document 000, lines 653-661: a field is stored when it is not None.
+        // Document 000, lines 653-661: a field is stored if it is not None.
         let mut variables = Variables::begin(NOW, map(&json!({"message": "given"})));
         variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x", "note": null})));
         variables.record("b", &map(&json!({"success": true, "error": null, "match_text": null, "message": null})));

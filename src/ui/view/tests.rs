@@ -1,4 +1,4 @@
-//! The screen at several sizes, as text; and what follows from keys and news.
+//! The screen as text at several sizes, and the effects of keys and updates.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ impl Desk {
     }
 
     fn looks(&self, expected: &Expect) {
-        // The mark keeps the first column: a snapshot loses the indent that all of its lines have.
+        // The mark occupies the first column: a snapshot loses the common indent of all lines.
         let lines: Vec<String> = self.screen().lines().map(|line| format!("|{line}\n")).collect();
         expected.assert_eq(&lines.concat());
     }
@@ -370,7 +370,7 @@ fn only_typed_keys_answer() {
     let mut desk = Desk::usual(80, 16);
     desk.presses(&[Key::Enter]);
     desk.passes(ANSWER_DELAY);
-    // Enter, a paste and choices alone answer nothing.
+    // Enter, a paste and choices do not answer by themselves.
     assert!(desk.presses(&[Key::Enter, Key::Char('1'), Key::Enter, Key::Char('y')]).is_empty());
     assert!(desk.happens(UiEvent::Input(TerminalInput::Paste("a1\r".to_owned()))).is_empty());
     desk.types("a");
@@ -421,7 +421,7 @@ fn long_question_must_be_read_to_its_end() {
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(answer)] if answer.answer == "no"));
 }
 
-/// A desk at whose question a form is to be filled in.
+/// A desk whose question has a form.
 fn form_desk(cols: u16, rows: u16) -> Desk {
     let mut desk = Desk::usual(cols, rows);
     let places: Vec<String> = (1..=12).map(|number| format!("place-{number}")).collect();
@@ -515,7 +515,7 @@ fn line_for_one_question_answers_no_other() {
     desk.types("a1");
     let effects = desk.presses(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
-    // What is typed while the answer is on its way, and after it, means nothing: not a, not q, not the choice.
+    // Keys typed while the answer is in transit, and after it, have no effect: not a, not q, not the choice.
     assert!(desk.types("qa1").is_empty() && desk.presses(&[Key::Enter]).is_empty());
     let mut next = runs().pop().unwrap();
     next.pending_gates[0].gate_id = "run_bbbb/ask/2".to_owned();
@@ -531,7 +531,7 @@ fn line_for_one_question_answers_no_other() {
     desk.passes(ANSWER_DELAY);
     desk.presses(&[Key::Enter]);
     assert!(desk.screen().contains("it takes an answer in a moment"), "{}", desk.screen());
-    // The next question takes an answer once the keyboard is idle.
+    // The next question accepts an answer once the keyboard is idle.
     for _ in 0..20 {
         desk.passes(ANSWER_DELAY / 2);
         assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty(), "{}", desk.screen());
@@ -729,7 +729,7 @@ fn line_meant_for_a_program_does_nothing() {
             let effects = desk.presses(&keys);
             assert!(effects.is_empty(), "{line:?} {places:?}: {effects:?}");
             assert!(desk.model.confirmation.is_none(), "{line:?} {places:?}");
-            // And a moment later, keys are commands again.
+            // A moment later, keys are commands again.
             desk.passes(ANSWER_DELAY);
             desk.types("t");
         }

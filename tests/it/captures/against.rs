@@ -1,10 +1,10 @@
-//! Stories of captures that are compared with another one: what differs becomes arguments without being named.
+//! Stories of captures compared with another capture: differences become arguments without being named.
 
 use serde_json::{Value, json};
 
 use super::{Procedure, Session};
 
-/// Asks four questions: two name an earlier answer, one has a word that is another one the second time.
+/// Asks four questions: two mention an earlier answer, and one contains a word that changes.
 const CREATE: &str = r#"read -p "Project name: (demo) " name
 read -p "Licence for $name: [MIT] " licence
 [ -e shop.conf ] && colour=green || colour=red

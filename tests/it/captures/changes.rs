@@ -1,10 +1,10 @@
-//! Programs that have changed since they were captured: the run stops and asks. It never goes on falsely.
+//! Programs that changed after their capture: the run stops and asks, and never continues wrongly.
 
 use serde_json::{Value, json};
 
 use super::Session;
 
-/// Asks for a mirror by number, for a port, and whether it writes.
+/// Asks for a mirror by number, for a port, and whether to write.
 const SETUP: &str = r#"select mirror in Berlin Paris Rome; do break; done
 read -p "Port [8$((RANDOM % 900 + 100))]: " port
 read -p "Write it? [y/n] " yes
@@ -58,7 +58,7 @@ fn changed_program_stops_the_run_without_wrong_actions() {
     assert_eq!(procedure.file("conf"), "mirror=Paris port=7778\n");
 }
 
-/// Says how it went in a line, and by its exit code.
+/// Reports its result in a line and by its exit code.
 const BUILD: &str =
     "echo compiling; echo BUILD OK; sleep 0.2; read -p 'Publish? ' answer; echo \"$answer\" > published\n";
 
@@ -86,7 +86,7 @@ fn awaited_line_is_not_sufficient() {
 fn typed_ahead_input_answers_no_other_question() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
     let late = |program: &str| format!("echo begun; sleep 0.3; {program}; touch published\n");
-    // Programs, the inputs behind the first one of which the last ends at the prompt, and what the program does later.
+    // Programs, the inputs after the first one (the last ends at the prompt), and the later behaviour of the program.
     let cases = [
         ("one question", late("read -p 'Publish? ' a"), vec!["yes\n"], late(erase.trim())),
         (
@@ -123,7 +123,7 @@ fn silent_reader_that_now_asks_gets_no_answer() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
     let behind = |first: &str, second: &str| format!("{first}; {second}; echo $a > erased\n");
     let keep = "read -p 'Keep logs? ' n";
-    // Programs, the inputs behind their command lines, and what the programs do later.
+    // Programs, the inputs after their command lines, and the later behaviour of the programs.
     let cases = [
         ("at once", "read a", vec!["yes"], vec![erase.to_owned(), behind("echo Erase all?", "read a")]),
         ("twice", "read a; read b", vec!["yes", "no"], vec![behind("read a", erase.trim())]),
@@ -151,7 +151,7 @@ fn silent_reader_that_now_asks_gets_no_answer() {
     }
 }
 
-/// Checks that a workflow does again what was recorded, and stops at these programs.
+/// Checks that a workflow repeats the recording, and stops at these programs.
 fn holds(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
     procedure.passes_its_recording();
     let _ = std::fs::remove_file(procedure.home.path().join("published"));
@@ -162,7 +162,7 @@ fn holds(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
     }
 }
 
-/// Checks that a run with these arguments stops at a program before that writes a file.
+/// Checks that a run with these arguments stops at a program before it writes a file.
 fn stops_at(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: &str, file: &str) {
     procedure.writes("ask.sh", decoy);
     let run = procedure.begins(arguments.clone());
@@ -174,7 +174,7 @@ fn stops_at(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: 
 #[test]
 fn keys_pressed_at_once_answer_the_questions_that_read_them() {
     let erase = "read -n1 -p 'Erase all? ' b; echo $b > erased";
-    // Programs, the keys that were pressed at once, and what stands in the place of the second question later.
+    // Programs, the keys pressed at once, and the later replacement of the second question.
     let cases = [
         ("behind an end of line", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yy"),
         ("two keys", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yn"),
@@ -192,7 +192,7 @@ fn keys_pressed_at_once_answer_the_questions_that_read_them() {
         holds(&procedure, what, &[&decoys[0], &decoys[1]]);
         assert_eq!(procedure.captured["undecided"], json!([]), "{what}");
     }
-    // One question that takes both.
+    // One question that reads both keys.
     let session = Session::begin(&[("ask.sh", "read -n2 -p 'Code? ' a; echo; echo $a > published\n")]);
     session.types("bash ask.sh\n");
     session.sends(json!({"input_text": "yz", "until": "prompt"}));
@@ -207,7 +207,7 @@ fn password_is_typed_only_at_its_drawn_question() {
     let program = |drawn: &str, ask: &str| {
         format!("printf '\\033[2J\\033[3;5H{drawn}\\033[9;1H'; {ask}; echo; echo ${{#p}} > published\n")
     };
-    // The text that is drawn, the program that reads, and what it is later.
+    // The drawn text, the reading program, and its later version.
     let cases = [
         (
             "Log in as ana",
@@ -275,7 +275,7 @@ fn prompt_with_a_tab_is_recognised_again() {
 
 #[test]
 fn consecutive_choices_are_distinguished() {
-    // Shows its choices in a row, the selected one in a style, and takes Enter.
+    // Shows its choices in a row with the selected one highlighted, and takes Enter.
     let program = |styled: &str, style: &str| {
         let choices = ["Keep", "Delete", "Quit"].map(|choice| match styled.split(' ').any(|name| name == choice) {
             true => format!("\\033[{style}m{choice}\\033[0m"),
@@ -300,7 +300,7 @@ fn consecutive_choices_are_distinguished() {
 
 #[test]
 fn unasked_input_is_typed_only_at_an_equal_silent_read() {
-    // The programs, without a question, and what they read later.
+    // Programs without a question, and what they later read.
     let cases = [
         ("a hidden line", "read -s a", vec!["read a", "read -n1 a; read -n1 b", "read -sn1 a"]),
         ("a line", "read a", vec!["read -s a", "read -n1 a; read -n1 b", "read -sn1 a; read -sn1 b"]),
@@ -383,7 +383,7 @@ fn value_printed_after_a_key_or_hidden_text_is_read() {
 
 #[test]
 fn value_within_a_longer_typed_word_is_read() {
-    // The value of the capture, the line that types it, the file that it makes, and another value.
+    // The captured value, the line that types it, the created file, and another value.
     let cases = [
         ("1.4.2", "touch rel-1.4.2", "rel-1.4.3", "1.4.3"),
         ("1.4.2", "touch v1.4.2", "v12.0.1", "12.0.1"),

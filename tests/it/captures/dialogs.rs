@@ -1,4 +1,4 @@
-//! Procedures that are dialogs of real programs: captured from a live session without an edit, proven, and run again with other
+//! Procedures with dialogs of real programs: captured from a live session without an edit, proven, and run with other
 //! values.
 
 use serde_json::json;
@@ -15,7 +15,7 @@ fn the_questions_of_npm_init() {
     for answer in ["shop", "1.0.0", "A shop", "", "node test.js", "", "", "Ana", "MIT"] {
         asked = session.types(&format!("{answer}\n"));
     }
-    // Newer versions ask one question more.
+    // Newer versions ask an additional question.
     if asked.to_string().contains("type: (") {
         session.types("\n");
     }
@@ -42,7 +42,7 @@ fn a_debugger_to_a_crash() {
     let procedure = session.captures(json!({"count": "41"}));
     procedure.passes_its_recording();
     procedure.proves(&["COUNT=77"], &[]);
-    // A program that does not crash is not gone over.
+    // A program that does not crash takes another path.
     procedure.writes("crash.c", &code.replace("n > 3", "n > 3000"));
     let run = procedure.begins(json!({"COUNT": "41"}));
     assert_eq!(run["status"], "waiting", "{run:#}");
@@ -68,7 +68,7 @@ fn a_login_over_ssh_with_a_question_about_the_host_and_a_password() {
     assert_eq!(run["status"], "waiting", "a refused password stops it: {run:#}");
 }
 
-/// Asks as debconf does, in dialogs on the whole screen.
+/// Asks like debconf, in full-screen dialogs.
 const DIALOGS: &str = r#"export TERM=xterm
 mirror=$(whiptail --title Setup --menu "Which mirror?" 12 40 3 de Berlin fr Paris it Rome 3>&1 1>&2 2>&3) || exit 1
 port=$(whiptail --title Setup --inputbox "Which port?" 10 40 3>&1 1>&2 2>&3) || exit 1
@@ -90,7 +90,7 @@ fn dialogs_on_the_whole_screen() {
     procedure.passes_its_recording();
     procedure.proves(&["PORT=7777"], &[]);
     assert_eq!(procedure.file("conf"), "mirror=fr port=7777 now=yes\n");
-    // An entry that has moved is not chosen by the keys that once led to another one.
+    // The keys that once led to a moved entry must not choose another one.
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
     procedure.writes("setup.sh", &DIALOGS.replace("fr Paris it Rome", "it Rome fr Paris"));
     let run = procedure.begins(json!({"PORT": "7777"}));
@@ -98,7 +98,7 @@ fn dialogs_on_the_whole_screen() {
     assert!(!procedure.home.path().join("conf").exists());
 }
 
-/// Shows its progress on one line, at another speed and with other sizes each time.
+/// Shows its progress on one line, each time with another speed and other sizes.
 const BUILD: &str = r#"for i in 1 2 3 4 5; do printf "\r[%3d%%] compiling %s (%5d kB)" $((i * 20)) "$1" $RANDOM; sleep 0.0$((RANDOM % 5)); done
 echo; echo "linked $1 in 0.$RANDOM s"
 "#;

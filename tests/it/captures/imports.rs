@@ -1,18 +1,18 @@
-//! Stories of import: what another program recorded becomes a workflow, which runs with the real program.
+//! Stories of import: a recording by another program becomes a workflow, which runs with the real program.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home};
 
-/// Asks a name and a password that is not shown.
+/// Asks for a name and a hidden password.
 const ASK: &str = r#"read -p "Name: " name
 read -s -p "Password: " password; echo
 read -p "Go on? [y/n] " yes
 [ "$yes" = y ] && echo "$name ${#password}" > conf
 "#;
 
-/// Types the answers of a person into a program in a terminal of its own: each when one of the texts before it is shown.
+/// Types a person's answers into a program in a separate terminal: each one when one of its preceding texts is shown.
 const PERSON: &str = "import fcntl, json, os, pty, select, struct, sys, termios
 begin, begun = os.pipe()
 pid, terminal = pty.fork()
@@ -36,7 +36,7 @@ os.waitpid(pid, 0)
 /// The prompts of a shell.
 const PROMPTS: [&str; 2] = ["$ ", "# "];
 
-/// What a person does: the texts of which one is shown, and what is typed then.
+/// A person's actions: the texts of which one must be shown, and the text typed then.
 type Steps<'s> = &'s [(&'s [&'s str], &'s str)];
 
 const ANSWERS: Steps<'static> = &[
@@ -47,7 +47,7 @@ const ANSWERS: Steps<'static> = &[
     (&PROMPTS, "\x04"),
 ];
 
-/// Has a recorder record what a person does.
+/// Records a person's actions with a recorder.
 fn records(home: &Home, recorder: &[&str], steps: Steps<'_>) {
     let mut person = Command::new("python3");
     person.arg("-c").arg(PERSON).arg(json!(steps).to_string()).args(recorder);
@@ -56,7 +56,7 @@ fn records(home: &Home, recorder: &[&str], steps: Steps<'_>) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Checks that the password stands in no file beside a saved workflow.
+/// Checks that no file beside a saved workflow contains the password.
 fn has_no_password(path: &Value) {
     let saved = std::path::PathBuf::from(path.as_str().unwrap());
     for entry in std::fs::read_dir(saved.parent().unwrap()).unwrap().flatten() {
@@ -65,7 +65,7 @@ fn has_no_password(path: &Value) {
     }
 }
 
-/// Imports what a recorder wrote, runs the workflow with another name, and checks that the password stands nowhere in the library.
+/// Imports a recording, runs the workflow with another name, and checks that the library does not contain the password.
 fn imports(recorder: &[&str], file: &str) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::write(home.path().join("ask.sh"), ASK).unwrap();
@@ -130,7 +130,7 @@ fn an_imported_workflow_is_proved() {
     assert_eq!(std::fs::read_to_string(home.path().join("out")).unwrap(), "built\n");
 }
 
-/// Asks in dialogs on the whole screen.
+/// Asks in full-screen dialogs.
 const DIALOGS: &str = r#"name=$(whiptail --title Setup --inputbox "Which name?" 10 40 3>&1 1>&2 2>&3) || exit 1
 mirror=$(whiptail --title Setup --menu "Which mirror?" 12 40 3 de Berlin fr Paris it Rome 3>&1 1>&2 2>&3) || exit 1
 key=$(whiptail --title Setup --passwordbox "Which key?" 10 40 3>&1 1>&2 2>&3) || exit 1

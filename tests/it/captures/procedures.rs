@@ -1,6 +1,7 @@
-//! Procedures of programs that take lines: captured from a live session without an edit, proven, and run again with other values.
+//! Procedures of line-oriented programs: captured from a live session without an edit, proven, and run with other
+//! values.
 //!
-//! With `dialogs`, these are the procedures that capture is measured by. None of them needs an edit by a person.
+//! Together with `dialogs`, these are the reference procedures for capture. None of them needs an edit by a person.
 
 use serde_json::json;
 
@@ -60,7 +61,7 @@ fn an_interpreter_with_several_lines() {
     assert_eq!(procedure.file("out"), "42");
 }
 
-/// Asks as installers do: with progress, a size that differs each time, a default and a password.
+/// Asks like an installer: with progress, a size that differs each time, a default and a password.
 const INSTALLER: &str = r#"echo "Reading package lists..."
 for i in 20 40 60 80 100; do printf "\rProgress: %d%%" $i; done; echo
 echo "After this operation, $RANDOM kB of disk space will be used."
@@ -101,7 +102,7 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
     assert_eq!(run["status"], "waiting", "an extra question stops it: {run:#}");
     assert_eq!(gate["context"]["expected"], "^Port \\[\\d+\\]: *\\Z", "{run:#}");
     assert!(!procedure.home.path().join("conf").exists());
-    // The agent answers the question in the terminal of the run, and lets it go on.
+    // The agent answers the question in the terminal of the run, and resumes it.
     let terminal = run["session_id"].as_str().unwrap();
     let typed =
         json!({"session_id": terminal, "input_text": "deb.example.org\n", "pattern": "Port .*: $", "timeout": 60});
@@ -140,7 +141,7 @@ fn a_rebase_with_a_conflict() {
     assert_eq!(procedure.file("rebased"), "two four\n");
 }
 
-/// Listens at a port that the system chooses.
+/// Listens at a port chosen by the system.
 const SERVER: &str = "import http.server
 server = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)
 print(f'Serving on http://127.0.0.1:{server.server_port}/ (ctrl-c stops)', flush=True)
@@ -150,7 +151,7 @@ except KeyboardInterrupt:
     print('bye')
 ";
 
-/// Fetches an address into a file.
+/// Downloads an address into a file.
 const FETCH: &str = "import sys, urllib.request
 urllib.request.urlretrieve(sys.argv[1], sys.argv[2])
 ";

@@ -20,7 +20,7 @@ fn captured() -> Procedure {
 }
 
 impl Procedure {
-    /// Runs it with a changed program, until it stops. Returns the run, and the state that it stopped in.
+    /// Runs the workflow with a changed program until it stops. Returns the run and its state.
     fn stops_at(&self, program: &str) -> (String, String) {
         self.writes("setup.sh", program);
         let run = self.begins(json!({}));
@@ -62,7 +62,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     let forgets = procedure.proposes(&run, replaces(&state, "Proceed"));
     assert!(forgets["error"].as_str().unwrap().contains("does not pass its recording"), "{forgets:#}");
     let anything = procedure.proposes(&run, replaces(&state, &format!("{}|.*", procedure.pattern(&state))));
-    // What cannot be taken back, or is not known, comes first.
+    // Irreversible and unknown effects come first.
     let weakens: Vec<&str> = anything["weakens"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(weakens[0].contains("it is not known") && weakens[1].contains("matches nearly anything"), "{anything:#}");
     procedure.home.answers(&run, "decline").well();
@@ -84,7 +84,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     let refused = procedure.agent.calls("decide", accepted);
     assert_eq!(refused["success"], false, "an agent accepts no patch: {refused:#}");
 
-    // The question outlives its daemon, and so does what was accepted.
+    // The question and the accepted patch outlive the daemon.
     let daemon = procedure.home.runs(&["daemon", "status", "--json"]).json();
     crate::durable::kill(&daemon["pid"]);
     procedure.home.answers(&run, gate["choices"][0].as_str().unwrap()).well();
@@ -135,7 +135,7 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
     let proposed = procedure.proposes(&run, patch);
     assert_eq!(proposed["success"], true, "{proposed:#}");
     assert!(proposed["weakens"].as_array().is_some_and(|named| !named.is_empty()), "it acts anew: {proposed:#}");
-    // The question stands there already, so the run goes on with the new state.
+    // The question is already on the screen, so the run continues with the new state.
     procedure.home.answers(&run, "accept, and go on with 'decline_extras'").well();
     let over = procedure.over(&run);
     assert_eq!((&over["status"], &over["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{over:#}");
@@ -158,7 +158,7 @@ fn accepted_patch_is_saved_by_the_next_daemon() {
     let locked = File::options().write(true).open(file.with_file_name(".lock")).unwrap();
     locked.lock().unwrap();
     std::thread::scope(|scope| {
-        // Its daemon is killed before the library takes the patch, and the next one has the answer already.
+        // The daemon is killed before the library stores the patch; the next daemon has the answer already.
         scope.spawn(|| procedure.home.answers(&run, "1"));
         let is_answered = || procedure.home.runs(&["runs", "events", &run]).stdout.contains("gate_answered");
         while !is_answered() {}

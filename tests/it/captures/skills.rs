@@ -1,4 +1,4 @@
-//! Skills: a captured workflow is exported, and runs elsewhere with `steplatch run` alone.
+//! Skills: a captured workflow is exported, and runs elsewhere with only `steplatch run`.
 
 use serde_json::json;
 use steplatch_testkit::{CommandOutput, Home};
@@ -40,7 +40,7 @@ fn skill_runs_without_the_library() {
     );
     procedure.home.runs(&["workflow", "export", "twice", "--skill", other_path.to_str().unwrap()]).well();
 
-    // Nothing is replaced by accident, and a name that the format does not permit is refused with one that it does.
+    // Nothing is replaced by accident, and an invalid name is refused with a valid suggestion.
     let again = procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path]);
     assert!(again.code == 2 && again.stderr.contains("--force replaces it"), "{again:?}");
     procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path, "--force"]).well();
@@ -59,7 +59,7 @@ fn skill_runs_without_the_library() {
         assert!(!std::fs::read_to_string(skill.join(file)).unwrap().contains("hunter2"), "{file}");
     }
 
-    // Elsewhere, the file is all there is: the library is empty.
+    // Elsewhere only the file exists: the library is empty.
     let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::copy(procedure.home.path().join("greet.sh"), other.path().join("greet.sh")).unwrap();
     assert_eq!(other.runs(&["workflow", "list", "--json"]).json()["workflows"], json!([]));

@@ -1,4 +1,4 @@
-//! The cases of the suite. Each is the same for every engine.
+//! The cases of the suite, which are the same for every engine.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use steplatch_testkit::eventually_blocking;
 
 use super::rig::{Rig, kill};
 
-/// Returns what follows the success of a state.
+/// Returns the transition after the success of a state.
 fn then(next: &str) -> Value {
     json!([{"condition": "success", "next_state": next}])
 }
@@ -31,7 +31,7 @@ fn ask(next: &str) -> Value {
         {"condition": {"field_equals": {"answer": "yes"}}, "next_state": next}, {"condition": "success", "next_state": "refused"}]})
 }
 
-/// Returns a state that types a command which notes that it began, waits for the file `go`, and says that it is done.
+/// Returns a state that types a command which notes its start, waits for the file `go`, and prints that it is done.
 fn command(next: &str) -> Value {
     let command = "echo once >>began; until [ -e go ]; do sleep 0.01; done; echo all-done";
     json!({"action": {"tool": "run_command", "params": {"session_id": "{session_id}", "command": command, "timeout": 120}},
@@ -58,7 +58,7 @@ pub(super) fn pending_effect_is_performed_once_after_a_crash(rig: &Rig) {
     let run = rig.begins(machine("open", states));
     let gate = rig.gate(&run);
     let (host, daemon) = (rig.host(), rig.daemon());
-    // A stopped host performs nothing: the command is decided, and not typed.
+    // A stopped host performs nothing: the command is decided, but not typed.
     kill(&host, Signal::STOP);
     rig.answers(&gate, "yes");
     rig.reaches(&run, "type");
@@ -237,7 +237,7 @@ pub(super) fn start_with_the_same_key_is_the_same_run(rig: &Rig) {
 
 pub(super) fn run_of_a_thousand_states_ends(rig: &Rig) {
     const STATES: usize = 1000;
-    // A definition has at most a hundred states: they are gone through ten times. Every tenth one is an action of the host.
+    // A definition has at most a hundred states, which run ten times. Every tenth state is an action of the host.
     let mut states = Map::new();
     for number in 1..100 {
         let action = match number % 10 {
@@ -247,7 +247,7 @@ pub(super) fn run_of_a_thousand_states_ends(rig: &Rig) {
         let state = json!({"action": action, "transitions": then(&format!("s{}", number + 1))});
         states.insert(format!("s{number}"), state);
     }
-    // With the tenth round, none of these holds, and the run is complete.
+    // In the tenth round no transition holds, and the run is complete.
     let again: Vec<Value> = (1..10)
         .map(|round| json!({"condition": {"field_equals": {"assigned.round": round}}, "next_state": "s1"}))
         .collect();
@@ -269,7 +269,7 @@ pub(super) fn unknown_outcome_stays_unknown(rig: &Rig) {
     let run = rig.begins(machine("open", states));
     let began = rig.home.path().join("began");
     eventually_blocking("the command runs", || is_there(&began));
-    // Only the host knows what it has typed.
+    // Only the host knows the typed input.
     let (host, daemon) = (rig.host(), rig.daemon());
     rig.kills_worker();
     kill(&daemon["pid"], Signal::KILL);

@@ -1,4 +1,4 @@
-//! The cases of the suite that are about functions. Each is the same for every engine.
+//! The cases about functions, which are the same for every engine.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::rig::{Rig, kill};
 /// A node that notes its input.
 const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh} >>noted; echo said {input|sh}')";
 
-/// Begins a run of a function whose body is given, and returns its id.
+/// Starts a run of a function with this body, and returns its id.
 fn begins(rig: &Rig, body: &str, declarations: &str, further: Value) -> String {
     let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
     rig.begins_file(
@@ -57,7 +57,7 @@ pub(super) fn gathered_calls_of_a_function_run_at_once(rig: &Rig) {
          one, two, three, four = await asyncio.gather(\n    ctx.run('meets', 'a b'), ctx.run('meets', 'b a'), slept(0.3), late())\n\
          graph = await ctx.run_graph('twice', 'x')\n\
          return [one['success'], two['success'], three, four, graph['output'].strip()]",
-        // Each of two calls waits for the other one. The first attempt of the graph's step fails.
+        // The two calls wait for each other. The first attempt of the graph's step fails.
         "BashNode(id='meets', session=session, command='set -- {input}; touch met-$1; until [ -e met-$2 ]; do sleep 0.01; done')\n\
          BashNode(id='second', session=session, command='[ -e tried ] && echo done; s=$?; touch tried; exit $s')\n\
          Graph(id='twice', session=session, steps=[{'id': 'only', 'node': 'second', 'on_error': {'policy': 'retry', 'count': 2, 'delay': 0.2}}])",

@@ -1,4 +1,4 @@
-//! The cases of the suite that are about remote workflows. Each is the same for every engine.
+//! The cases about remote workflows, which are the same for every engine.
 
 use serde_json::{Value, json};
 use steplatch_testkit::fake::{Route, TOKEN};
@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use super::rig::{Rig, begun};
 
-/// A service that the home of a rig uses. It offers the tool `workflow_deploy`, whose runs stay as they are.
+/// A service used by the home of a rig. It offers the tool `workflow_deploy`, whose runs do not change by themselves.
 pub(super) struct Service {
     fake: FakeService,
     _runtime: Runtime,
@@ -27,12 +27,12 @@ impl Service {
         Self { fake, _runtime: runtime }
     }
 
-    /// Waits until the service has a run, and returns its id there.
+    /// Waits until the service has a run, and returns its remote id.
     fn run(&self) -> String {
         self.newest_run(1)
     }
 
-    /// Waits until the service has so many runs, and returns the id of the last one there.
+    /// Waits until the service has this number of runs, and returns the remote id of the last one.
     pub(super) fn newest_run(&self, count: usize) -> String {
         eventually_blocking("the service has the run", || Some(self.fake.runs().get(count - 1)?.id.clone()))
     }
@@ -54,7 +54,7 @@ pub(super) fn begins(rig: &Rig) -> String {
     begun(&rig.agent.calls("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0})))
 }
 
-/// Returns a machine that waits for the remote workflow, and returns what came of it.
+/// Returns a machine that waits for the remote workflow, and returns its result.
 pub(super) fn above() -> Value {
     json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "workflow_deploy"}},

@@ -1,4 +1,4 @@
-//! A home whose runs one engine decides, with everything that can be crashed.
+//! A home with the engine of its runs, and every part that can crash.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,7 +29,7 @@ struct Temporal {
     others: Mutex<Vec<Child>>,
 }
 
-/// The programs that Temporal needs, as `cargo xtask test` installs them.
+/// The programs for Temporal, as installed by `cargo xtask test`.
 struct Programs {
     server: PathBuf,
     worker: PathBuf,
@@ -45,14 +45,14 @@ impl Programs {
 }
 
 impl Rig {
-    /// Makes a rig of the daemon's own engine.
+    /// Creates a rig of the daemon's own engine.
     #[allow(clippy::unnecessary_wraps, reason = "all engines are made alike, and others may not be there")]
     pub(crate) fn of_sqlite(_case: &str) -> Option<Self> {
         let home = Home::new(STEPLATCH);
         Some(Self { agent: Agent::new(&home), home, temporal: None })
     }
 
-    /// Makes a rig of Temporal, with a server and a worker of its own.
+    /// Creates a rig of Temporal, with its own server and worker.
     pub(crate) fn of_temporal(case: &str) -> Option<Self> {
         let Some(programs) = Programs::find() else {
             leave_out(&format!(
@@ -76,7 +76,7 @@ impl Rig {
         Some(rig)
     }
 
-    /// Makes a home whose runs are on Temporal, without a server and a worker.
+    /// Creates a home with runs on Temporal, but without a server and a worker.
     pub(crate) fn home_on_temporal() -> Home {
         let home = Home::new(STEPLATCH);
         let settings = home.path().join(".config/steplatch");
@@ -85,17 +85,17 @@ impl Rig {
         home
     }
 
-    /// Begins a run of a machine, and returns its id.
+    /// Starts a run of a machine, and returns its id.
     pub(crate) fn begins(&self, definition: Value) -> String {
         self.begins_with(definition, json!({}))
     }
 
-    /// Begins a run with further arguments, and returns its id.
+    /// Starts a run with further arguments, and returns its id.
     pub(crate) fn begins_with(&self, definition: Value, further: Value) -> String {
         begun(&self.asks_for_run(definition, further))
     }
 
-    /// Begins a run of a file of functions, and returns its id.
+    /// Starts a run of a file of functions, and returns its id.
     pub(crate) fn begins_file(&self, text: &str, further: Value) -> String {
         let file = self.home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
@@ -106,7 +106,7 @@ impl Rig {
         begun(&self.agent.calls("run_workflow", arguments))
     }
 
-    /// Asks for a run of a machine with further arguments, and returns the reply.
+    /// Requests a run of a machine with further arguments, and returns the reply.
     pub(crate) fn asks_for_run(&self, definition: Value, further: Value) -> Value {
         let mut arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
         for (name, value) in further.as_object().unwrap() {
@@ -115,18 +115,18 @@ impl Rig {
         self.agent.calls("run_workflow", arguments)
     }
 
-    /// Returns the run as the agent sees it now.
+    /// Returns the current state of a run, as seen by the agent.
     pub(crate) fn run(&self, run: &str) -> Value {
         self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}))
     }
 
-    /// Returns the newest run that a run has started, as lists have it.
+    /// Returns the newest run started by a run, as listed.
     pub(crate) fn below(&self, run: &str) -> Option<Value> {
         let listed = self.home.runs(&["runs", "list", "--json"]).json();
         listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run).cloned()
     }
 
-    /// Waits until a run is over, and returns it. On a busy machine, a run of a thousand calls takes some minutes.
+    /// Waits for the end of a run, and returns it. On a busy machine, a run of a thousand calls takes some minutes.
     pub(crate) fn ended(&self, run: &str) -> Value {
         let is_over = |run: &Value| ["completed", "failed", "cancelled"].map(Value::from).contains(&run["status"]);
         let wait = || self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 120}));
@@ -134,7 +134,7 @@ impl Rig {
         ended.unwrap_or_else(|| panic!("{}", self.run(run)))
     }
 
-    /// Waits until a run, or one below it, waits at a gate, and returns the gate's id.
+    /// Waits until a run or a nested run waits at a gate, and returns the gate's id.
     pub(crate) fn gate(&self, run: &str) -> String {
         eventually_blocking("the gate is open", || {
             let shown: Value = serde_json::from_str(&self.home.runs(&["runs", "show", run, "--json"]).stdout).ok()?;
@@ -142,11 +142,11 @@ impl Rig {
         })
     }
 
-    /// Answers a gate as a person does: again, where the engine has not stored the answer in time.
+    /// Answers a gate as a person, and repeats the answer if the engine has not stored it in time.
     pub(crate) fn answers(&self, gate: &str, answer: &str) {
         eventually_blocking("the answer is stored", || {
             let said = self.home.runs(&["gates", "answer", gate, answer]);
-            // An earlier one may have been stored after all.
+            // An earlier answer may have been stored after all.
             let is_stored = said.code == 0 || said.stderr.contains("already");
             assert!(is_stored || said.stderr.contains("not stored yet"), "{said:?}");
             is_stored
@@ -171,14 +171,14 @@ impl Rig {
         })
     }
 
-    /// Kills the daemon, and with it what decides its runs.
+    /// Kills the daemon, and with it the part that decides its runs.
     pub(crate) fn crashes(&self) {
         let daemon = self.daemon();
         self.kills_worker();
         kill(&daemon["pid"], Signal::KILL);
     }
 
-    /// Starts what was killed, and waits until runs go on.
+    /// Restarts the killed part, and waits until runs continue.
     pub(crate) fn recovers(&self) {
         self.daemon();
         if self.temporal.is_some() {
@@ -199,7 +199,7 @@ impl Rig {
         }
     }
 
-    /// Kills the server of Temporal. Its file stays.
+    /// Kills the server of Temporal, but keeps its file.
     pub(crate) fn kills_server(&self) {
         end(&mut self.temporal().server.lock().unwrap());
     }
@@ -210,7 +210,8 @@ impl Rig {
         *temporal.server.lock().unwrap() = Some(temporal.serve());
         eventually_blocking("the server of Temporal answers", || {
             let mut server = temporal.server.lock().unwrap();
-            // Besides its port, the server takes some that are free at first; where one is not any more, it ends.
+            // The server takes some initially free ports besides its own, and ends if another program takes one of
+            // them.
             if server.as_mut().is_none_or(|server| server.try_wait().unwrap().is_some()) {
                 *server = Some(temporal.serve());
             }
@@ -229,7 +230,7 @@ impl Rig {
         CommandOutput::of(&command.args(arguments).args(["--address", &self.address()]).output().unwrap())
     }
 
-    /// Returns all that the server of Temporal has in its file.
+    /// Returns the whole content of the file of Temporal's server.
     pub(crate) fn stored(&self) -> Vec<u8> {
         let folder = std::fs::read_dir(self.temporal().folder.path()).unwrap();
         folder.flatten().flat_map(|entry| std::fs::read(entry.path()).unwrap_or_default()).collect()
@@ -264,17 +265,17 @@ impl Rig {
             .unwrap()
     }
 
-    /// Returns the file with the key of what the server stores.
+    /// Returns the file with the key of the server's stored data.
     pub(crate) fn key(&self) -> PathBuf {
         self.home.path().join("state/temporal.key")
     }
 
-    /// Returns the file with what workers say.
+    /// Returns the log file of the workers.
     pub(crate) fn worker_log(&self) -> PathBuf {
         self.home.path().join("worker.log")
     }
 
-    /// Waits until a worker is connected with the daemon.
+    /// Waits until a worker is connected to the daemon.
     pub(crate) fn await_worker(&self) {
         let definition = json!({"initial_state": "done", "states": {"done": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
         eventually_blocking("a worker is connected", || {
@@ -296,7 +297,7 @@ impl Rig {
 impl Temporal {
     fn server_command(&self) -> Command {
         let mut command = Command::new(&self.programs.server);
-        // Its settings would be those of the user.
+        // Otherwise it would read the user's settings.
         command.env("HOME", self.folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -338,7 +339,7 @@ impl Drop for Rig {
     }
 }
 
-/// Returns the id of a run that was asked for.
+/// Returns the id of a requested run.
 pub(crate) fn begun(reply: &Value) -> String {
     reply["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
@@ -356,8 +357,8 @@ fn end(child: &mut Option<Child>) {
     }
 }
 
-/// Returns a port for a server that comes back to it. It is none of those that the system gives to connections: one of
-/// them could have it meanwhile, even a connection of the worker with itself.
+/// Returns a port that a server can reuse after a restart. It is outside the range of ports that the system gives to
+/// connections: any connection could take such a port meanwhile, even one of the worker to itself.
 fn free_port() -> u16 {
     let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
     static NEXT: AtomicU16 = AtomicU16::new(0);

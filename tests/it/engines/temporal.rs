@@ -1,4 +1,4 @@
-//! What only Temporal can show: a server that comes and goes, and workers of which any may end.
+//! Properties of Temporal alone: an interrupted server, and workers that may end at any time.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,8 @@ fn unforeseen(bound: u32) -> u32 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_micros() % bound
 }
 
-/// Returns a machine that runs numbered commands. Each appends its number to `counted` once, when a file of its name is there.
+/// Returns a machine that runs numbered commands. Each appends its number to `counted` once, when a file of its name
+/// exists.
 fn counting(commands: usize) -> Value {
     let mut states = Map::new();
     let open = json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("type_1")});
@@ -53,7 +54,7 @@ fn commands_run_once_across_fifty_kills_of_all_parts() {
         if number % 2 == 0 {
             std::fs::write(rig.home.path().join(format!("go-{}", number / 2)), "").unwrap();
         }
-        // Kills in the middle of what follows from the last command, or while the next one is waited for.
+        // Kills while the effects of the last command are in progress, or during the wait for the next command.
         std::thread::sleep(Duration::from_millis(unforeseen(400).into()));
         match unforeseen(3) {
             0 => {
@@ -93,7 +94,7 @@ fn unavailable_server_is_named_and_nothing_is_lost() {
     let refused = rig.home.runs(&["gates", "answer", &gate, "yes"]);
     assert!(refused.code != 0 && refused.stderr.contains("not stored yet"), "{}{}", refused.stdout, refused.stderr);
     rig.start_server();
-    // The worker may have passed the first one on after all.
+    // The worker may have forwarded the first request after all.
     rig.answers(&gate, "yes");
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
@@ -141,7 +142,7 @@ fn stored_data_has_no_definition_output_or_secret() {
     }
 }
 
-/// Returns whether a workflow is among those that the server lists for a query.
+/// Returns whether the server lists a workflow for a query.
 fn is_listed(rig: &Rig, query: &str, run: &str) -> bool {
     rig.asks_server(&["workflow", "list", "--query", query]).stdout.contains(run)
 }
@@ -188,7 +189,7 @@ fn function_nodes_run_once_across_ten_kills() {
         json!({}),
     );
     for number in 0..KILLS {
-        // Kills in the middle of what follows from the last node, or while the next one runs.
+        // Kills while the effects of the last node are in progress, or while the next node runs.
         std::thread::sleep(Duration::from_millis(unforeseen(400).into()));
         if unforeseen(2) == 0 {
             rig.kills_worker();
@@ -292,7 +293,7 @@ fn unsealed_input_is_refused_and_named() {
         std::fs::read_to_string(rig.worker_log()).unwrap().contains("a payload is not sealed")
     });
     assert_eq!(rig.gate(&run), gate, "nobody has answered");
-    // The signal stays in the history, so the run goes on only without it.
+    // The signal stays in the history, so only without it does the run continue.
     assert_eq!(rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
     eventually_blocking("the run is over here as well", || rig.run(&run)["status"] == "cancelled");
 }
@@ -318,7 +319,7 @@ fn run_at_an_unknown_screen_is_answered_and_not_patched() {
 
 #[test]
 fn foreign_worker_decides_and_own_worker_performs() {
-    // It is dropped after the rig, whose worker would start its daemon again.
+    // Dropped after the rig, whose worker would restart its daemon.
     let other = Rig::home_on_temporal();
     let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
     let of_other = Agent::new(&other);
@@ -330,7 +331,7 @@ fn foreign_worker_decides_and_own_worker_performs() {
     states["states"]["ask"] = gate;
     let run = rig.begins(states);
     eventually_blocking("the first command runs", || counted(&rig, "counted") == ["1"]);
-    // From here on, the worker of this host performs tasks and decides nothing.
+    // From now on, the worker of this host performs tasks but decides nothing.
     rig.kills_worker();
     rig.start_worker_with(&["--tasks-only"]);
     for number in 1..=3 {
@@ -344,7 +345,7 @@ fn foreign_worker_decides_and_own_worker_performs() {
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
     assert_eq!(counted(&rig, "counted"), ["1", "2", "3"]);
     assert!(!other.path().join("counted").exists());
-    // A run that the other host starts is its own, and so is the list.
+    // The other host has its own runs and its own list.
     let begun = eventually_blocking("a run of the other host begins", || {
         let definition =
             json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
@@ -368,11 +369,11 @@ fn remote_workflow_ended_on_the_server_is_cancelled_remotely() {
         service.sets(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
         eventually_blocking("the server shows its gate", || is_listed("StepState = 'WAITING' AND StepGateOpen = true"));
         rig.asks_server(&["workflow", how, "--workflow-id", &run]).well();
-        // A wait for its end also returns while it waits at the service.
+        // A wait for the end also returns while the run waits at the service.
         eventually_blocking("it is cancelled", || rig.run(&run)["status"] == "cancelled");
         assert_eq!(service.cancels(), number + 1);
     }
-    // Of a machine that waits for it, only the workflow that follows it is terminated.
+    // For a waiting machine, only the Temporal workflow that follows the service is terminated.
     let run = rig.begins(remotes::above());
     service.newest_run(3);
     let below = eventually_blocking("it has begun", || Some(rig.below(&run)?["run_id"].as_str()?.to_owned()));

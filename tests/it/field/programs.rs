@@ -1,4 +1,4 @@
-//! Programs that ask: interpreters that take entries, and questions as programs draw them.
+//! Programs that ask: interpreters that take entries, and questions in the forms that programs draw.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::field::ways::{COMMAND_TIMEOUT, Failures, Field};
 struct Interpreter {
     name: &'static str,
     command: &'static [&'static str],
-    /// Its prompt, as a pattern at the end of the output.
+    /// The prompt, as a pattern at the end of the output.
     prompt: &'static str,
     entries: &'static [(&'static str, &'static str)],
 }
@@ -76,14 +76,14 @@ const INTERPRETERS: &[Interpreter] = &[
     },
 ];
 
-/// A question as a program draws it, asked by a shell command.
+/// A question drawn by a program, which a shell command asks.
 struct Question {
     name: &'static str,
     command: &'static str,
-    /// Its text at the cursor.
+    /// The text at the cursor.
     text: &'static str,
     answer: &'static str,
-    /// The line that is printed for the answer.
+    /// The line printed for the answer.
     result: &'static str,
 }
 
@@ -161,7 +161,7 @@ impl Question {
     }
 }
 
-/// The pattern of a text.
+/// Returns the pattern of a text.
 fn literal(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_alphanumeric() { letter.to_string() } else { format!("[{letter}]") })
@@ -183,7 +183,7 @@ fn every_interpreter_entry_has_its_output() {
             for (entry, output) in interpreter.entries {
                 let ran = field.run(&session, entry, false);
                 if !ran.text.ends_with(output) && !ran.text.contains(output.trim_end())
-                    // Rows that a line editor has drawn.
+                    // Rows drawn by a line editor.
                     || ran.text.starts_with(['\n', ' '])
                     || ran.text.contains("In [")
                     || ran.error.is_some()
@@ -230,7 +230,7 @@ fn every_entry_of_a_persistent_interpreter_has_its_output() {
     );
 }
 
-/// Programs at whose prompt an empty line is more than the end of a line, unless they take the block as a paste.
+/// Programs at whose prompt an empty line is not just the end of a line, unless they take the block as a paste.
 const BLOCKS: &[(&str, &str, &str, &str, &str)] = &[
     ("python", "python3 -q", ">>> $", "def f():\n    a = 1\n\n    return a + 41\n\nf()\n", "42"),
     ("python, with its editor", "python3 -q", ">>> $", "if 1:\n    a = 42\n\n    print(a)\n", "42"),
@@ -311,7 +311,7 @@ fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
     });
 }
 
-/// A program that shows its prompt later than a terminal waits for it at its opening.
+/// A program that shows its prompt after the opening of its terminal has stopped waiting for it.
 #[test]
 fn every_persistent_program_may_start_late() {
     let field = Field::new();

@@ -1,4 +1,4 @@
-//! The ways in which a command reaches a shell, and each of them through the whole table of shells and commands.
+//! The ways in which a command reaches a shell, each applied to the whole table of shells and commands.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,24 +15,24 @@ use crate::ssh_server::Server;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The longest that one command may take, in seconds.
+/// Maximum duration of a command, in seconds.
 pub(crate) const COMMAND_TIMEOUT: f64 = 60.0;
 
 /// The outcome of a command.
 pub(crate) struct Outcome {
-    /// Its output; of a way without one, the text that came since it was typed.
+    /// Its output, or for ways without one the text since the command was typed.
     pub(crate) text: String,
     pub(crate) exit_code: Option<i64>,
     pub(crate) error: Option<String>,
 }
 
-/// An agent with a daemon of its own.
+/// An agent with its own daemon.
 pub(crate) struct Field {
     home: Home,
     agent: Agent,
 }
 
-/// The rows that were wrong.
+/// The failed rows.
 #[derive(Default)]
 pub(crate) struct Failures(Vec<String>);
 
@@ -66,7 +66,7 @@ impl Failures {
         self.0.push(row);
     }
 
-    /// Takes each row of a table through `work`, all at once: most of the time is spent waiting.
+    /// Runs `work` for all rows of a table concurrently: most of the time is spent waiting.
     pub(crate) fn of_rows<R>(rows: impl IntoIterator<Item = R>, work: impl Fn(&R, &mut Self) + Sync)
     where
         R: Send + Sync,
@@ -108,7 +108,7 @@ impl Field {
         self.agent.calls("open_terminal", opening)["session_id"].as_str().unwrap().to_owned()
     }
 
-    /// Returns the reply of a tool, also one with `isError`.
+    /// Returns the reply of a tool, even with `isError`.
     pub(crate) fn reply(&self, tool: &str, arguments: Value) -> Value {
         let mut answer = self.agent.begins(tool, arguments).answer();
         match answer["result"]["structuredContent"].take() {
@@ -237,10 +237,10 @@ fn every_command_of_a_machine_has_its_output_and_exit_code() {
         let cases = cases_for(shell, true);
         let run = |case: &Case| json!({"tool": "run_command", "params": {"command": case.text(), "timeout": COMMAND_TIMEOUT}});
         for (case, result) in cases.iter().zip(field.run_cases(shell, &cases, run)) {
-            // Values of a machine end without the end of their last line, and a failure has the exit code in words too.
+            // Values of a machine lack the final newline, and a failure also has the exit code in words.
             let mut got = Outcome::new(&result, "output");
             got.text.push_str(if case.output.ends_with('\n') { "\n" } else { "" });
-            // A shell that reports none leaves it unknown.
+            // A shell without exit codes leaves it unknown.
             let is_unknown = !shell.is_integrated && got.exit_code.is_none();
             assert_eq!(is_unknown, result["exit_code_unknown"] == true, "{} / {}", shell.name, case.name);
             got.error = got.error.filter(|_| case.exit_code == 0 && !is_unknown);
@@ -252,7 +252,7 @@ fn every_command_of_a_machine_has_its_output_and_exit_code() {
 #[test]
 fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
     let field = Field::new();
-    // A machine waits for the prompt that its definition names, which only an integrated shell reports.
+    // A machine waits for the prompt named in its definition, which only an integrated shell reports.
     Failures::of_rows(SHELLS.iter().filter(|shell| shell.is_integrated), |shell, failures| {
         let cases = cases_for(shell, false);
         let line = |case: &Case| {
@@ -325,14 +325,14 @@ fn text_since_an_input_marks_full_screen_drawing() {
     assert_eq!(over["result"], json!(["drawn", true]), "{over}");
 }
 
-/// Lines of which a shell runs nothing: a word of its history that does not exist, and a syntax error.
+/// Lines from which a shell runs nothing: a missing history event, and a syntax error.
 const RUN_NOTHING: &[(&str, &[Dialect])] = &[("echo \"a!b\"", &[Dialect::Posix]), ("echo )(", &[Dialect::Posix])];
 
-/// Lines that have nothing to run.
+/// Lines without a command.
 const NOTHING_TO_RUN: &[(&str, &[Dialect])] =
     &[("", &[Dialect::Posix, Dialect::Fish]), ("  ", &[Dialect::Posix, Dialect::Fish]), ("# a", &[Dialect::Fish])];
 
-/// Returns the lines of a table for the shell.
+/// Returns the lines of a table for a shell.
 fn lines_for(table: &[(&'static str, &[Dialect])], shell: &Shell) -> Vec<&'static str> {
     table.iter().filter(|(_, dialects)| dialects.contains(&shell.dialect)).map(|(line, _)| *line).collect()
 }
@@ -424,7 +424,7 @@ fn typed_line_without_effect_is_not_a_success() {
             check("a node", is_right, &over);
         }
         if shell.dialect == Dialect::Fish {
-            // fish keeps a line that it cannot read in its editor, and shows no prompt after it.
+            // fish keeps an invalid line in its editor, and shows no prompt after it.
             let reply = types("echo )(", "prompt".into());
             let wait = field.home.runs(&["terminal", "wait", &session, "--timeout", "60"]);
             if reply["waited"]["reason"] != "input" || wait.code != 3 {
@@ -521,9 +521,9 @@ fn every_command_of_a_node_has_its_output_and_exit_code() {
         assert_eq!(found.len(), cases.len(), "{}", shell.name);
         for (case, result) in cases.iter().zip(found) {
             let got = Outcome::new(result, "output");
-            // The output of a node is that of a terminal, whose rows have no end: the blanks before it are not known.
+            // The output of a node comes from a terminal, whose rows have no known trailing blanks.
             let lines: Vec<&str> = case.output.lines().map(str::trim_end).collect();
-            // Of a typed line, the shell expands words and reports times as at any other.
+            // The shell expands words and reports times for a typed line as usual.
             let is_shell_s_own = ["fish, abbreviations", "zsh, time reports"].contains(&shell.name);
             if got.text != lines.join("\n") && !is_shell_s_own {
                 failures.add(format!("{} / {}: {:?}", shell.name, case.name, got.text));
@@ -572,7 +572,7 @@ fn every_command_runs_as_written_in_nested_shells_and_ssh() {
     });
 }
 
-/// Programs that show another terminal within this one, whose shell reports nothing through them.
+/// Programs that show a nested terminal, and pass on no reports of its shell.
 pub(crate) const MULTIPLEXERS: [(&str, &str); 3] = [
     ("tmux", "tmux -f /dev/null new"),
     ("screen", "screen"),
@@ -611,7 +611,7 @@ fn line_in_a_multiplexer_is_seen_without_an_exit_code() {
                 failures.add(format!("{} in {multiplexer} / {what}: {reply}", shell.name));
             }
         };
-        // Rows of a part of the screen have their numbers in front.
+        // Rows of a part of the screen are preceded by their numbers.
         let has_row = |reply: &Value, text: &str| {
             let screen = reply["screen_content"].as_str().unwrap_or_default();
             screen.lines().any(|row| row.split_once("| ").map_or(row, |(_, row)| row).trim_end() == text)

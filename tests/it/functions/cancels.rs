@@ -76,7 +76,7 @@ fn cancelled_function_always_ends_cancelled() {
         let told = last["data"]["reason"].as_str().unwrap();
         assert!(told.starts_with(reason), "{told}");
     }
-    // The function raises the error without a cancellation, as in the document.
+    // The function raises the error itself, as in the document.
     let story = Story::of("import asyncio\nraise asyncio.CancelledError()", "");
     assert_eq!(story.begins(60.0)["status"], "cancelled");
 }
@@ -142,7 +142,7 @@ fn cancel_outlives_the_daemon() {
         let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
         written(&story.path("begun"));
         story.kills_the_daemon();
-        // There is no daemon to answer it.
+        // No daemon runs that could answer it.
         drop(cancelling.join().unwrap());
     });
     eventually_blocking("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
@@ -154,7 +154,8 @@ fn cancel_outlives_the_daemon() {
 const STUBBORN: &str = "BashNode(id='slow', session=session, \
                         command='trap \"echo >asked\" TERM; echo >begun; while true; do sleep 0.05; done')";
 
-/// Kills the daemon after it began to cancel the run, and before the function is notified: its command is awaited.
+/// Kills the daemon after it began to cancel the run, but before the function is notified, because its command is still
+/// running.
 fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
     written(&story.path("begun"));
     let (id, daemon) = (run["run_id"].as_str().unwrap(), story.daemon());
@@ -162,7 +163,7 @@ fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
         let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
         written(&story.path("asked"));
         kill_process(Pid::from_raw(daemon).unwrap(), Signal::KILL).unwrap();
-        // There is no daemon to answer it.
+        // No daemon runs that could answer it.
         drop(cancelling.join().unwrap());
     });
     eventually_blocking("it is over", || story.looks(run, 0.0)["status"] == "cancelled");
@@ -199,7 +200,7 @@ fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
     let story = Story::of("return await ctx.gate('Go?', choices=['a', 'b'])", "");
     let run = story.begins(60.0);
     story.answers(&run, "a").well();
-    // The answer is accepted before the function goes on.
+    // The answer is accepted before the function continues.
     eventually_blocking("it is over", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
     let events = story.events(&run);
     assert_eq!(types(&events), ["workflow_started", "gate_waiting", "gate_answered", "workflow_completed"]);

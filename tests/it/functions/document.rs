@@ -1,5 +1,5 @@
-//! The commands, records and events of document 003, as sent and read by a client that was written to it: lines of JSON
-//! on the socket, without a HELLO.
+//! The commands, records and events of document 003, for a client written from that document: lines of JSON on the
+//! socket, without a HELLO.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -113,7 +113,7 @@ fn document_client_starts_a_run_and_reads_its_result() {
     assert!(over["completed_at"].as_str() > over["started_at"].as_str(), "{over}");
     let runs = socket.asks("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
     assert_eq!(runs["runs"], json!([over]), "a list tells the same");
-    // Another daemon, which reads it from the journal, does the same.
+    // Another daemon, which reads the run from the journal, replies identically.
     story.kills_the_daemon();
     let mut socket = Socket::of(&story);
     assert_eq!(socket.record(run), over);
@@ -173,12 +173,12 @@ fn failed_run_has_its_exception_and_traceback() {
     );
     let last = story.events(&failed).pop().unwrap();
     assert_eq!((&last["data"]["error"], &last["data"]["run_id"]), (&json!("bad"), &failed["run_id"]), "{last}");
-    // People see where it was raised.
+    // People see where the exception was raised.
     let shown = story.home.runs(&["runs", "show", failed["run_id"].as_str().unwrap()]).well();
     assert!(shown.contains("in story") && shown.contains("ValueError: bad"), "{shown}");
 }
 
-// design/runs.md: a run may have a time limit of its own (`timeout`, without the time at gates).
+// design/runs.md: a run may have its own time limit (`timeout`, without the time at gates).
 #[test]
 fn run_may_have_its_own_time_limit() {
     let story = loaded("await ctx.sleep(1000)", "");

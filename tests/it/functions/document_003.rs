@@ -36,7 +36,7 @@ impl Session {
         session
     }
 
-    /// Sends one command, as any client of the socket does, and returns the whole reply.
+    /// Sends one command, like any client of the socket, and returns the whole reply.
     fn command(&self, name: &str, params: Value) -> Value {
         let status = self.home.runs(&["daemon", "status", "--json"]).json();
         let mut socket = UnixStream::connect(status["socket"].as_str().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The examples, run as the documentation describes; and the function that the contract prints.
+//! The examples, run as documented, and the function printed in the contract.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -86,14 +86,14 @@ fn model() -> String {
                 {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]})
             .to_string();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-            // A client that went away is ignored.
+            // A disconnected client is ignored.
             let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
         }
     });
     address
 }
 
-/// The function that the contract of runs prints, verbatim, with nodes of its own.
+/// The function in the contract of runs, verbatim, with its own nodes.
 const RELEASE_NOTES: &str = r#"
 async def release_notes(ctx: WorkflowContext) -> str:
     """Draft release notes and let a person have the last word."""

@@ -1,4 +1,4 @@
-//! Functions and graphs that are called as nodes.
+//! Functions and graphs called as nodes.
 
 use serde_json::{Value, json};
 use steplatch_testkit::eventually_blocking;

@@ -47,7 +47,7 @@ fn children_are_listed_and_answered_through_their_parent() {
     let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
-    // Both children wait before any is answered, also after the daemon is killed.
+    // Both children wait before any is answered, even after the daemon is killed.
     let gates = || -> Vec<Value> {
         let listed = story.home.runs(&["runs", "list", "--json"]).json();
         let parent = listed["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap();
@@ -64,7 +64,7 @@ fn children_are_listed_and_answered_through_their_parent() {
         let gate = gate["gate_id"].as_str().unwrap();
         story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
     }
-    // The other one waits until its timeout.
+    // The other child waits until its timeout.
     eventually_blocking("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
     let over = story.looks(&waiting, 0.0);
     assert_eq!(over["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
@@ -157,7 +157,8 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     assert_eq!(lines_in(&story.path("noted")), 1);
 }
 
-/// Starts 503 runs that wait at gates, and emits what refuses the rest. The runs are machines, which cost little.
+/// Starts 503 runs that wait at gates, and emits the error that refuses the rest. The runs are machines, which are
+/// cheap.
 const MANY: &str = "\
 import asyncio
 async def story(ctx):
@@ -170,7 +171,7 @@ async def story(ctx):
 Workflow(id='story', session=session, fn=story)
 ";
 
-/// Returns a story with `MANY` and the machine that it starts.
+/// Returns a story with the function `MANY` and its machine.
 fn many() -> Story {
     let story = Story::whole(MANY);
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
@@ -180,7 +181,7 @@ fn many() -> Story {
     story
 }
 
-/// Waits until runs below `run` were refused so often.
+/// Waits until this number of runs below `run` were refused.
 fn refuses(story: &Story, run: &Value, times: usize) {
     let refused = || {
         let events = story.events(run);
@@ -190,7 +191,7 @@ fn refuses(story: &Story, run: &Value, times: usize) {
     assert_eq!(refused()[0]["data"]["why"], "500 runs are in progress below one run, which is the limit");
 }
 
-/// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel waits.
+/// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel itself.
 fn cancels(story: &Story, run: &Value) {
     let asked = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(asked["run_id"], run["run_id"], "{asked}");
@@ -265,7 +266,7 @@ fn workflow_edited_after_approval_is_not_run() {
 
 #[test]
 fn unnamed_workflow_is_not_run() {
-    // A call that the static search misses is refused when it is made.
+    // A call that the static search misses is refused when the function makes it.
     for call in ["getattr(ctx, 'run_' + 'workflow')('deploy')", "ctx.run_work\u{fb02}ow('deploy')"] {
         let story = Story::of(
             &format!(

@@ -1,4 +1,4 @@
-//! Nodes that are programs in terminals.
+//! Nodes that keep programs in terminals.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;

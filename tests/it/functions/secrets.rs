@@ -1,5 +1,5 @@
-//! Secrets of functions: absent from every report of a daemon that never learned them and from every file, while the
-//! function itself continues with the value.
+//! Secrets of functions: absent from every file and from every report of a daemon that never learned them, while the
+//! function continues with the value.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn shows(told: &str) -> bool {
     FORMS.iter().any(|form| told.contains(form))
 }
 
-/// Returns everything that a daemon reports about a run; one is started if there is none.
+/// Returns all reports of a daemon about a run; starts a daemon if there is none.
 fn told(story: &Story, run: &Value) -> String {
     let id = run["run_id"].as_str().unwrap();
     let said = [
@@ -109,7 +109,7 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     let secret = json!({"session_id": terminal["session_id"], "input_text": SECRET, "secret": true});
     assert_eq!(story.agent.calls("send_input", secret)["success"], true);
     let after = begin();
-    // No terminal remembers it from here on.
+    // From here on, no terminal remembers it.
     forgets(&story);
     for run in [&before, &after] {
         let told = told(&story, run);

@@ -1,4 +1,4 @@
-//! A home with a function in it, for tests of its runs.
+//! A home with a function, for tests of its runs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home with a function, whose body is given.
+/// Creates a story from the body of a function.
 pub(crate) struct Story {
     pub(crate) agent: Agent,
     pub(crate) home: Home,
@@ -74,7 +74,7 @@ impl Story {
         self.home.path().join(name)
     }
 
-    /// Returns the events of a run, from its first on.
+    /// Returns the events of a run from the first on.
     pub(crate) fn events(&self, run: &Value) -> Vec<Value> {
         let events = self.home.runs(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).well();
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -64,7 +64,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
         "yes",
     ];
     let passphrase = "open sesame\n";
-    // With a passphrase, the runs are sealed at every gate, and locked after every kill there.
+    // With a passphrase, the runs are sealed at every gate, and locked after every kill at a gate.
     for (pause, seals) in [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)] {
         let story = Story::whole(WORK);
         if seals {
@@ -135,7 +135,7 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         eventually_blocking("it waits at its last gate", || {
             types().iter().filter(|event| *event == "gate_waiting").count() == 2
         });
-        // The next daemon's replay finds the answers at their places in the journal.
+        // The next daemon's replay finds the answers in place in the journal.
         story.kills_the_daemon();
         story.answers(&run, "yes").well();
         let over = story.looks(&run, 60.0);
@@ -194,7 +194,7 @@ fn locked_run_keeps_results_of_children_until_answered() {
     let looked = story.looks(&run, 0.0);
     assert!(looked["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{looked}");
     std::fs::write(story.path("go"), "").unwrap();
-    // The nested run ends, and stays until its parent has its result, whatever the retention.
+    // The nested run ends, and is kept until its parent has its result, regardless of the retention.
     let is_over = |state: &str| {
         let runs = story.home.runs(&["runs", "list", "--json"]).json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)

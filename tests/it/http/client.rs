@@ -1,4 +1,4 @@
-//! A server in a home of its own, and a client that reads its responses byte by byte.
+//! A server in its own home, and a client that reads its responses byte by byte.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use steplatch_testkit::Home;
 
 pub(crate) const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A timeout that only a hanging operation exceeds.
+/// Exceeded only by a hanging operation.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running `steplatch serve`, ended when it is dropped.
+/// A running `steplatch serve`, which ends on drop.
 pub(crate) struct Serving {
     pub(crate) home: Home,
     process: Child,
@@ -49,7 +49,7 @@ impl Serving {
     }
 
     fn started(home: Home, command: &[&str], arguments: &[&str]) -> Self {
-        // A thousand followers need a thousand sockets here, too.
+        // A thousand followers need a thousand sockets in this process too.
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
         setrlimit(Resource::Nofile, limit).unwrap();
@@ -127,7 +127,7 @@ impl Serving {
         self.asks("POST", path, Some(&body))
     }
 
-    /// Follows a run from an event on.
+    /// Follows a run from a given event on.
     pub(crate) fn follows(&self, run: &str, headers: &[(&str, &str)]) -> Events {
         let bearer = format!("Bearer {}", self.token);
         let mut all = vec![("authorization", bearer.as_str())];
@@ -219,7 +219,7 @@ impl Response {
 /// A stream of events, read incrementally.
 pub(crate) struct Events {
     reader: BufReader<TcpStream>,
-    /// The bytes of the body that were read and not consumed yet.
+    /// The received but unconsumed bytes of the body.
     buffer: Vec<u8>,
 }
 
@@ -265,7 +265,7 @@ impl Events {
     }
 }
 
-/// Returns a machine with so many states in sequence, each a short sleep.
+/// Returns a machine with this number of states in sequence, each a short sleep.
 pub(crate) fn resting(states: usize, seconds: f64) -> Value {
     let mut all = serde_json::Map::new();
     for number in 1..=states {

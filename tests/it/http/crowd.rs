@@ -42,7 +42,7 @@ fn many_clients_delay_nobody_and_receive_everything() {
     drop(idlers);
 }
 
-/// Compares the duration of a run with many followers with that of the same run without followers.
+/// Compares the duration of a run with many followers with the duration of the same run without followers.
 #[test]
 fn run_takes_no_longer_with_many_followers() {
     let serving = Serving::new();
@@ -70,7 +70,7 @@ fn silent_client_is_left_alone_and_then_disconnected() {
     let mut silent = serving.connects();
     assert_eq!(serving.gets("/api/v1/runs").0, 200);
     let mut said = Vec::new();
-    // The server closes them, within the timeout of this client.
+    // The server closes them within the timeout of this client.
     let _ = slow.read_to_end(&mut said);
     assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
     let mut nothing = Vec::new();

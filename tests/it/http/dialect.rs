@@ -18,7 +18,7 @@ fn asks(serving: &Serving, method: &str, path: &str, headers: &[(&str, &str)], b
 }
 
 fn ends(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    // Observers of the protocol can only poll, so the test waits on the run itself.
+    // Clients of the protocol can only poll, so the test waits on the run itself.
     let run = path.split('/').nth(3).unwrap();
     serving.waits_for(run);
     let (status, told) = asks(serving, "GET", path, &[], None);
@@ -47,7 +47,7 @@ fn run_is_started_once_followed_and_returns_its_output() {
     assert_eq!(asks(&serving, "POST", "/resting/start", &[], Some(&json!({"input": "text"}))).0, 400);
 }
 
-/// Performs the flow of document 004, lines 411-450, as a client that was written to that document.
+/// Performs the flow of document 004, lines 411-450, as a client written from that document.
 #[test]
 fn documented_client_reads_the_served_answers() {
     let serving = Serving::new();
@@ -103,7 +103,7 @@ fn proven_workflows_are_listed_whole_or_by_page() {
         let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": definition}));
         assert_eq!(status, 200, "{saved}");
     }
-    // A workflow that ran to its end unchanged is proven.
+    // A workflow that completed unchanged is proven.
     for name in ["one", "two"] {
         let (_, run) = serving.posts(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
         assert_eq!(run["state"], "completed", "{run}");
@@ -129,7 +129,7 @@ fn own_client_discovers_starts_follows_and_cancels() {
     let serving = Serving::new();
     let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     assert_eq!(status, 200, "{saved}");
-    // The workflow is proven once it ran to its end.
+    // The workflow is proven once it has completed.
     let run = serving.posts("/api/v1/workflows/asking/runs", json!({})).1["run_id"].as_str().unwrap().to_owned();
     assert_eq!(serving.waits_for(&run)["status"], "waiting");
     let answer = |run: &str| serving.posts(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0;

@@ -50,7 +50,7 @@ fn returning_client_continues_at_its_position() {
     assert_eq!(bad.status, 400);
 }
 
-/// A function that emits more than all buffers in between hold.
+/// A function that emits more events than all intermediate buffers hold.
 const CHATTY: &str = r#"
 async def chatty(ctx: WorkflowContext) -> str:
     """Says much."""
@@ -72,7 +72,7 @@ fn slow_reader_delays_nothing_and_misses_nothing() {
     let (status, run) = serving.posts("/api/v1/workflows/chatty/runs", json!({}));
     assert_eq!(status, 200, "{run}");
     let run = run["run_id"].as_str().unwrap();
-    // This stream, of seven megabytes, is not read before the run has ended.
+    // This stream of seven megabytes is not read before the run has ended.
     let slow = serving.follows(run, &[]);
     let quick = serving.follows(run, &[]).rest();
     assert_eq!(serving.waits_for(run)["status"], "completed");

@@ -103,7 +103,7 @@ fn http_dialog_is_trusted_unless_from_a_held_terminal() {
     std::fs::write(&script, CLIENT).unwrap();
     let (port, script) = (serving.port.to_string(), script.display().to_string());
     serving.home.runs(&["terminal", "open", "--name", "agent"]).well();
-    // redteam H4: from an address that is not the server's, but belongs to this machine.
+    // redteam H4: from an address of this machine that is not the server's.
     let sources = ["127.0.0.1".to_owned(), "127.0.0.2".to_owned()].into_iter().chain(own_address());
     for source in sources {
         // A client is asked once about a gate.
@@ -118,7 +118,7 @@ fn http_dialog_is_trusted_unless_from_a_held_terminal() {
         assert_eq!(serving.waits_for(&run)["status"], "waiting");
     }
 
-    // A client outside of steplatch's terminals is trusted.
+    // A client outside of Steplatch's terminals is trusted.
     let run = serving.starts(&asking("human"));
     serving.waits_for(&run);
     let mut outside = std::process::Command::new("python3");
@@ -127,7 +127,7 @@ fn http_dialog_is_trusted_unless_from_a_held_terminal() {
     assert!(told.contains("it completed:"), "{told}{}", String::from_utf8_lossy(&said.stderr));
 }
 
-/// Returns an address of this machine other than loopback, if it has one. No packet is sent.
+/// Returns an address of this machine other than loopback, if there is one. Sends no packet.
 fn own_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -136,7 +136,7 @@ fn own_address() -> Option<String> {
 
 #[test]
 fn daemon_itself_cannot_show_a_person_a_dialog() {
-    // redteam H5: a node of type http posted the answer of a dialog that was not shown.
+    // redteam H5: a node of type http posted the answer of a dialog that was never shown.
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
     serving.waits_for(&run);

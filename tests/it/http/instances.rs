@@ -30,7 +30,7 @@ fn kill_daemon(home: &Home) {
 
 /// Returns the newest run of the serving instance, once it waits at its gate.
 fn waiting_at(north: &Serving, after: &[String]) -> String {
-    // The run was started over HTTP by another client, so this test can only poll.
+    // Another client started the run over HTTP, so this test can only poll.
     eventually_blocking("a new run waits", || {
         let runs = north.gets("/api/v1/runs?state=waiting").1;
         let ids = runs["runs"].as_array().into_iter().flatten().filter_map(|run| run["run_id"].as_str());
@@ -80,7 +80,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     assert_eq!((&done["state"], &done["result"]["workflowInstanceId"]), (&json!("completed"), &json!(gate)), "{done}");
     gates.push(gate);
 
-    // Each of the two is killed in the middle.
+    // Both instances are killed in the middle.
     for killed in [&south, &north.home] {
         let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
         let gate = waiting_at(&north, &gates);
@@ -151,7 +151,7 @@ fn start_interrupted_by_a_kill_is_unknown_and_not_repeated() {
     let home = Home::new(STEPLATCH);
     configure(&home, &service.url(), TOKEN);
     home.runs(&["remote", "refresh"]).well();
-    // The service carries the request out without a response.
+    // The service performs the request without a response.
     service.once(Route::Start, Answer::Hang);
     let run = home.runs(&["run", "workflow_deploy", "--detach"]).well().trim().to_owned();
     runtime.block_on(service.wait_for(Route::Start, 1));

@@ -1,4 +1,4 @@
-//! Requests that are not admitted, at every address.
+//! Requests that every address refuses.
 
 use std::io::{Read as _, Write as _};
 
@@ -8,7 +8,7 @@ use steplatch_http::{MAX_BODY_BYTES, ROUTES};
 
 use crate::http::client::{Response, Serving, asking, resting};
 
-/// Returns every address, with values for its parameters, and whether it needs no token.
+/// Returns every address, with values for its parameters, and whether it requires no token.
 fn addresses() -> Vec<(&'static str, String, bool)> {
     let own = [
         ("GET", "/health", true),
@@ -41,7 +41,7 @@ fn every_address_refuses_unauthorised_requests() {
     let token = ("authorization", bearer.as_str());
     let addresses = addresses();
     assert!(addresses.len() > 45, "the table is walked");
-    // The OpenAPI document lists all of them but MCP's.
+    // The OpenAPI document lists all addresses except MCP's.
     let document = serving.gets("/api/openapi.json").1;
     let documented: usize =
         document["paths"].as_object().unwrap().values().map(|item| item.as_object().unwrap().len()).sum();

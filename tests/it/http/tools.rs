@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::http::client::{Serving, resting};
 
-/// Returns a program of the Python environment that `cargo xtask test` installs.
+/// Returns a program of the Python environment installed by `cargo xtask test`.
 fn program(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let found = exe.ancestors().map(|folder| folder.join("clients/openapi/bin").join(name)).find(|path| path.exists());
@@ -25,7 +25,7 @@ fn document_is_valid() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Excluded addresses: generated values would be run as commands, or waited for as long as they say.
+/// Excluded addresses: generated values would be run as commands, or used as waiting times.
 const LEFT_OUT: &str = "^/api/v1/(commands|terminals/.*/(command|await|input))$";
 
 /// Generates valid and invalid requests from the document. None may break the server or cause a response outside of the
@@ -34,7 +34,7 @@ const LEFT_OUT: &str = "^/api/v1/(commands|terminals/.*/(command|await|input))$"
 fn documented_requests_never_break_the_server() {
     let serving = Serving::new();
     serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
-    // Its events end, unlike those of a run that waits.
+    // Its events end, unlike those of a waiting run.
     let run = serving.starts(&resting(2, 0.0));
     assert_eq!(serving.waits_for(&run)["status"], "completed");
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";

@@ -125,7 +125,7 @@ mod tests {
     use super::super::table::Status;
     use super::*;
 
-    /// A table whose contents change after certain numbers of looks.
+    /// A table whose contents change after given numbers of reads.
     #[derive(Default)]
     struct Table {
         processes: RefCell<HashMap<i32, Status>>,
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn reused_process_id_is_detected() {
         for looks in 1..=7 {
-            // A person's process, with other parents.
+            // A person's process that gets other parents.
             let table = Table::of(&FAMILY).then(looks, 40, Some((1, 99)));
             assert_eq!(ids(&read(&table, 40)), Err(Cut::Gone), "after {looks}");
         }
@@ -211,13 +211,13 @@ mod tests {
 
     #[test]
     fn adoption_during_the_walk_is_followed() {
-        // 30 ends when 40 was read, which 20 adopts.
+        // Process 30 ends after 40 was read; 20 adopts 40.
         let table = Table::of(&FAMILY).then(1, 30, None).then(1, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Ok(vec![40, 20, 1]));
-        // 30 ends after it was linked to: nothing is known of where it came from.
+        // Process 30 ends after its child was linked to it, so its own parent is unknown.
         let table = Table::of(&FAMILY).then(3, 30, None).then(3, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
-        // It ends when all of them were linked, and what is read of it may be another one's.
+        // Process 30 ends after all were linked, so the entry may belong to another process.
         let table = Table::of(&FAMILY).then(9, 30, None).then(9, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
     }
@@ -229,7 +229,7 @@ mod tests {
         let hiding = |family: &[(i32, i32, u64)]| Table { hides_others: true, ..Table::of(family) };
         let Lineage { known, cut } = read(&hiding(&family), 40);
         assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "what is shown still counts");
-        // All descend from the first one.
+        // All processes descend from the first one.
         assert_eq!(ids(&read(&hiding(&[(30, 1, 6), (40, 30, 6)]), 40)), Ok(vec![40, 30]));
     }
 

@@ -140,7 +140,7 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (_server, peer) = listener.accept().unwrap();
             let found = processes_at(peer);
-            // What another test starts has the sockets of this process until it executes its program.
+            // A process started by another test shares this process's sockets until its exec.
             assert!(matches!(&found, Location::Here(all) if all.contains(&us)), "{found:?}");
             drop(client);
         }

@@ -234,7 +234,7 @@ mod tests {
     use super::super::{MASK, RedactedStream, Redactor};
     use super::*;
 
-    /// The secrets of a daemon with a terminal on `box`, one on `other`, and one here.
+    /// The secrets of a daemon with one terminal on `box`, one on `other` and one on this machine.
     fn secrets() -> (Redactor, [TerminalId; 3]) {
         let (secrets, terminals) = (Redactor::default(), [(); 3].map(|()| TerminalId::random()));
         secrets.place(&terminals[0], "box");
@@ -263,7 +263,7 @@ mod tests {
             assert!(other.known().is_empty());
         }
         assert_eq!(secrets.learned_since(0), (Vec::new(), 0), "no journal is searched for it");
-        // Secrets of this machine are hidden there, too.
+        // Secrets of this machine are hidden on other machines, too.
         secrets.add("hunter22");
         assert_eq!(secrets.within(&there).masked("hunter22 DELETE".to_owned()), format!("{MASK} {MASK}"));
     }

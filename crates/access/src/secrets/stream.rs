@@ -360,7 +360,7 @@ mod tests {
             };
             let whole = run(&[bytes.len()]);
             prop_assert_eq!(&run(&cuts), &whole);
-            // The shown text has no secret in it, and without secrets nothing changes.
+            // The shown text contains no secret, and without secrets nothing changes.
             let mut reader = stream(&[]);
             whole.iter().for_each(|byte| reader.push_byte(*byte));
             let shown: String =

@@ -95,7 +95,7 @@ mod tests {
     }
 
     proptest! {
-        /// No place of a secret remains in any text, and everything else is unchanged.
+        /// No text contains the secret afterwards, and everything else is unchanged.
         #[test]
         fn replaced_text_contains_no_secret(text in "[pas1 ._]{0,30}", secret in "pass|pas1|sas|s1 p") {
             let masked = replace_secret(&text, &secret).unwrap_or_else(|| text.clone());

@@ -56,7 +56,7 @@ impl RecordedScreen for Rows {
 
 const SIZE: steplatch_terminal::Size = steplatch_terminal::Size { cols: 80, rows: 24 };
 
-/// Imports events that come a second apart.
+/// Imports events one second apart.
 fn import_events<const COUNT: usize>(events: [TimelineEvent; COUNT]) -> ImportedRecording {
     let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
     import_timeline("x", Timeline { events, ..Timeline::default() })
@@ -174,7 +174,7 @@ fn secret_appears_in_no_text() {
     assert_eq!(entries(&read)[3], (InputKind::Typed, "prompt", Some("ls\n")));
 }
 
-/// Returns the entries of output and input in turns, beginning with a prompt.
+/// Returns entries that alternate between output and input, beginning with a prompt.
 fn dialogue(parts: &[&str]) -> ImportedRecording {
     let event = |(index, text): (usize, &&str)| {
         let text = (*text).to_owned();
@@ -185,7 +185,7 @@ fn dialogue(parts: &[&str]) -> ImportedRecording {
     import_timeline("x", Timeline { events, ..Timeline::default() })
 }
 
-/// Text that stands in the output as a whole, at its place, is shown; any other is not.
+/// A text is shown if the output contains it as a whole at its position; otherwise it is hidden.
 #[test]
 fn input_missing_from_output_is_hidden() {
     let texts = |parts: &[&str]| {
@@ -224,7 +224,7 @@ fn input_missing_from_output_is_hidden() {
     assert_eq!(texts(&["ana$ ", pasted, "one\r\n\r\nana$ two\r\nana$ "]), ["one\n", "?", "two\n"]);
 }
 
-/// A program on the whole screen shows the text typed into a field, stars for a password, and nothing for a command.
+/// A full-screen program shows the text typed into a field, asterisks for a password, and nothing for a command.
 #[test]
 fn full_screen_program_is_imported() {
     let parts = [
@@ -273,8 +273,7 @@ fn line_longer_than_a_row_is_one_line() {
     assert_eq!(lines.into_text(), "$ 1234567890\n100%");
 }
 
-/// A command that a recording begins with is started, unless it is an interactive shell, whose prompts the machine
-/// needs.
+/// The machine starts a command that begins the recording, except an interactive shell, whose prompts it needs.
 #[test]
 fn shell_with_a_file_is_a_program() {
     for (spawned, opened, started) in [
@@ -373,7 +372,7 @@ fn terminal_report_within_a_line_is_ignored() {
     }
 }
 
-/// Each line costs as much as the one before: with the square or the cube of their number, this test would not end.
+/// Guards against quadratic cost in the number of lines: this test would not end.
 #[test]
 fn script_of_eight_thousand_lines_is_captured() {
     type Question = fn(usize) -> String;
@@ -398,8 +397,7 @@ fn script_of_eight_thousand_lines_is_captured() {
     }
 }
 
-/// A program is given three megabytes in one command of the script. With the square of their number, this test would not
-/// end.
+/// Guards against quadratic cost: one command of the script sends three megabytes to a program.
 #[test]
 fn send_of_three_megabytes_is_imported() {
     let line = "0123456789abcdef ".repeat(8);

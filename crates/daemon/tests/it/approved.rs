@@ -1,4 +1,4 @@
-//! Execution of the approved action and no other: attacks on the time between a question and its answer.
+//! Attacks between a question and its answer: only the approved action is executed.
 
 use serde_json::{Value, json};
 use steplatch_daemon::Configuration;
@@ -10,7 +10,7 @@ use steplatch_protocol::{
 use steplatch_testkit::TestDaemon;
 use steplatch_workflow::Proof;
 
-/// Returns a machine that asks a person and then performs these actions, one after the other.
+/// Returns a machine that asks a person and then performs these actions in order.
 fn gated(actions: &[Value]) -> Value {
     let mut states = serde_json::Map::new();
     let ask = json!({"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}});
@@ -47,7 +47,7 @@ async fn question(daemon: &TestDaemon, run: &RunReply) -> GateInfo {
     daemon.call(GetGate { run_id: run.run_id.clone(), ..GetGate::default() }).await.gate.unwrap()
 }
 
-/// Answers as a person, to what is shown now.
+/// Answers as a person, for the current content.
 async fn approved(daemon: &TestDaemon, run: &RunReply) -> AnswerGateReply {
     let gate = question(daemon, run).await;
     let person = daemon.person_named("person").await;
@@ -65,7 +65,7 @@ async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
-/// Approves, and returns the error with which the run ends.
+/// Approves, and returns the error of the run.
 async fn refused(daemon: &TestDaemon, run: &RunReply) -> String {
     let reply = approved(daemon, run).await;
     assert!(reply.success, "{reply:?}");
@@ -111,7 +111,7 @@ async fn host_redirected_since_start_receives_nothing() {
     }
 }
 
-/// The approved call of a node that works on another machine, and of a graph of it.
+/// The approved call of a node on another machine, and of a graph with it.
 #[tokio::test]
 async fn node_on_a_redirected_host_is_not_called() {
     let declared = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n\
@@ -174,7 +174,7 @@ async fn question_shows_the_terminal_of_the_run() {
         assert!(shown.contains(part), "no {part:?} in:\n{shown}");
     }
     assert!(!shown.contains("hunter2") && !shown.contains('\u{1b}') && !shown.contains('\u{336}'), "{shown}");
-    // What is shown is what every surface has to judge, and a part of the digest.
+    // Every surface has to show this content, and the digest covers it.
     assert!(gate.to_judge().iter().any(|(name, _)| *name == "terminal"));
     assert!(approved(&daemon, &asked).await.success);
     daemon.stop().await;
@@ -265,7 +265,7 @@ async fn incomparable_content_is_reported_with_question_and_answer() {
     let answered = approved(&daemon, &asked).await;
     assert!(answered.success && answered.remarks.iter().any(|remark| remark.contains("not compared")), "{answered:?}");
     assert_eq!(end_of(&daemon, &asked).await.status, "completed");
-    // The program ends while a person reads: the shell around it would run what was meant for the program.
+    // The program ends while a person reads, so the surrounding shell would run text meant for the program.
     let asked = started(&daemon, gated(&[typed]), Some(&session)).await;
     person_types(&daemon, &session, "\u{4}").await;
     let waited = steplatch_protocol::AwaitOutput {
@@ -291,7 +291,7 @@ async fn weaker_setting_requires_confirmation_by_a_person() {
     daemon.configure(require(Proof::None));
     let error = approved(&daemon, &asked).await.error.unwrap();
     assert!(error.contains("gates.require = \"terminal\""), "{error}");
-    // Neither for a question that is asked after it, nor after a restart.
+    // The weaker setting applies neither to a later question nor after a restart.
     let later = started(&daemon, gated(&[]), None).await;
     assert!(approved(&daemon, &later).await.error.unwrap().contains("gates.require = \"terminal\""));
     let daemon = daemon.restarted().await;
@@ -299,7 +299,7 @@ async fn weaker_setting_requires_confirmation_by_a_person() {
     assert!(approved(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
     let told = daemon.call(GetApprover {}).await;
     assert_eq!((told.requires.as_deref(), told.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
-    // No program confirms it: not an agent's, nor one that has no terminal of its own.
+    // No program can confirm it: neither an agent nor a program without its own terminal.
     let person = daemon.person_named("person").await;
     assert!(!daemon.call(LowerRequirement::default()).await.success);
     assert!(!person.call(LowerRequirement::default()).await.unwrap().success);

@@ -1,4 +1,4 @@
-//! One call to type and wait, replies that have only what is new, and commands that ask.
+//! Typing and waiting in one call, replies with only new output, and commands that ask.
 
 use serde_json::json;
 use steplatch_daemon::Configuration;
@@ -62,7 +62,7 @@ async fn wait_for_the_prompt_returns_at_a_question() {
 async fn shell_replaced_by_another_program_has_not_exited() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    // `python3` may be a script that starts the program.
+    // `python3` may be a wrapper script.
     let program =
         daemon.call(until(&session.id, "py=$(python3 -c 'import sys; print(sys.executable)')\n", AwaitUntil::Prompt));
     assert_eq!(program.await.exit_code, Some(0));
@@ -140,7 +140,7 @@ async fn interactive_command_returns_at_once() {
     assert!(paged.screen_content.unwrap().starts_with("1\n2\n3\n"));
     let left = daemon.call(until(&session.id, "q", AwaitUntil::Prompt)).await;
     assert_eq!(left.exit_code, Some(0));
-    // Without a terminal of its own: the shell is left open for the answer.
+    // A command in a fresh shell: the shell stays open for the answer.
     let fresh = RunCommand { command: "read -s -p 'PIN: ' pin".to_owned(), timeout: 60.0, ..RunCommand::default() };
     let fresh = daemon.call(fresh).await;
     assert!(fresh.password && fresh.session_id.is_some(), "{fresh:?}");
@@ -218,7 +218,7 @@ async fn wait_continues_after_the_last_match_of_the_client() {
     let second = daemon.call(wait(Some(Since::Last))).await;
     let told = [first, second].map(|reply| reply.match_text.unwrap());
     assert_eq!(told, ["a_1", "a_2"]);
-    // All of several terminals.
+    // Every one of several terminals.
     let all = AwaitOutput {
         session_ids: Some(vec![session.id.clone(), other.id.clone()]),
         until: AwaitUntil::Prompt,
@@ -238,7 +238,7 @@ async fn wait_continues_after_the_last_match_of_the_client() {
 async fn full_screen_returns_changed_and_highlighted_rows() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    // Two drawings of a menu, each until a key.
+    // Two drawings of a menu, each until a key is pressed.
     let draws = r"printf '\e[?1049h\e[2J\e[H'; for i in 1 2 3 4 5 6 7 8; do printf 'row %s of the menu\r\n' $i; done; "
         .to_owned()
         + r"printf '\e[3;1H\e[7mrow 3 of the menu\e[m'; read -rsn1; "
@@ -365,7 +365,7 @@ async fn nested_shell_takes_commands_and_can_be_integrated() {
     daemon.call(until(&session.id, "PS1='in$ ' dash\n", AwaitUntil::Prompt)).await;
     let ran = daemon.call(run("echo one; false", None)).await;
     assert_eq!((ran.success, ran.output.as_str(), ran.exit_code), (true, "one\n", None));
-    // Its output has been seen.
+    // Its output was already returned.
     let sent = daemon.call(until(&session.id, "echo two\n", AwaitUntil::Prompt)).await;
     assert!(!sent.screen_content.unwrap().contains("one"));
     let ran = daemon.call(run("", Some(true))).await;
@@ -402,7 +402,7 @@ async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
     };
     let (sent, closed) = tokio::join!(daemon.call(waits), close);
     assert!(closed.success);
-    // Whether the wait still saw the end of the program or not.
+    // The input was sent, whether or not the wait saw the end of the program.
     assert_eq!(sent.message, "Input sent", "{sent:?}");
     assert!(sent.waited.is_some_and(|waited| waited.reason == AwaitReason::Exit) || !sent.success);
     daemon.stop().await;
@@ -414,9 +414,9 @@ async fn wait_does_not_match_earlier_returned_output() {
     let (session, other) = (daemon.bash().await, daemon.bash().await);
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo").display().to_string();
-    // A writer that comes before the pipe would make a file.
+    // A writer that precedes the pipe would create a file.
     daemon.call(until(&session.id, &format!("mkfifo {fifo}\n"), AwaitUntil::Prompt)).await;
-    // A reader that opens it before the last writer has closed it reads nothing.
+    // A reader that opens the pipe before the last writer has closed it reads nothing.
     let server = format!("while :; do read -r line < {fifo} && echo \"listening $line\"; done");
     daemon.call(input(&session.id, &format!("{server}\n"))).await;
     daemon.call(until(&other.id, &format!("echo 1 > {fifo}\n"), AwaitUntil::Prompt)).await;
@@ -427,7 +427,7 @@ async fn wait_does_not_match_earlier_returned_output() {
         since,
         ..AwaitOutput::default()
     };
-    // What came while no wait was in progress is found, once.
+    // A match that arrived between two waits is found once.
     assert_eq!(daemon.call(wait(None, 20.0)).await.match_text.as_deref(), Some("listening 1"));
     let nothing = daemon.call(wait(None, 0.2)).await;
     assert_eq!((nothing.reason, nothing.match_text), (AwaitReason::Timeout, None));
@@ -435,7 +435,7 @@ async fn wait_does_not_match_earlier_returned_output() {
     assert_eq!(daemon.call(wait(Some(Since::Input), 20.0)).await.match_text.as_deref(), Some("listening 1"));
     daemon.call(until(&other.id, &format!("echo 2 > {fifo}\n"), AwaitUntil::Prompt)).await;
     assert_eq!(daemon.call(wait(None, 20.0)).await.match_text.as_deref(), Some("listening 2"));
-    // The wait of an input counts as well.
+    // The wait of an input counts too.
     let typed = SendInput { pattern: Some(r"^found \d".to_owned()), ..input(&other.id, "echo found $((3 + 4))\n") };
     assert_eq!(daemon.call(typed).await.waited.unwrap().match_text.as_deref(), Some("found 7"));
     let again = AwaitOutput {
@@ -445,7 +445,7 @@ async fn wait_does_not_match_earlier_returned_output() {
         ..AwaitOutput::default()
     };
     assert_eq!(daemon.call(again.clone()).await.reason, AwaitReason::Timeout);
-    // Its own next input is where it begins.
+    // The wait starts at the client's own next input.
     daemon.call(input(&other.id, "echo found $((1 + 1))\n")).await;
     let found = daemon.call(AwaitOutput { timeout: 20.0, ..again }).await;
     assert_eq!(found.match_text.as_deref(), Some("found 2"));
@@ -476,7 +476,7 @@ async fn secret_masks_itself_but_not_the_surrounding_text() {
     daemon.stop().await;
 }
 
-/// Each of these ends its question with the cursor moved over it, as programs that draw a line anew.
+/// Each drawing ends its question by moving the cursor over it, like programs that redraw a line.
 #[tokio::test]
 async fn question_is_in_every_reply_however_the_cursor_got_there() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
@@ -489,7 +489,7 @@ async fn question_is_in_every_reply_however_the_cursor_got_there() {
         (r"one\r\n? Nbme\r\nthree\033[A\r\033[3Ca\033[B\r\033[5C", "? Name"),
     ] {
         let session = daemon.bash().await;
-        // The question is not in the line that is typed.
+        // The typed line does not contain the question.
         let file = folder.path().join("ask.sh").display().to_string();
         std::fs::write(&file, format!("printf '{drawing}'; read x\n")).unwrap();
         let asked = daemon.call(until(&session.id, &format!("bash {file}\n"), AwaitUntil::Input)).await;
@@ -550,7 +550,7 @@ async fn leftover_screen_of_a_program_is_named_with_a_remedy() {
     for shell in ["dash", "bash --norc", "ksh"] {
         let session = daemon.bash().await;
         daemon.call(until(&session.id, &format!("{shell}\n"), AwaitUntil::Input)).await;
-        // A full-screen program that was killed.
+        // A killed full-screen program.
         daemon.call(until(&session.id, "sh -c 'tput smcup; kill -9 $$'\n", AwaitUntil::Input)).await;
         let run = || RunCommand {
             session_id: Some(session.id.clone()),

@@ -39,8 +39,7 @@ async fn project() -> TestDaemon {
     daemon
 }
 
-/// Returns a machine that calls a tool, and then sleeps for no time in one of several states, depending on the
-/// outcome.
+/// Returns a machine that calls a tool, and then enters one of several states, depending on the outcome.
 fn calling(tool: &str, params: &Value, ways: &Value) -> Value {
     let rest = || json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
     let mut states = json!({"call": {"action": {"tool": tool, "params": params}, "transitions": ways}});
@@ -140,7 +139,7 @@ async fn interrupted_call_is_in_doubt_and_not_repeated() {
     let over = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() };
     let node = daemon.call(over(&node)).await;
     assert_eq!((node.status.as_str(), node.final_state.as_deref()), ("completed", Some("doubt")), "{:?}", node.error);
-    // The graph is a run that continued: its step is in doubt, and that is its result.
+    // The graph's run continued, with its step in doubt as its result.
     let graph = daemon.call(over(&graph)).await;
     assert_eq!(
         (graph.status.as_str(), graph.final_state.as_deref()),

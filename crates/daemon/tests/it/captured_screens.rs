@@ -1,4 +1,4 @@
-//! Captured answers and the screens that they are typed at: a program that shows another one stops the run.
+//! Captured answers and their screens: a program that shows another screen stops the run.
 
 use std::fs;
 use std::path::Path;
@@ -11,11 +11,11 @@ use steplatch_testkit::TestDaemon;
 struct Program {
     text: &'static str,
     answers: Vec<Value>,
-    /// An argument with its recorded value and another one.
+    /// An argument with its recorded value and another value.
     argument: Option<(&'static str, &'static str, &'static str)>,
-    /// Its notes by then.
+    /// Notes of the program at the end of the capture.
     done: &'static str,
-    /// Parts of the program, other parts, and whether the workflow continues nevertheless.
+    /// Parts of the program, their replacements, and whether the workflow continues nevertheless.
     changes: Vec<(&'static str, &'static str, bool)>,
 }
 
@@ -86,7 +86,7 @@ printf '✔ Where to? %s\n' "${entries[$at]}"
 echo "$name ${entries[$at]}" >> log
 "#;
 
-/// Draws prompts between frames, with a cursor of its own: a text with a placeholder, a text, and a menu.
+/// Draws prompts between frames, with its own cursor: a text with a placeholder, a text, and a menu.
 const FRAMED: &str = r#"stty -icanon -echo
 printf '\033[?25l┌  hello\n│\n'
 ask() {
@@ -187,7 +187,7 @@ fn machine(answers: &[Value]) -> Value {
     json!({"name": "first", "initial_state": "s0", "states": states})
 }
 
-/// Runs a machine until it ends or asks, and returns its status with what the program has done.
+/// Runs a machine until it ends or asks, and returns its status and the notes of the program.
 async fn run(
     daemon: &TestDaemon,
     folder: &Path,
@@ -213,7 +213,7 @@ async fn run(
     (status.trim().to_owned(), fs::read_to_string(folder.join("log")).unwrap_or_default())
 }
 
-/// Captures the answers of each program, and runs the workflow with the program unchanged and with each change.
+/// Captures the answers to each program, and runs the workflow with the unchanged program and with each change.
 async fn check_programs(programs: Vec<Program>) {
     for program in programs {
         let daemon = TestDaemon::new().await;

@@ -1,4 +1,4 @@
-//! The contract, spoken with a daemon in this process.
+//! The contract, spoken to a daemon in this process.
 
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ async fn long_output_is_truncated_in_the_middle_and_readable() {
     let tail = omitted.tail.unwrap();
     assert!(whole.truncated && text.len() + tail.len() <= 10_000);
     assert!(text.contains("\n10\n") && tail.contains("over_2"));
-    // No word of ours is in either, and what is missing lies between the two.
+    // Neither part has text of ours, and the omitted lines lie between the two.
     let after_prompt = text.split_once("\n1\n").unwrap().1;
     assert!(
         after_prompt
@@ -286,7 +286,7 @@ async fn recording_subscriber_receives_no_secrets() {
     let attach = AttachTerminal { session_id: session.id.clone(), masked: true, hold_key: None };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.snapshot.contains("it is ••••••••"), "{}", joined.snapshot);
-    // Printed in two parts: the first may be the beginning of a secret, then one that is not.
+    // Printed in two parts: the first may begin a secret, and the rest does not continue it.
     session.types(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
     session.types("\n").await;
     session.sees("_over$").await;
@@ -396,7 +396,7 @@ async fn wait_ends_when_its_client_disconnects() {
     stream.write_all(format!("{wait}\n").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();
-    // The daemon closes the connection too, rather than waiting for fifty minutes.
+    // The daemon also closes the connection, instead of waiting for fifty minutes.
     tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await.unwrap().unwrap();
     assert_eq!(daemon.call(DaemonStatus {}).await.clients, 1);
 }
@@ -460,7 +460,7 @@ async fn exact_output_in_a_live_and_a_fresh_shell() {
             ..Default::default()
         })
         .await;
-    // The program may be started by a script, which is in the foreground until then.
+    // A wrapper script may start the program and stay in the foreground until then.
     python.sees(">>> ").await;
     let entry = daemon.call(run(Some(&python.id), "print(1)")).await;
     assert_eq!((entry.success, entry.output.as_str(), entry.exit_code), (true, "1\n", None), "{entry:?}");

@@ -52,8 +52,7 @@ async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
 #[tokio::test]
 async fn run_can_be_cancelled_after_each_of_its_events() {
     let daemon = TestDaemon::new().await;
-    // Returns a machine that opens a terminal, types into it, and waits: there are resources to clean up whenever it
-    // ends.
+    // Returns a machine that opens a terminal, types into it, and waits, so there are always resources to clean up.
     let busy = machine(
         "busy",
         json!({
@@ -64,7 +63,7 @@ async fn run_can_be_cancelled_after_each_of_its_events() {
         }),
     );
     let mut runs = Vec::new();
-    // From the start to the last state.
+    // Each cancel is one event later, from the start to the last state.
     for count in 0.. {
         let begun = daemon.call(starting(busy.clone())).await;
         assert_eq!(begun.status, "running", "the start returns at once, with the id: {begun:?}");
@@ -175,7 +174,7 @@ async fn finished_runs_expire_and_unfinished_runs_do_not() {
     clock.advance(Duration::from_secs(1));
     let younger = daemon.run(napping(0.0)).await.run_id;
     clock.advance(kept_for - Duration::from_millis(500));
-    // Some runs are deleted whenever so many have ended.
+    // Runs are deleted only after a number of runs have ended.
     for _ in 0..60 {
         daemon.run(napping(0.0)).await;
     }
@@ -212,8 +211,8 @@ async fn saved_workflow_runs_by_name_with_and_without_waiting() {
     assert!(!unknown.success && unknown.error.unwrap().contains("nup"));
 }
 
-// 003 L470-491: the record of a run has its eight keys, null where there is nothing; of machines, too. 003 L910-922: the
-// command names the session. design/runs.md: a limit of its own.
+// 003 L470-491: the record of a run has its eight keys, null if absent, for machines too. 003 L910-922: the command
+// names the session. design/runs.md: its own limit.
 #[tokio::test]
 async fn machine_record_has_its_result_and_arguments() {
     let daemon = TestDaemon::new().await;
@@ -260,7 +259,7 @@ async fn machine_record_has_its_result_and_arguments() {
     assert_eq!(serde_json::to_value(listed).unwrap(), told, "another daemon tells the same");
     let elsewhere = ExecuteWorkflow { session_id: Some("elsewhere".to_owned()), ..execute.clone() };
     assert_eq!(daemon.call(elsewhere).await.error.unwrap(), "Session not found: elsewhere");
-    // A machine still works in a terminal.
+    // A machine can still use a terminal.
     let terminal = daemon.bash().await.id;
     let there = daemon.call(ExecuteWorkflow { session_id: Some(terminal.clone()), ..execute }).await;
     assert_eq!(there.state, "completed", "{there:?}");

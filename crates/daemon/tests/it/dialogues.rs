@@ -40,7 +40,7 @@ impl Installer {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// A machine that runs it. `more` is a question at its end.
+    /// A machine that runs the installer. `more` is a further question at its end.
     fn machine(&self, more: &str, until: &Value) -> Value {
         let folder = self.folder.path().display();
         let params = json!({

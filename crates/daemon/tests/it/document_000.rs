@@ -1,8 +1,8 @@
-//! The test suite of document 000 (lines 961 to 1529), against this daemon: its definitions, and its assertions as
-//! they are written.
+//! The test suite of document 000 (lines 961 to 1529) against this daemon, with its definitions and assertions as
+//! written.
 //!
-//! A test has the same name as there. Where the document queries its classes, this queries the daemon: a run that
-//! completes is saved, and a saved one is loaded by its name.
+//! Tests have the document's names. Where the document queries its classes, these tests query the daemon: a completed
+//! run is saved, and a saved workflow is loaded by name.
 
 use serde_json::{Value, json};
 use steplatch_daemon::TerminalTools;
@@ -41,7 +41,7 @@ fn listing(transitions: &Value) -> Value {
     json!({"action": {"tool": "list_terminal_sessions", "params": {}}, "transitions": transitions})
 }
 
-/// Returns a request of the document: everything else is left out as there, with time to wait for the end.
+/// Returns a request of the document, with the same fields and time to wait for the end.
 fn request(definition: Value) -> RunWorkflow {
     RunWorkflow {
         workflow_definition: Some(definition),
@@ -51,8 +51,8 @@ fn request(definition: Value) -> RunWorkflow {
     }
 }
 
-/// The entries that document 000 has in its log: one for each state. Those that document 001 requires besides
-/// (transitions, checks of the contract) are left out here, where the two documents contradict each other.
+/// The entries that document 000 has in its log: one for each state. The additional entries of document 001
+/// (transitions, checks of the contract) are omitted, because the two documents contradict each other.
 fn executed(reply: &RunReply) -> Vec<&Value> {
     reply.execution_log.iter().filter(|entry| entry["phase"] == "execution").collect()
 }
@@ -66,7 +66,7 @@ async fn test_inline_workflow_execution() {
     assert_eq!(result.states_executed, 3);
     assert_eq!(result.final_state.as_deref(), Some("cleanup"));
     assert!(result.final_variables.contains_key("session_id"));
-    // Line 1056 says len(execution_log) == 3; document 001, lines 856-874, has the transitions in it as well.
+    // Line 1056 says len(execution_log) == 3; document 001, lines 856-874, also logs the transitions.
     assert_eq!(executed(&result).len(), 3);
     assert!(!result.workflow_saved);
     daemon.stop().await;
@@ -100,7 +100,7 @@ async fn test_saved_workflow_execution() {
     };
     let result = daemon.call(by_name).await;
     assert!(result.success, "{result:#?}");
-    // Where the document checks whether its mock was called with the name.
+    // The document checks here whether its mock was called with the name.
     assert_eq!(result.workflow_name.as_deref(), Some("test_simple"));
     daemon.stop().await;
 }
@@ -317,7 +317,7 @@ fn test_workflow_schema_validation() {
     assert!(Definition::parse(&workflow("invalid", "invalid_tool"), &TerminalTools).is_err());
 }
 
-/// Runs a workflow to its end, which saves it, and returns the name that it was saved under.
+/// Runs a workflow to its end, which saves it, and returns its saved name.
 async fn save_successful_workflow(daemon: &TestDaemon, workflow: &Value) -> Option<String> {
     let verb = RunWorkflow { save_on_success: true, ..request(workflow.clone()) };
     let result = daemon.call(verb).await;

@@ -1,6 +1,6 @@
-//! The examples of documents 000 and 001, run as they are written: definitions, requests, replies and files.
+//! The examples of documents 000 and 001, run as written: definitions, requests, replies and files.
 //!
-//! Definitions are in `documents/`, each named after its document and its first line there.
+//! Definitions are in `documents/`, each named after its document and its first line in the document.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -42,7 +42,7 @@ const RUN_FIELDS: [&str; 14] = [
 const CREATE_FIELDS: [&str; 6] =
     ["success", "workflow_name", "stored_file", "workflow_signature", "validation_errors", "error"];
 
-/// An agent with a library of its own, and programs of its own before those of this machine in its PATH.
+/// An agent with its own library, and with its own programs first in its PATH.
 struct Agent {
     client: Client,
     folder: TempDir,
@@ -81,7 +81,7 @@ impl Agent {
         self.folder.path().join("library")
     }
 
-    /// Calls a verb, with its parameters as a document writes them.
+    /// Calls a verb with the parameters as written in a document.
     async fn calls(&self, verb: &str, params: Value) -> Value {
         let (reply, warnings) = self.client.call_raw(verb, params).await.unwrap();
         assert!(warnings.is_empty(), "{warnings:?}");
@@ -131,7 +131,7 @@ fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Reads JSON with the comments that the documents write behind it.
+/// Reads JSON with the comments in the documents.
 fn read_with_comments(text: &str) -> Value {
     let lines = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     read(&lines.collect::<Vec<_>>().join("\n"))
@@ -146,7 +146,7 @@ fn states(reply: &Value) -> Vec<&str> {
     log.filter(|entry| entry["phase"] == "execution").map(|entry| entry["state"].as_str().unwrap()).collect()
 }
 
-/// A machine whose only state repeats a text, as the output of its result.
+/// A machine with one state, whose result is the text.
 fn repeating(name: &str, text: &str) -> Value {
     let action = json!({"tool": "run_node", "params": {"node_id": "identity", "input": text}});
     json!({"name": name, "description": "Repeats a text", "initial_state": "repeat", "states": {"repeat": {"action": action}}})
@@ -332,8 +332,8 @@ async fn a_library_of_document_000_line_70_is_listed_and_run() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 17-47, 430-462 and 578-655: the contract is created, its variables are set, the workflow runs in the
-/// agent's terminal, and the agent reads what it left.
+/// Document 001, lines 17-47, 430-462 and 578-655: the contract is created, its variables are set, the workflow runs in
+/// the agent's terminal, and the agent reads the results.
 #[tokio::test]
 async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     let daemon = TestDaemon::new().await;
@@ -364,7 +364,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
         (&json!(0), &Value::Null, &json!(2))
     );
 
-    // Lines 35-41 and 756-778: nothing is done while variables are missing.
+    // Lines 35-41 and 756-778: nothing happens while variables are missing.
     let session = agent.opens_a_terminal().await;
     let request = json!({"workflow_name": "build_project", "session_id": session});
     let refused = agent.runs(request.clone()).await;
@@ -423,7 +423,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     assert_eq!(transition(&log[2]), [json!("start_build"), json!("set_results"), json!(true)]);
     assert_eq!(transition(&log[4]), [json!("set_results"), Value::Null, json!(false)]);
     assert_eq!(log[4]["message"], "No matching transition condition");
-    // Lines 877-889: BUILD_TIME is not required, and set.
+    // Lines 877-889: BUILD_TIME is not required, but set.
     let present = |variable: &str, required| json!({"variable": variable, "status": "present", "required": required});
     let result = json!({
         "valid": true, "missing_vars": [],
@@ -437,7 +437,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 19-27 (an abridged request) and 1115-1122 (what is refused has every field).
+/// Document 001, lines 19-27 (an abridged request) and 1115-1122 (a refusal has every field).
 #[tokio::test]
 async fn the_contract_of_document_001_line_20_is_refused_without_states_and_returned_with_them() {
     let daemon = TestDaemon::new().await;
@@ -474,8 +474,8 @@ async fn the_contract_of_document_001_line_20_is_refused_without_states_and_retu
     daemon.stop().await;
 }
 
-/// Document 001, lines 1033-1101: the example of the tool's description, whose states `handle_error` and `failure` are left
-/// out there.
+/// Document 001, lines 1033-1101: the example of the tool's description, which omits its states `handle_error` and
+/// `failure`.
 #[tokio::test]
 async fn the_example_of_document_001_line_1035_runs_with_the_states_that_it_leads_to() {
     let daemon = TestDaemon::new().await;
@@ -538,7 +538,7 @@ async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 1216-1241: the reply to what cannot be run has every field, and its error begins with these
+/// Document 001, lines 1216-1241: the reply to an invalid request has every field, and its error begins with these
 /// words.
 #[tokio::test]
 async fn what_cannot_be_run_is_answered_as_in_document_001_line_1217() {
@@ -566,7 +566,7 @@ async fn what_cannot_be_run_is_answered_as_in_document_001_line_1217() {
     daemon.stop().await;
 }
 
-/// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and states why it is not saved.
+/// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and gives the reason.
 #[tokio::test]
 async fn a_library_that_cannot_be_written_is_told_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;
@@ -581,14 +581,14 @@ async fn a_library_that_cannot_be_written_is_told_as_in_document_000_line_885() 
     let error = ran["error"].as_str().unwrap();
     assert!(error.starts_with("Workflow succeeded but saving failed: "), "{error}");
     assert!(error.contains("library"), "{error}");
-    // The next daemon knows it too.
+    // The next daemon has the reason too.
     let looked = agent.calls("GET_RUN", json!({"run_id": ran["run_id"]})).await;
     assert_eq!(looked["error"], ran["error"]);
     daemon.stop().await;
 }
 
 /// Document 000, lines 184 and 495, and document 001, lines 680 and 900: `success` shows that a run has completed. All
-/// others say what to do next.
+/// other replies name the next step.
 #[tokio::test]
 async fn only_a_run_that_completed_is_a_success_as_in_document_000_line_184() {
     let daemon = TestDaemon::new().await;

@@ -1,4 +1,4 @@
-//! Runs that outlast their daemon, in daemons in this process.
+//! Runs that outlive their daemon, in daemons in this process.
 
 use std::time::Duration;
 
@@ -434,7 +434,7 @@ async fn repeated_key_returns_the_run_it_started() {
 async fn finished_runs_are_evicted_by_count_and_running_ones_never() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 3, time: None, disk: None }).await;
     let long = begin(&daemon, sleeping(200.0)).await;
-    // So many that the daemon checks the limit.
+    // Enough runs to make the daemon check the limit.
     for _ in 0..5 {
         let tenth = (0..10).map(|_| daemon.run(sleeping(0.001)));
         let mut last = String::new();
@@ -453,7 +453,7 @@ async fn finished_runs_are_evicted_by_count_and_running_ones_never() {
     daemon.stop().await;
 }
 
-/// A run that begins with half a megabyte which no compression makes smaller.
+/// A run that begins with half a megabyte of incompressible text.
 fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
     let mut state = seed;
     let mut character = || {
@@ -497,7 +497,7 @@ async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
     let running = daemon.call(running).await.runs;
     assert!(!running.is_empty());
     for run in running {
-        // Their ends are small, and there is always room for those once one of the runs has finished.
+        // Their final entries are small, and fit once one of the runs has finished.
         let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id }).await;
         assert!(cancelled.success, "{cancelled:?}");
     }
@@ -591,7 +591,7 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
     let begun = begin(&daemon, prints).await;
     let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
     eventually("the terminal exists", async || terminals(&daemon).await > 0).await;
-    // The cancel was recorded, and the daemon ended before it had closed what was being opened.
+    // The cancel was recorded, but the daemon ended before it closed the terminal being opened.
     let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
     let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
     let last = journal.find(&run).await.unwrap().unwrap().last;

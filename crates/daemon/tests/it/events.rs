@@ -33,7 +33,7 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
     daemon.call(verb).await
 }
 
-/// Returns the events of a finished run, and the reported number of the newest one.
+/// Returns the events of a finished run, and the reported number of the newest event.
 async fn story(daemon: &TestDaemon, run: &str) -> (Vec<Value>, u64) {
     let subscribe = Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() };
     let (reply, mut received) = daemon.client().subscribe(subscribe).await.unwrap();
@@ -52,7 +52,7 @@ fn names(events: &[Value]) -> Vec<&str> {
 async fn answer_event_precedes_the_closing_of_terminals() {
     let daemon = TestDaemon::new().await;
     let gate = json!({"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes", "no"], "answered_by": "agent"}});
-    // The shell ignores the signals that end it, so that closing it takes its time.
+    // The shell ignores terminating signals, so closing it takes time.
     let command = "trap '' HUP TERM";
     let asking = machine(
         "asking",
@@ -119,7 +119,7 @@ async fn cancel_ends_the_gate_and_the_nested_run() {
     assert_eq!(events[3]["data"]["gate_id"], gate.gate_id.as_str());
 }
 
-/// The event that ends the history of a run that loops until its limit.
+/// The last event of a run that loops until its limit.
 const END: &str = "workflow_failed";
 
 #[tokio::test]

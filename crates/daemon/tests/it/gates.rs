@@ -1,4 +1,5 @@
-//! Gates, from the view of the answerer: forms, records, times, and the approver's passphrase.
+//! Gates from the perspective of the person or agent who answers: forms, records, timeouts, and the approver's
+//! passphrase.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -93,7 +94,7 @@ async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
         "waiting"
     );
     let daemon = daemon.restarted().await;
-    // As text that contains JSON, as models tend to write it.
+    // As text that contains JSON, as often written by models.
     let taken = daemon.call(answer(&asked, r#"{"version": "1.2", "loud": "yes"}"#)).await;
     assert!(taken.success, "{taken:?}");
     let ended = end_of(&daemon, &asked).await;
@@ -141,7 +142,7 @@ async fn agents_never_answer_questions_for_people() {
     let daemon = TestDaemon::new().await;
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
-    // Not even for a client that claims to be a person.
+    // Not even a client that claims to be a person may use this verb.
     let ann = daemon.person_named("ann").await;
     for reply in [daemon.call(verb.clone()).await, ann.call(verb).await.unwrap()] {
         assert!(!reply.success && reply.error.unwrap().starts_with("This gate waits for a person"));
@@ -190,7 +191,7 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
     clock.advance(ALMOST + INSTANT);
     events_of(&daemon, &asked).await;
     assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (0, 1), "after the timeout");
-    // The timeout comes while the answer is on its way: in each round later on its way, until each of both has won.
+    // The timeout races the answer, later in each round, until each has won once.
     let mut seen = BTreeSet::new();
     for round in 0..20 {
         let asked = asks().await;
@@ -212,7 +213,7 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
     daemon.stop().await;
 }
 
-/// Answers a gate and returns how many answers and timeouts the history of its run has. The reply agrees with them.
+/// Answers a gate and returns the number of answers and timeouts in the history of its run, which agree with the reply.
 async fn answered_or_late(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -> (usize, usize) {
     let reply = ann.call(answer(asked, "go")).await.unwrap();
     let events = events_of(daemon, asked).await;
@@ -264,7 +265,7 @@ async fn passphrase_is_required_to_answer_for_people() {
     .await;
     assert_eq!(end_of(&daemon, &asked).await.status, "completed");
 
-    // An answer that need not be a person's needs no passphrase.
+    // A question that agents may answer requires no passphrase.
     let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(ann.call(answer(&decided, "go")).await.unwrap().success);
 
@@ -282,7 +283,7 @@ async fn passphrase_is_required_to_answer_for_people() {
 
 #[tokio::test]
 async fn agent_cannot_type_while_a_person_judges_the_terminal() {
-    // redteam H9: what was typed at the prompt while the gate waited was executed with the approved command.
+    // redteam H9: text typed at the prompt while the gate waited was executed with the approved command.
     let daemon = TestDaemon::new().await;
     let definition = json!({"name": "release", "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
@@ -307,7 +308,7 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
     let session_id = asked.session_id.clone().unwrap();
     let types =
         |text: &str| SendInput { session_id: session_id.clone(), input_text: text.into(), ..SendInput::default() };
-    // Half a line, before the gate: the action of the run begins on an empty one.
+    // Half a line before the gate: the run's action must begin on an empty line.
     assert!(daemon.call(types("echo EVIL; ")).await.success);
     let ready = Decide { run_id: asked.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
     assert!(daemon.call(ready).await.success);
@@ -368,7 +369,7 @@ async fn setting_refuses_insufficiently_proven_answers() {
     let daemon = TestDaemon::new().await;
     let person = daemon.person_named("person").await;
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
-    // The test's client has no terminal.
+    // The client of this test has no terminal.
     for (proof, wanted) in [
         (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
         (Proof::Terminal, "typed in a terminal of your own"),
@@ -391,13 +392,13 @@ async fn setting_refuses_insufficiently_proven_answers() {
     let events = events_of(&daemon, &asked).await;
     let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
     assert_eq!((&answered.data["proof"], &answered.data["required"]), (&json!("passphrase"), &json!("passphrase")));
-    // A stricter setting counts at once, also for a question that waits.
+    // A stricter setting applies at once, even to an open question.
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     daemon.configure(Configuration { gate_proof: Proof::Passkey, ..Configuration::default() });
     let passphrase = Some(Passphrase("open sesame".to_owned()));
     let refused = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap().error.unwrap();
     assert!(refused.contains("signed with a passkey on the page"), "{refused}");
-    // What an agent may answer needs no proof.
+    // A question that agents may answer requires no proof.
     let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(daemon.call(answer(&decided, "go")).await.success);
     daemon.stop().await;
@@ -427,7 +428,7 @@ async fn waiting_runs_are_listed_page_by_page_without_gaps() {
     daemon.stop().await;
 }
 
-/// Returns a machine that opens a gate first, and then performs `action`; it fails if that does not succeed.
+/// Returns a machine that opens a gate and then performs `action`, and fails if the action fails.
 fn approved(action: &Value) -> Value {
     let ways = |next: &str| json!([{"condition": {"success": true}, "next_state": next}]);
     json!({"name": "approved", "initial_state": "ask", "states": {
@@ -444,7 +445,7 @@ fn calls_node(name: &str, node: &str) -> Value {
     }})
 }
 
-/// Writes the nodes of a project; `command` is that of its node `leaf`.
+/// Writes the nodes of a project; `command` is the command of its node `leaf`.
 fn declares(daemon: &TestDaemon, command: &str) {
     let declared = format!(
         "[nodes.leaf]\ntype = \"bash\"\ncommand = \"{command}\"\n\
@@ -454,7 +455,7 @@ fn declares(daemon: &TestDaemon, command: &str) {
     std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
 }
 
-/// The definition that is changed after the approval of the gate before it.
+/// The definition that changes after the gate was approved.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Edit {
     Nothing,
@@ -465,7 +466,7 @@ enum Edit {
 
 #[tokio::test]
 async fn run_uses_named_definitions_as_of_its_start() {
-    // redteam M6: what was edited after the approval was executed.
+    // redteam M6: a definition edited after the approval was executed.
     let cases = [
         (
             json!({"tool": "run_node", "params": {"node_id": "leaf", "input": ""}}),
@@ -482,7 +483,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
             Edit::Child,
             "Workflow 'child' was changed",
         ),
-        // A node that only the child names, and a name that is computed.
+        // A node that only the child names, and a computed name.
         (json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}), Edit::Leaf, "Node 'leaf' was changed"),
         (
             json!({"tool": "run_workflow", "params": {"workflow_name": "{which}"}}),
@@ -517,7 +518,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
             Edit::Leaf => declares(&daemon, "echo EVIL"),
             Edit::Child => assert!(daemon.call(creates("child", "other")).await.success),
         }
-        // The next daemon knows it as well.
+        // The next daemon detects the change too.
         if action["tool"] != "run_graph" {
             daemon = daemon.restarted().await;
         }
@@ -529,7 +530,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
             assert!(ended.status == "completed" && text.contains("was approved"), "{edit:?} {ended:#?}");
         } else {
             assert!(ended.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {ended:#?}");
-            // A run that begins now uses the current definitions.
+            // A run that starts now uses the current definitions.
             let again = daemon.call(verb).await;
             let digests = [&asked, &again].map(|run| run.pending_gate.clone().unwrap().digest);
             assert_ne!(digests[0], digests[1], "what follows is part of what is approved");

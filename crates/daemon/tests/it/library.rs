@@ -1,4 +1,4 @@
-//! The library as the contract has it: saved, listed, described and removed by name.
+//! The library by the contract: workflows are saved, listed, described and removed by name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -91,9 +91,9 @@ async fn project_workflow_is_saved_found_described_and_removed() {
     assert!(created.success, "{created:?}");
     assert_eq!(created.workflow_name, "greet");
     let file = author.project().join("greet.json").display().to_string();
-    // Document 001, line 1170: the name of the file.
+    // Document 001, line 1170: the file name.
     assert_eq!((created.stored_file.as_str(), created.path.as_ref()), ("greet.json", Some(&file)));
-    // Document 001, lines 1161-1165: what the agent must export, and may read.
+    // Document 001, lines 1161-1165: the variables that the agent must export and may read.
     let signature = json!({
         "arguments": {"GREETED": {
             "name": "GREETED", "description": "whom to greet", "required": false, "default": "world",
@@ -160,7 +160,7 @@ async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
         "/states/a/transitions/0/next_state: State 'a' references non-existent state 'b', did you mean 'a'?",
     ];
     assert_eq!(refused.validation_errors, expected);
-    // Document 001, lines 1115-1122: a refusal has every field, and its error begins so.
+    // Document 001, lines 1115-1122: a refusal has every field, and its error begins like this.
     assert_eq!((refused.workflow_name.as_str(), refused.stored_file.as_str()), ("", ""));
     assert_eq!(serde_json::to_value(&refused).unwrap()["workflow_signature"], json!({}));
     let error = refused.error.unwrap();
@@ -289,7 +289,7 @@ async fn ten_megabyte_definition_is_refused_at_once() {
     assert_eq!(refused.validation_errors.len(), 1, "{refused:?}");
     assert!(refused.validation_errors[0].ends_with("at most 1048576 are read"), "{refused:?}");
     assert!(beside.success, "{beside:?}");
-    // Longer still, and it cannot even be sent.
+    // An even longer definition cannot be sent at all.
     let mut longer = machine("longer");
     longer["description"] = "x".repeat(17 << 20).into();
     let longer = CreateWorkflow { workflow_definition: longer, overwrite_existing: false, reason: None };

@@ -24,8 +24,7 @@ async fn unlocks(client: &Client, passphrase: &str) -> UnlockRunsReply {
     client.call(UnlockRuns { passphrase: words(passphrase) }).await.unwrap()
 }
 
-/// Returns a machine that opens a terminal, requests approval, and types a secret that it was given. `answered_by`
-/// is the approver.
+/// Returns a machine that opens a terminal, requests approval, and types a given secret. `answered_by` is the approver.
 fn deploying(answered_by: &str) -> Value {
     json!({"name": "deploy", "initial_state": "open",
         "arguments": {"KEY": {"secret": true}},
@@ -65,7 +64,7 @@ fn private_part(daemon: &TestDaemon, run: &RunReply) -> String {
     journal.query_row(select, [&run.run_id], |row| row.get::<_, Option<String>>(0)).unwrap().unwrap_or_default()
 }
 
-/// Waits until the private part of a run is stored sealed, or plain.
+/// Waits until the private part of a run is stored sealed or in plain text.
 async fn is_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
     eventually(if sealed { "the run is stored sealed" } else { "the run is stored plain" }, async || {
         let private = private_part(daemon, run);
@@ -74,7 +73,7 @@ async fn is_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
     .await;
 }
 
-/// Returns whether a file of the state has a text.
+/// Returns whether any file in the state directory contains a text.
 fn is_in_a_file(daemon: &TestDaemon, text: &str) -> bool {
     let files = std::fs::read_dir(daemon.place().state()).unwrap().flatten().filter(|file| file.path().is_file());
     let mut bytes = files.map(|file| std::fs::read(file.path()).unwrap());
@@ -102,7 +101,7 @@ async fn copied_state_cannot_pass_a_gate() {
     sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let asked = starts(&daemon, deploying("human")).await;
     is_stored(&daemon, &asked, true).await;
-    // What was stored before the question is emptied out of the log behind it.
+    // Text stored before the question is removed from the database's log as well.
     eventually("the secret is in no file", async || !is_in_a_file(&daemon, SECRET)).await;
     std::fs::remove_file(daemon.place().state().join("approver.json")).unwrap();
     let copy = daemon.restarted().await;
@@ -111,14 +110,14 @@ async fn copied_state_cannot_pass_a_gate() {
         let refused = answers(&ann, &asked, passphrase).await;
         assert!(!refused.success && refused.error.as_ref().unwrap().contains("locked"), "{refused:?}");
     }
-    // Nor with a passphrase of the attacker's own.
+    // A passphrase set by the attacker does not help either.
     sets(&ann, Some("open barley"), None).await;
     assert!(!answers(&ann, &asked, Some("open barley")).await.success);
     assert!(!unlocks(&ann, "open barley").await.success);
     let now = copy.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!(now.status, "waiting");
     assert!(now.next_step.unwrap().contains("steplatch approver unlock"));
-    // It can be cancelled.
+    // The run can be cancelled.
     assert!(copy.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
     assert!(!is_locked(&copy, &asked).await);
     copy.stop().await;
@@ -194,13 +193,13 @@ async fn waiting_runs_are_sealed_while_a_passphrase_is_set() {
     assert!(private_part(&daemon, &asked).contains(SECRET));
     sets(&ann, Some("open sesame"), None).await;
     is_stored(&daemon, &asked, true).await;
-    // Another passphrase opens it, and the first one no longer does.
+    // A new passphrase opens it, and the old one no longer does.
     sets(&ann, Some("open barley"), Some("open sesame")).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
     assert!(is_locked(&daemon, &asked).await);
     assert!(!unlocks(&ann, "open sesame").await.success);
-    // Removing the passphrase opens everything first.
+    // Removing the passphrase first opens all runs.
     eventually("the passphrase is checked again", async || {
         let verb = SetApprover { passphrase: None, current: words("open barley") };
         let reply = ann.call(verb).await.unwrap();
@@ -239,14 +238,14 @@ async fn terminals_of_a_locked_run_stay_held_without_secrets() {
     let typed = SendInput { session_id: session_id.clone(), input_text: "echo $K\n".into(), ..SendInput::default() };
     let refused = daemon.call(typed).await;
     assert!(refused.error.as_ref().unwrap().contains("waits for a person who judges this terminal"), "{refused:?}");
-    // A run that is cancelled while it is locked leaves no terminal.
+    // A run cancelled while locked leaves no terminal.
     assert!(daemon.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
     let left = daemon.call(ListTerminalSessions::default()).await;
     assert!(left.sessions.is_empty(), "{left:?}");
     daemon.stop().await;
 }
 
-/// A machine that runs another one.
+/// Returns a machine that runs another machine.
 fn above(name: &str, inner: &Value) -> Value {
     json!({"name": name, "initial_state": "call", "arguments": {"KEY": {"secret": true}},
         "states": {"call": {"action": {"tool": "run_workflow",
@@ -277,7 +276,7 @@ async fn nested_runs_are_sealed_again_after_being_opened() {
     all_are_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    // Two people at the same time: both replies say that nothing is locked any more.
+    // Two people at the same time: both replies report no more locked runs.
     let (one, other) = tokio::join!(unlocks(&ann, "open sesame"), unlocks(&ann, "open sesame"));
     assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
     all_are_sealed(&daemon, 3).await;

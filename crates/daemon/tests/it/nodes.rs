@@ -1,4 +1,4 @@
-//! Nodes and graphs as the contract has them: declared by a project, listed, described and called.
+//! Nodes and graphs by the contract: declared in a project, listed, described and called.
 
 use std::fs;
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
         "{error}"
     );
 
-    // The file's current contents count next, whatever else it contains.
+    // The current contents of the file apply, even if they are invalid.
     fs::write(author.folder.path().join("project/steplatch.json"), r#"{"nodes": {"new": {"type": "identity"}}}"#)
         .unwrap();
     fs::write(author.folder.path().join("project/steplatch.toml"), "[nodes").unwrap();
@@ -183,7 +183,7 @@ async fn secret_reference_is_in_no_reply() {
     assert_eq!(called.output, json!("got ••••••"));
     assert_eq!(called.error.as_deref(), Some("The command ended with exit code 3: ••••••"));
     let graph = author.runs("fails", Value::Null).await;
-    // Returned by a node that does not know the secret, after it was referred to.
+    // Returned by a node that does not know the secret, after another node used it.
     let repeated = author.calls("identity", json!({"again": TOKEN})).await;
     for reply in [&called, &graph, &repeated] {
         let text = serde_json::to_string(reply).unwrap();
@@ -237,7 +237,7 @@ fn inline(value: &Value) -> String {
 
 #[tokio::test]
 async fn independent_steps_run_at_the_same_time() {
-    // Each waits until the other two have begun, so that none ends unless all run concurrently.
+    // Each step waits until the other two have started, so none ends unless all run concurrently.
     let meets = |own: &str| {
         format!(
             "touch {own}; for i in $(seq 600); do [ -e a -a -e b -a -e c ] && echo {own} && exit 0; sleep 0.05; done; exit 1"

@@ -1,4 +1,4 @@
-//! Effects that are performed once while daemons come and go, in daemons in this process.
+//! Effects that are performed once across restarts, in daemons in this process.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
     .await
 }
 
-/// Waits for the ends of runs, all of which complete.
+/// Waits for the ends of runs, all of which must complete.
 async fn all_complete(daemon: &TestDaemon, ids: &[String]) {
     for id in ids {
         let ended = end_of(daemon, id).await;
@@ -43,8 +43,8 @@ async fn no_terminal_is_left(daemon: &TestDaemon) {
     .await;
 }
 
-/// Returns a machine that appends `count` lines to a file, each by a command in a shell of its own; every third one by
-/// two nested runs at once, and the last state replaces a file.
+/// Returns a machine that appends `count` lines to a file, each by a command in a separate shell. Every third line
+/// comes from two parallel nested runs, and the last state replaces a file.
 fn appending(file: &str, name: usize, count: usize) -> Value {
     let line = |number: usize, branch: &str| json!({"tool": "run_command", "params": {"command": format!("echo {name}-{number}{branch} >> {file}; sleep 0.1; echo done")}});
     let state = |number: usize| {

@@ -1,4 +1,4 @@
-//! Several nested workflows at once, in real terminals.
+//! Parallel nested workflows in real terminals.
 
 use std::fs;
 use std::path::Path;
@@ -90,7 +90,7 @@ fn two_questions() -> Value {
     })
 }
 
-/// Waits until both runs below one are at their gates, and returns them: Ana's first.
+/// Waits until both nested runs are at their gates, and returns them: Ana's first.
 async fn at_gates(daemon: &TestDaemon, run: &str) -> Vec<String> {
     let waiting = || ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
     eventually("both wait", async || daemon.call(waiting()).await.runs.len() == 3).await;
@@ -122,7 +122,7 @@ async fn gates_of_nested_runs_are_answered_also_after_a_restart() {
     })
     .await;
     let daemon = daemon.restarted().await;
-    // By way of the outermost run: there is one gate left below it.
+    // Answered through the outermost run: only one gate is left below it.
     answer(&daemon, &run, "yes").await;
     let ended = end(&daemon, &run).await;
     assert_eq!(ended.result, Some(json!({"ana": "ana agrees", "bob": "bob agrees"})), "{ended:?}");

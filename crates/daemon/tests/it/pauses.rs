@@ -58,7 +58,7 @@ async fn hears(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&
     }
 }
 
-/// Types into the only terminal that is open.
+/// Types into the only open terminal.
 async fn typed(daemon: &TestDaemon, text: &str) {
     let sessions = daemon.call(ListTerminalSessions {}).await.sessions;
     let session_id = sessions[0].session_id.clone();
@@ -138,7 +138,7 @@ async fn time_limit_stops_at_a_gate_and_in_a_pause() {
     let begun = daemon.call(verb).await;
     assert_eq!(begun.status, "waiting", "{begun:?}");
     let run = begun.run_id;
-    // Each longer than its limit: first at the gate, then paused.
+    // Both longer than the time limit: first at the gate, then paused.
     clock.advance(HOUR);
     pause(&daemon, &run).await;
     let answer = AnswerGate { run_id: run.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
@@ -174,7 +174,7 @@ async fn nested_run_pauses_with_its_parent_or_alone() {
     go_on(&daemon, &run).await;
     hears(&daemon, &inner, "workflow_resumed", None).await;
 
-    // A run that was paused directly is what its parent waits for, and resuming the parent does not resume it.
+    // The parent waits for the directly paused run, and resuming the parent does not resume it.
     pause(&daemon, &inner).await;
     hears(&daemon, &run, "nested_workflow_waiting", None).await;
     assert_eq!(record(&daemon, &run).await.state, "waiting");

@@ -1,4 +1,4 @@
-//! Recordings that are listed and read as screens.
+//! Recordings, listed and read as screens.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use steplatch_testkit::TestDaemon;
 
 const HEADER: &str = "{\"version\":3,\"term\":{\"cols\":40,\"rows\":5},\"title\":\"build\"}\n";
 
-/// Writes a recording in the daemon's directory, and has it listed.
+/// Writes a recording into the daemon's directory and lists it.
 fn recorded(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf) {
     let folder = daemon.place().recordings();
     std::fs::create_dir_all(&folder).unwrap();
@@ -19,7 +19,7 @@ fn recorded(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf
     (Catalog::new(folder).add(&file, &TerminalId::random(), began).unwrap(), file)
 }
 
-/// Reads a recording from its beginning to its end, as a page does.
+/// Reads a recording from its beginning to its end, like the page.
 async fn read_whole(daemon: &TestDaemon, id: &RecordingId) -> Vec<ReadRecordingReply> {
     let mut all = Vec::new();
     let mut at_ms = Some(0);
@@ -50,7 +50,7 @@ async fn recording_is_read_in_consecutive_portions() {
     assert_eq!(changes.clone().count(), 1500, "each frame is in one stretch");
     assert!(changes.clone().zip(changes.skip(1)).all(|(one, next)| one.at_ms < next.at_ms));
     assert_eq!(all[0].duration_ms, 60_000);
-    // From anywhere, the screen is the same as on the way.
+    // A position reached directly shows the same screen as reading up to it.
     let back = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: all[1].next_ms }).await;
     assert_eq!(back.frames[0], all[2].frames[0]);
     let missing = daemon.call(ReadRecording { recording_id: "../secret".to_owned(), at_ms: None }).await;
@@ -61,7 +61,7 @@ async fn recording_is_read_in_consecutive_portions() {
 async fn replay_shows_no_secrets_in_frames_titles_or_markers() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    // The file is from elsewhere, or was recorded before the secret was known.
+    // The file comes from elsewhere, or was recorded before the secret was known.
     let header = HEADER.replace("build", "build hunter2-and-more");
     let (id, _) = recorded(
         &daemon,
@@ -91,7 +91,7 @@ async fn damaged_recording_is_shown_up_to_the_damage() {
     let all = read_whole(&daemon, &id).await;
     assert_eq!(all[0].damage.as_deref(), Some("the file ends within line 3"));
     assert!(all[0].frames[1].change.changed[0].runs[0].2 == "readable", "{all:?}");
-    // It was being written: the rest comes.
+    // A recording in progress: the rest follows later.
     std::fs::write(&file, format!("{HEADER}[0.5,\"o\",\"readable\"]\n[0.5,\"o\",\"cut off\"]\n")).unwrap();
     assert_eq!(read_whole(&daemon, &id).await[0].damage, None);
     std::fs::write(&file, "no recording").unwrap();

@@ -28,7 +28,7 @@ fn using(config: steplatch_remote::Config) -> Configuration {
     Configuration { remotes: vec![config], ..Configuration::default() }
 }
 
-/// A daemon that has the list of the service.
+/// A daemon that has fetched the list of the service.
 async fn daemon_of(service: &FakeService) -> TestDaemon {
     daemon_with(config(service)).await
 }
@@ -200,8 +200,8 @@ async fn saved_workflow_does_not_shadow_a_remote_tool() {
     daemon.stop().await;
 }
 
-/// The start answer and the status answer that document 004 shows (lines 359 and 386-406), and the flow around them (lines
-/// 341-450): start by POST, ids out of the answer, status by GET until it is not RUNNING, result or error.
+/// The start and status replies of document 004 (lines 359 and 386-406), and the flow around them (lines 341-450):
+/// start by POST, ids from the reply, status by GET while it is RUNNING, then result or error.
 #[tokio::test]
 async fn documented_flow_runs_as_written() {
     let service = FakeService::start().await;
@@ -232,7 +232,7 @@ async fn documented_flow_runs_as_written() {
     let domain = json!({"target_domain": "example.com"});
     for (word, success, error) in [("FAILED", false, Some("Workflow execution failed")), ("COMPLETED", true, None)] {
         service.once(Route::Start, Answer::Json(started.clone()));
-        // Line 430: a status of RUNNING is requested again.
+        // Line 430: a RUNNING status is requested again.
         service.once(Route::Status, Answer::Json(running.clone()));
         service.once(Route::Status, Answer::Json(status(word)));
         let reply = daemon.call(calling("workflow_competitor_analysis", domain.clone(), 30.0)).await;
@@ -407,7 +407,7 @@ async fn run_waiting_for_remote_input_reports_it_with_stopped_time() {
     let waiting = deploy(&daemon, 30.0).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     assert!(waiting.next_step.as_deref().unwrap().contains("Ship it?"));
-    // Longer than its limit, which the daemon notices when it requests the status.
+    // Longer than the time limit, which the daemon checks when it requests the status.
     service.wait_for(Route::Status, 4).await;
     let run = service.runs()[0].id.clone();
     service.script_run(&run, vec![json!({"status": "COMPLETED", "output": {"shipped": true}})]);
@@ -441,7 +441,7 @@ async fn cancel_and_time_limit_are_forwarded_with_their_outcome() {
     let late = deploy(&daemon, 30.0).await;
     assert_eq!(late.status, "failed", "{late:?}");
     assert!(late.error.unwrap().contains("longer than 1 s, which is its limit"));
-    // Document 004, lines 159 and 231: its status is final, so that a client which polls it stops.
+    // Document 004, lines 159 and 231: the status is final, so a polling client stops.
     assert_eq!(late.result.unwrap()["status"], "FAILED");
     assert!(service.runs()[2].is_cancelled);
     daemon.stop().await;
@@ -459,7 +459,7 @@ async fn paused_run_sends_no_requests() {
     let asked = service.count(Route::Status);
     let id = service.runs()[0].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {}})]);
-    // Another run is polled often enough that this one must have been polled as well.
+    // If another run was polled this often, this one would have been polled too.
     let other = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Status, asked + 2).await;
     let of_it = service.requests().iter().filter(|asked| asked.path.contains(&id)).count();
@@ -517,7 +517,7 @@ async fn failing_service_removes_no_tool() {
     let remote = remotes(&daemon).await.remotes.remove(0);
     assert!(!remote.reachable && remote.error.is_some() && remote.last_discovery.is_some(), "{remote:?}");
 
-    // A daemon that starts while the service is down has the catalog of the last one.
+    // A daemon started while the service is down has the catalog of its predecessor.
     service.go_down();
     let daemon = daemon.restarted().await;
     assert_eq!(names(&daemon).await, ["workflow_deploy"]);
@@ -525,7 +525,7 @@ async fn failing_service_removes_no_tool() {
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
     service.offer("8", "Rollback");
     service.come_up().await;
-    // The daemon requests the list again by itself.
+    // The daemon requests the list again on its own.
     let told =
         async { while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {} };
     tokio::time::timeout(Duration::from_secs(60), told).await.expect("it recovers");
@@ -632,7 +632,7 @@ async fn reported_reason_of_a_service_is_bounded() {
 
 const SECRET: &str = "s3cret-value-of-nobody";
 
-/// Types a secret into a terminal of its own: the daemon masks it from then on.
+/// Types a secret into another terminal: the daemon masks it from then on.
 async fn types_a_secret(daemon: &TestDaemon) {
     let session = daemon.bash().await;
     let secret = SendInput {

@@ -10,7 +10,7 @@ use steplatch_protocol::{
 };
 use steplatch_testkit::{TestDaemon, eventually};
 
-/// Returns a state that does something and continues when it worked.
+/// Returns a state that runs an action and continues if it succeeded.
 fn state(tool: &str, params: &Value, next: &str) -> Value {
     json!({"action": {"tool": tool, "params": params},
            "transitions": [{"condition": {"success": true}, "next_state": next}]})
@@ -377,7 +377,7 @@ async fn thousand_concurrent_runs_of_five_steps_lose_nothing() {
     assert_eq!(ids.len(), RUNS);
     let listed = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
     assert_eq!(listed.into_iter().map(|run| run.run_id).collect::<BTreeSet<_>>(), ids);
-    // Every line that was typed arrived once, in any order.
+    // Every typed line arrived once, in any order.
     let lines = eventually("all lines are in the file", async || {
         let lines = std::fs::read_to_string(file.path()).unwrap();
         if lines.lines().count() < 2 * RUNS { Err(lines) } else { Ok(lines) }
@@ -391,7 +391,7 @@ async fn thousand_concurrent_runs_of_five_steps_lose_nothing() {
     assert!(lines == expected, "{} lines of {}", lines.len(), expected.len());
 }
 
-/// A machine that takes `ROOT` and `MODE` and leaves `STATUS`, in a terminal that it opens or is given.
+/// A machine that takes `ROOT` and `MODE` and returns `STATUS`, in its own or a given terminal.
 fn contract(opens: bool) -> Value {
     let mut document = machine(
         if opens { "open" } else { "work" },
@@ -482,7 +482,7 @@ async fn invalid_variable_is_refused_before_the_start() {
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
     assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 0);
 
-    // A run that is started by another one as well.
+    // The same for a nested run.
     let params = json!({"workflow_definition": definition, "initial_variables": {"VERSION": "1.2"}});
     let above = daemon.run(machine("nest", json!({"nest": last("run_workflow", &params)}))).await;
     assert_eq!((above.status.as_str(), above.states_executed), ("failed", 1), "{above:#?}");
@@ -544,7 +544,7 @@ async fn secret_too_short_to_mask_does_not_prevent_saving() {
     assert_eq!((reply.status.as_str(), reply.error.as_deref(), reply.workflow_saved), ("completed", None, true));
 }
 
-/// A machine whose only state runs another one.
+/// Returns a machine whose only state runs another machine.
 fn nesting(inner: &Value) -> Value {
     let mut outer = machine("nest", json!({"nest": last("run_workflow", &json!({"workflow_definition": inner}))}));
     outer["name"] = "outer".into();
@@ -608,7 +608,7 @@ async fn nested_run_ends_with_its_parent_and_with_its_state() {
     let run_id = daemon.call(verb).await.run_id;
     let innermost = loop {
         let runs = daemon.call(ListWorkflowRuns { state: Some("running".into()), ..Default::default() }).await.runs;
-        // It begins after its parents, which is soon, and each poll is a reply of the daemon.
+        // The nested run starts shortly after its parents; each poll is a reply of the daemon.
         if let Some(run) = runs.into_iter().find(|run| run.workflow_id == "test") {
             break run.run_id;
         }
@@ -711,7 +711,7 @@ async fn nested_run_uses_the_terminal_of_its_parent() {
 
 #[tokio::test]
 async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
-    // Document 000, lines 182-195 and 559-579: the action returns what the tool returns.
+    // Document 000, lines 182-195 and 559-579: the action returns the tool's result.
     let daemon = TestDaemon::new().await;
     let child = |output: &str| {
         let command = format!("printf '%s' {output}");
@@ -737,7 +737,7 @@ async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
     assert_eq!(read.error.as_deref(), Some("State 'look' failed: completed"), "{read:#?}");
     assert_eq!(nested(&read)["execution_log"][0]["result"].get("execution_log"), None);
 
-    // A log is whole or omitted, and a state that reads an omitted one fails.
+    // A log is complete or omitted, and a state that reads an omitted log fails.
     let long = nest(child("$(printf '%070000d' 0)"), "{nest_execution_log.0.result.output}").await;
     assert_eq!(nested(&long)["log_omitted"], true, "{long:#?}");
     assert!(long.error.as_deref().is_some_and(|error| error.contains("nest_execution_log")), "{:?}", long.error);
@@ -751,7 +751,7 @@ async fn inline_workflow_is_saved_unless_disabled() {
     let inner = |name: &str| on_its_own(name, json!({"rest": last("sleep", &json!({"seconds": 0}))}));
     let outer = |name: &str, own: Value| {
         let nest = json!({"workflow_definition": inner(name), "save_on_success": own});
-        // The second state fails with the variables, so that the outer run is not saved itself.
+        // The second state fails with the variables, so that the outer run is not saved.
         machine(
             "nest",
             json!({
@@ -868,7 +868,7 @@ async fn secret_argument_is_in_no_environment_and_can_be_typed() {
         daemon.call(verb).await
     };
     for (secret, expected) in [
-        // First the one that is not secret: a run's secret is masked by its value from then on.
+        // The case without a secret comes first: a secret of a run is masked by value from then on.
         (json!({"export": false}), "11:0:done"),
         (json!({"secret": true}), "11:0:done"),
         (json!({"secret": true, "export": true}), "11:1:done"),

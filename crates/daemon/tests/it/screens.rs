@@ -1,4 +1,4 @@
-//! Screens that are watched as cells, and terminals that are held by a request.
+//! Watched screens as cells, and terminals held by a request.
 
 use steplatch_protocol::{
     Events, ExitTerminal, HandBackTerminal, HoldTerminal, ResizeTerminal, ScreenChange, ScreenEvent, SendInput,
@@ -7,10 +7,10 @@ use steplatch_protocol::{
 use steplatch_testkit::TestDaemon;
 use tokio::time::timeout;
 
-/// Time limit that only a hanging operation exceeds.
+/// Exceeded only by a hanging operation.
 const EVENT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Waits for an event of a watched screen whose rows contain this text. Returns the events up to it.
+/// Waits for an event of a watched screen whose rows contain this text, and returns the events up to it.
 async fn screen_with(events: &mut Events, text: &str) -> Vec<ScreenChange> {
     let mut changes = Vec::new();
     loop {
@@ -41,14 +41,14 @@ async fn screen_watcher_receives_changed_rows_without_secrets() {
         changes.iter().all(|change| !change.whole && change.changed.len() < 10),
         "rows that stay are not sent again"
     );
-    // An address goes with its text, and one with a secret in it is left out.
+    // A link address accompanies its text, except an address with a secret.
     session.types("printf '\\e]8;;https://example.org/hunter2-and-more\\alinked-%s\\e]8;;\\a\\n' text\n").await;
     let linked = screen_with(&mut events, "linked-text").await;
     let address = |changes: &[ScreenChange]| {
         changes.iter().flat_map(|change| &change.changed).flat_map(|row| row.links.clone()).next_back()
     };
     assert_eq!(address(&linked), Some((0, "https://example.org/hunter2-and-more".to_owned())));
-    // A secret that is learned late changes what is shown.
+    // A secret learned later changes the shown text.
     session.types("echo hunter2-and-more\n").await;
     screen_with(&mut events, "hunter2-and-more").await;
     let secret = SendInput {
@@ -88,13 +88,13 @@ async fn terminal_watcher_is_notified_of_possible_changes() {
     let (reply, mut events) = daemon.client().subscribe(WatchTerminals {}).await.unwrap();
     assert!(reply.success, "{reply:?}");
     hears(&mut events).await;
-    // The first terminal starts the host, and each of the next steps is another change.
+    // The first terminal starts the host, and each of the next steps is a further change.
     let session = daemon.bash().await;
     hears(&mut events).await;
     session.types("echo typed-$((40+2))\n").await;
     session.sees("^typed-42").await;
     hears(&mut events).await;
-    // Without a change there is none: the events of what happened so far come first.
+    // No event comes without a change, after the events of earlier changes.
     let quiet = async { while timeout(std::time::Duration::from_secs(1), events.next()).await.is_ok() {} };
     timeout(EVENT_TIMEOUT, quiet).await.expect("a terminal at its prompt changes nothing");
     let closed = daemon.call(ExitTerminal { session_id: session.id.clone(), ..Default::default() }).await;

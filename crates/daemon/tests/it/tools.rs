@@ -10,7 +10,7 @@ use steplatch_protocol::{
 };
 use steplatch_testkit::TestDaemon;
 
-/// Returns a machine that does almost nothing, each a different thing: the library treats two equivalent ones as one.
+/// Returns a trivial machine that differs by name: the library treats equivalent machines as one.
 fn greeting(name: &str) -> Value {
     json!({
         "name": name,
@@ -127,7 +127,7 @@ async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
     prove(&daemon, greeting("greet")).await;
     let client = daemon.person_named("watcher").await;
     let mut events = watch(&client).await;
-    // Counted and recorded in the library, and the same tool as before.
+    // Runs are counted in the library without changing the tool.
     for _ in 0..3 {
         let again =
             RunWorkflow { workflow_name: Some("greet".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
@@ -140,7 +140,7 @@ async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
             match serde_json::from_value(event).unwrap() {
                 Change::Tools => {
                     told += 1;
-                    // The next event that is known to be sent after it.
+                    // The next event comes from a later change.
                     let last = daemon.call(calling("workflow_farewell", json!({}))).await.run_id;
                     while let Some(event) = events.next().await {
                         match serde_json::from_value(event).unwrap() {

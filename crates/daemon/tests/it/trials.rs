@@ -1,5 +1,5 @@
-//! Machines as their authors write them from the documentation for agents alone: each is valid without a warning, and does
-//! its work with real programs. Each broken variant is reported with its place.
+//! Machines written by their authors from the agents' documentation alone: each is valid without warnings and does its
+//! work with real programs. Each broken variant is reported with its place.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Returns the warnings and errors of a document, one a line.
+/// Returns the warnings and errors of a document, one per line.
 fn problems(document: &Value) -> String {
     match Definition::parse(document, &TerminalTools) {
         Ok(definition) => definition.warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),

@@ -1,4 +1,4 @@
-//! Values that go from step to step: complete, or their step has failed.
+//! Values passed from step to step: complete, or their step has failed.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use steplatch_protocol::{ListTerminalSessions, PageServerRecord, RunReply, RunWorkflow};
 use steplatch_testkit::TestDaemon;
 
-/// A machine whose first states make a value, and whose last one writes it to a file.
+/// Returns a machine whose first states produce a value, and whose last state writes it to a file.
 fn writing(states: &[(&str, Value)], value: &str, to: &Path) -> Value {
     let names: Vec<&str> = states.iter().map(|(name, _)| *name).chain(["write"]).collect();
     let mut all: serde_json::Map<String, Value> = states
@@ -109,7 +109,7 @@ async fn value_beyond_the_limit_fails_its_step_entirely() {
         assert!(error.contains("1048576 bytes") && error.contains("limit"), "{error}");
         assert!(!copy.exists());
     }
-    // With its own transitions, the author gets a failure too, and the exit code leads nowhere.
+    // With its own transitions the state also fails, and no transition on the exit code applies.
     let mut limited = to_file.clone();
     limited["params"]["limit"] = 2_000_000.into();
     let states = json!({
@@ -155,7 +155,7 @@ async fn output_never_ends_with_newlines() {
               "transitions": [{"condition": "success", "next_state": "count"}]},
         "count": {"action": run_command("echo 3; echo"),
                   "transitions": [{"condition": {"field_equals": {"output": "3"}}, "next_state": "last"}]},
-        // As definitions of before compare.
+        // Comparisons as in older definitions.
         "last": {"action": run_command("echo 3"),
                  "transitions": [{"condition": {"field_equals": {"output": "3\n"}, "pattern_match": "3\\n"}, "next_state": "end"}]},
         "end": {"action": {"tool": "return", "params": {"result": ["{b_output}", "{count_output}", "{count_raw_output}"]}}}
@@ -251,7 +251,7 @@ async fn lists_and_objects_are_given_directly_or_as_json() {
         let error = ended.error.unwrap();
         assert!(ended.run_id.is_empty() && error.contains(problem), "{variables}: {error}");
     }
-    // Without an argument of that name, a list is a list too.
+    // A list without a declared argument of its name is a list too.
     let undeclared = json!({"initial_state": "end", "states": {
         "end": {"action": {"tool": "return", "params": {"result": ["{list.0}", "{list}", "{yes}"]}}}}});
     let ended = given(&daemon, &undeclared, json!({"list": [1, {"a": 2}], "yes": true})).await;
@@ -301,7 +301,7 @@ async fn fan_out_names_the_failed_item_and_the_reason() {
     assert_eq!(result[1], json!(["web1", null, "web3", null]));
     assert_eq!(result[2], format!("bad4: {}", error("bad4")));
 
-    // One after the other, the first failure ends the list.
+    // In sequence, the first failure ends the list.
     let ended = given(&daemon, &deploy(json!({})), json!({})).await;
     let result = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
     let run_id = result[0][0]["run_id"].clone();
@@ -320,7 +320,7 @@ async fn terminal_has_the_address_of_its_view_while_the_page_runs() {
     let definition = json!({"initial_state": "open", "states": states});
     let unserved = daemon.run(definition.clone()).await;
     assert!(unserved.error.unwrap().contains("{web_url} has no value"));
-    // As the server does it.
+    // Written as by the page's server.
     let record = PageServerRecord { pid: 1, port: 7878, version: "1".to_owned() };
     let file = PageServerRecord::file(daemon.place().runtime());
     fs::write(&file, serde_json::to_string(&record).unwrap()).unwrap();

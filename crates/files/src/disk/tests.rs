@@ -8,7 +8,7 @@ fn target(path: &Path) -> WriteTarget {
     WriteTarget { path: path.to_owned(), transfer: "t1".to_owned() }
 }
 
-/// Writes `content` in pieces of `piece` bytes, each `times` times.
+/// Writes `content` in pieces of `piece` bytes, each sent `times` times.
 fn send(path: &Path, content: &[u8], piece: usize, times: usize) -> Result<(), FileError> {
     for _ in 0..times {
         write(&target(path), 0, &content[..content.len().min(piece)])?;
@@ -32,7 +32,7 @@ fn names(folder: &Path) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Whatever the pieces, and however often each is sent, what is read is what was sent.
+    /// The content read back equals the content sent, for any piece size and any repetition of pieces.
     #[test]
     fn file_sent_in_pieces_arrives_unchanged(content in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700, times in 1_usize..3) {
         let folder = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn corrupted_copy_does_not_replace_the_file() {
         send(&path, sent, 10, 1).unwrap();
         assert_eq!(placed(&path, b"new", None, true), Err(FileError::Damaged(display_path(&path))));
     }
-    // A piece whose predecessors are missing begins no file.
+    // A piece whose predecessors are missing starts no file.
     assert_eq!(write(&target(&path), 5, b"x"), Err(FileError::Lost(display_path(&path))));
     assert_eq!(placed(&path, b"new", None, true), Err(FileError::Lost(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"old");
@@ -154,7 +154,7 @@ fn replaced_or_shrunk_file_is_not_read_further() {
     let path = folder.path().join("log");
     fs::write(&path, "one").unwrap();
     let facts = describe(&path).unwrap();
-    // It may grow.
+    // The file may grow.
     fs::write(&path, "one and more").unwrap();
     assert_eq!(digest(&path, facts.identity, 3).unwrap(), FileDigest::from_content(b"one"));
     fs::write(&path, "o").unwrap();

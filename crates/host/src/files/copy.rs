@@ -239,7 +239,7 @@ mod tests {
             let files = MachineFiles::local();
             let mut writing = Writing::new(&files, &path);
             writing.write(b"content".to_vec()).await.unwrap();
-            // The only thread for files is busy: the end waits in its queue.
+            // The only thread for files is busy, so the end of the copy waits in its queue.
             let (release, released) = channel::<()>();
             let busy = tokio::task::spawn_blocking(move || released.recv());
             let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), tasks, "a removal was spawned");
             release.send(()).unwrap();
             busy.await.unwrap().unwrap();
-            // What was queued before this is over.
+            // Everything queued earlier has finished.
             tokio::task::spawn_blocking(|| ()).await.unwrap();
         });
         assert_eq!(std::fs::read(&path).unwrap(), b"content");

@@ -84,7 +84,7 @@ mod tests {
         tokio::time::sleep(UNFINISHED_TIMEOUT * 3 / 4).await;
         assert!(part.exists(), "a piece came meanwhile");
         tokio::time::sleep(UNFINISHED_TIMEOUT / 2).await;
-        // The time is paused, but the removal happens in a thread.
+        // The clock is paused, but a separate thread removes the file.
         for _ in 0..1000 {
             if !part.exists() {
                 break;

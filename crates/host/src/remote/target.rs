@@ -325,7 +325,7 @@ mod tests {
     async fn caller_dependent_condition_does_not_change_the_report() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        // It holds where ssh is not asked for its configuration.
+        // The condition holds only if ssh is not asked for its configuration.
         let condition = "tr '\\0' ' ' </proc/$PPID/cmdline | grep -q -- ' -G ' && exit 1\nexit 0\n";
         std::fs::write(path("condition"), condition).unwrap();
         let config = format!(
@@ -343,10 +343,10 @@ mod tests {
         let target = HostTarget::query(&host, &"ssh".into(), options()).await.unwrap();
         assert_eq!(target.address.as_deref(), Some("ana@build.example.com:2222"));
         assert_eq!((target.keys.len(), target.unknown.len()), (1, 0), "{target:?}");
-        // What a connection would use, as the real program reads it.
+        // The settings of a connection, as read by the real program.
         let (fixed, _file) = target.fixed.arguments().unwrap();
         let begun = |fixed: Vec<OsString>| async {
-            // The argument -G is hidden from the condition by the one before it.
+            // The preceding argument hides -G from the condition.
             let asked = ["ssh".into(), "-TG".into()].into_iter().chain(fixed).chain(options());
             run_for_output(asked.chain(["box".into()]).collect()).await.expect("ssh answers")
         };
@@ -377,7 +377,7 @@ mod tests {
         assert!(missing.is_temporary() && missing.to_string().contains("where 'box' leads"), "{missing}");
     }
 
-    /// A missing answer does not count as an answer that nothing is known.
+    /// A missing answer differs from the answer that nothing is known.
     #[tokio::test]
     async fn unresponsive_ssh_is_an_error() {
         let folder = tempfile::tempdir().unwrap();

@@ -56,7 +56,7 @@ fn open(step: &str, command: &[&str]) -> Ask {
     Ask::Open(Box::new(request(step, command)))
 }
 
-/// Opens a shell for a single command, which waits for a place for some time.
+/// Opens a shell for a single command, and waits some time for a place.
 fn open_for_command(step: &str, wait: Duration) -> Ask {
     Ask::Open(Box::new(request(step, &["bash", "--norc"]).at(PlacePolicy::ForCommand(wait))))
 }
@@ -107,8 +107,8 @@ async fn list(client: &Host) -> Vec<Description> {
     client.ask(&Ask::List).await.unwrap()
 }
 
-/// A host ignores the requests of a superseded daemon and keeps its connection: an end of the connection would mean the
-/// end of the host.
+/// A host ignores the requests of a superseded daemon but keeps its connection: closing it would signal the end of the
+/// host.
 #[tokio::test]
 async fn new_daemon_supersedes_only_its_predecessor() {
     let host = TestHost::new(Options::default());
@@ -169,7 +169,7 @@ async fn abandoned_command_runs_once_and_keeps_its_result() {
     assert_eq!(client.unsettled().await.unwrap(), [STEP]);
     client.settle(STEP);
     assert!(client.unsettled().await.unwrap().is_empty());
-    // A request that arrives late runs nothing and does not report a success.
+    // A late request runs nothing and does not report a success.
     let late = client.ask::<CommandReply>(&ask).await;
     assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::OutcomeUnknown));
 }
@@ -233,7 +233,7 @@ async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     let terminal = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
     let step = "run_p4vawdxx5897paed/close/1";
     let close = Ask::Terminal(terminal.clone(), TerminalAsk::CloseOnce(None, step.to_owned()));
-    // The client that requests it is killed before the answer, and later ones repeat the request.
+    // The requesting client is killed before the answer, and later clients repeat the request.
     host.request_and_die(&close).await;
     eventually("it is closed", async || list(&client).await.is_empty()).await;
     let mut replies = Vec::new();
@@ -245,7 +245,7 @@ async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
     assert_eq!(client.unsettled().await.unwrap(), ["run_p4vawdxx5897paed/close/1", "run_p4vawdxx5897paed/open/1"]);
     let _: () = client.ask(&Ask::Settle(vec![step.to_owned()])).await.unwrap();
-    // Another step that closes it finds no terminal, and says so.
+    // A close by another step finds no terminal, and reports that.
     let other = Ask::Terminal(terminal, TerminalAsk::CloseOnce(None, "run_p4vawdxx5897paed/close/2".to_owned()));
     let late: Result<steplatch_terminal::Closed, _> = client.ask(&other).await;
     assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::NoTerminal));
@@ -277,7 +277,7 @@ async fn file_is_put_in_place_once_for_its_step() {
     eventually("the second copy is removed", async || left() == 2).await;
 }
 
-/// Returns the bytes with which a new session greets.
+/// Returns the greeting of a new session.
 async fn greeting() -> Vec<u8> {
     let hello = Hello { client: SessionId::random(), session: SessionId::random(), received: 0, is_new: true };
     let (near, mut far) = tokio::io::duplex(1 << 10);

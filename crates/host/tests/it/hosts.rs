@@ -1,4 +1,4 @@
-//! Terminal hosts in this process, over real sockets, and clients that come and go.
+//! Terminal hosts in this process, over real sockets, with changing clients.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
     hosts.open(spec(command)).await.unwrap().0
 }
 
-/// A wait for this in the output, from the beginning on.
+/// A wait for this pattern in the output, from the beginning.
 pub(crate) fn wait(pattern: &str) -> WaitRequest {
     WaitRequest {
         patterns: vec![pattern.to_owned()],
@@ -121,7 +121,7 @@ async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
     assert_eq!(after.get("old").await.unwrap().unwrap().id(), old.id());
     let taken = after.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await;
     assert!(matches!(taken, Err(HostsError::Refused(OpenRefused::NameTaken { .. }))), "{taken:?}");
-    // With its last terminal it ends, and its socket goes.
+    // The host ends with its last terminal, and removes its socket.
     old.close(Closing::default()).await.unwrap();
     eventually("the older host ends", async || {
         let files = std::fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path());
@@ -159,7 +159,7 @@ async fn host_of_another_version_is_named_and_left_alone() {
     terminal.close(Closing::default()).await.unwrap();
 }
 
-/// A process that is stopped, killed at the end of the test.
+/// A stopped process, killed at the end of the test.
 struct StoppedProcess(std::process::Child);
 
 impl StoppedProcess {
@@ -174,13 +174,13 @@ impl StoppedProcess {
 
 impl Drop for StoppedProcess {
     fn drop(&mut self) {
-        // It has ended where the test has ended it.
+        // The test may have ended it already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Listens in `folder` as a host with this process id and version 1, which greets its client and answers nothing more.
+/// Listens in `folder` as a host with this process id and version 1. Greets its client and then stays silent.
 fn stopped_host(folder: &Path, socket: &str, pid: u32) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -222,7 +222,7 @@ async fn terminal_is_found_while_another_host_is_stopped() {
     let process = StoppedProcess::new();
     let pid = process.0.id();
     stopped_host(folder.path(), "host-00000001.sock", pid);
-    // Of the two hosts, the one that is stopped is the older.
+    // The stopped host is the older of the two.
     tokio::time::pause();
     let hosts = hosts(folder.path(), "2").await;
     tokio::time::resume();
@@ -284,7 +284,7 @@ async fn input_with_a_step_is_typed_once_for_any_client() {
 async fn interrupted_input_is_in_doubt_and_not_typed_again() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
-    // Nothing reads what is typed, and the line discipline takes 4 kB at the most.
+    // Nobody reads the input, and the line discipline buffers at most 4 kB.
     let terminal = opened(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
     sees(&terminal, "ready").await;
     let minute = Duration::from_secs(60);
@@ -312,12 +312,12 @@ async fn step_opens_one_terminal() {
     assert_eq!(one.id(), again.id());
     assert_eq!(hosts.list().await.len(), 1);
     one.close(Closing::default()).await.unwrap();
-    // What the step did is known, although its terminal is closed since.
+    // The result of the step is known although its terminal has closed since.
     let (again, _) = hosts.open(new).await.unwrap();
     assert_eq!(again.id(), one.id());
     assert!(hosts.list().await.is_empty());
     assert_eq!(again.describe().await.unwrap_err(), AskError::Refused(Refusal::NoTerminal));
-    // An opening that failed did nothing, so it may be tried again.
+    // A failed opening had no effect, so it may be retried.
     let missing = Spec { step: Some("run/open/2".into()), ..spec(&["no-such-program"]) };
     for _ in 0..2 {
         let failed = hosts.open(missing.clone()).await;
@@ -326,7 +326,7 @@ async fn step_opens_one_terminal() {
     hosts.shut_down().await;
 }
 
-/// A client repeats, at the daemon of an update, a step that the host of the version before has performed.
+/// A client of an updated daemon repeats a step that the host of the previous version has performed.
 #[tokio::test]
 async fn repeated_step_belongs_to_the_older_host_of_its_client() {
     let folder = folder();
@@ -342,7 +342,7 @@ async fn repeated_step_belongs_to_the_older_host_of_its_client() {
     after.record_repeated("other");
     let other = after.open(new("other")).await.unwrap().0;
     assert_eq!(after.list().await.len(), 2);
-    // Without terminals it still keeps what it has performed.
+    // A host without terminals still keeps its results.
     open.close(Closing::default()).await.unwrap();
     let later = hosts(folder.path(), "2").await;
     later.record_repeated("closed");
@@ -441,7 +441,7 @@ async fn slow_listener_gets_a_fresh_screen_at_low_cost() {
     hosts.shut_down().await;
 }
 
-/// The note of a host that has ended stays until its steps are settled; what began since is not in doubt because of it.
+/// The note of an ended host stays until its steps are settled, but makes no later step doubtful.
 #[tokio::test]
 async fn ended_host_makes_no_later_step_doubtful() {
     let folder = folder();
@@ -455,7 +455,7 @@ async fn ended_host_makes_no_later_step_doubtful() {
         next.doubt([pending.to_owned()].into(), are_all);
         next
     };
-    // While not all steps are known, any may have been performed by it.
+    // While some steps are unknown, the host may have performed any step.
     for _ in 0..2 {
         let daemon = next(before, false).await;
         assert!(daemon.is_in_doubt(before) && daemon.is_in_doubt(since));

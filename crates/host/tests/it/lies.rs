@@ -1,5 +1,5 @@
-//! Other machines that lie, at each layer: the relay, the link, the frames, and the answers of the terminal host. A row of a table is
-//! one lie, and what must hold here.
+//! Lies of remote machines at each layer: the relay, the link, the frames, and the answers of the terminal host. A row
+//! of a table is one lie, with its required consequence.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::hosts::{spec, wait};
 use super::remote::folder;
 
-/// Everything that a machine wanted hidden.
+/// All secrets reported by the machine.
 #[derive(Debug, Default)]
 struct Heard(Mutex<Vec<(String, SecretText)>>);
 
@@ -40,7 +40,7 @@ impl MachineSecretSink for Heard {
     fn forget(&self, _: &TerminalId) {}
 }
 
-/// A daemon's hosts, with a machine that lies as `box`.
+/// A daemon's hosts, with a lying machine as `box`.
 struct Scene {
     liar: Liar,
     hosts: Hosts,
@@ -83,7 +83,7 @@ impl Scene {
     }
 }
 
-/// Returns the reason why an answer was refused.
+/// Returns the reason for which an answer was refused.
 fn refused<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt::Debug>, lie: &str) -> &'static str {
     match answer.map_err(Into::into) {
         Err(AskError::Implausible { host, what }) if host == "box" => what,
@@ -299,12 +299,12 @@ async fn impossible_answer_is_an_error_of_its_request() {
     }
 }
 
-/// A time that has no form in which it could be shown.
+/// A time that cannot be formatted.
 fn end_of_times() -> Value {
     json!({"secs_since_epoch": i64::MAX, "nanos_since_epoch": 0})
 }
 
-/// Returns an answer with another field.
+/// Returns an answer with a changed field.
 fn extended(mut answer: Value, field: &str, value: Value) -> Value {
     answer[field] = value;
     answer
@@ -324,7 +324,7 @@ fn command() -> CommandRequest {
     }
 }
 
-/// Lies that are no lies of their own: what is not in them is not missed.
+/// Lies by omission: missing parts have defaults.
 #[tokio::test(flavor = "multi_thread")]
 async fn impossible_characters_of_a_terminal_are_removed() {
     let text = "a\u{1b}]52;c;aGk=\u{7}b\u{9b}6n\u{7f}";
@@ -372,7 +372,7 @@ async fn impossible_characters_of_a_terminal_are_removed() {
     assert_eq!(names, ["WANTED"], "nobody asked for another one");
 }
 
-/// Reasons of refusals, which people and agents read as a line of text.
+/// Reasons of refusals, which people and agents read as one line of text.
 #[tokio::test(flavor = "multi_thread")]
 async fn reason_is_one_line_without_effect_on_surrounding_text() {
     let text = "a\u{202e}b\nenter your password:\u{1b}[2J\u{9b}6n\u{2066}";
@@ -422,7 +422,7 @@ async fn reason_is_one_line_without_effect_on_surrounding_text() {
     assert!(!inputs.contains("\\u{1b}") && !inputs.contains("\\u{9b}"), "{inputs}");
 }
 
-/// Lies about what was requested, in answers about one terminal: a gate and the hold of a run rely on its name.
+/// Lies about the request in answers about one terminal: gates and holds rely on its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_cannot_change_the_request() {
     let view = || extended(answer::view(), "name", json!("production"));
@@ -460,7 +460,7 @@ async fn answer_cannot_change_the_request() {
     }
 }
 
-/// Lies about files that a step has written.
+/// Lies about files written by a step.
 #[tokio::test(flavor = "multi_thread")]
 async fn file_is_written_only_as_requested() {
     let other = json!({"path": "/etc/passwd", "mode": 0o644, "replaced": false, "unchanged": false,
@@ -486,7 +486,7 @@ async fn file_is_written_only_as_requested() {
     }
 }
 
-/// Connections that end as soon as they are there.
+/// Connections that end immediately.
 #[tokio::test(start_paused = true)]
 async fn disconnecting_machine_is_contacted_once_a_second() {
     let liar = Liar::new(Lies::default());
@@ -502,11 +502,11 @@ async fn disconnecting_machine_is_contacted_once_a_second() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let dialed = liar.dialed() - before;
-    // Two for each pause: it does not know the session any more, and then begins another one.
+    // Two for each pause: one for the unknown session, and one for a new session.
     assert!((100..1300).contains(&dialed), "{dialed} in ten minutes");
 }
 
-/// Lists that lead to look-ups which are not answered.
+/// Lists that cause unanswered look-ups.
 #[tokio::test(start_paused = true)]
 async fn unanswered_lookups_do_not_delay_a_list() {
     let reply = |ask: &Ask| match ask {
@@ -544,7 +544,7 @@ async fn unreadable_answer_leaves_the_outcome_unknown() {
         ("nothing", Lie::Body(Vec::new())),
         ("the half of it", Lie::Body(view[..view.len() / 2].to_vec())),
         ("bytes of no message", Lie::Body(vec![0xc1; 100])),
-        // An array of four billion elements, and a text of four gigabytes, of which nothing comes.
+        // An array of four billion elements and a text of four gigabytes, without any content.
         ("an array without its elements", Lie::Body(vec![0x81, 0xa2, b'O', b'k', 0xdd, 0xff, 0xff, 0xff, 0xff])),
         ("a text without its bytes", Lie::Body(vec![0x81, 0xa2, b'O', b'k', 0xdb, 0xff, 0xff, 0xff, 0xff])),
         ("a million arrays in each other", Lie::Body(vec![0x91; 1_000_000])),
@@ -562,7 +562,7 @@ async fn unreadable_answer_leaves_the_outcome_unknown() {
     }
 }
 
-/// Lies about how much was requested.
+/// Lies about the requested amount.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_long_answer_is_an_error_of_its_request() {
     let (long, more) = ("x".repeat(101), "more text than was requested");
@@ -589,14 +589,14 @@ async fn too_long_answer_is_an_error_of_its_request() {
     let waited = Scene::new(of(is_wait, found)).await.open().await.wait(wait("ab")).await.map_err(ask_error);
     assert_eq!(refused(waited, "a match"), "a match that is too long");
 
-    // What no answer to such a request comes near is not even kept, and the connection goes on.
+    // A far too large answer is not even stored, and the connection continues.
     let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Body(vec![0x91; 20 << 20]))).await;
     let terminal = scene.open().await;
     let error = terminal.view(false).await.unwrap_err();
     assert!(error.is_outcome_unknown() && error.to_string().contains("longer than the answer"), "{error}");
     terminal.describe().await.unwrap();
     assert_eq!(scene.liar.dialed(), 1);
-    // An error quotes no book.
+    // An error quotes only a short text.
     let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Value(json!({"x".repeat(500_000): 1})))).await;
     let error = scene.open().await.view(false).await.unwrap_err();
     assert!(error.to_string().len() < 1000, "{}", error.to_string().len());
@@ -641,7 +641,7 @@ async fn endless_list_takes_no_memory_and_blocks_nothing() {
     assert_eq!(scene.liar.dialed(), 1, "the connection goes on");
 }
 
-/// Lies about where a frame ends, and answers that end the session instead.
+/// Lies about the end of a frame, and answers that end the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn host_with_repeated_disconnects_is_abandoned() {
     let lies = [
@@ -657,7 +657,7 @@ async fn host_with_repeated_disconnects_is_abandoned() {
         let views =
             scene.liar.received_asks().into_iter().filter(|ask| matches!(ask, Ask::Terminal(_, ask) if is_view(ask)));
         assert_eq!(views.count(), 4, "{name}");
-        // What may be repeated only by its step is not reported as failed.
+        // An operation that may be repeated only under its step is not reported as failed.
         let scene = Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Send(_)), Lie::End)).await;
         let error = scene.open().await.send(Input { text: "x".to_owned(), ..Input::default() }).await.unwrap_err();
         let steplatch_host::SendError::Ask(error) = error else { panic!("{name}: {error:?}") };
@@ -687,7 +687,8 @@ async fn unanswered_request_ends() {
         assert!(error.is_outcome_unknown(), "{error:?}");
     }));
     assert!(viewed < 31.0 && attached < 61.0 && typed.await < 61.0, "{viewed} {attached}");
-    // A list shows the terminal as it was seen last, and that its machine does not answer. Only the first one waits long.
+    // A list shows the last known state of the terminal, and that its machine does not answer. Only the first list
+    // waits long.
     for limit in [11.0, 2.5, 2.5] {
         let listed = seconds(Box::pin(async {
             let [listed] = &scene.hosts.list().await[..] else { panic!("one terminal") };
@@ -698,11 +699,11 @@ async fn unanswered_request_ends() {
     }
 }
 
-/// A machine whose host reads nothing while its link stays alive. Each row is a request, and the number of requests after
-/// which no more are kept for it.
+/// A machine whose host reads nothing while its link stays alive. Each row is a request, with the number of requests
+/// after which the queue is full.
 #[tokio::test(start_paused = true)]
 async fn queue_for_a_stalled_machine_is_bounded() {
-    // The limits of the queue, and room for what is under way in the link and its sockets.
+    // The limits of the queue, plus the bytes in transit in the link and its sockets.
     const MAX_BYTES: usize = (32 << 20) + (4 << 20);
     const MAX_MESSAGES: usize = 4096;
     let text = |length: usize| Input { text: "x".repeat(length), ..Input::default() };
@@ -740,7 +741,7 @@ async fn queue_for_a_stalled_machine_is_bounded() {
             }
         }
         assert!(unknown <= limit && unsent >= limit, "{name}: {unsent} refused, {unknown} of {limit} kept");
-        // Those that were given up wait no longer.
+        // Abandoned requests no longer wait.
         let error = terminal.send(text(length)).await.unwrap_err();
         assert!(
             matches!(error, steplatch_host::SendError::Ask(AskError::RemoteHostSilent { .. })),
@@ -750,13 +751,13 @@ async fn queue_for_a_stalled_machine_is_bounded() {
     }
 }
 
-/// Lies of a host in its greeting, and the error of each.
+/// Lies in a host's greeting, and the error of each.
 #[tokio::test(start_paused = true)]
 async fn silent_host_is_named_within_half_a_minute() {
     let greeting = |lie: fn() -> Lie| move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(lie);
     let silent = Scene::new(Lies::in_replies(greeting(|| Lie::Silence))).await.check().await.unwrap_err();
     assert!(silent.to_string().contains("does not answer"), "{silent}");
-    // The head of a long answer, and nothing behind it.
+    // The head of a long answer without its content.
     let begun = || Lie::Frames([60_u32 << 20, 0, 1].map(u32::to_be_bytes).concat());
     let slow = Scene::new(Lies::in_replies(greeting(begun))).await.check().await.unwrap_err();
     assert!(slow.to_string().contains("does not answer"), "{slow}");
@@ -769,12 +770,12 @@ async fn silent_host_is_named_within_half_a_minute() {
     assert!(old.to_string().contains("version 9.0, protocol 99"), "{old}");
 }
 
-/// Lies about whose terminal an id is.
+/// Lies about the owner of an id.
 #[tokio::test(flavor = "multi_thread")]
 async fn machine_never_answers_for_foreign_terminals() {
     let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let claimed = victim.clone();
-    // It knows every name, every step and every list.
+    // The liar knows every name, step and list.
     let reply = move |ask: &Ask| {
         let victim = claimed.lock().unwrap().clone()?;
         Some(Lie::Value(match ask {
@@ -789,23 +790,23 @@ async fn machine_never_answers_for_foreign_terminals() {
     let _there = scene.open_as(Spec { name: Some("there".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     let (mine, _) = scene.hosts.open(Spec { name: Some("mine".to_owned()), ..spec(&["cat"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(mine.id().clone());
-    // The machine is not even asked.
+    // The machine is not even contacted.
     for name in ["mine", mine.id().as_str()] {
         let found = scene.hosts.get(name).await.unwrap().unwrap();
         found.send(Input { text: "secret\n".to_owned(), ..Input::default() }).await.unwrap();
     }
     assert_eq!(scene.hosts.get("no such name").await.unwrap().map(|found| found.id().clone()), None);
     assert!(scene.hosts.opened_by("no such step").await.unwrap().is_none());
-    // It opens none under the id of a terminal here.
+    // The liar cannot open a terminal with the id of a local one.
     let opened = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await;
     let Err(HostsError::Ask(error)) = opened else { panic!("{opened:?}") };
     assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
-    // Its list names none: the terminal that was opened there is closed, as far as it says.
+    // The liar's list is empty, so the terminal opened there counts as closed.
     let listed = scene.hosts.list().await;
     let ids: Vec<_> = listed.iter().map(|listed| (&listed.description.id, listed.place.is_some())).collect();
     assert_eq!(ids, [(mine.id(), false)]);
     assert!(scene.hosts.get("there").await.unwrap().is_none());
-    // The request may have opened one: only the machine could say which, and it does not.
+    // The request may have opened a terminal; only the machine knows which one, and does not report it.
     let error = scene.hosts.opened_by("step").await.unwrap_err();
     assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
     let asked = scene.liar.received_asks();
@@ -825,7 +826,7 @@ async fn terminals_of_two_machines_are_distinct() {
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
     scene.hosts.configure_remotes(&[config("box"), config("other")]);
-    // Both names lead to the liar: it answers the second one with the terminal of the first.
+    // Both names lead to the liar, which answers the second request with the first terminal.
     let first = scene.open_as(Spec { name: Some("first".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(first.id().clone());
     let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
@@ -838,7 +839,7 @@ async fn terminals_of_two_machines_are_distinct() {
     assert_eq!(places, ["box"]);
 }
 
-/// Lies about what was requested: names, commands and times of terminals are those of this installation.
+/// Lies about the request: names, commands and times of terminals come from this installation.
 #[tokio::test(flavor = "multi_thread")]
 async fn list_cannot_change_the_notes_of_this_installation() {
     let names: Arc<Mutex<Option<TerminalId>>> = Arc::default();
@@ -865,7 +866,7 @@ async fn terminal_of_an_unanswered_opening_is_found_by_its_step() {
     let is_deaf = Arc::new(AtomicBool::new(true));
     let deaf = is_deaf.clone();
     let reply = move |ask: &Ask| match ask {
-        // The terminal is opened, and the answer is lost.
+        // The terminal opens, but the answer is lost.
         Ask::Open(_) if deaf.load(Ordering::Relaxed) => Some(Lie::Silence),
         _ => None,
     };
@@ -880,11 +881,11 @@ async fn terminal_of_an_unanswered_opening_is_found_by_its_step() {
         () = asked => {}
     }
     is_deaf.store(false, Ordering::Relaxed);
-    // The honest answer of a host that has it.
+    // The honest answer of the terminal's host.
     let again = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     let found = scene.hosts.opened_by("step").await.unwrap().unwrap();
     assert_eq!(found.id(), again.id());
-    // The next daemon knows it, too.
+    // The next daemon finds it, too.
     let notes = scene.folder.path().join("machines");
     let next = here(folder().path()).await;
     next.reach(liar.setup(notes, Arc::<Heard>::default()));
@@ -932,7 +933,7 @@ async fn remote_sequences_do_not_affect_a_persons_terminal() {
         let bytes = |text: &[u8]| json!({"Bytes": text});
         let (first, last) = around.as_bytes().split_at(around.len() / 2);
         let mut events: Vec<Value> = vec![bytes(around.as_bytes()), bytes(first), bytes(last)];
-        // A byte at a time, behind a sequence that does not end: a whole screen begins anew.
+        // Byte by byte after an unterminated sequence: a full redraw starts over.
         events.extend(around.as_bytes().chunks(1).map(bytes));
         events.push(bytes(b"\x1b]52;c;"));
         events.push(json!({"Redrawn": around}));
@@ -995,7 +996,7 @@ async fn listed_name_is_one_path_component() {
         let listed = files.list("site".into()).await.map_err(transfer_error);
         assert_eq!(refused(listed, &name), expected, "{name}");
     }
-    // Names that a person would not choose are names all the same, and those that are not UTF-8 may look alike.
+    // Unusual names are valid names, and names that are not UTF-8 may look alike.
     let odd = json!([entry("…"), entry("a\nb\u{1b}[31m"), entry("-rf"), entry("..."),
         {"name": "\u{fffd}", "kind": null, "size": 1}, {"name": "\u{fffd}", "kind": null, "size": 2}]);
     let reply = move |ask: &Ask| match ask {
@@ -1089,7 +1090,7 @@ async fn lying_relay_is_not_connected() {
         ("a greeting that is none", String::from("steplatch-relay {\n")),
     ] {
         let scene = Scene::new(Lies { greeting: Some(greeting), ..Lies::default() }).await;
-        // The first one goes on waiting for a greeting; nothing was asked of it.
+        // The first connection still waits for a greeting, and has received no request.
         let checked = tokio::time::timeout(Duration::from_secs(2), scene.check()).await;
         assert!(!matches!(checked, Ok(Ok(()))), "{name}");
         assert!(scene.liar.received_asks().is_empty(), "{name}");
@@ -1139,7 +1140,7 @@ async fn failure_that_needs_a_person_is_reported_while_waiting() {
     assert_eq!(why, "the key is another one");
     let waited = tokio::time::timeout(before_it_ends, wait).await.unwrap().unwrap().map_err(ask_error);
     assert!(matches!(waited, Err(AskError::NotConnected { .. })), "{waited:?}");
-    // What was wrong before does not count once it is settled: the first check finds that out.
+    // An earlier problem does not count once resolved; the first check notices that.
     is_settled.store(true, Ordering::Relaxed);
     scene.check().await.unwrap();
     terminal.view(false).await.unwrap();
@@ -1157,7 +1158,7 @@ async fn machine_with_thousands_of_hosts_has_few_connections() {
     scene.open().await;
     assert_eq!((scene.liar.dialed(), scene.liar.connections()), (1, 1));
 
-    // Another host at each connection, none of which opens terminals.
+    // Each connection reaches another host, and none of them opens terminals.
     let relay = |number: usize, request: &str| {
         let wanted = request.trim().strip_prefix("{\"open\":\"").and_then(|rest| rest.strip_suffix("\"}"));
         let socket = wanted.map_or_else(|| format!("host-{number:08x}.sock"), str::to_owned);
@@ -1184,7 +1185,7 @@ impl SshEnvironment for NoVariables {
     }
 }
 
-/// An `ssh` that does not end by itself, and neither does what it has started.
+/// An `ssh` that does not end by itself, nor do its children.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_ssh_is_ended_with_its_children() {
     let folder = folder();
@@ -1248,7 +1249,7 @@ async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
     ];
     for (name, bytes) in lies {
         let scene = Scene::new(Lies { link: Some(bytes), ..Lies::default() }).await;
-        // A session that has ended is followed by another one; what breaks the protocol would break it again.
+        // An ended session is followed by a new one, but a protocol violation would recur.
         let may_pass = matches!(name, "a refusal" | "the end at once");
         let patience = if may_pass { Duration::from_millis(300) } else { Duration::from_secs(600) };
         let opening = scene.hosts.open_on(spec(&["cat"]), Some("box"), patience, PlacePolicy::AtOnce);
@@ -1259,7 +1260,7 @@ async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
         assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");
         assert!(scene.liar.connections() <= 1, "{name}");
-        // Not at once again: no more than a few connections in this time.
+        // Not immediately again: only a few connections in this time.
         assert!(scene.liar.dialed() < 10, "{name}: {}", scene.liar.dialed());
     }
 }
@@ -1300,7 +1301,7 @@ async fn remote_secrets_affect_only_that_machine() {
             _ => None,
         })
     };
-    // The sink of this machine's secrets panics.
+    // The sink for this machine's secrets panics.
     let scene = Scene::new(lies).await;
     scene.open().await;
     let heard = scene.heard.0.lock().unwrap();

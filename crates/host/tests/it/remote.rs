@@ -28,7 +28,7 @@ pub(super) struct FarMachine {
     connections: Mutex<Vec<std::os::unix::net::UnixStream>>,
     pub(super) dialed: AtomicUsize,
     is_away: AtomicBool,
-    /// Number of the next connections that fail.
+    /// Number of upcoming connections that fail.
     pub(super) failures: AtomicUsize,
 }
 
@@ -36,7 +36,7 @@ impl FarMachine {
     /// Cuts every connection.
     pub(super) fn cut(&self) {
         for connection in self.connections.lock().unwrap().drain(..) {
-            // One that has ended cannot be cut.
+            // Ignore the error: an ended connection cannot be cut.
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
@@ -92,7 +92,7 @@ async fn far_host(folder: &Path) -> Hosts {
     host
 }
 
-/// A far machine with a terminal host, which the second value keeps.
+/// A remote machine with a terminal host, which the second value keeps alive.
 pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
     let folder = folder();
     let host = far_host(folder.path()).await;
@@ -106,7 +106,7 @@ pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
     (Arc::new(machine), host, folder)
 }
 
-/// For machines whose secrets are of no interest.
+/// For machines without secrets.
 #[derive(Debug)]
 struct Unheard;
 
@@ -118,7 +118,7 @@ impl MachineSecretSink for Unheard {
     fn forget(&self, _: &TerminalId) {}
 }
 
-/// A daemon's hosts, with the far machine as `box`.
+/// A daemon's hosts, with the remote machine as `box`.
 pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
     let hosts =
         Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
@@ -133,11 +133,11 @@ pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
     hosts
 }
 
-/// Cuts each connection a moment after it was made, until the task is aborted.
+/// Cuts each connection shortly after it is made, until the task is aborted.
 pub(super) fn cut_again_and_again(machine: &Arc<FarMachine>) -> tokio::task::JoinHandle<()> {
     let machine = machine.clone();
     tokio::spawn(async move {
-        // A busy machine needs a longer pause now and then, in which a connection gets anywhere.
+        // A busy machine occasionally needs a longer pause for a connection to make progress.
         for pause in [20, 20, 20, 200].into_iter().cycle() {
             let before = machine.dialed.load(Ordering::Relaxed);
             machine.cut();
@@ -201,7 +201,7 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    // An echo would stand in the middle of what cat prints.
+    // An echo would appear within the output of cat.
     let terminal = opened(&hosts, &["sh", "-c", "stty -echo; echo begins; exec cat"]).await;
     sees(&terminal, "begins\n").await;
     let waiting = tokio::spawn({
@@ -210,7 +210,7 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     });
     let cutter = cut_again_and_again(&machine);
     for number in 0..200 {
-        // Half of them without a step: nothing but the session keeps those from being lost or typed twice.
+        // Half of the inputs have no step: only the session keeps those from being lost or typed twice.
         let step = (number % 2 == 0).then(|| number.to_string());
         terminal.send(Input { step, ..typed(&format!("line {number}\n"), "") }).await.unwrap();
     }
@@ -263,7 +263,7 @@ async fn unreachable_machine_is_reported_with_its_terminals() {
     assert!(listed.place.as_ref().unwrap().lost_since.is_some());
     let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
     assert!(matches!(refused, Err(HostsError::Remote(_))));
-    // A run is patient, and goes on once the machine is back.
+    // A run is patient and continues once the machine is back.
     let patient = terminal.clone().with_patience(Duration::from_secs(60));
     let typing = tokio::spawn(async move { patient.send(typed("back\n", "step")).await });
     machine.go_away(false);
@@ -279,7 +279,7 @@ async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
     let hosts = near(folder.path(), &machine).await;
     let terminal = opened(&hosts, &["cat"]).await.with_patience(Duration::from_secs(60));
     host.shut_down().await;
-    // While it ends, it may still answer that the terminal is closed.
+    // A terminal that is ending may still answer that it is closed.
     eventually("the host is known as lost", async || match terminal.describe().await {
         Err(AskError::RemoteHostLost { host, .. }) if host == "box" => Ok(()),
         other => Err(format!("{other:?}")),
@@ -322,7 +322,7 @@ async fn step_of_an_ended_host_is_not_repeated_by_another() {
     let refused = second.files(Some("box"), patience, Some(write)).await;
     assert!(refused.as_ref().is_err_and(is_unknown), "{refused:?}");
     assert!(!written.exists());
-    // Once the outcome is stored, nothing is noted of them.
+    // Once the outcome is stored, their notes are removed.
     second.settle(&format!("{run}/"));
     assert_eq!(second.unsettled(&mut BTreeSet::new()).await, [""; 0]);
     second.open_on(spec(ANSWERS), Some("box"), patience, PlacePolicy::AtOnce).await.unwrap();
@@ -343,7 +343,7 @@ async fn patient_request_survives_temporary_failures() {
     assert_eq!(checked.to_string(), refused.to_string(), "a person is told the first failure");
     failing(2);
     hosts.open_on(spec(ANSWERS), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
-    // A session that is lost is waited for by a request, and not by a person.
+    // A request waits for a lost session, but a person does not.
     machine.go_away(true);
     eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
         RemoteHostState::Lost { .. } => Ok(()),
@@ -354,7 +354,7 @@ async fn patient_request_survives_temporary_failures() {
     assert!(checked.to_string().contains("no route to it"), "{checked}");
 }
 
-/// An earlier daemon has requested the terminal, and this one does not reach its host.
+/// An earlier daemon requested the terminal, and this daemon cannot reach its host.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_machine_does_not_lose_a_request() {
     let (machine, _host, _far_folder) = far().await;
@@ -366,7 +366,7 @@ async fn unreachable_machine_does_not_lose_a_request() {
         first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0;
     let id = terminal.id().clone();
     drop((terminal, first));
-    // The answer did not come: nothing is noted but the request.
+    // The answer was lost: only the request is noted.
     forget_answers(folder.path());
     machine.go_away(true);
     let second = near(folder.path(), &machine).await;
@@ -375,7 +375,7 @@ async fn unreachable_machine_does_not_lose_a_request() {
     assert!(second.has_requested_opening(&step));
     machine.go_away(false);
     for _ in 0..2 {
-        // The name is that of the step's own terminal.
+        // The name belongs to the step's own terminal.
         let again =
             second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
         assert_eq!(again.0.id(), &id, "the terminal that was opened");
@@ -386,7 +386,8 @@ async fn unreachable_machine_does_not_lose_a_request() {
     assert!(!second.is_repeated(&step));
 }
 
-/// Makes the notes of the machine those of a daemon that was killed before the answer to its request for a terminal came.
+/// Changes the notes of the machine to those of a daemon killed before it received the answer to its request for a
+/// terminal.
 fn forget_answers(folder: &Path) {
     let file = folder.join("machines/box.machine");
     let mut notes: serde_json::Value = steplatch_liar::from_msgpack(&std::fs::read(&file).unwrap());

@@ -76,7 +76,7 @@ async fn abandoned_or_changed_copy_leaves_nothing_behind() {
     })
     .await;
 
-    // Changed after the first piece: what was read at first is not what is there in the end.
+    // Changed after the first piece, so the pieces do not match.
     let mut is_changed = false;
     let change = |_| {
         if !std::mem::replace(&mut is_changed, true) {
@@ -106,7 +106,7 @@ async fn file_without_a_length_is_read_to_its_end() {
     let target = far_folder.path().join("type");
     copy(&there, source, &here, &target).await.unwrap();
     assert_eq!(std::fs::read(&target).unwrap(), b"Linux\n");
-    // An empty file is a file.
+    // An empty file is a file too.
     let empty = folder.path().join("empty");
     std::fs::write(&empty, "").unwrap();
     assert_eq!(copy(&here, &empty, &there, &target).await.unwrap().length, 0);

@@ -28,7 +28,7 @@ fn noon() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400)
 }
 
-/// Keeps `text` as it would be loaded from `flows/notes.py`.
+/// Keeps `text` as if loaded from `flows/notes.py`.
 fn load(library: &Library, text: &str, over: Option<&Signature>) -> Result<FunctionFile, CreateError> {
     let origin = Origin { file: "flows/notes.py".into(), hash: Signature::of_text(text) };
     let description = Some("Writes notes".to_owned());
@@ -94,7 +94,7 @@ fn run_counts_for_its_own_text_and_changed_text_is_a_draft() {
     assert_eq!(notes.last_run.as_deref(), Some("2026-11-21T12:00:00Z"));
     assert_eq!(counts(&library, "other").status, Status::Draft);
 
-    // Edited by hand, without a notification to the library.
+    // Edited manually, without notifying the library.
     let path = library.function_path(&name("notes"));
     fs::write(&path, NOTES.replace("return 1", "return 2")).unwrap();
     let edited = library.function_file(&name("notes")).unwrap().metadata;
@@ -142,7 +142,7 @@ fn invalid_metadata_loses_counts_but_not_the_file() {
         assert_eq!((file.text.as_str(), &file.metadata.hash), (NOTES, &kept.hash), "{junk}");
         assert!(file.metadata_error.is_some() && file.metadata.workflows.is_empty(), "{junk}");
     }
-    // What a newer build wrote is kept, also within one workflow of many.
+    // Fields of a newer build are kept, even in one of many workflows.
     fs::write(about(&library), json!({"hash": kept.hash, "colour": "red", "version": 4}).to_string()).unwrap();
     assert!(library.record_function_run(&name("notes"), "notes", "run_6", &kept.hash, true, noon()).unwrap());
     let about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();

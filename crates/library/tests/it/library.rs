@@ -10,7 +10,7 @@ use steplatch_ids::WorkflowName;
 use steplatch_library::{Author, CreateError, FolderError, Library, LookupError, SaveOutcome, Signature, Status};
 use tempfile::TempDir;
 
-/// A library in a folder that is not there yet.
+/// A library in a directory that does not exist yet.
 fn library() -> (TempDir, Library) {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path().join("project/.terminal_control_workflows"));
@@ -37,7 +37,7 @@ fn unnamed(command: &str) -> Value {
     machine
 }
 
-/// A moment that is the same in every test.
+/// A time that is the same in every test.
 fn noon() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400)
 }
@@ -46,7 +46,7 @@ fn names(library: &Library) -> Vec<String> {
     library.list().unwrap().entries.into_iter().map(|entry| entry.name.to_string()).collect()
 }
 
-/// The visible files of a folder and what is in them.
+/// The visible files of a directory with their content.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(folder)
         .unwrap()
@@ -215,11 +215,11 @@ fn edited_workflow_is_a_draft_again() {
     let entry = library.list().unwrap().entries.remove(0);
     assert_eq!((entry.metadata.status, entry.metadata.version), (Status::Draft, 2));
     assert_eq!(entry.metadata.hash, Signature::of_value(&machine("", "just\n")));
-    // Only what a workflow does makes it another.
+    // Only different behaviour makes a different workflow.
     library.keep_proven(&machine("build", "just\n"), None, &|_| false, &Author::default()).unwrap();
     edit(&library.file(&name("build")), "Types a command", "Types another command");
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
-    // A copy has the name of its file, and a file without metadata is a draft.
+    // A copy takes the name of its file, and a file without metadata is a draft.
     fs::copy(library.file(&name("build")), library.file(&name("copy"))).unwrap();
     assert_eq!(library.get(&name("copy")).unwrap().definition["name"], "copy");
     fs::write(library.file(&name("bare")), r#"{"definition": {"states": {}}}"#).unwrap();
@@ -385,7 +385,7 @@ fn missing_stale_or_broken_index_is_rebuilt() {
     fs::remove_file(&index).unwrap();
     assert_eq!(library.list().unwrap(), listing);
     assert!(index.exists());
-    // As after 'git checkout': files come, go and change behind its back.
+    // As after `git checkout`: files appear, disappear and change without the library.
     fs::copy(library.file(&name("one")), library.file(&name("two"))).unwrap();
     assert_eq!(names(&library), ["one", "two"]);
     fs::remove_file(library.file(&name("one"))).unwrap();
@@ -416,7 +416,7 @@ fn ten_megabyte_definition_is_refused_and_changes_nothing() {
         assert!(matches!(refused, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{refused:?}");
     }
     assert_eq!(files(library.folder()), before);
-    // The largest that is taken can be read again.
+    // The largest accepted definition can be read again.
     library.create(&machine("large", &"x".repeat(1_044_000)), false, &Author::default()).unwrap();
     assert_eq!(names(&library), ["build", "large"]);
 }
@@ -453,7 +453,7 @@ fn read_only_directory_is_named_and_can_be_read() {
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let hash = library.get(&name("build")).unwrap().metadata.hash;
     use std::os::unix::fs::PermissionsExt as _;
-    // The tests may run as root, for whom permissions do not count; a thread can change its user.
+    // Tests may run as root, who bypasses permissions; a thread can change its user.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o555)).unwrap();
     let before = files(library.folder());

@@ -1,4 +1,4 @@
-//! The versions of a machine: kept on every change, by whom and why, and bounded.
+//! The versions of a machine: kept on every change, with author and reason, and bounded.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn change_keeps_the_previous_version_with_its_author() {
     let none = library.version(&build(), 7).unwrap_err();
     assert!(matches!(&none, VersionError::NoVersion { .. }), "{none}");
     assert_eq!(none.to_string(), "workflow 'build' has no version 7; there are 2, 1");
-    // Going back is a new version.
+    // Restoring an old version creates a new version.
     let back = library.create(&library.version(&build(), 1).unwrap().definition, true, &author("ana", "back")).unwrap();
     assert_eq!((back.metadata.version, back.metadata.status), (3, Status::Draft));
     assert_eq!(library.list().unwrap().entries.len(), 1, "versions are no workflows");
@@ -90,12 +90,12 @@ fn older_library_and_foreign_file_lose_nothing() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     let first = fs::read_to_string(library.file(&build())).unwrap();
-    // An earlier steplatch has recorded nothing.
+    // An earlier Steplatch has recorded nothing.
     fs::remove_dir_all(library.folder().join(".versions")).unwrap();
     library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
     let versions = library.versions(&build()).unwrap();
     assert_eq!(told(&versions), [(2, Some("bob"), "ninja", true), (1, None, "make", false)]);
-    // Git brings a file with a number that is taken by another definition.
+    // Git brings a file with a number taken by another definition.
     let other =
         first.replace("\"make\"", "\"just\"").replace(&library.versions(&build()).unwrap()[1].hash.to_string(), "");
     fs::write(library.file(&build()), other).unwrap();
@@ -168,7 +168,7 @@ fn replacement_applies_only_to_its_own_definition() {
     assert_eq!(replace("make", "ninja"), Some(2), "again");
     assert_eq!(replace("make", "meson"), None, "it was changed meanwhile");
     assert_eq!(library.get(&build()).unwrap().definition, machine("ninja"));
-    // A process that is killed behind the file leaves its version without an author.
+    // A process killed after writing the file leaves its version without an author.
     fs::remove_file(folder.path().join("library/.versions/build/2.json")).unwrap();
     assert_eq!(replace("make", "ninja"), Some(2));
     let versions = library.versions(&build()).unwrap();

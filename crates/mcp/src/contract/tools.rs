@@ -139,11 +139,11 @@ mod tests {
 
     use super::*;
 
-    /// The size of all tools' definitions, in bytes. Raise it only with a reason.
+    /// Maximum size of all tools' definitions, in bytes. Raise it only with a reason.
     const BUDGET: usize = 28_200;
 
-    /// The size of what clients pass to a model: names, descriptions and parameters. 3.9k tokens of four bytes, of
-    /// which capture takes 0.2k, files 0.3k, repairs 0.1k, a run that runs again 0.1k, hosts 60 and the engine of a run 30.
+    /// Maximum size of the text that clients pass to a model: names, descriptions and parameters. 3.9k tokens of four
+    /// bytes, of which capture takes 0.2k, files 0.3k, repairs 0.1k, reruns 0.1k, hosts 60 and the engine of a run 30.
     const BUDGET_OF_MODELS: usize = 16_000;
 
     #[test]

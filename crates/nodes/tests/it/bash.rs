@@ -22,7 +22,7 @@ async fn sh(command: &str) -> NodeResult {
     nodes().run(&node(json!({"id": "sh", "type": "bash"})), Call::new(command)).await
 }
 
-/// Waits until a process has left its number behind, and returns it.
+/// Waits until a process has written its id, and returns it.
 async fn pid_in(file: &Path) -> i32 {
     eventually(&format!("a process id in {}", file.display()), async || {
         let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -31,7 +31,7 @@ async fn pid_in(file: &Path) -> i32 {
     .await
 }
 
-/// Returns whether a process runs; one that has ended and was not collected does not.
+/// Returns whether a process runs. An ended process that was not reaped does not run.
 fn runs(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|fields| fields.split_ascii_whitespace().next().map(str::to_owned));
@@ -90,7 +90,7 @@ async fn flood_fails_its_command_and_returns_no_partial_output() {
     let text = |name: &str| result.attributes[name].as_str().unwrap();
     assert!(text("stdout_head").starts_with("first\n") && text("stdout_tail").ends_with("x\nlast\n"));
     assert_eq!(result.attributes["stdout_left_out"], 20_000_000 + 12 - 2 * (256 << 10));
-    // Its messages are no output, and do not fail a command that succeeded.
+    // Messages on standard error are not output, and do not fail a successful command.
     let loud = sh("head -c 2000000 /dev/zero | tr '\\0' x >&2; echo done").await;
     assert_eq!((loud.success, loud.output, loud.attributes.get("stderr")), (true, json!("done"), None));
     assert!(loud.attributes.contains_key("stderr_tail"), "{:?}", loud.attributes.keys());
@@ -114,7 +114,7 @@ async fn interrupt_ends_everything_started_by_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let (job, session, orphan) = (file("job"), file("session"), file("orphan"));
-    // A job that is deaf to politeness, one in a session of its own, and one whose parents are gone.
+    // A job that ignores signals, one in its own session, and one without parents.
     let command = format!(
         "(trap '' TERM HUP INT; echo $BASHPID > {}; while :; do sleep 1; done) & \
          setsid sh -c 'echo $$ > {}; exec sleep 1000' & \

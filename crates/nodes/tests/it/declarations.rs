@@ -8,7 +8,7 @@ fn problems(document: &Value) -> String {
     Node::parse(document).expect_err("it is wrong").to_string()
 }
 
-/// One of every kind, with all keys that it has.
+/// One node of every kind, with all its keys.
 fn all() -> Vec<Value> {
     vec![
         json!({"id": "same", "type": "identity", "description": "d", "timeout": 5}),

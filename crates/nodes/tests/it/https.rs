@@ -10,7 +10,7 @@ use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, NodeResult, Nodes}
 /// Makes this test program request this URL, and requires an answer.
 const TRUSTED: &str = "STEPLATCH_TEST_TRUSTED_URL";
 
-/// A server of openssl, while this value lives.
+/// A server of openssl that runs while this value exists.
 struct Server(Child);
 
 impl Server {
@@ -27,7 +27,7 @@ impl Server {
             .expect("openssl is installed; cargo xtask test sees to it");
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(said.any(|line| line.unwrap() == "ACCEPT"), "the server ended instead of listening");
-        // It keeps writing, and a closed pipe would end it.
+        // The server keeps writing, and a closed pipe would end it.
         std::thread::spawn(move || said.for_each(drop));
         Self(child)
     }

@@ -1,4 +1,4 @@
-//! Models, played by a local server that speaks chat completions.
+//! Models, simulated by a local server with the chat completions API.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,14 +21,14 @@ fn model(server: &Server, more: Value) -> Node {
     node(declared)
 }
 
-/// An answer in one piece, as OpenAI documents it.
+/// An answer in one piece, as documented by OpenAI.
 fn completion(text: &str) -> Answer {
     support::json(&json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "small-1-2026",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text, "refusal": null}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}}))
 }
 
-/// The head of a stream, and the events behind it.
+/// The head of a stream, with its events.
 fn stream(events: &[Value], done: bool) -> Vec<u8> {
     let mut sent =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n: ping\n\n".to_owned();

@@ -1,4 +1,4 @@
-//! MCP nodes against an independent server: the one with which the protocol's authors test clients.
+//! MCP nodes with an independent server: the protocol authors' test server for clients.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ fn nodes() -> Nodes {
     Nodes::new(node_environment)
 }
 
-/// Returns the server's program: it is in the target directory, like this test program.
+/// Returns the server's program, in the target directory like this test program.
 fn everything() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let path = "mcp-server/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
@@ -27,7 +27,7 @@ fn everything() -> PathBuf {
     found.unwrap_or_else(|| panic!("no MCP server is installed; run cargo xtask test, which installs it"))
 }
 
-/// A server that leaves its number behind in `file`, a line for each start.
+/// A server that appends its process id to `file` at each start.
 fn server(file: &Path) -> Value {
     let script = "echo $$ >> \"$1\"; exec node \"$2\" stdio";
     json!({"command": "sh", "args": ["-c", script, "sh", file, everything()], "env": {"WITH_KEY": "{secret:KEY}"}})
@@ -105,7 +105,7 @@ async fn ended_server_is_restarted_and_its_call_is_unknown() {
 
     let long = json!({"tool": "trigger-long-running-operation", "args": {"duration": 1000, "steps": 2}});
     let mut under_way = Box::pin(nodes.run(&any, Call::new(long)));
-    // Calls are sent in order, so once the second is answered the first is in progress.
+    // Calls are sent in order, so the first is in progress once the second is answered.
     let echoed = tokio::select! {
         biased;
         result = &mut under_way => panic!("{result:?}"),
@@ -159,7 +159,7 @@ async fn failed_server_start_is_reported_with_its_output() {
     );
 }
 
-/// The same server over HTTP, while this value lives.
+/// The same server over HTTP, which runs while this value exists.
 struct OverHttp {
     child: Child,
     url: String,
@@ -181,7 +181,7 @@ impl OverHttp {
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let listening = tokio::task::spawn_blocking(move || {
             let found = said.find(|line| line.as_ref().unwrap().contains("listening"));
-            // It keeps writing, and a pipe without a reader would block it.
+            // The server keeps writing, and a pipe without a reader would block it.
             std::thread::spawn(move || said.for_each(drop));
             found.is_some()
         });

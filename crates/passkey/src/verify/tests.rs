@@ -1,4 +1,4 @@
-//! Registrations and signatures of an authenticator in software.
+//! Registrations and signatures of a software authenticator.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -91,7 +91,7 @@ fn foreign_bytes_are_refused_without_a_panic() {
     for length in 0..80 {
         assert!(registers(vec![0xff; length]).is_err());
     }
-    // The length of the id is more than there is.
+    // The length of the id exceeds the data.
     let mut data = SoftAuthenticator::header("localhost", EVERYTHING | HAS_KEY);
     data.extend([0; AAGUID_BYTES]);
     data.extend([0xff, 0xff, 1]);

@@ -118,7 +118,7 @@ const FOUND: &[(&str, &str, Option<&str>)] = &[
     ("(?:)*", "", Some("")),
 ];
 
-/// A pattern that `re.compile` refuses, and the position that it names (0 where it names none).
+/// A pattern that `re.compile` refuses, and the reported position (0 if none).
 #[rustfmt::skip]
 const REFUSED: &[(&str, usize)] = &[
     ("[a--c]", 1),

@@ -59,7 +59,7 @@ async fn completed_run_is_kept_once_found_by_name_and_counted() {
     }
     let counted = Library::open(&library).get(&saved.name).unwrap().metadata;
     assert_eq!((counted.run_count, counted.success_count, counted.total_states), (2, 1, 3));
-    // A workflow that was removed in the meantime is not an error.
+    // A workflow removed in the meantime is not an error.
     workflows.delete(&caller, DeleteWorkflow { name: "nap".to_owned() }).await;
     workflows.record_run(&library, &saved.name, &saved.signature, true, 3, noon).await;
     assert_eq!(
@@ -116,7 +116,7 @@ fn read_only_library_can_be_read_and_names_the_remedy() {
     assert!(crate::verbs::create(&folders, &empty(), &verb("nap"), &Author::default()).success);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
-    // The tests may run as root, for whom permissions do not count; a thread can have another user.
+    // Tests may run as root, who bypasses permissions; a thread can change its user.
     let as_somebody = || {
         if rustix::process::geteuid().is_root() {
             let nobody = rustix::process::Uid::from_raw(65534);

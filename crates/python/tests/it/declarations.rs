@@ -1,4 +1,4 @@
-//! The declarations of files, and the errors in invalid ones.
+//! The declarations of files, and the errors of invalid files.
 
 use expect_test::{Expect, expect};
 use serde_json::json;
@@ -89,7 +89,7 @@ fn file_may_use_the_names_of_python() {
     assert_eq!((&run.result()[0]["node_id"], &run.result()[1]), (&json!("list"), &json!("two")));
 }
 
-// 003 L1474-1497, 1506-1509: `fn` is a lambda or a function, written with `async def` or without.
+// 003 L1474-1497, 1506-1509: `fn` is a lambda or a function, with or without `async def`.
 #[test]
 fn every_callable_can_be_the_function() {
     let program = load(
@@ -134,7 +134,7 @@ fn callable_without_a_context_parameter_is_refused() {
     }
 }
 
-// 003 L813-818: the text for an ID that is not one.
+// 003 L813-818: the text for an invalid id.
 #[test]
 fn ids_are_checked() {
     let rule = "Must start with letter and contain only letters, numbers, underscores, hyphens.";

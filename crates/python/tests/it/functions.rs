@@ -1,4 +1,4 @@
-//! Abilities of functions, and the errors when they fail.
+//! Capabilities of functions, and the errors of failing functions.
 
 use expect_test::expect;
 use serde_json::json;
@@ -186,7 +186,7 @@ fn non_json_value_fails_with_the_place() {
         assert_eq!(failure.kind, FailureKind::NotJson);
         assert!(failure.message.starts_with(message), "{}", failure.message);
     }
-    // A function can catch the error about an argument that is not JSON.
+    // A function can catch the error about a non-JSON argument.
     let run = Story::of("try:\n    await ctx.run('a', {1, 2})\nexcept TypeError as error:\n    return str(error)");
     assert_eq!(run.result(), json!("input of ctx.run is not JSON: it is a set; sorted(…) makes a list of it"));
     let run = Story::of("try:\n    await ctx.gate('x', timeout=-1)\nexcept TypeError as error:\n    return str(error)");

@@ -1,4 +1,4 @@
-//! Function nodes that an execution executes itself, and executions that are cancelled.
+//! Function nodes that an execution performs itself, and cancelled executions.
 
 use serde_json::json;
 use steplatch_python::{Execution, Program};
@@ -6,7 +6,7 @@ use steplatch_python_api::{Answer, CallKind, FailureKind, Limits, Progress, Stat
 
 use crate::story::{Story, load, start_of};
 
-/// Answers ended functions as a daemon does, with their return values, until something else is waited for.
+/// Answers ended functions with their return values, as a daemon does, until other calls are pending.
 fn settled(run: &mut Story) -> Vec<String> {
     let mut asked = run.asked();
     loop {

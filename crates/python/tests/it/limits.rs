@@ -36,7 +36,7 @@ fn time_starts_over_with_each_call() {
     let mut run = within(&limits, &format!("{busy}while await ctx.run('more'):\n    busy()\nreturn 1"));
     let began = Instant::now();
     let mut ordinal = 1;
-    // All of it takes longer than what one part may take.
+    // The total takes longer than the limit of each part.
     while began.elapsed() < limits.time * 2 {
         run.value(ordinal, json!(true));
         ordinal += 1;
@@ -87,7 +87,7 @@ fn endless_events_fail() {
     run.value(1, json!(null));
     assert_eq!(run.failure().kind, FailureKind::Told, "{}", run.failure());
     assert!((95..106).contains(&run.progress.calls.len()), "{} of 10 kB each", run.progress.calls.len());
-    // Sent in portions, it may be more in total.
+    // In separate portions, the total may exceed the limit.
     let mut run = within(&limits, "for _ in range(20):\n    await ctx.run('a', 'y' * 100000)\nreturn 1");
     for ordinal in 1..=20 {
         run.value(ordinal, json!(null));

@@ -81,7 +81,7 @@ fn excessive_execution_fails_alone() {
 #[test]
 fn each_execution_has_its_own_memory() {
     let mut worker = worker(512);
-    // Ten of them have more in all than each may have.
+    // Ten executions together use more than the limit of one.
     let body = "x = ['y' * 1000 + str(n) for n in range(6000)]\nawait ctx.gate('Go on?')\nx += ['z' * 1000 + str(n) for n in range(int(await ctx.run('n')))]\nreturn len(x)";
     for execution in 0..10 {
         progress(worker.ask(begin(execution, body, Vec::new())).expect("it lives"));
@@ -100,7 +100,7 @@ fn each_execution_has_its_own_memory() {
 #[test]
 fn dropped_large_answers_do_not_accumulate() {
     let mut worker = worker(512);
-    // The process has more than one execution may, so that what is counted wrongly shows.
+    // The process uses more than the limit of one execution, which would reveal wrong accounting.
     let body = "x = ['y' * 1000 + str(n) for n in range(12000)]\nawait ctx.gate('Go on?')";
     for execution in 10..14 {
         progress(worker.ask(begin(execution, body, Vec::new())).expect("it lives"));
@@ -114,7 +114,7 @@ fn dropped_large_answers_do_not_accumulate() {
     }
     let state = progress(worker.ask(answer(1, 40, json!("y"))).expect("it lives")).state;
     assert_eq!(state, State::Completed(json!((39 << 20) + 1)));
-    // What is kept does.
+    // Values that are kept do add up.
     let body = "kept = []\nfor n in range(40):\n    kept.append(await ctx.run('n'))";
     progress(worker.ask(begin(2, body, Vec::new())).expect("it lives"));
     let fails = (1..=40).find_map(|ordinal| {
@@ -132,7 +132,7 @@ fn dropped_large_answers_do_not_accumulate() {
 fn ended_worker_gives_a_reason_and_another_one_continues() {
     let mut first = worker(24);
     let begun = progress(first.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
-    // More than the whole process may have, in one piece and past what the interpreter can see coming.
+    // More than the limit of the whole process, in one allocation that the interpreter cannot foresee.
     let limits = Limits { memory: 1 << 40, ..Limits::default() };
     let text = workflow("x = list(range(1000000))\nwhile True:\n    x = x + x");
     let (file, start) = ("flow.py".to_owned(), start_of("it", json!(null)));
@@ -181,7 +181,7 @@ fn five_hundred_waiting_executions_take_little_memory() {
     let after = (1..=500).map(&mut at).last().expect("500 of them");
     let each = (after - before) / 500;
     assert!(each < 20_000, "{each} bytes each");
-    // An execution that was parked can be resumed.
+    // A parked execution can be resumed.
     let end = progress(worker.ask(answer(1, 4, json!("publish"))).expect("it lives"));
     assert_eq!(end.state, State::Completed(json!("We fixed a.")));
 }
@@ -205,7 +205,7 @@ fn long_replay_reports_that_it_is_alive() {
     let busy = "def busy():\n    total = 0\n    for i in range(50000):\n        total += i\n    return total\n";
     let body = format!("{busy}while True:\n    for _ in range(int(await ctx.run('n'))):\n        busy()");
     let mut quick = worker(64);
-    // All of it takes longer than a worker is silent.
+    // The total takes longer than a worker may be silent.
     let mut history = Vec::new();
     let mut now = progress(quick.ask(begin(1, &body, Vec::new())).expect("it lives"));
     let began = Instant::now();
@@ -235,7 +235,7 @@ fn long_replay_reports_that_it_is_alive() {
             }
         }
     }
-    // The first line was its greeting.
+    // The first line was the worker's greeting.
     assert!(alive >= 2, "{alive} signs");
     assert_eq!(conversation.busy_with(), None);
     drop(child.stdin.take());

@@ -266,8 +266,8 @@ mod tests {
         assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "what has no token in it stays as it is");
     }
 
-    /// Programs that answer as `secret-tool` does on success, without an entry, when it is missing, and wrongly. The
-    /// first one prints its first argument.
+    /// Programs that answer like `secret-tool`: with success, without an entry, missing, and with an error. The first
+    /// one prints its first argument.
     #[tokio::test]
     async fn keyring_is_queried_with_its_program() {
         let ask = async |program| read_keyring("work", program).await;

@@ -11,7 +11,7 @@ fn listing(answer: Value) -> Listing {
     listing
 }
 
-/// Returns the content of a list, in a few words.
+/// Returns the content of a list in short form.
 fn summary(listing: &Listing) -> String {
     let entries = listing.workflows.iter().map(|workflow| {
         let RemoteWorkflow { id, title, description, category, version, execution, .. } = workflow;
@@ -228,7 +228,7 @@ fn execution(listing: &Listing) -> Execution {
     listing.workflows[0].execution
 }
 
-/// Values that look like lists often enough.
+/// Values that often resemble lists.
 fn answer() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

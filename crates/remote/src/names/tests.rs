@@ -105,7 +105,7 @@ fn taken_name_is_not_given() {
     assert_eq!(names[&key("1")], "workflow_deploy_b02d920a");
 }
 
-/// Few titles, so that many are the same.
+/// Few titles, so that many are equal.
 fn title() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec!["Deploy", "deploy!", "Build", "日本", "", "workflow deploy", "a"])
@@ -172,7 +172,7 @@ proptest! {
                 prop_assert!(key == other || name != theirs, "{:?} was given the name of {:?}", key, other);
             }
         }
-        // Whatever happens in between, a workflow that comes back has its name.
+        // A workflow that returns keeps its name, whatever happens in between.
         let mut known = first.clone();
         for (key, name) in &second {
             known.entry(key.clone()).or_insert_with(|| name.clone());

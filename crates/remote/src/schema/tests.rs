@@ -159,7 +159,7 @@ fn recursive_list_is_cut_at_the_cycle() {
     assert_eq!(violations(&cleaned.schema, &tree), "/tree/name: 1 is not of type \"string\"\n");
 }
 
-/// Definitions that each refer to the next one twice.
+/// Definitions that each refer twice to the next one.
 fn doubling(definitions: usize) -> Value {
     let mut named = serde_json::Map::new();
     for number in 0..definitions {
@@ -208,7 +208,7 @@ fn malicious_patterns_take_no_longer() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(5));
 }
 
-/// Values that look like schemas often enough.
+/// Values that often resemble schemas.
 fn schema_like() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -283,7 +283,7 @@ proptest! {
     #[test]
     fn cleaned_schema_accepts_the_same_as_the_raw_one(raw in schema_like(), arguments in schema_like()) {
         let Value::Object(_) = arguments else { return Ok(()) };
-        // The circles that are cut would be compiled here.
+        // Compiling would find cycles that were not cut.
         if raw.to_string().contains("$ref") { return Ok(()) }
         if let Ok(meant) = Validator::new(&raw) && meant.validate(&arguments).is_empty() {
             let cleaned = clean(&raw);

@@ -83,7 +83,7 @@ fn result_text(status: Option<&Status>) -> String {
     serde_json::to_string_pretty(&result(&ids(), status, None)).expect("a result")
 }
 
-/// The status answer that document 004 shows (lines 386-406).
+/// The status reply of document 004 (lines 386-406).
 fn documented_answer() -> Value {
     json!({
         "create_time": 1_753_703_781_802_i64,
@@ -106,7 +106,7 @@ fn documented_answer() -> Value {
     })
 }
 
-// Document 004, lines 386-406: the status answer; lines 152-178: the result made of it.
+// Document 004, lines 386-406: the status reply; lines 152-178: its result.
 #[test]
 fn documented_status_gives_the_documented_result() {
     let answer = documented_answer();
@@ -125,7 +125,7 @@ fn documented_status_gives_the_documented_result() {
         "originalWorkflowId": "2724",
         "input": answer["input"],
         "output": {"competitors_analysis": null},
-        // Line 445: the error of a failed workflow that says none.
+        // Line 445: the error of a failed workflow without a message.
         "error": "Workflow execution failed",
         "startTime": 1_753_703_781_802_i64,
         "endTime": 1_753_703_781_904_i64,
@@ -136,7 +136,7 @@ fn documented_status_gives_the_documented_result() {
     assert_eq!(result(&ids, Some(&status), None), expected);
 }
 
-// Document 004, lines 188-202: the fields of a status, and those that are processed fields.
+// Document 004, lines 188-202: the fields of a status, and the processed fields.
 #[test]
 fn both_spellings_of_a_status_are_read() {
     let snake = json!({
@@ -196,7 +196,7 @@ fn unreached_run_is_not_a_success() {
         (&told["success"], &told["error"], &told["output"]["log"]),
         (&json!(false), &json!("disk full"), &json!("x"))
     );
-    // Document 004, lines 159 and 231: a run that ran out of time is FAILED, not RUNNING.
+    // Document 004, lines 159 and 231: a timed-out run is FAILED, not RUNNING.
     let running = read(json!({ "status": "RUNNING" }));
     let late = LocalEnd { status: "FAILED", error: "It took longer than 5 minutes." };
     let told = result(&ids(), Some(&running), Some(late));

@@ -1,4 +1,4 @@
-//! Origins that the token is sent to.
+//! Origins that receive the token.
 
 use serde_json::json;
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};

@@ -399,7 +399,7 @@ mod tests {
     fn entries(secret: &str) -> Vec<Entry> {
         let (at, number) = (Timestamp(1), 1);
         let text = || format!("it is {secret}, says somebody");
-        // A word of lowercase letters may be the name of a field of an entry, and is not hidden there.
+        // A lowercase word may be a field name of an entry, and is not hidden there.
         let name = || if hides_in_names(secret) { text() } else { "name".to_owned() };
         let value = || json!({"list": [text(), 7], "deeper": {name(): {name(): text()}}});
         let fields = || Map::from_iter([("field".to_owned(), value()), (name(), value())]);
@@ -473,8 +473,7 @@ mod tests {
 
     #[test]
     fn every_entry_hides_its_secrets_and_opens_with_the_key() {
-        // One that looks like a part of JSON, one that is a word of the entries themselves, and one that a program may
-        // print.
+        // One that resembles JSON, one that is a word of the entries themselves, and one that a program may print.
         for secret in ["quo\"te\\d", "function", "\u{FDD0}0\u{FDD1}x"] {
             let mut seal = Seal::default();
             seal.learn(secret);

@@ -113,13 +113,13 @@ mod tests {
             }
         };
         {
-            // The first worker is lost.
+            // The first worker disappears.
             let mut first = std::pin::pin!(openings.perform_or_join(&step, action()));
             assert!(futures_poll(first.as_mut()).is_none());
         }
         go_on.notify_one();
         assert_eq!(openings.perform_or_join(&step, action()).await, finished());
-        // Once more, since its reply may be lost too.
+        // Repeated, because its reply may be lost too.
         assert_eq!(openings.perform_or_join(&step, action()).await, finished());
         assert_eq!(begun.load(Ordering::Relaxed), 1);
         openings.forget_run(&"run_0123456789abcdef".parse().unwrap());

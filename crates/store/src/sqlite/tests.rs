@@ -1,5 +1,4 @@
-//! Properties that only this journal promises: durability, detection of damage, and that it stops when it
-//! must.
+//! Properties that only this journal promises: durability, detection of damage, and stopping when necessary.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{MemoryJournal, Summary};
 
-/// A journal whose directory is removed with it.
+/// A journal that removes its directory on drop.
 #[derive(Debug)]
 struct Temporary {
     journal: SqliteJournal,
@@ -83,7 +82,7 @@ fn open_with(folder: &TempDir, options: &SqliteOptions) -> SqliteJournal {
     SqliteJournal::open(&file(folder), options).unwrap()
 }
 
-/// Changes the database without the journal.
+/// Changes the database directly, without the journal.
 fn tamper(folder: &TempDir, statement: &str) {
     Connection::open(file(folder)).unwrap().execute_batch(statement).unwrap();
 }
@@ -101,7 +100,7 @@ fn long(seed: usize) -> String {
     (0..20_000).map(|line| format!("{} ", line * seed)).collect()
 }
 
-/// Text that no compression makes smaller by much.
+/// Nearly incompressible text.
 fn dense(length: usize) -> String {
     let mut state = 1u64;
     let mut next = || {
@@ -152,7 +151,7 @@ async fn private_text_is_in_no_file_once_the_log_is_empty() {
     assert!(holds());
     let summary = Summary { state: "completed".into(), finished_at: Some(1), text: String::new() };
     journal.write(Append::new(run, 1, 1, vec!["over".into()]).with_summary(summary)).await.unwrap();
-    // A reader in the middle of a read blocks the emptying of the log, and the reply says so.
+    // A reader in the middle of a read prevents emptying the log, and the reply says so.
     let reader = rusqlite::Connection::open(file(&folder)).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM runs").unwrap();
     assert!(!journal.empty_log().await.unwrap());
@@ -168,7 +167,7 @@ async fn next_owner_empties_the_log_of_a_killed_one() {
     append(&journal, &RunId::random(), 0, &["one"]).await.unwrap();
     let log = file(&folder).with_extension("db-wal");
     assert!(std::fs::metadata(&log).unwrap().len() > 0);
-    // The killed one's connections are not closed.
+    // The connections of the killed journal are never closed.
     let next = open(&folder);
     assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
     next.close();
@@ -330,7 +329,7 @@ async fn full_disk_is_named_and_recovers_when_there_is_room() {
     let known = journal.runs(RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
     assert_eq!((known[0].last, &known[0].summary), (1, &None));
     assert_eq!(journal.run_with_key("k").await.unwrap(), None);
-    // What is small still finds room, and what is large does when something goes.
+    // A small entry still fits, and the large one fits once another run is removed.
     assert_eq!(append(&journal, &run, 1, &["two"]).await.unwrap(), 2);
     journal.forget(&old).await.unwrap();
     let written = journal.write(Append { after: 2, ..large }).await.unwrap();
@@ -419,11 +418,11 @@ async fn commits_wait_for_the_disk() {
         assert_eq!(request("journal_mode")?, "wal".to_owned().into());
         Ok(())
     };
-    // A claim that fails ends the writer, which closes the journal.
+    // A failed claim ends the writer, which closes the journal.
     assert!(journal.request(WriterCommand::Tamper(Box::new(check))).await.is_ok());
 }
 
-/// Something done to a journal; runs and keys are numbers, so that operations meet.
+/// An operation on a journal. Runs and keys are numbers, so that operations interact.
 #[derive(Debug, Clone)]
 enum Operation {
     Append { run: usize, behind: u64, texts: Vec<String>, summary: Option<(u8, Option<u64>)>, key: Option<u8> },
@@ -452,7 +451,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Returns the result of an append, in a form by which two journals can be compared.
+/// Returns the result of an append in a form that two journals can be compared by.
 fn comparable(result: Result<Appended, AppendError>) -> String {
     format!("{result:?}")
 }
@@ -532,7 +531,7 @@ fn damaged_file_is_named_and_not_called_full() {
     std::fs::write(file(&folder), bytes).unwrap();
     let error = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&error, OpenError::Storage { cause: StorageError::Damaged(_), .. }), "{error:?}");
-    // A directory where the log belongs: the file cannot be used, and the disk is not full.
+    // A directory in place of the log: the file is unusable, and the disk is not full.
     let folder = tempfile::tempdir().unwrap();
     open(&folder).close();
     std::fs::create_dir(file(&folder).with_extension("db-wal")).unwrap();

@@ -571,7 +571,7 @@ mod tests {
         ended.wait().unwrap();
         assert_eq!(takes_entries(us, pid, us), None, "it is gone");
         let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
-        // Its execution may not be over yet.
+        // The exec may not have completed yet.
         let takes = std::iter::repeat_with(|| takes_entries(us, sleep.id().cast_signed(), us)).find_map(|takes| takes);
         assert_eq!(takes, Some(false));
         sleep.kill().unwrap();

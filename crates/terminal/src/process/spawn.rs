@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn program_has_its_streams_and_no_other_descriptor() {
-        // As one that the parent of this process has left open.
+        // A descriptor inherited from the parent of this process.
         let inherited = rustix::io::fcntl_dupfd_cloexec(File::open("/dev/null").unwrap(), 90).unwrap();
         rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
         let script = "for number in $(seq 0 300); do [ ! -e /proc/$$/fd/$number ] || echo $number; done";
@@ -273,7 +273,7 @@ mod tests {
 
     #[tokio::test]
     async fn program_leads_its_session_and_the_terminal() {
-        // Fields of proc_pid_stat(5) behind the name: parent, group, session, terminal, foreground group.
+        // Fields of proc_pid_stat(5) after the name: parent, group, session, terminal, foreground group.
         let script = "read line </proc/$$/stat; set -- ${line##*) }; echo $(($3 == $$)) $(($4 == $$)) $(($5 != 0)) $6";
         assert_eq!(printed(&in_shell(script)).unwrap(), "1 1 0 -1\n");
         let (pty, slave) = Pty::open(Size { cols: 80, rows: 24 }).unwrap();
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn inaccessible_directory_is_not_blamed_on_the_program() {
         let home = tempfile::tempdir().unwrap();
-        // Longer than the kernel takes, which is another error than that of a missing folder.
+        // Longer than the kernel permits, with a different error than a missing directory.
         let folder = home.path().join("x".repeat(256));
         match printed(&Program { folder, ..program(&[TRUE]) }) {
             Err(SpawnError::System(error)) => {

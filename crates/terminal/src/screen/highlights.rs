@@ -301,7 +301,7 @@ mod tests {
             let row = texts.into_iter().zip(styles).map(|((col, text), style)| run(col, text, style)).collect();
             styled_rows(&picture(vec![row]), 0..1).concat()
         };
-        // One of several choices in a row is at another place than the next one, and than both.
+        // Different choices in a row have different positions, and so do two together.
         let texts = "Sure? Keep  Delete it  Quit";
         assert_eq!(buttons([inverse, plain, plain]), format!("{texts}: plain ×2, inverse, plain ×3"));
         assert_eq!(buttons([plain, inverse, plain]), format!("{texts}: plain ×3, inverse ×2, plain"));

@@ -324,7 +324,7 @@ mod tests {
 
     fn picture(bytes: &str) -> Picture {
         let screen = Emulator::new(Size { cols: 20, rows: 3 });
-        // Colours come by way of the transcript.
+        // Colours arrive through the transcript.
         let mut intake = OutputPipeline::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
         intake.take_in(bytes.as_bytes(), &mut Vec::new());
         intake.screen.picture()

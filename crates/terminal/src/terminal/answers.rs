@@ -171,7 +171,7 @@ mod tests {
         Pid::from_raw(id)
     }
 
-    /// A program of group 7 that reads like this.
+    /// A program of group 7 with this way of reading.
     fn program(reading: Reading) -> Reader {
         Reader { group: group(7), reading: Some(reading), shell: None }
     }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn program_in_the_shells_group_is_answered_at_its_prompt() {
         let now = Instant::now();
-        // A picker of a key binding, or `read` in a function.
+        // A picker started by a key binding, or `read` in a function.
         assert_eq!(with_answer(now).take_due(shell(Reading::Bytes, true), now), ANSWER);
     }
 

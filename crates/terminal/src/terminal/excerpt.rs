@@ -378,7 +378,7 @@ mod tests {
             assert!(excerpt.head.len() > 4000 && excerpt.left_out > 0 || part == Part::Tail(50));
             history.decompressed.load(Ordering::Relaxed)
         };
-        // One block for where it begins, one or two for ten thousand characters; the end is not compressed at all.
+        // One block for the start, and one or two for ten thousand characters; the end is never compressed.
         assert!(decompressed(Part::From(0), Limit::HeadAndTail(10_000)) <= 3 * MIN_HOT_BYTES);
         assert!(decompressed(Part::From(held / 2), Limit::Head(10_000)) <= 4 * MIN_HOT_BYTES);
         assert_eq!(decompressed(Part::Tail(50), Limit::HeadAndTail(10_000)), 0);

@@ -118,7 +118,7 @@ mod tests {
         for place in places.iter().cycle().take(1000) {
             drop(place.wait_for_turn().await);
         }
-        // Two at once, so two for each pause.
+        // Two at once, so two turns per pause.
         let crowded = began.elapsed();
         assert!((TURN_PAUSE * 498..=TURN_PAUSE * 502).contains(&crowded), "{crowded:?}");
         places.truncate(MAX_FLOODS_WITHOUT_PAUSE);

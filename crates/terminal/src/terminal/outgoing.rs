@@ -296,7 +296,7 @@ impl Extend<u8> for Outgoing {
 mod tests {
     use super::*;
 
-    /// Writes all that is due, and returns it.
+    /// Writes and returns all due bytes.
     fn written(outgoing: &mut Outgoing, now: Instant) -> Vec<u8> {
         let mut written = Vec::new();
         loop {
@@ -304,7 +304,7 @@ mod tests {
             if due.is_empty() {
                 return written;
             }
-            // The kernel may take less than it is offered.
+            // The kernel may accept less than offered.
             let count = due.len().min(3);
             written.extend_from_slice(&due[..count]);
             match outgoing.advance(count) {

@@ -310,11 +310,11 @@ mod tests {
         }
     }
 
-    /// A screen as simple as can be, that keeps every row it ever had.
+    /// The simplest possible screen, which keeps every row.
     #[derive(Debug, Clone)]
     struct Reference {
         rows: Vec<[char; COLS]>,
-        /// Rows whose line is wrapped into the next one.
+        /// Rows whose line wraps into the next row.
         wrapped: Vec<bool>,
         top: usize,
         row: usize,
@@ -387,7 +387,7 @@ mod tests {
                     let number = (*count).max(1);
                     if matches!(action, 'K' | 'J' | 'X' | '@' | 'P') && !(*action == 'K' && *count == 0 && self.is_full)
                     {
-                        // A row is wrapped as long as its last cell is kept.
+                        // A row stays wrapped as long as its last cell is kept.
                         let is_last_kept = match action {
                             'K' if *count == 1 => column + 1 < COLS,
                             'X' => column + number < COLS,
@@ -437,7 +437,7 @@ mod tests {
             self.rows.get(row).map(|cells| cells.iter().collect::<String>().trim_end().to_owned()).unwrap_or_default()
         }
 
-        /// Lines from a row on, without the empty ones at the end.
+        /// Lines from a row on, without empty lines at the end.
         fn lines(&self, from: usize) -> Vec<String> {
             let mut lines: Vec<String> = Vec::new();
             for row in from..self.rows.len() {
@@ -464,7 +464,7 @@ mod tests {
         }
     }
 
-    /// A terminal with a client that looks at it now and then.
+    /// A terminal with a client that looks at it occasionally.
     struct Watched {
         intake: OutputPipeline,
         marks: ScreenMarks,
@@ -498,7 +498,7 @@ mod tests {
             }
         }
 
-        /// Takes an input: what comes next is since then.
+        /// Takes an input: later output counts as output since then.
         fn enter(&mut self) {
             self.marks.request(self.version);
             self.input = (self.intake.transcript.history().end(), self.version);
@@ -536,8 +536,7 @@ mod tests {
         ]
     }
 
-    /// Checks what a client was shown: everything that looks otherwise since it looked last, and nothing that it has to
-    /// take for something else.
+    /// Checks the text shown to a client: every row changed since its last look, and nothing misleading.
     fn check(shown: &Excerpt, before: &Reference, now: &Reference) -> Result<(), TestCaseError> {
         let changed: Vec<usize> =
             (before.top..now.rows.len()).filter(|row| before.text(*row) != now.text(*row)).collect();
@@ -577,8 +576,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// Whatever a program prints, however it arrives and whenever a client looks, the client is shown every row
-        /// that looks otherwise than when it looked last, as it looks now.
+        /// For any output, any cuts and any looks, the client is shown every row changed since its last look in its
+        /// current form.
         #[test]
         fn client_is_shown_every_changed_row(
             portions in prop::collection::vec((prop::collection::vec(piece(), 0..8), any::<bool>()), 1..10),
@@ -612,7 +611,7 @@ mod tests {
         format!("\x1b]133;D;0;k=n1;n={number}\x07{PROMPT}")
     }
 
-    /// Returns the replies to clients after the output of `portions`, which come after an input at a prompt: the text
+    /// Returns the replies to clients after the output of `portions`, which follows an input at a prompt: the text
     /// since the input, the output of the commands, and the new output.
     fn client_replies<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<CommandOutput>, String) {
         let mut watched = Watched::with(Some("n1"), Size { cols: 30, rows: 12 });
@@ -675,7 +674,7 @@ mod tests {
         }
     }
 
-    /// A piece of program output, or a sequence with modes in which characters go elsewhere.
+    /// A piece of program output, or a sequence with modes that place characters elsewhere.
     fn odd_piece() -> impl Strategy<Value = Vec<u8>> {
         const ODD: [&str; 12] = [
             "\x1b[4h",
@@ -699,7 +698,7 @@ mod tests {
 
     #[test]
     fn question_crossed_by_the_cursor_is_shown() {
-        // inquirer up to 9 ends each drawing so.
+        // inquirer up to version 9 ends each drawing like this.
         let mut watched = Watched::new();
         watched.print(b"$ x\r\n? Name (a) \x1b[11D\x1b[11C");
         assert_eq!(watched.look().head, "$ x\n? Name (a)");

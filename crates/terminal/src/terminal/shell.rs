@@ -516,7 +516,7 @@ mod tests {
             assert_eq!((shell.ran_nothing_of(line), shell.ran_nothing_last("one")), (expected, expected));
             assert!(!shell.ran_nothing_last("other"));
         }
-        // Typed behind a command that runs, with a prompt between.
+        // Typed while a command runs, with a prompt in between.
         let mut shell = shell_at_prompt();
         shell.record_lines(1, true, Some("other"), 5);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
@@ -524,11 +524,11 @@ mod tests {
         apply(&mut shell, [Mark::CommandEnded(Some(0)), Mark::PromptReady]);
         apply(&mut shell, nothing);
         assert_eq!((shell.outcome_of(line), shell.ran_nothing_of(line)), (Some(None), true));
-        // A command without a mark of its end has run.
+        // A command without an end mark has run.
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted, Mark::PromptReady]);
         assert!(!shell.ran_nothing_of(line) && !shell.ran_nothing_last("one"));
-        // Before its first prompt, the start-up files of a shell may read a line.
+        // The start-up files of a shell may read a line before its first prompt.
         let mut shell = Shell { expects_new_prompt: true, ..Shell::new(shell.integration, 0) };
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::PromptReady]);

@@ -547,7 +547,7 @@ mod tests {
         assert_eq!(passed(&[b"\x1b]11;?\x1b[31mred"]), b"\x1b[31mred", "ended by another sequence");
     }
 
-    /// Of another machine nothing is passed on that is not known to draw.
+    /// Remote output is passed on only if it is known to draw.
     #[test]
     fn remote_output_is_forwarded_only_if_it_draws() {
         let drawn = |pieces: &[&[u8]]| -> String {
@@ -601,7 +601,7 @@ mod tests {
         ];
         for other in others.into_iter().chain(QUESTIONS) {
             let around = format!("a{other}b");
-            // What another sequence ends may leave its own rest, which is text.
+            // The rest of a sequence that another one ended is text.
             let left = drawn(&[around.as_bytes()]);
             let without_rest = left.replace("\x1b\\", "");
             assert_eq!(without_rest, "ab", "{other:?}");
@@ -633,7 +633,7 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&passed), snapshot);
     }
 
-    /// A query that is taken out must not join what is around it to another one.
+    /// Removing a query must not join the text around it into another query.
     #[test]
     fn remaining_parts_never_form_a_query() {
         let long = "0".repeat(2 * MAX_SEQUENCE_BYTES);
@@ -645,13 +645,13 @@ mod tests {
             ("\x1b[6\r\x1b[6nn".to_owned(), "\rn"),
             ("\x1bP\x1b[6n$qm\x1b\\".to_owned(), "$qm\x1b\\"),
             ("\x1b_\x1b[6nGi=1,a=q;AAAA\x1b\\".to_owned(), "Gi=1,a=q;AAAA\x1b\\"),
-            // A command that another sequence ends is carried out, and has its own end then.
+            // A terminal performs a command that another sequence ends, so the command gets its own terminator.
             ("\x1b]11;\x1b[6n?\x07".to_owned(), "\x1b]11;\x1b\\?\x07"),
             ("\x1b]\x1b[6n11;?\x07".to_owned(), "\x1b]\x1b\\11;?\x07"),
-            // A link and a picture end where the query is.
+            // A link and a picture end at the query.
             ("\x1b]8;;x\x1b[6n text".to_owned(), "\x1b]8;;x\x1b\\ text"),
             ("\x1bPq#0\x1b[6n text".to_owned(), "\x1bPq#0\x1b\\ text"),
-            // Terminals overlook a DEL, and bytes that are not part of a sequence.
+            // Terminals ignore DEL, and bytes that are not part of a sequence.
             ("\x1b\x7f[6n".to_owned(), ""),
             ("\x1b[1\x7f4t".to_owned(), ""),
             ("\x1bP\x7f$qm\x1b\\".to_owned(), ""),
@@ -659,7 +659,7 @@ mod tests {
             ("\x1bé[6n".to_owned(), "é[6n"),
             ("\x1b\x05[\x051m".to_owned(), "\x1b[1m"),
             ("\x1b]11;?\x18".to_owned(), ""),
-            // However long it is.
+            // Of any length.
             (format!("\x1b{nothing}[6n"), &nothing),
             (format!("\x1b]{long}52;c;aGk=\x07"), ""),
             (format!("\x1b]3;{long};?\x07"), ""),
@@ -672,7 +672,7 @@ mod tests {
             let at_once: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
             assert_eq!(String::from_utf8_lossy(&passed(&at_once)), *expected, "{shown}, byte by byte");
         }
-        // The first half of a C1 control, and the second one after a query.
+        // The first half of a C1 control, and the second half after a query.
         assert_eq!(passed(&[b"\xc2\x1b[6n\x9b6n"]), b"\x9b6n");
         assert_eq!(passed(&[b"\xc2\xc2\x9b6n"]), b"");
     }
@@ -738,7 +738,7 @@ mod tests {
             let mut bytes = pieces.concat().into_bytes();
             let left = passed(&[&bytes]);
             prop_assert_eq!(answered(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
-            // Also if a character is cut in two.
+            // Even if a character is cut in two.
             if !bytes.is_empty() {
                 bytes.remove(usize::from(cut) % bytes.len());
                 let left = passed(&[&bytes]);

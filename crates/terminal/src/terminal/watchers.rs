@@ -210,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is shown and whenever viewers look, what each of them puts together is the screen.
+        /// For any screens and any timing, each viewer reassembles the current screen.
         #[test]
         fn viewers_reassemble_the_screen(
             steps in prop::collection::vec(
@@ -226,7 +226,7 @@ mod tests {
                     0 => cols += 1,
                     1 => texts.push(text),
                     2 if texts.len() > 1 => drop(texts.pop()),
-                    // A viewer begins anew.
+                    // A viewer starts over.
                     3 => viewers[looking[0]] = (None, None),
                     _ => {
                         let row = row % texts.len();

@@ -1,4 +1,4 @@
-//! Inputs that a person has approved, in terminals that have changed since, and in those that have not.
+//! Inputs that a person approved, in changed and unchanged terminals.
 
 use steplatch_terminal::{CommandRequest, Input, InputError, NotedState, RunError, Signal};
 
@@ -12,7 +12,7 @@ async fn asks(session: &Session, gate: &str) -> Vec<String> {
     }
 }
 
-/// Types what was approved at a gate. Returns what has changed since.
+/// Types the approved input at a gate. Returns the change that refused it, if any.
 async fn types(session: &Session, gate: &str, text: &str) -> Option<String> {
     let input = Input {
         text: text.to_owned(),
@@ -37,7 +37,7 @@ async fn approved_input_is_typed_if_nothing_has_changed() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        // As prompts do that count, tell the time and look at the directory.
+        // Like prompts that count, show the time, or read the directory.
         match shell {
             "bash" => {
                 session
@@ -62,7 +62,7 @@ async fn approved_input_is_typed_if_nothing_has_changed() {
         session
             .runs("new=1; true".replace("new=1", if shell == "fish" { "set new 1" } else { "new=1" }).as_str())
             .await;
-        // The first one counts: what the run does after that is its own.
+        // Only the first input is compared; later ones belong to the run.
         let later = session.0.run(CommandRequest { step: None, ..approved("echo later", "gate") }).await;
         assert_eq!(later.unwrap().output, "later\n", "{shell}");
     }
@@ -299,7 +299,7 @@ async fn approved_input_is_refused_after_terminal_mode_changes() {
 
 #[tokio::test]
 async fn approved_input_is_refused_if_files_of_the_shell_moved() {
-    // Nothing that the shell itself reports changes.
+    // The shell itself reports no change.
     let changes = [
         (": $(head -c 1 <&3)", "file descriptor 3"),
         ("exec 3</etc/hostname", "file descriptor 3"),
@@ -320,7 +320,7 @@ async fn approved_input_is_refused_if_files_of_the_shell_moved() {
             let typed = types(&session, &gate, "cat <&3\n").await.unwrap_or_default();
             assert!(typed.contains(what), "{shell}: {change}: {typed:?}");
         }
-        // What is written further is no change.
+        // Writing more to an open file is not a change.
         let session = world.open(&[shell]).await;
         session.runs("cd \"$(mktemp -d)\"; exec 4>>log").await;
         assert_eq!(asks(&session, "gate").await, [""; 0], "{shell}: nothing runs by itself");
@@ -339,7 +339,7 @@ async fn trap_during_review_is_named_before_and_refused_after() {
         let traps = asks(&session, "gate").await;
         assert!(traps.iter().any(|trap| trap.ends_with("USR2")), "{shell}: {traps:?}");
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
-        // bash runs a trap once its line editor looks, at the next exchange at the latest.
+        // bash runs a trap when its line editor is active, at the latest at the next exchange.
         let refused = types(&session, "gate", "release\n").await.unwrap_or_default();
         assert!(refused.contains("function release"), "{shell}: {refused}");
     }
@@ -358,11 +358,11 @@ async fn trap_setting_the_line_during_comparison_adds_nothing() {
         let gate = format!("gate{number}");
         session.runs("make() { echo made; }; cd \"$(mktemp -d)\"").await;
         session.runs(trap).await;
-        // One that sets the line at once lets the shell report nothing.
+        // A trap that sets the line immediately prevents a report of the shell.
         let _ = session.0.record_state(gate.clone()).await.unwrap();
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
         let ran = session.0.run(approved("make", &gate)).await;
-        // Nothing else was executed, whether this was or not.
+        // Nothing else was executed, whether or not the command was.
         assert!(ran.as_ref().map_or(true, |ran| ran.output == "made\n"), "{trap}: {ran:?}");
         let screen = session.view().await.screen;
         assert!(!screen.contains("EVIL; make"), "{trap}: {screen}");
@@ -401,7 +401,7 @@ async fn incomparable_content_is_reported_and_other_program_refused() {
     let input = Input { text: "rm x\n".to_owned(), approved_at: Some("next gate".to_owned()), ..Input::default() };
     let refused = session.0.send(input.clone()).await;
     assert!(matches!(refused, Err(InputError::Changed(_))), "the shell would have run it: {refused:?}");
-    // A terminal that was opened after the answer was no part of the question.
+    // A terminal opened after the answer was not part of the question.
     session.0.send(Input { approved_at: Some("other".to_owned()), text: "true\n".to_owned(), ..input }).await.unwrap();
 
     let dash = world.open(&["dash"]).await;

@@ -103,14 +103,14 @@ async fn silently_working_program_does_not_ask() {
     session.types("sleep 30\n").await;
     let patient = Wait { timeout: Duration::from_millis(600), until: Until::Match, ..until_input() };
     let guessing = Wait { input: Some(InputWait::KnownOrQuiet), timeout: Duration::from_secs(2), ..patient.clone() };
-    // What was typed and is not read yet is no sign that the program reads.
+    // Typed but unread text is not a sign that the program reads.
     session.types("ahead\n").await;
     for wait in [patient, guessing] {
         assert_eq!(session.waits(wait).await.0.reason, Reason::Timeout);
     }
 }
 
-/// A wait for a text at which a program reads in this way.
+/// A wait for a text at which a program reads in this mode.
 fn until_reads(pattern: &str, reads: InputReading) -> Wait {
     let pattern = steplatch_pattern::Pattern::new(pattern).unwrap();
     Wait { patterns: vec![pattern], until: Until::Match, reads: Some(reads), ..until_prompt() }
@@ -123,7 +123,7 @@ async fn wait_for_a_line_reader_does_not_end_at_a_key_reader() {
     let rows = [
         ("printf 'Go on? '; read x", Reason::Match),
         ("read -e -p 'Go on? ' x", Reason::Match),
-        // A key alone answers this one, so that Enter would answer what it asks next.
+        // A single key answers this question, so Enter would answer the next one.
         ("printf 'Go on? '; read -n1 x", Reason::Input),
         ("printf '\\033[?1049h\\033[HErase all?\\033[2;1HGo on? '; read x", Reason::Input),
     ];
@@ -151,9 +151,10 @@ async fn wait_compares_highlights_of_the_screen() {
         timeout: Duration::from_secs(2),
         ..until_reads("^keep\ndelete\ncancel", InputReading::Shown)
     };
-    // The style of the entry that is pointed at, that of the others, and the rows that a wait has for the first one and the second.
+    // The style of the selected entry, the style of the others, and the rows that a wait has for the first and the
+    // second entry.
     let cases: [(&str, &str, &[&str], &[&str]); 5] = [
-        // Of machines of older versions.
+        // From machines of older versions.
         ("7", "0", &["keep"], &["delete"]),
         ("7", "0", &["keep: inverse"], &["delete: inverse"]),
         ("1", "0", &["keep: bold"], &["delete: bold"]),
@@ -213,7 +214,7 @@ async fn hidden_question_is_a_different_question() {
         ("read -s x", InputReading::Shown, Reason::Input),
         ("read -s x", InputReading::Hidden, Reason::Match),
         ("read -s x", InputReading::Any, Reason::Match),
-        // Key by key, as editors of lines and menus do.
+        // Key by key, like line editors and menus.
         ("read -e x", InputReading::Shown, Reason::Match),
         ("read -n 1 x", InputReading::Shown, Reason::Match),
     ] {
@@ -229,7 +230,7 @@ async fn hidden_question_is_a_different_question() {
 async fn log_has_the_row_at_keys_in_a_program_drawing_in_place() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    // Draws three rows, goes up to the first one, and reads a key; then asks in a row that it has drawn over.
+    // Draws three rows, moves up to the first, and reads a key; then asks in a row that it has overwritten.
     let menu = r"printf 'Where to?\n> dev\n  prod\nkeys: up down'; printf '\e[3A\r\e[9C'; read -rsn 3 key; \
                  printf '\r\e[JWhere to? prod\nName? (demo)\nhint'; printf '\e[1A\r\e[6C'; read -rn 2 name";
     session.types(&format!("bash -c \"{}\"\n", menu.replace("\\\n", ""))).await;

@@ -1,11 +1,11 @@
-//! Shells within shells, and interpreters: their commands, their exit codes, their variables.
+//! Nested shells and interpreters: their commands, exit codes and variables.
 
 use steplatch_patience::eventually;
 use steplatch_terminal::{CommandRequest, InputWait, Limit, Part, Reason, RunError, Variable, Wait};
 
 use super::shells::{SHELLS, Session, World, request, until_prompt};
 
-/// Shells that are entered from another one, and the prompts that they show.
+/// Shells entered from another shell, with their prompts.
 pub(crate) const INNER: [&str; 6] = ["dash", "busybox sh", "bash --norc", "zsh -f", "fish", "bash --norc --noediting"];
 
 pub(crate) fn integrate(command: &str) -> CommandRequest {
@@ -50,7 +50,7 @@ async fn inner_shell_is_integrated_at_its_prompt_and_left_again() {
         assert_eq!(gives(&session, "cd /tmp").await.1, Some(0), "{shell}");
         assert_eq!(session.view().await.cwd.as_deref(), Some("/tmp"), "{shell}");
         assert_eq!(gives(&session, "seq 1 3").await.0, "1\n2\n3\n", "{shell}");
-        // A line editor that knows the width of its prompt does not break the line.
+        // A line editor that knows the width of its prompt does not wrap the line.
         assert_eq!(
             gives(&session, "echo one; echo two; sleep 0.1; echo three").await.0,
             "one\ntwo\nthree\n",
@@ -60,13 +60,13 @@ async fn inner_shell_is_integrated_at_its_prompt_and_left_again() {
         session.types("sleep 0.2; sh -c 'exit 4'\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}:\n{}", view.screen);
-        // A command that requests input is returned from.
+        // A command that requests input returns early.
         let ran = session.0.run(integrate("sh -c 'printf \"Name: \"; read name; exit 5'")).await.unwrap();
         assert!(ran.asks.is_some() && ran.output == "Name: ", "{shell}: {ran:?}");
         session.types("ana\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(5)), "{shell}:\n{}", view.screen);
-        // Back in the shell around it.
+        // Back in the outer shell.
         session.types("exit\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Prompt, "{shell}:\n{}", view.screen);
@@ -111,7 +111,7 @@ async fn shell_as_the_terminals_program_can_be_integrated() {
         let command: Vec<&str> = shell.split(' ').collect();
         let session = world.open(&command).await;
         assert_eq!(gives(&session, "echo hi; false").await, ("hi\n".into(), Some(1)), "{shell}");
-        // One within it, and back.
+        // A shell within it, and back.
         start(&session, "PS1='> ' dash").await;
         session.types("PS1='inner$ '\n").await;
         session.waits(until_input()).await;
@@ -133,7 +133,7 @@ async fn command_in_an_unmarked_shell_ends_at_its_prompt() {
             [("echo hi", "hi\n"), ("sleep 0.3; echo late", "late\n"), ("printf abc", "abc"), ("true", "")]
         {
             let ran = session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}: {command}: {error}"));
-            // Before its prompt zsh fills the line up, and fish marks it.
+            // zsh fills the line before its prompt, and fish marks it.
             let output_is = ran.output == output || (command == "printf abc" && ran.output.starts_with(output));
             assert!(output_is && !ran.timed_out, "{shell}: {command}: {ran:?}");
             assert_eq!(ran.exit_code, None, "{shell}: {command}");
@@ -191,7 +191,7 @@ async fn interpreter_entry_is_run_and_its_output_returned() {
                     "{program}: {text}"
                 );
             }
-            // It asks for confirmation before it ends at the end of input.
+            // It asks for confirmation at the end of input.
             session.types(if program.starts_with("ipython") { "exit\n" } else { "\u{4}" }).await;
             let (waited, view) = session.waits(until_input()).await;
             assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);

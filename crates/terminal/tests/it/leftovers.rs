@@ -1,10 +1,10 @@
-//! Modes that a program leaves on when it ends, and the shell that comes back.
+//! Modes left on by ended programs, and the shell that resumes.
 
 use steplatch_terminal::{Input, Output};
 
 use super::shells::{SHELLS, World};
 
-/// Modes that programs turn on, that end without turning them off.
+/// Modes of programs that end without resetting them.
 const LEFT_ON: [&str; 13] = [
     "\\033[?1049h",
     "\\033[?47h",
@@ -38,7 +38,7 @@ async fn shell_gets_its_terminal_back_unchanged() {
             let view = session.comes_to("the cursor is shown", |view| view.cursor.visible).await;
             assert!(view.screen.contains("back qqq"), "{shell}: {left_on}:\n{}", view.screen);
             assert_eq!(view.modes, before.modes, "{shell}: {left_on}");
-            // An interrupt is one.
+            // An interrupted program leaves modes on, too.
             session.types("sleep 60\n").await;
             session.leaves_the_foreground(shell).await;
             session.0.send(Input { keys: vec!["ctrl-c".into()], ..Input::default() }).await.unwrap();
@@ -47,7 +47,7 @@ async fn shell_gets_its_terminal_back_unchanged() {
             session.gives("seq 1 200").await;
             let screen = session.view().await.screen;
             assert!(screen.starts_with("178\n") || screen.starts_with("179\n"), "{shell}: {left_on}:\n{screen}");
-            // A person who watches gets it back as well.
+            // A watching person's terminal is reset as well.
             let mut shown = Vec::new();
             while let Ok(output) = viewer.output.try_recv() {
                 if let Output::Bytes(bytes) = output {
@@ -75,7 +75,7 @@ async fn killed_full_screen_program_leaves_no_screen() {
         let world = World::new();
         world.file("text", "some text\n");
         let session = world.open(&[shell]).await;
-        // It asks the terminal nothing: an answer that it has not read when it ends is input for the shell.
+        // It sends no query to the terminal: an unread answer would become input for the shell.
         session.types("vim -u NONE -N --cmd 'set t_RV= t_u7= t_RF= t_RB=' text\n").await;
         session
             .comes_to("vim has the screen", |view| view.modes.alternate_screen && view.screen.contains("some"))

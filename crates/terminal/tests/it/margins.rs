@@ -1,4 +1,4 @@
-//! Commands and outputs that end at the right margin.
+//! Commands and output that end at the right margin.
 
 use super::inner_shells::{entry, start};
 use super::shells::{SHELLS, World};

@@ -1,4 +1,5 @@
-//! Waits and commands after inputs that enter no line: an outcome of an earlier line is past, and typed text stays typed.
+//! Waits and commands after inputs that enter no line: the outcome of an earlier line does not count, and typed text
+//! remains.
 
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ async fn two_lines_of_one_client_have_their_own_exit_codes() {
 
 #[tokio::test]
 async fn ctrl_c_at_an_unentered_line_leads_to_the_next_prompt() {
-    // On a busy machine, fish overlooks Ctrl-C now and then.
+    // On a busy machine, fish occasionally misses Ctrl-C.
     for shell in SHELLS.into_iter().filter(|shell| *shell != "fish") {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -105,7 +106,7 @@ async fn command_is_not_joined_to_text_at_the_prompt() {
     // Text that clients type while a command runs.
     let ahead = ["bash", "zsh", "fish"].map(|shell| (shell, "", "sleep 0.5", "echo AHEAD "));
     let inner = ["bash --norc", "dash"].map(|inner| ("bash", inner, "sleep 0.5", "echo AHEAD "));
-    // Text that the shell puts there itself.
+    // Text inserted by the shell itself.
     let put = [("zsh", "", "print -z 'echo PUT '", ""), ("fish", "", "commandline 'echo PUT '", "")];
     for (shell, inner, command, text) in ahead.into_iter().chain(inner).chain(put) {
         let world = World::new();

@@ -14,7 +14,7 @@ fn spec(command: &str) -> PipedSpec {
     }
 }
 
-/// Returns whether a process runs; one that has ended and was not collected, or is being collected, does not.
+/// Returns whether a process runs. An ended process does not run, even before it is reaped.
 fn runs(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| ![") Z ", ") X "].iter().any(|gone| stat.contains(gone)))
@@ -45,7 +45,7 @@ async fn ending_a_program_ends_only_its_family() {
         BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
         (piped, pid.trim().to_owned())
     };
-    // Each has one in a session of its own, whose parent is gone.
+    // Each has a child in its own session, whose parent has ended.
     let forks = "(setsid sh -c 'echo $$; exec sleep 1000' &); sleep 1000";
     let ((one, escapee), (other, neighbour)) = (start(forks).await, start(forks).await);
     assert!(runs(&escapee) && runs(&neighbour));

@@ -1,11 +1,11 @@
-//! Commands run unchanged, and nothing but their shell reports when they began and ended.
+//! Commands run unchanged, and only their shell reports their start and end.
 
 use steplatch_terminal::RunError;
 
 use super::inner_shells::{entry, gives, integrate, start};
 use super::shells::{SHELLS, Session, World};
 
-/// Conveniences that people set up for lines that they type.
+/// Conveniences that people configure for typed lines.
 const CONVENIENCES: [(&str, &str, &str); 3] = [
     ("bash", ".bashrc", "set -H; shopt -s histverify\n"),
     ("zsh", ".zshrc", "setopt correct correct_all; alias -g G='| wc -l'; alias -g '%%'=x\n"),
@@ -27,7 +27,7 @@ async fn commands_are_neither_expanded_nor_corrected() {
             ("echo G %%", "G %%\n", 0),
             ("printf '%s\\n' 'x!y' \\\n  !!", "x!y\n!!\n", 0),
         ] {
-            // fish knows a variable without a name no better than other shells know events.
+            // fish treats a variable without a name like other shells treat history events.
             if shell == "fish" && command.contains("!$") {
                 continue;
             }
@@ -37,7 +37,7 @@ async fn commands_are_neither_expanded_nor_corrected() {
             let ran = session.runs(command).await;
             assert_eq!(ran.exit_code, Some(127), "{shell}: {command}: {ran:?}");
         }
-        // Of what a person types, it is as ever.
+        // Lines typed by a person behave as usual.
         match shell {
             "bash" => {
                 session.types("echo \"x!!\"\n").await;
@@ -67,7 +67,7 @@ async fn command_without_effect_has_no_outcome() {
         ("zsh", "echo )(", "parse error"),
         ("zsh", "echo one\necho )(\necho two", "parse error"),
         ("fish", "echo )(", "Unexpected"),
-        // Statements before and behind an error are valid.
+        // Statements before and after an error are valid.
         ("fish", "touch ran; echo $x$/; touch ran", "not a valid variable"),
     ] {
         let world = World::new();
@@ -87,7 +87,7 @@ async fn command_without_effect_has_no_outcome() {
         }
         assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
         assert!(!std::path::Path::new(world.home()).join("ran").exists(), "{shell}: {command}");
-        // Typed, it has no exit code either. zsh knows no comments there, and fish leaves the line where it is.
+        // A typed line has no exit code either. zsh has no comments there, and fish leaves the line in place.
         if shell == "bash" {
             session.types(&format!("{command}\n")).await;
             assert_eq!(session.prompt().await.exit_code, None, "{shell}: {command}");
@@ -180,7 +180,7 @@ async fn hook_output_is_not_command_output() {
         let screen = session.view().await.screen;
         assert!(screen.contains("hook-says"), "{shell}, {hook}:\n{screen}");
     }
-    // Who sets the list anew keeps what the hooks see, and loses nothing.
+    // Replacing the hook list keeps the values that hooks see.
     let world = World::new();
     world.file(".bashrc", "PROMPT_COMMAND='echo old ${PIPESTATUS[*]} $?'\n");
     let session = world.open(&["bash"]).await;
@@ -259,13 +259,13 @@ async fn bash_with_redirected_prompts_runs_commands() {
             assert_eq!(session.gives("ls /nowhere 2>&1 | wc -l").await, ("1\n".into(), Some(0)), "{elsewhere}");
         }
     }
-    // What another program passes on comes at any time.
+    // Output passed on by another program arrives at any time.
     let session = world.open(&["bash"]).await;
     session.runs("exec > >(tee copy) 2>&1").await;
     for code in [0, 3, 0, 1] {
         assert_eq!(session.gives(&format!("echo code; sh -c 'exit {code}'")).await.1, Some(code));
     }
-    // What tee passes on behind the prompt would begin a command, by its marks.
+    // The marks of output that tee passes on after the prompt would begin a command.
     session.runs("exec >/dev/tty 2>&1; wait $!").await;
     assert_eq!(session.gives("grep -c 'code$' copy").await, ("4\n".into(), Some(0)));
 }

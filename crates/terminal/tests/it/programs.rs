@@ -52,7 +52,7 @@ impl World {
     }
 }
 
-/// A terminal under test, in few words.
+/// A terminal under test, with short methods.
 struct Session(Terminal);
 
 impl Session {
@@ -70,7 +70,7 @@ impl Session {
         self.0.wait(wait).await.unwrap()
     }
 
-    /// Waits for a pattern in the output and returns what matched.
+    /// Waits for a pattern in the output and returns the match.
     async fn sees(&self, pattern: &str) -> String {
         let (waited, view) = self.waits(wait_for(pattern)).await;
         let found = waited.found.unwrap_or_else(|| panic!("no {pattern:?} ({:?}) on:\n{}", waited.reason, view.screen));
@@ -341,7 +341,7 @@ async fn text_arrives_unchanged_however_long_and_unusual() {
     let world = World::new();
     let bash = world.bash().await;
     for (number, text) in ["-n x;", "Enter C-a", "$HOME 'q\" \\ ;", "żółć 漢字"].into_iter().enumerate() {
-        // What is typed before the terminal is in its own modes again is not echoed.
+        // Text typed before the terminal has its own modes again is not echoed.
         bash.types(&format!("echo begun_$((10 + {number})); cat > /dev/null; echo got_$((20 + {number}))_$?\n")).await;
         bash.sees(&format!("begun_1{number}")).await;
         bash.types(&format!("{text}\n\u{4}")).await;
@@ -362,7 +362,7 @@ async fn key_after_escape_arrives_separately_after_a_pause() {
         world.open(&["sh", "-c", "stty raw -echo; echo ready; dd bs=1 count=5 2>/dev/null | od -An -c"]).await;
     session.sees("ready").await;
     let keys = ["escape", "q", "escape", "escape", "x"].map(str::to_owned).to_vec();
-    // Nothing but the end of each pause makes the terminal write on.
+    // Only the end of each pause makes the terminal write further.
     session.0.send(Input { keys, ..Input::default() }).await.unwrap();
     session.sees(r"033\s+q\s+033\s+033\s+x").await;
     session.closes().await;

@@ -1,4 +1,4 @@
-//! Settings of a person that get in the way of the marks: read-only names, options, and hooks.
+//! User settings that interfere with the marks: read-only names, options, and hooks.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::shells::{Session, World, request, until_prompt};
 
 const PROMPT: &str = "PS1='$ '\n";
 
-/// Commands whose outputs and exit codes a shell with marks reports.
+/// Commands with their outputs and exit codes in a shell with marks.
 const COMMANDS: [(&str, &str, i32); 4] =
     [("true", "", 0), ("false", "", 1), ("echo hi", "hi\n", 0), ("echo a\nsh -c 'exit 3'", "a\n", 3)];
 
@@ -64,7 +64,7 @@ async fn bash_stays_for_stopped_jobs_until_the_second_exit() {
         assert!(ran.output.contains("There are stopped jobs."), "{exit}: {ran:?}");
         assert_eq!((ran.exit_code, ran.ended), (Some(1), None), "{exit}");
         assert_eq!(session.gives("echo alive").await, ("alive\n".into(), Some(0)), "{exit}");
-        // Another command is between.
+        // Another command comes in between.
         let ran = session.runs(exit).await;
         assert_eq!((ran.exit_code, ran.ended), (Some(1), None), "{exit}: {ran:?}");
         let ran = session.runs("exit 5").await;
@@ -135,7 +135,7 @@ async fn output_through_a_pipe_is_reported_as_such() {
         let ran = session.runs("echo on its way").await;
         assert_eq!((ran.is_piped, ran.exit_code), (is_piped, Some(0)), "{shell}: {redirection}: {ran:?}");
         session.runs("exec >/dev/tty 2>&1").await;
-        // The prompt of before may still be on its way.
+        // The previous prompt may still be in transit.
         session.prompt().await;
         let ran = session.runs("echo back").await;
         assert_eq!((ran.is_piped, ran.output.as_str()), (false, "back\n"), "{shell}: {redirection}");
@@ -162,11 +162,11 @@ async fn late_start_mark_through_a_pipe_begins_no_command() {
             ("exec 2>/dev/tty", 0),
             ("sh -c 'exit 4'", 4),
         ];
-        // After the last redirection the prompt is before the line that it follows. An inner bash lacks the marks for that.
+        // After the last redirection, the prompt precedes its line. An inner bash lacks the marks for that.
         for (command, code) in commands.into_iter().take(if is_inner { 4 } else { 6 }) {
             let ran = session.0.run(request(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
             assert_eq!((ran.exit_code, ran.timed_out), (Some(code), false), "{is_inner}, {command}: {ran:?}");
-            // All that is on its way arrives.
+            // All output in transit arrives.
             tokio::time::sleep(Duration::from_millis(700)).await;
             let view = session.view().await;
             assert_eq!(view.busy, Some(false), "{is_inner}, {command}:\n{}", view.screen);
@@ -245,7 +245,7 @@ async fn shell_ending_at_its_integration_has_no_successor() {
     let world = World::new();
     world.file(".bashrc", PROMPT);
     let session = world.open(&["bash"]).await;
-    // A program like a shell, that ends at the line that it is given.
+    // A program that resembles a shell, and ends at its first line.
     world.file("quits", "printf '$ '; read -r line; exit 3\n");
     start(&session, "sh quits").await;
     let error = session.0.run(integrate("touch made")).await.unwrap_err();

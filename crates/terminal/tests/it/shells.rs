@@ -1,7 +1,6 @@
-//! Real shells on real terminals: their marks, single commands, their variables, and what they wait
-//! for.
+//! Real shells on real terminals: marks, single commands, variables, and waits.
 //!
-//! What holds for one shell is tested with all three.
+//! Common properties are tested with all three shells.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use tempfile::TempDir;
 
 pub(crate) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// A person's home, and terminals in it.
+/// A person's home directory with terminals.
 pub(crate) struct World {
     pub(crate) terminals: Terminals,
     pub(crate) home: TempDir,
@@ -29,10 +28,11 @@ impl World {
         let integration = Some(Integration::install(folder.path()).unwrap());
         let terminals = Terminals::new(Options { integration, ..Options::default() }).unwrap();
         let world = Self { terminals, home: tempfile::tempdir().unwrap(), _integration: folder };
-        // Without any file of its own, zsh shows a new user a menu.
+        // Without any start file, zsh shows a new user a menu.
         world.file(".zshrc", "");
         world.file(".config/fish/config.fish", "set -g fish_greeting\n");
-        // In a new home fish reads all manuals for completions, in the background, which takes a minute of computing.
+        // In a new home directory, fish reads all manuals for completions in the background, which takes a minute of
+        // computing.
         world.file(".local/share/fish/generated_completions/none", "");
         world
     }
@@ -87,7 +87,7 @@ impl World {
     }
 }
 
-/// A terminal under test, in few words.
+/// A terminal under test, with short methods.
 pub(crate) struct Session(pub(crate) Terminal);
 
 impl Session {
@@ -144,8 +144,8 @@ impl Session {
         told[0].1.clone()
     }
 
-    /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may
-    /// hand it over a little after the program has begun.
+    /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may pass
+    /// on the foreground shortly after the program has started.
     pub(crate) async fn leaves_the_foreground(&self, shell: &str) {
         eventually(&format!("{shell} hands the foreground over"), async || match self.tries("refused").await {
             Err(RunError::Busy { program: Some(program) }) => program != shell,
@@ -155,7 +155,7 @@ impl Session {
         .await;
     }
 
-    /// Looks until the states are as wanted: no output reports a process that begins to sleep.
+    /// Polls the states, because no output reports a process that begins to sleep.
     pub(crate) async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
         eventually(what, async || {
             let view = self.view().await;
@@ -225,7 +225,7 @@ async fn every_shell_reports_busy_state_and_exit_codes() {
         assert_eq!(session.prompt().await.busy, Some(false), "{shell}: an empty line");
         session.types("half").await;
         session.comes_to("the line is shown", |view| view.screen.ends_with("half")).await;
-        // fish may miss an interrupt that comes while it colours the line.
+        // fish may miss an interrupt while it colours the line.
         while session.view().await.screen.ends_with("half") {
             session.types("\u{3}").await;
             let quiet = Quiet::for_duration(Duration::from_millis(100));
@@ -282,7 +282,7 @@ async fn zsh_finds_all_user_files_and_keeps_its_directory() {
         let environment = session.gives("env").await.0;
         assert!(!environment.contains("STEPLATCH_SHELL"), "{environment}");
     }
-    // A .zshenv that moves the others.
+    // A .zshenv that moves the other files.
     let world = World::new();
     world.file(".zshenv", "export ZDOTDIR=~/moved\n");
     world.file("moved/.zshrc", "moved=yes; HISTFILE=${ZDOTDIR:-$HOME}/.zsh_history SAVEHIST=10\n");
@@ -292,7 +292,7 @@ async fn zsh_finds_all_user_files_and_keeps_its_directory() {
     assert!(world.home.path().join("moved/.zsh_history").exists());
 }
 
-/// Settings that people make in their shells.
+/// Common user settings of shells.
 const HOSTILE: &[(&str, &[&str])] = &[
     (
         "bash",
@@ -368,7 +368,7 @@ async fn shell_trace_contains_nothing_of_the_integration() {
         session.types("echo typed\n").await;
         session.prompt().await;
         let screen = session.view().await.screen;
-        // On the screen, zsh shows what its hooks do.
+        // zsh shows the effects of its hooks on the screen.
         let shows_hooks = shell == "zsh" && screen.contains("steplatch");
         assert!(
             shows_hooks || screen.contains("\ntyped") && !screen.contains("steplatch"),
@@ -396,7 +396,7 @@ async fn shell_reports_are_correct_despite_customisation() {
                     assert!(ran.output.ends_with("said\n"), "{shell} with {rc:?}: {ran:?}");
                 }
             }
-            // The hooks of `emulate sh` and of a read-only list are another matter; variables are answered by all.
+            // Hooks differ with `emulate sh` and a read-only list; variables work in all shells.
             let told = session.0.variables(vec!["HOME".into()]).await;
             assert_eq!(
                 told.unwrap_or_else(|error| panic!("{shell} with {rc:?}: {error}"))[0].1,
@@ -422,7 +422,7 @@ async fn hooks_reset_at_run_time_do_no_lasting_harm() {
     ] {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        // The prompt right after it may be reported or not; the next one is.
+        // The prompt right after it may be reported or not, but the next one is.
         session.types(&format!("{reset}; echo reset\n")).await;
         session.sees("^reset$").await;
         session.types("true\n").await;
@@ -536,17 +536,17 @@ async fn nested_shell_is_distinguished_from_the_outer_one() {
         session.prompt().await;
         assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
     }
-    // From the start in something that is no shell of ours.
+    // Started in a program that is not an integrated shell.
     let world = World::new();
     let session = world.open(&["script", "-q", "-c", "bash --norc", "/dev/null"]).await;
     assert_eq!(session.view().await.busy, None);
-    // It reports no exit codes, and its prompt is known when it comes back.
+    // It reports no exit codes, and its returning prompt is recognised.
     assert_eq!(session.gives("echo in; false").await, ("in\n".into(), None));
 }
 
 // ---- single commands ----
 
-/// Commands, what they print, and their exit codes. `{}` is replaced by the shell's own complaint.
+/// Commands with their output and exit codes. `{}` stands for the shell's own message.
 const COMMON: &[(&str, &str, Option<i32>)] = &[
     ("echo one", "one\n", Some(0)),
     ("printf 'no end'", "no end", Some(0)),
@@ -609,7 +609,7 @@ async fn command_returns_its_exact_output_and_exit_code() {
                 );
                 assert_eq!((ran.left_out, ran.tail), (0, None), "{shell}: {command:?}");
             }
-            // The shell's own message about it differs.
+            // The shells' messages differ.
             assert_eq!(session.runs("sh -c 'kill -9 $$'").await.exit_code, Some(137), "{shell}");
         }
     }
@@ -748,7 +748,7 @@ async fn command_right_after_a_line_waits_for_the_prompt() {
             session.types("true\n").await;
             assert_eq!(session.gives("echo here").await, ("here\n".to_owned(), Some(0)), "{shell}");
         }
-        // A line that a builtin of the shell reads is behind it just as soon.
+        // A line read by a builtin of the shell follows just as soon.
         session.types("read answer\n").await;
         session.comes_to(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
         session.types("typed\n").await;
@@ -825,7 +825,7 @@ async fn background_jobs_do_not_delay_a_command() {
         assert_eq!(session.gives("echo quiet").await.0, "quiet\n", "{shell}");
         session.runs("sh -c 'sleep 0.1; echo > go' &").await;
         session.sees("^.*from the background").await;
-        // A shell reports a job that has ended whenever it notices, also while a command runs.
+        // A shell reports an ended job at any time, even while a command runs.
         session.runs("wait").await;
         assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
     }
@@ -1106,7 +1106,7 @@ async fn password_is_requested_without_echo() {
     session.comes_to("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
 }
 
-/// Queries to a terminal, as logs contain them.
+/// Terminal queries as found in logs.
 const QUESTIONS: [&[u8]; 16] = [
     b"\x1b[c",
     b"\x1b[>c",
@@ -1126,7 +1126,7 @@ const QUESTIONS: [&[u8]; 16] = [
     b"\x1bZ",
 ];
 
-/// Numbers that look random and are the same every time (splitmix64, Steele, Lea and Flood 2014).
+/// Repeatable pseudo-random numbers (splitmix64, Steele, Lea and Flood 2014).
 struct Numbers(u64);
 
 impl Numbers {
@@ -1159,7 +1159,7 @@ impl Numbers {
 
 #[tokio::test]
 async fn earlier_output_is_never_part_of_the_next_command() {
-    // `STEPLATCH_STREAMS` requests more of them; the numbers continue from where these end.
+    // `STEPLATCH_STREAMS` adds further streams, with consecutive numbers.
     let streams = std::env::var("STEPLATCH_STREAMS").ok().and_then(|many| many.parse().ok()).unwrap_or(25);
     for shell in SHELLS {
         let world = World::new();
@@ -1169,7 +1169,7 @@ async fn earlier_output_is_never_part_of_the_next_command() {
             let stream = numbers.stream();
             std::fs::write(world.home.path().join("log"), &stream).unwrap();
             let shown = format!("{shell}, stream {number}: {}", stream.escape_ascii());
-            // Waited for as a command, or typed as by a person.
+            // Run as a command, or typed as if by a person.
             if number % 2 == 0 {
                 session.runs("cat ~/log").await;
             } else {
@@ -1201,7 +1201,7 @@ async fn program_queries_are_answered_in_every_shell() {
 
 #[tokio::test]
 async fn input_of_a_run_at_a_prompt_starts_on_an_empty_line() {
-    // redteam H9: what an agent had typed before the prompt of a command was executed with it.
+    // redteam H9: text typed by an agent at the prompt was executed with a later command.
     let world = World::new();
     let by_run = |text: &str| Input { text: text.into(), run: Some("run_a".into()), ..Input::default() };
     for (shell, editing) in [("bash", "true"), ("zsh", "true"), ("fish", "true"), ("bash", "set -o vi")] {
@@ -1211,14 +1211,14 @@ async fn input_of_a_run_at_a_prompt_starts_on_an_empty_line() {
         session.0.send(by_run("printf 'fi%s\\n' ne\n")).await.unwrap();
         session.sees("(?m)^fine$").await;
         session.prompt().await;
-        // What the run itself has typed stays.
+        // Text typed by the run itself stays.
         session.0.send(by_run("printf '%s+%s\\n' one ")).await.unwrap();
         session.0.send(by_run("two\n")).await.unwrap();
         session.sees(r"one\+two").await;
         session.prompt().await;
         let printed = session.history().await;
         assert!(!printed.contains("EVIL"), "{shell}, {editing}:\n{printed}");
-        // Keys that move in the line or search the history: no key takes away what they leave in every mode of every
+        // Keys that move within the line or search the history: no key removes their effect in every mode of every
         // shell.
         for others in ["\x1b[A", "\x12older"] {
             let session = world.open(&[shell]).await;

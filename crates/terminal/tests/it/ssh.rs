@@ -1,4 +1,4 @@
-//! Shells on the other side of a real `sshd`, which listens on this machine's loopback.
+//! Remote shells behind a real `sshd` on this machine's loopback.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::shells::{Session, World};
 use super::ssh_server::{Guest, PASSWORD, Server};
 use super::typing::refuses_long_lines;
 
-/// The command that logs in with the key, without a question.
+/// Returns the command that logs in with the key, without a question.
 fn with_key(server: &Server) -> String {
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
     let options = format!("-i {} -o StrictHostKeyChecking=accept-new -o LogLevel=ERROR", server.path("key"));
@@ -39,7 +39,7 @@ async fn ssh_login_with_password_reports_exit_codes() {
     assert_eq!((ran.output.as_str(), ran.exit_code), ("there\n", None));
     assert_eq!(gives(&session, "sh -c 'exit 5'").await, (String::new(), Some(5)));
     assert_eq!(gives(&session, "id -un").await, (format!("{}\n", guest.0), Some(0)));
-    // An interpreter over there.
+    // A remote interpreter.
     start(&session, "python3 -q").await;
     let ran = session.0.run(entry("6 * 7")).await.unwrap();
     assert_eq!((ran.output.as_str(), ran.exit_code), ("42\n", None));
@@ -48,7 +48,7 @@ async fn ssh_login_with_password_reports_exit_codes() {
     assert_eq!(ran.output, "42\n", "a block with empty lines is entered whole");
     let ran = session.0.run(entry("exit(3)")).await.unwrap();
     assert_eq!(ran.exit_code, Some(3), "{ran:?}");
-    // The connection is cut: the shell around it is at its prompt.
+    // The connection is cut: the outer shell is at its prompt.
     let _ = session.0.run(integrate("kill -9 $PPID")).await;
     let (waited, _) = session.waits(until_input()).await;
     assert_eq!(waited.reason, Reason::Prompt);
@@ -76,7 +76,7 @@ async fn every_shell_over_ssh_takes_commands_and_is_integrated() {
     assert!(Path::new(&server.path("known_hosts")).exists());
 }
 
-/// Nothing shows which shell is over there, and whether it is one that cuts lines.
+/// Nothing shows which remote shell it is, and whether it cuts long lines.
 #[tokio::test]
 async fn line_too_long_for_a_shell_over_ssh_is_refused() {
     let server = Server::new();

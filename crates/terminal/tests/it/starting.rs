@@ -1,4 +1,4 @@
-//! Shells and programs that take their time to start, and shells whose prompts cannot be changed.
+//! Slowly starting shells and programs, and shells whose prompts cannot be changed.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn entry_waits_for_a_starting_program() {
     let world = World::new();
     let session = open_at_once(&world, &["sh", "-c", "sleep 3; exec python3 -q"]).await;
     assert_eq!(session.0.run(entry("20 + 1")).await.unwrap().output, "21\n");
-    // In a shell: an inner one that starts, and one that takes its place.
+    // In a shell: a starting inner shell, and a shell that replaces it by exec.
     for (typed, shell) in [
         ("SLOW=1 bash", "bash"),
         ("exec env SLOW=1 zsh", "zsh"),
@@ -47,7 +47,7 @@ async fn entry_waits_for_a_starting_program() {
 
 #[tokio::test]
 async fn entry_waits_until_the_start_of_the_command_is_read() {
-    // Whether the terminal takes in the request or the output first is left to chance.
+    // The order in which the terminal receives the request and the output is random.
     for shell in ["bash", "zsh"].repeat(5) {
         let world = World::new();
         let until = |name: &str| format!("until [ -e {name} ]; do sleep 0.01; done");
@@ -60,7 +60,7 @@ async fn entry_waits_until_the_start_of_the_command_is_read() {
             .comes_to("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
             .await;
         world.file("start", "");
-        // This thread runs the terminal, too: it reads nothing meanwhile.
+        // This thread also runs the terminal, which reads nothing meanwhile.
         while !world.home.path().join("began").exists() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -72,7 +72,7 @@ async fn entry_waits_until_the_start_of_the_command_is_read() {
     }
 }
 
-/// An interpreter that writes its prompt in pieces, as readline does, and begins to read right after the last one.
+/// An interpreter that writes its prompt in pieces, like readline, and starts to read right after the last piece.
 const PIECES: &str = "
 import os, random, time
 chance = random.Random(7)
@@ -98,7 +98,7 @@ async fn prompt_written_in_pieces_is_read_to_its_end() {
     }
 }
 
-/// Panics if a request for a command is answered before the terminal has taken in another request.
+/// Panics if a request for a command is answered before the terminal has received another request.
 async fn expect_waiting(
     run: &mut std::pin::Pin<&mut impl Future<Output = Result<CommandResult, RunError>>>,
     session: &Session,
@@ -113,7 +113,7 @@ async fn expect_waiting(
     }
 }
 
-/// A program that runs another one in the foreground while it starts, and takes the foreground back late.
+/// A program that runs another program in the foreground at its start, and regains the foreground late.
 const LATE: &str = "
 import os, signal, sys, time
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -138,7 +138,7 @@ async fn entry_waits_for_a_program_to_regain_the_foreground() {
         let session = world.open(&["bash"]).await;
         session.types(&format!("REAPS={reaps} PYTHONSTARTUP=late.py python3 -q\n")).await;
         eventually("the other program has ended", async || world.home.path().join("ended").exists()).await;
-        // A young command may still become any program.
+        // A new process may still become any program.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let run = session.0.run(entry("20 + 1"));
         tokio::pin!(run);
@@ -157,7 +157,7 @@ async fn missing_prompt_is_reported_as_such() {
     world.file(".bashrc", "sleep 600\n");
     let session = open_at_once(&world, &["bash"]).await;
     assert!(matches!(session.0.run(short()).await, Err(RunError::NoPrompt { .. })));
-    // A question is none, and the command is not kept for its time.
+    // A question is not a prompt, and the command does not wait for its timeout.
     world.file(".bashrc", "read -p 'Name? ' name\n");
     let session = open_at_once(&world, &["bash"]).await;
     session.sees("^Name\\? ").await;
@@ -187,7 +187,7 @@ async fn shell_with_readonly_prompts_takes_commands() {
     }
 }
 
-/// The modes of a terminal within this one are not those of the program that reads there.
+/// The modes of the outer terminal are not those of the program that reads in the inner one.
 #[tokio::test]
 async fn line_too_long_for_a_multiplexed_program_is_refused() {
     let world = World::new();

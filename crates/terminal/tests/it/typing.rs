@@ -1,4 +1,4 @@
-//! Input that arrives as it was given, or is refused before the first byte: long lines, entries of several lines, keys behind
+//! Input that arrives unchanged, or is refused before the first byte: long lines, entries of several lines, keys after
 //! Escape.
 
 use steplatch_patience::eventually;
@@ -7,7 +7,7 @@ use steplatch_terminal::{CommandRequest, Input, InputError, Limit, Part, Reason,
 use super::inner_shells::{entry, start, until_input};
 use super::shells::{Session, World, request, until_prompt};
 
-/// Maximum length of a line that the kernel keeps for a program that reads whole lines, in bytes.
+/// Maximum length of a line that the kernel buffers for a program that reads whole lines, in bytes.
 const MAX_LINE_BYTES: usize = 4095;
 
 async fn sends(session: &Session, text: &str) -> Result<(), InputError> {
@@ -171,7 +171,7 @@ async fn escape_and_the_next_key_are_two_keys_to_patient_programs() {
 
 #[tokio::test]
 async fn typed_ahead_lines_reach_the_program_of_the_first_line() {
-    // A line editor keeps carriage returns, and what it leaves unread is read by the program as it arrived.
+    // A line editor keeps carriage returns, and a program receives the unread rest unchanged.
     let shells = ["bash", "zsh", "fish"].map(|shell| (shell, None));
     let inner = ["bash --norc", "bash --posix", "zsh -f", "fish -N", "dash", "ksh", "tcsh -f"]
         .map(|inner| ("bash", Some(inner)));
@@ -190,7 +190,7 @@ async fn typed_ahead_lines_reach_the_program_of_the_first_line() {
             session.types(&format!("{command}\n{answers}\ntouch after\n")).await;
             let row = format!("{shell} {inner:?}: {command}");
             let [typed, after] = ["typed", "after"].map(|name| std::path::Path::new(world.home()).join(name));
-            // Lines typed while `touch` runs would be those of a program that reads whole lines.
+            // Lines typed while `touch` runs would go to a program that reads whole lines.
             eventually(&row, async || {
                 let view = session.view().await;
                 if after.exists() && view.awaiting_input == Some(true) { Ok(()) } else { Err(view.screen) }
@@ -202,7 +202,7 @@ async fn typed_ahead_lines_reach_the_program_of_the_first_line() {
     }
 }
 
-/// The line editor of busybox keeps 1 KB of a line: it drops what does not fit, and executes the remainder.
+/// The line editor of busybox keeps 1 KB of a line: it drops the rest and executes the beginning.
 #[tokio::test]
 async fn line_too_long_for_busybox_is_refused() {
     for shell in ["busybox sh", "./sh"] {
@@ -216,7 +216,8 @@ async fn line_too_long_for_busybox_is_refused() {
     }
 }
 
-/// Checks that a shell at its prompt is given no line that the line editor of busybox would cut, and runs nothing of it.
+/// Checks that a shell at its prompt receives no line that the line editor of busybox would cut, and runs no part of
+/// it.
 pub(crate) async fn refuses_long_lines(session: &Session) {
     for integrates in [false, true] {
         let request =
@@ -231,7 +232,7 @@ pub(crate) async fn refuses_long_lines(session: &Session) {
     }
 }
 
-/// Lines that several clients type ahead: each waits for the prompt after its own line, and receives the exit code of that.
+/// Several clients type ahead: each waits for the prompt after its own line, and receives the exit code of that line.
 #[tokio::test]
 async fn each_client_waits_for_the_prompt_after_its_own_line() {
     for shell in ["bash", "zsh", "fish"] {
@@ -266,7 +267,7 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
         ends(2).await;
         open_gate().await;
         ends(3).await;
-        // Later, a wait is for the prompt of the shell, whatever this client typed before.
+        // A later wait is for the prompt of the shell, whatever this client typed before.
         let typed = Input { text: "sh -c 'exit 5'\n".to_owned(), by: Some("two".to_owned()), ..Input::default() };
         let offset = session.0.send(typed).await.unwrap().offset;
         let wait = Wait { since: Some(offset), by: Some("one".to_owned()), ..until_prompt() };
@@ -274,14 +275,14 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
     }
 }
 
-/// A prompt with the time at the right margin, drawn there from another row.
+/// A prompt with the time at the right margin, drawn from another row.
 #[tokio::test]
 async fn text_since_an_input_is_its_output_in_any_prompt_style() {
     let prompt = r"PS1='\w\[\e[s\e[1;60H\t\e[u\]\n> '";
     let world = World::new();
     world.file(".bashrc", &format!("{prompt}\n"));
     let session = world.open(&["bash"]).await;
-    // A program that draws on several rows itself is shown by its rows, with the empty ones between.
+    // A program that draws several rows is shown by its rows, with the empty rows in between.
     for (line, output) in [
         (r"printf 'a\n\n\nb\n'", "a\n\n\nb\n"),
         ("seq 50", "1\n2\n3\n"),
@@ -295,7 +296,7 @@ async fn text_since_an_input_is_its_output_in_any_prompt_style() {
     }
 }
 
-/// Returns the interpreters of Python that are installed, of all versions.
+/// Returns the installed Python interpreters, of all versions.
 fn pythons() -> Vec<std::path::PathBuf> {
     let home = std::env::var("HOME").unwrap_or_default();
     let versions = std::fs::read_dir(format!("{home}/.pyenv/versions")).into_iter().flatten().flatten();

@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Returns the states of a machine (`name kind: next next`) that a run in `at` reaches past a gate only.
+    /// Returns the states of a machine (`name kind: next next`) that a run in `at` reaches only past a gate.
     fn behind(states: &[&str], at: &str) -> Vec<String> {
         let state = |written: &&str| {
             let (head, next) = written.split_once(':').unwrap_or((written, ""));

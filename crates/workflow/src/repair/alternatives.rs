@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the new alternatives, as they are written.
+    /// Returns the new alternatives in their notation.
     fn new(before: &str, after: &str) -> Option<Vec<String>> {
         let found = new_alternatives(&[before], &[after], &[])?;
         Some(found.into_iter().map(|one| one.text).collect())
@@ -224,7 +224,7 @@ mod tests {
         ] {
             assert_eq!(new(before, after), None, "{before} {after}");
         }
-        // The patterns of a list, with the flags of each.
+        // The patterns of a list, each with its flags.
         let list = |after: &[&str]| new_alternatives(&["Continue"], after, &[]);
         assert_eq!(list(&["Continue", "(?i)proceed"]).unwrap()[0].text, "(?i)proceed");
         assert_eq!((list(&["Continue", "a|b"]).unwrap().len(), list(&[])), (2, None));
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(remark("Proceed {X|regex} now"), None);
     }
 
-    /// A part of a pattern, in each form of the dialect.
+    /// A part of a pattern, in every form of the dialect.
     fn part() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             prop::sample::select(vec![
@@ -345,7 +345,7 @@ mod tests {
         })
     }
 
-    /// Texts that a screen may have.
+    /// Texts of a screen.
     fn screen() -> impl Strategy<Value = String> {
         let word = prop::sample::select(vec![
             "Proceed",

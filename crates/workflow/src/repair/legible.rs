@@ -191,7 +191,7 @@ mod tests {
         let (one, other) = (ordered(r#"{"a":1,"b":2}"#), ordered(r#"{"b":2,"a":1}"#));
         assert!(!is_same(Some(&one), Some(&other)) && is_same(Some(&one), Some(&one)));
         assert_eq!(text(&one, &other), r#"is in another order: it was {"a":1,"b":2} and is {"b":2,"a":1}"#);
-        // An escaped character is whole where a long text is cut.
+        // Truncating a long text keeps an escaped character whole.
         let long = |end: &str| json!(format!("{}{}{end}", "x".repeat(130), "\\n".repeat(20)));
         assert!(text(&long("a"), &long("b")).starts_with(r#"was …\\n\\n"#), "{}", text(&long("a"), &long("b")));
     }

@@ -8,7 +8,7 @@ use steplatch_workflow::{Effect, History, Outcome, Start, wants_screen};
 
 use crate::machine::{Machine, fields, start};
 
-/// A machine that runs a command and types what it printed, unless it failed.
+/// Returns a machine that runs a command and types its output, unless the command failed.
 fn building(params: &Value, transitions: &Value) -> Value {
     json!({
         "initial_state": "build",
@@ -96,7 +96,7 @@ fn command_has_the_time_limit_of_its_state() {
 fn command_without_a_terminal_gets_a_temporary_shell() {
     let mut run = Machine::start(&make(&json!([])));
     assert_eq!(run.params(), json!({"command": "make"}));
-    // The command goes on in its shell when its time is up, and the run fails.
+    // The command continues in its shell after its timeout, and the run fails.
     run.result(
         &json!({"success": false, "timed_out": true, "session_id": "term_7", "output": "", "error": "time was up"}),
     );
@@ -108,7 +108,7 @@ fn command_without_a_terminal_gets_a_temporary_shell() {
     run.outcome(Outcome::TimedOut);
     assert!(run.last.effects.contains(&Effect::CloseOpened { step }), "{:?}", run.last.effects);
 
-    // After the run's terminal was closed there is none to name.
+    // After the run's terminal was closed, no terminal can be named.
     let mut document = make(&to_next(json!("success")));
     document["states"]["close"] = json!({
         "action": {"tool": "exit_terminal"}, "transitions": [{"condition": "success", "next_state": "build"}]

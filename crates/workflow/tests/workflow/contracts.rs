@@ -15,7 +15,7 @@ fn contract(arguments: &Value, return_values: &Value) -> Value {
     })
 }
 
-/// As [`contract`], in a terminal that the run opens.
+/// Like [`contract`], in a terminal that the run opens.
 fn opening(arguments: &Value, return_values: &Value) -> Value {
     let mut document = contract(arguments, return_values);
     document["initial_state"] = "open".into();
@@ -125,7 +125,7 @@ fn lower_case_argument_is_substituted_but_not_exported() {
         _ => None,
     });
     assert_eq!(typed.as_deref(), Some("ssh -p 22 web1 $USER"));
-    // No shell can give it a value.
+    // No shell can provide a value for it.
     let missing = definition(&document).check_start(&fields(&json!({})), |_| true).unwrap_err().to_string();
     assert!(missing.contains("argument host (where) is missing") && !missing.contains("USER"), "{missing}");
 }
@@ -235,7 +235,7 @@ fn run_opening_its_terminal_passes_arguments_and_reads_others() {
     run.shell_tells(&json!({"USER": "ana"}));
     assert_eq!((run.state(), run.params()["session_id"].as_str()), ("make", Some("term_7")));
 
-    // With every argument given, the shell is not queried, so the program may be one that cannot be queried.
+    // If every argument is given, the shell is not queried, so the program need not be a shell.
     let mut run = Machine::start_with(&document, with(&json!({"ROOT": "/src", "USER": "ana"})));
     run.result(&json!({"success": true, "session_id": "term_7"}));
     assert_eq!(run.state(), "make");
@@ -330,7 +330,7 @@ fn shell_expands_contract_names_and_braces_are_placeholders() {
     assert_eq!(run.params()["input_text"], "cd ${ROOT} # /src $/src $ana\n");
 }
 
-/// Types the secret argument that it has.
+/// Returns a machine that types its secret argument.
 fn logging_in(entry: &Value) -> Value {
     let mut document = contract(&json!({"USER": "who", "PASSWORD": entry}), &json!({}));
     document["states"]["make"]["action"]["params"]["input_text"] = "login {USER} {PASSWORD|sh}\n".into();
@@ -365,7 +365,7 @@ fn secret_argument_is_exported_only_if_declared() {
 
 #[test]
 fn secret_argument_without_a_value_is_read_from_the_shell() {
-    // Document 001, lines 723-736: an argument is there if the shell of the session has it.
+    // Document 001, lines 723-736: an argument is present if the shell of the session has it.
     let entry = json!({"secret": true, "schema": {"minLength": 3}});
     let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
     run.shell_tells(&json!({}));

@@ -11,12 +11,12 @@ use steplatch_workflow::{
 
 use crate::machine::{Machine, definition, fields, start};
 
-/// A state that types something and has these transitions.
+/// Returns a state that types text and has these transitions.
 fn typing(transitions: &Value) -> Value {
     json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}, "transitions": transitions})
 }
 
-/// A machine that continues to `then` when a transition with this condition holds after its first state.
+/// Returns a machine that continues to `then` if a transition with this condition holds after its first state.
 fn deciding(tool: &str, transition: &Value) -> Value {
     let mut transition = transition.clone();
     transition["next_state"] = "then".into();
@@ -205,7 +205,7 @@ fn every_condition_holds_as_in_the_table() {
 
 #[test]
 fn terminal_screen_is_searched_if_the_result_has_no_text() {
-    // Document 001, lines 303-304: pattern_match looks at the current screen.
+    // Document 001, lines 303-304: pattern_match searches the current screen.
     let session = |run: &Machine, outcome: &Outcome| wants_screen(&run.definition, &run.history, &run.step(), outcome);
     let given = || Start { session_id: Some("term_1".into()), ..start() };
     let listed = Outcome::Finished { result: fields(&json!({"success": true, "total_sessions": 1})) };
@@ -231,7 +231,7 @@ fn terminal_screen_is_searched_if_the_result_has_no_text() {
     document["states"]["first"]["on_timeout"] = "then".into();
     let run = Machine::start_with(&document, given());
     assert_eq!(session(&run, &Outcome::TimedOut), None, "it goes on without a condition");
-    // No screen is read where there is a text, no terminal, or no pattern to be decided.
+    // No screen is read if there is a text, no terminal, or no pattern to decide.
     let wants = |transition: &Value, start: Start, result: &Value| {
         let run = Machine::start_with(&deciding("list_terminal_sessions", transition), start);
         session(&run, &Outcome::Finished { result: fields(result) }).is_some()
@@ -322,7 +322,7 @@ fn unmatched_wait_is_not_a_success() {
     run.result(&ended);
     expect!["State 'first' failed: the program ended with exit code 1 before /x/ came"].assert_eq(run.error());
     assert_eq!(run.history.variables().get("first_success"), Some(&json!(false)));
-    // Its outcome is stored as it was judged.
+    // The judged outcome is stored.
     let Some(Event::StateCompleted { outcome: Outcome::Finished { result }, .. }) = run.last.events.first() else {
         panic!("{:?}", run.last.events)
     };
@@ -359,7 +359,7 @@ fn transition_treating_an_unmatched_wait_as_success_is_warned() {
 
 #[test]
 fn any_failed_action_takes_on_timeout_after_all_transitions() {
-    // Document 000, lines 1252-1301 (test_timeout_handling): the recovery of a wait in a session that is not there.
+    // Document 000, lines 1252-1301 (test_timeout_handling): recovery from a wait in a missing session.
     let broken = json!({"success": false, "error": "Session 'x' not found"});
     for tool in ["await_output", "send_input", "open_terminal", "list_terminal_sessions"] {
         let mut document = deciding(tool, &json!({"condition": "success"}));
@@ -624,7 +624,7 @@ fn restart_repeats_requests_without_an_outcome() {
 
 #[test]
 fn possibly_opened_terminal_is_closed() {
-    // The run ends while the terminal is being opened, or learns nothing of how that went.
+    // The run ends during the opening, or does not learn its outcome.
     type End = fn(&mut Machine);
     let ends: [(&str, End); 4] = [
         ("cancelled", |run| drop(run.input(Input::Cancel { reason: "enough".into() }).clone())),
@@ -641,14 +641,14 @@ fn possibly_opened_terminal_is_closed() {
         assert!(run.last.effects.contains(&close), "{name}: {:?}", run.last.effects);
         assert_eq!(resume(&run.history, run.now), [close], "{name}: a daemon that takes the run over closes it");
     }
-    // The opening reports failure and names a terminal all the same.
+    // The opening reports failure but names a terminal.
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": false, "error": "no prompt came", "session_id": "term_1"}));
     assert!(run.history.error().is_some());
     let close = [Effect::CloseTerminal { session_id: "term_1".into() }];
     assert_eq!(run.last.effects, close);
     assert_eq!(resume(&run.history, run.now), close);
-    // One that failed without a terminal leaves nothing to close.
+    // A failed opening without a terminal leaves nothing to close.
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": false, "error": "no such program", "session_id": ""}));
     assert_eq!(resume(&run.history, run.now), []);

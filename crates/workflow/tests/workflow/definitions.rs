@@ -7,7 +7,7 @@ use steplatch_workflow::{Definition, Problem, Severity, State, ToolCatalog};
 
 use crate::machine::{Tools, definition, problems};
 
-/// A workflow of one state, with some of its keys set.
+/// Returns a workflow of one state with some keys set.
 fn one_state(keys: &Value) -> Value {
     let mut state = json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}});
     for (key, value) in keys.as_object().expect("an object") {
@@ -33,7 +33,7 @@ fn overlong_definition_has_exactly_one_problem() {
 
 #[test]
 fn long_unknown_names_are_not_compared() {
-    // Each pair of these would take minutes.
+    // Comparing each pair of these names would take minutes.
     let name = |letter: &str| letter.repeat(300_000);
     let states = [("a", "b"), ("b", "a")].map(|(state, next)| {
         let transition = json!({"condition": {}, "next_state": format!("{}{next}", name(state))});
@@ -325,7 +325,7 @@ fn problems_are_sent_with_pointer_message_and_severity() {
     );
 }
 
-/// Documents that look like definitions here and there.
+/// Documents that partly resemble definitions.
 fn documents() -> impl Strategy<Value = Value> {
     let words = prop::sample::select(vec![
         "a",

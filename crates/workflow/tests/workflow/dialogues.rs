@@ -1,4 +1,4 @@
-//! Dialogues: what is answered, what is recorded, and what is done again after a restart.
+//! Dialogues: their answers, records, and repetitions after a restart.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use steplatch_workflow::{Effect, Event, Input, Limits, Outcome, Start, Stubs, de
 
 use crate::machine::{Machine, Tools, definition, fields, problems, start};
 
-/// A machine with one dialogue in the terminal that it is given.
+/// Returns a machine with one dialogue in its given terminal.
 fn machine(params: &Value) -> Value {
     json!({"initial_state": "install", "states": {
         "install": {"action": {"tool": "dialogue", "params": params},
@@ -30,7 +30,7 @@ fn with(document: &Value, variables: &Value) -> Machine {
     Machine::start_with(document, Start { session_id: Some("term_1".to_owned()), variables, ..start() })
 }
 
-/// Returns the step and the parameters of the turn that is requested.
+/// Returns the step and the parameters of the requested turn.
 fn turn(machine: &Machine) -> (String, Value) {
     machine
         .last
@@ -45,7 +45,7 @@ fn turn(machine: &Machine) -> (String, Value) {
         .unwrap_or_else(|| panic!("a turn, not {:?}", machine.last.effects))
 }
 
-/// Brings the end of the turn that is awaited.
+/// Delivers the end of the awaited turn.
 fn hears(machine: &mut Machine, heard: &Value) {
     let step = machine.history.awaited_steps().pop().expect("a turn");
     machine.wait(Duration::from_secs(1));

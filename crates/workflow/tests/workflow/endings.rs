@@ -8,7 +8,7 @@ use steplatch_workflow::{Effect, FailureReason, History, Input, Limits, Outcome,
 
 use crate::machine::{Machine, definition, problems, start};
 
-/// A machine that tries up to three times, and stops a server at the end.
+/// A machine with up to three attempts that stops a server at the end.
 fn retrying() -> Value {
     json!({
         "initial_state": "open",
@@ -95,7 +95,7 @@ fn finally_state_runs_before_completion_or_failure() {
     let mut run = opened();
     run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
     run.succeed();
-    // What the run returns is read while its terminal is open.
+    // The return values are read while the terminal is open.
     run.shell_tells(&json!({"URL": "http://x"}));
     cleaned_up(&mut run);
     assert!(run.completed(), "{:?}", run.history.status());

@@ -15,7 +15,7 @@ fn last(tool: &str) -> Value {
     json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})
 }
 
-/// A state whose end is judged, between two transitions that are not.
+/// A judged transition between two decided ones.
 fn judged() -> Value {
     json!({
         "initial_state": "build",
@@ -369,7 +369,7 @@ fn terminals_named_after_a_question_are_known_when_asked() {
     sessions.sort();
     assert_eq!(sessions, ["branch", "given", "inner", "late", "there", "tidied", "work"]);
     assert_eq!(ahead.computed, ["{go_session_id}-{missing}"]);
-    // What was recorded as shown is what counts after the answer.
+    // The recorded content counts for the answer.
     run.history.show_terminals(vec!["term_1".to_owned()]);
     assert_eq!(run.history.approved_terminals(), None, "nobody has answered");
     let step = run.history.gate().expect("a gate waits").step.clone();

@@ -1,4 +1,4 @@
-//! Machines and their inputs, generated at random.
+//! Randomly generated machines and inputs.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use steplatch_workflow::{History, Input, Limits, Outcome, ShellAnswer, Start};
 
 use super::machine::{fields, start};
 
-/// One condition, by a number that picks it.
+/// A condition, selected by a number.
 fn condition(pick: u8) -> Value {
     match pick % 11 {
         0 => json!({}),
@@ -49,7 +49,7 @@ fn action(pick: u8) -> Value {
     }
 }
 
-/// The items that a state is executed for, of most states none.
+/// The items of a state; most states have none.
 fn items(pick: u8, tool: &Value) -> Option<Value> {
     let is_single = ["gate", "return", "fail", "parallel"].iter().any(|single| tool == single);
     match pick % 20 {
@@ -76,7 +76,7 @@ fn contracts() -> impl Strategy<Value = (Value, Value)> {
     (arguments, returned)
 }
 
-/// A machine of a few states, connected at random.
+/// A machine of a few randomly connected states.
 pub(crate) fn machines() -> impl Strategy<Value = Value> {
     let transition = (any::<u8>(), any::<u8>());
     let state = (any::<u8>(), prop::collection::vec(transition, 0..4), prop::option::of(any::<u8>()));
@@ -127,7 +127,7 @@ pub(crate) fn starts() -> impl Strategy<Value = Start> {
     })
 }
 
-/// The outcome of an effect, of whatever kind.
+/// The outcome of an effect of any kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Luck {
     outcome: Outcome,

@@ -1,4 +1,4 @@
-//! States that are executed once for each item of a list.
+//! States executed once for each item of a list.
 
 use serde_json::{Value, json};
 use steplatch_workflow::{Effect, FailureReason, History, Input, Outcome, Status};
@@ -30,7 +30,7 @@ fn ran(output: &str) -> Value {
     json!({"success": true, "exit_code": 0, "output": output})
 }
 
-/// Brings the outcome of an action that is known without performing it.
+/// Delivers the outcome of an action that need not be performed.
 fn answer(run: &mut Machine) {
     let known = run.last.effects.iter().find_map(|effect| match effect {
         Effect::Answer { outcome, .. } => Some(outcome.clone()),
@@ -39,7 +39,7 @@ fn answer(run: &mut Machine) {
     run.outcome(known.expect("a known outcome"));
 }
 
-/// A run whose first state has printed three lines.
+/// Returns a run whose first state printed three lines.
 fn listed(for_each: &Value) -> Machine {
     let mut run = Machine::start(&pinging(for_each));
     run.result(&ran("a\n\nb c\nd\n"));

@@ -12,7 +12,7 @@ use steplatch_workflow::{
 use crate::generated::{Luck, lucks, machines, next_input, starts};
 use crate::machine::Tools;
 
-/// Returns the step of an effect whose outcome the run waits for.
+/// Returns the step of an effect if the run waits for its outcome.
 fn asking(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Perform { step, .. }
@@ -33,7 +33,7 @@ fn asking(effect: &Effect) -> Option<String> {
     }
 }
 
-/// The steps that a run waits for, whatever kind of wait it is: one, or several branches.
+/// The steps that a run waits for, in a state or in several branches.
 fn waited_for(history: &History) -> Vec<String> {
     let current = history.current().map(|current| &current.step);
     let exchange = history.exchange().map(|exchange| &exchange.step);
@@ -44,7 +44,7 @@ fn waited_for(history: &History) -> Vec<String> {
     if current.is_some() { of_current() } else { waits.iter().map(ToString::to_string).collect() }
 }
 
-/// Effects that must never be done twice.
+/// Effects that must never be performed twice.
 fn at_most_once(effect: &Effect) -> bool {
     match effect {
         Effect::Perform { tool, .. } => matches!(tool.as_str(), "send_input" | "open_terminal" | "run_command"),
@@ -62,7 +62,7 @@ fn closed(effects: &[Effect]) -> BTreeSet<String> {
     close.collect()
 }
 
-/// Gives an opening an id of its own, as a real one has, and returns it. One that failed may still name a terminal.
+/// Gives an opening a unique id, like a real one, and returns it. A failed opening may still name a terminal.
 fn opened(outcome: &mut Outcome, number: usize) -> String {
     let id = format!("term_opened_{number}");
     if let Outcome::Finished { result } = outcome {
@@ -71,14 +71,14 @@ fn opened(outcome: &mut Outcome, number: usize) -> String {
     id
 }
 
-/// A world in which the daemon may stop at any instant, and the journal and the ledgers remain.
+/// A world in which the daemon may stop at any instant, while the journal and the ledgers remain.
 struct World {
     definition: Definition,
     start: Start,
     journal: Vec<Event>,
     /// The effects that must not be performed twice, by step.
     ledger: BTreeMap<String, Effect>,
-    /// Number of times that each such effect was really performed.
+    /// Number of times that each such effect was performed.
     done: BTreeMap<String, u32>,
     /// The terminal that each step opened, whether or not the run learned of it.
     opened: BTreeMap<String, String>,
@@ -93,7 +93,7 @@ impl World {
         self.crashes.next().unwrap_or(false)
     }
 
-    /// Performs effects as the daemon would, after their events are in the journal. `None` when it stops in between.
+    /// Performs effects as the daemon would, after their events are in the journal. `None` if it stops in between.
     fn perform(&mut self, history: &History, effects: &[Effect]) -> Option<Vec<Input>> {
         let mut inputs = Vec::new();
         for effect in effects {
@@ -130,7 +130,7 @@ impl World {
                     Some(before) => {
                         assert_eq!(timeless(before), timeless(effect), "asked again it is the same");
                         assert!(limit_of(effect) <= limit_of(before), "with no more time than before");
-                        // It was begun, and its outcome was lost.
+                        // The effect began, but its outcome was lost.
                         if let Input::Outcome { outcome, .. } = &mut brought {
                             *outcome = Outcome::Unknown;
                         }
@@ -149,7 +149,7 @@ impl World {
     /// Runs to the end through every crash, and returns the history in the journal.
     fn run(&mut self, mut interruption: Option<(u8, Input)>) -> History {
         let (mut history, mut next) = (History::new(), VecDeque::from([Input::Start(self.start.clone())]));
-        // A daemon that takes over a run performs the effects that the journal requests before it takes any input.
+        // A daemon that resumes a run performs the effects requested in the journal before it takes any input.
         let mut resumes = false;
         for turn in 0..10_000u32 {
             self.now = self.now.after(Duration::from_millis(10));
@@ -165,7 +165,7 @@ impl World {
                     let Decision { events, effects } = decide(&self.definition, &history, input, self.now);
                     if self.crashes() {
                         next.clear();
-                        // It stopped before anything was written: the decision is lost.
+                        // The daemon stopped before writing, so the decision is lost.
                         history = History::from_iter(&self.journal);
                         resume(&history, self.now)
                     } else {
@@ -190,8 +190,7 @@ impl World {
                         // Nothing is in progress any more, and the run is resumed.
                         next.push_back(Input::Resume { by: "ana".into(), above: false });
                     } else if is_idle && history.started_at().is_none() {
-                        // A run that did not begin is started again by its caller, and one whose deadline effect was
-                        // lost keeps waiting.
+                        // The caller restarts a run that did not begin, and a run with a lost deadline keeps waiting.
                         next.push_back(Input::Start(self.start.clone()));
                     }
                 }
@@ -238,7 +237,7 @@ proptest! {
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 1..8),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
-        // A finally state and those after it may be executed besides.
+        // A finally state and its successors may be executed in addition.
         let max_states = start.limits.max_states() + 20;
         let mut history = History::new();
         let mut log: Vec<Event> = Vec::new();
@@ -257,7 +256,7 @@ proptest! {
             if waited.is_empty() {
                 break;
             }
-            // The effects that the run waits for were performed, and would be performed again after a restart.
+            // The awaited effects were performed, and would be repeated after a restart.
             asked.extend(decision.effects.iter().filter_map(asking));
             prop_assert!(waited.iter().all(|step| asked.contains(step)));
             prop_assert_eq!(resume(&history, now).iter().filter_map(asking).collect::<Vec<_>>(), waited);
@@ -265,11 +264,11 @@ proptest! {
             input = next_input(&history, &script.next().expect("a cycle"));
         }
         prop_assert!(history.is_over());
-        // For each state its end and perhaps a gate; before and after it the shell.
+        // Each state has its end and perhaps a gate; the shell comes before and after it.
         let branches = log.iter().filter(|event| matches!(event, Event::BranchBegan { .. })).count();
         prop_assert!(decided.len() <= 2 * max_states as usize + branches + 5);
 
-        // The same prefix of history, folded anew, also from its stored form, gives the same decision.
+        // Folding the same prefix of the history again, also from its stored form, gives the same decision.
         let stored = serde_json::to_string(&log).expect("events have a stored form");
         let read: Vec<Event> = serde_json::from_str(&stored).expect("the stored form reads back");
         prop_assert_eq!(&read, &log);
@@ -279,7 +278,7 @@ proptest! {
             prop_assert_eq!(decide(&definition, &folded, input, now), expected);
         }
         prop_assert_eq!(History::from_iter(&log), history);
-        // Every state that was executed is in the log, in order.
+        // Every executed state is in the log, in order.
         let told = execution_log(&log).iter().filter(|entry| matches!(entry, LogEntry::Execution { .. })).count();
         prop_assert_eq!(told, log.iter().filter(|event| matches!(event, Event::StateCompleted { .. })).count());
     }
@@ -306,7 +305,7 @@ proptest! {
             history.extend(&last.events);
         }
         let closed = closed(&last.effects);
-        // One whose opening reported failure is closed as well.
+        // A terminal with a failed opening is closed as well.
         prop_assert!(history.open_terminals().iter().all(|open| closed.contains(open)), "{:?}", closed);
     }
 
@@ -322,7 +321,7 @@ proptest! {
         };
         let history = world.run(interruption);
         prop_assert_eq!(History::from_iter(&world.journal), history.clone());
-        // Under each step the journal has one effect at the most, and it was performed once.
+        // For each step, the journal has at most one effect, which was performed once.
         let entered: Vec<String> = world.journal.iter().filter_map(|event| match event {
             Event::StateEntered { step, .. } | Event::VariablesAsked { step, .. } | Event::BranchBegan { step, .. } => Some(step.to_string()),
             _ => None,
@@ -360,7 +359,7 @@ proptest! {
             let input = next_input(&history, &luck);
             let decision = decide(&definition, &history, input.clone(), Timestamp(1));
             history.extend(&decision.events);
-            // The same answer once more comes too late.
+            // Repeating the same answer comes too late.
             prop_assert_eq!(decide(&definition, &history, input, Timestamp(2)), Decision::default());
         }
         history.extend(&decide(&definition, &history, Input::Cancel { reason: "enough".into() }, Timestamp(3)).events);

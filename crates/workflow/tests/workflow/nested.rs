@@ -207,7 +207,7 @@ fn waiting_time_of_a_child_does_not_count() {
     assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
     let [Effect::ArmDeadline { after }] = run.input(waits(false)).effects[..] else { panic!("{:?}", run.last) };
     assert!(after > Duration::from_secs(1790), "{after:?}");
-    // It may also end while it waits: it is cancelled.
+    // A waiting child can also end by being cancelled.
     run.input(waits(true));
     run.wait(hour);
     let decision = run.result(&json!({"success": false, "status": "cancelled"}));
@@ -215,7 +215,7 @@ fn waiting_time_of_a_child_does_not_count() {
     assert_eq!(run.state(), "mend");
 }
 
-/// Opens a terminal, closes it, runs another workflow, and types.
+/// A machine that opens a terminal, closes it, runs another workflow, and types.
 fn composed() -> Value {
     let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
     json!({
@@ -231,13 +231,13 @@ fn composed() -> Value {
 
 #[test]
 fn closed_terminal_is_passed_to_no_child() {
-    // Document 000, lines 555-585: a workflow is composed of others whatever it did before.
+    // Document 000, lines 555-585: a workflow can be composed of others after any other action.
     let mut run = Machine::start(&composed());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert_eq!(run.params(), json!({"workflow_name": "inner"}));
     assert_eq!((child(&run).session_id.as_deref(), child(&run).inherits), (None, false));
-    // One that was given is forgotten as well, for the next that is opened.
+    // A given terminal is forgotten too when another one is opened.
     let mut document = composed();
     document["initial_state"] = "close".into();
     document["states"]["nest"] = json!({
@@ -253,7 +253,7 @@ fn closed_terminal_is_passed_to_no_child() {
 
 #[test]
 fn child_reports_like_its_run() {
-    // Document 000, lines 178-195 and 578: the action returns what the tool returns.
+    // Document 000, lines 178-195 and 578: the action returns the tool's result.
     let document = json!({
         "initial_state": "open",
         "states": {
@@ -276,7 +276,7 @@ fn child_reports_like_its_run() {
     run.outcome(Outcome::Finished { result });
     let value = |name: &str| run.history.variables().get(name).cloned();
     assert_eq!((value("nest_final_state"), value("session_id")), (Some(json!("nest")), Some(json!("term_1"))));
-    // A terminal that is closed with the run is none.
+    // A terminal closed with the run is not passed on.
     let mut failed = Machine::start(&document);
     failed.result(&json!({"success": true, "session_id": "term_1"}));
     failed.result(&json!({"success": false, "error": "no"}));
@@ -310,7 +310,7 @@ fn omitted_value_of_a_nested_run_is_named_with_its_limit() {
 
 #[test]
 fn open_terminal_of_a_child_passes_to_a_run_without_one() {
-    // Document 000, lines 640-656: the session_id of a nested run is the session_id from there on.
+    // Document 000, lines 640-656: the session_id of a nested run is then the session_id of the run.
     let left = |opened: &Value| json!({"success": true, "status": "completed", "session_id": "term_7", "open_terminals": opened});
     let mut document = composed();
     document["initial_state"] = "nest".into();
@@ -320,14 +320,14 @@ fn open_terminal_of_a_child_passes_to_a_run_without_one() {
     run.result(&json!({"success": false}));
     assert_eq!(run.closed(), ["term_7"], "it is the run's, as one that it opened");
 
-    // One that the child was given is its owner's.
+    // A terminal given to the child belongs to its owner.
     let mut run = Machine::start(&document);
     run.result(&left(&json!([])));
     assert_eq!(run.params()["session_id"], "term_7");
     run.result(&json!({"success": false}));
     assert_eq!(run.closed(), [""; 0]);
 
-    // A run that has one keeps it, and `{session_id}` is what the last action left.
+    // A run with a terminal keeps it, and `{session_id}` is the result of the last action.
     let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
     run.result(&left(&json!(["term_7"])));
     assert_eq!(run.params(), json!({"input_text": "term_7", "session_id": "term_mine"}));
@@ -348,7 +348,7 @@ fn arguments_are_exported_in_a_terminal_left_by_a_child() {
 
 #[test]
 fn inline_child_is_saved_unless_disabled() {
-    // Document 000, lines 164 and 804-807: save_on_success is a parameter of a nested call as well.
+    // Document 000, lines 164 and 804-807: save_on_success is a parameter of a nested call too.
     let saves = |own: &Value, outer: bool| {
         let document = nesting(&json!({"workflow_definition": one_sleep(), "save_on_success": own}));
         child(&Machine::start_with(&document, Start { save_on_success: outer, ..start() })).save_on_success
@@ -360,7 +360,7 @@ fn inline_child_is_saved_unless_disabled() {
 
 #[test]
 fn initial_session_id_is_the_terminal_of_the_run() {
-    // Document 000, lines 148 and 502: it has no other way to hand a terminal over.
+    // Document 000, lines 148 and 502: there is no other way to pass a terminal.
     let with = |variables: Value, session_id: Option<&str>| {
         let session_id = session_id.map(str::to_owned);
         Machine::start_with(

@@ -1,4 +1,4 @@
-//! Several child runs at once: `parallel`, and `for_each` with `max_parallel`.
+//! Parallel child runs: `parallel`, and `for_each` with `max_parallel`.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn abandoned(effects: &[Effect]) -> Vec<u32> {
     effects.iter().filter_map(step).collect()
 }
 
-/// Brings the outcome of a branch, and that of the state if it follows. Returns the effects and events of the first.
+/// Delivers the outcome of a branch, and of the state if it ends. Returns the effects and events of the first.
 fn end(run: &mut Machine, number: usize, result: &Value) -> Decision {
     let step = run.step().part(number);
     run.wait(Duration::from_secs(1));
@@ -68,7 +68,7 @@ fn failed(error: &str) -> Value {
     json!({"success": false, "status": "failed", "error": error})
 }
 
-/// Takes the answer that is known without performing anything.
+/// Delivers the answer that is known without performing an action.
 fn returned(run: &mut Machine) -> Value {
     let known = run.last.effects.iter().find_map(|effect| match effect {
         Effect::Answer { outcome, .. } => Some(outcome.clone()),
@@ -304,7 +304,7 @@ fn branches_complete_in_a_rehearsal_unless_stubbed() {
     assert_eq!((&rehearsal.end, rehearsal.final_state.as_deref()), (&RehearsalEnd::Completed, Some("done")));
     let failed = json!({"states": {"fan": {"success": false, "failed": [1], "error": "no"}}});
     assert_eq!(played(&document, &failed).final_state.as_deref(), Some("sorry"));
-    // A workflow that cannot be started fails its branch, as in a run.
+    // A workflow that cannot start fails its branch, as in a run.
     let wrong = at_once(
         &json!({"workflows": [{"workflow_name": "{which}"}, {"workflow_name": "{which}"}, {"workflow_name": "a"}]}),
     );

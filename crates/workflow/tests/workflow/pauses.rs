@@ -163,7 +163,7 @@ fn run_pauses_with_its_children() {
     assert_eq!(child.history.paused(), None);
 }
 
-/// An event without the times in it.
+/// An event without its times.
 fn timeless(event: &Event) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -184,7 +184,7 @@ fn is_of_a_pause(event: &Event) -> bool {
     matches!(event, Event::Paused { .. } | Event::HeldBack { .. } | Event::Resumed { .. })
 }
 
-/// Returns whether an event begins something, or ends the run.
+/// Returns whether an event starts something, or ends the run.
 fn begins(event: &Event) -> bool {
     !(is_of_a_pause(event)
         || matches!(
@@ -196,7 +196,7 @@ fn begins(event: &Event) -> bool {
         ))
 }
 
-/// Plays a machine to its end, pausing wherever `rests` has `true`, and returns the events.
+/// Plays a machine to its end, pausing wherever `rests` is `true`, and returns the events.
 fn play(definition: &Definition, start: Start, lucks: &[Luck], rests: &[bool]) -> Result<Vec<Event>, TestCaseError> {
     let mut now = Timestamp(0);
     let (mut history, mut events) = (History::new(), Vec::new());
@@ -241,7 +241,7 @@ proptest! {
         let rested = play(&definition, start, &script, &rests)?;
         let without: Vec<Value> = rested.iter().filter(|event| !is_of_a_pause(event)).map(timeless).collect();
         prop_assert_eq!(without, restless.iter().map(timeless).collect::<Vec<_>>());
-        // All of it has a stored form.
+        // Every event has a stored form.
         let stored = serde_json::to_string(&rested).unwrap();
         prop_assert_eq!(serde_json::from_str::<Vec<Event>>(&stored).unwrap(), rested);
     }

@@ -1,4 +1,4 @@
-//! Placeholders: which of them are known, when a run starts and when a state is entered.
+//! Placeholders: which ones are known at the start of a run and at the entry of a state.
 
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn warnings(document: &Value) -> String {
     definition(document).warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the error of starting a machine with these variables, where no shell has any.
+/// Returns the error of starting a machine with these variables, with an empty shell environment.
 fn refused(document: &Value, variables: &Value) -> String {
     let checked = definition(document).check_start(&fields(variables), |_| false);
     checked.err().map(|error| error.to_string()).unwrap_or_default()
@@ -41,7 +41,7 @@ fn given(variables: &Value) -> Start {
     Start { session_id: Some("term_1".into()), variables: fields(variables), ..start() }
 }
 
-/// A run of [`typing`] whose shell has `PROJECT`, on its way to the state that types.
+/// Returns a run of [`typing`] whose shell has `PROJECT`, before the state that types.
 fn begun(text: &str, first: &Value) -> Machine {
     let mut run = Machine::start_with(&typing(text), given(&json!({"PROJECT": "/src"})));
     run.shell_tells(&json!({}));
@@ -164,13 +164,13 @@ fn arguments_and_their_defaults_fill_placeholders() {
     let run = begun("{PROJECT} {MODE} {MODE|sh} ${MODE}", &json!({"success": true, "message": "skip"}));
     assert_eq!(run.params()["input_text"], "/src debug debug ${MODE}");
 
-    // What the shell has comes before a default.
+    // A value of the shell takes precedence over a default.
     let mut run = Machine::start_with(&typing("{PROJECT} {MODE} {NOTE}"), given(&json!({})));
     run.shell_tells(&json!({"PROJECT": "/here", "MODE": "release", "NOTE": "n"}));
     run.result(&json!({"success": true, "message": "skip"}));
     assert_eq!(run.params()["input_text"], "/here release n");
 
-    // A default is known before there is a shell to ask.
+    // A default is known before there is a shell to query.
     let mut document = typing("{MODE}");
     document["arguments"] = json!({"DIR": {"default": "/tmp"}});
     document["states"]["look"]["action"] = json!({"tool": "open_terminal", "params": {"working_directory": "{DIR}"}});
@@ -204,13 +204,13 @@ fn secret_reference_is_replaced_and_required_at_start() {
         "type": {"action": {"tool": "run_command", "params": {"command": "login {secret:TOKEN|sh} {secret:} {note}"}}}}});
     assert_eq!(definition(&document).secrets().collect::<Vec<_>>(), ["TOKEN"]);
     expect!["Invalid arguments, so nothing was started: secret TOKEN was not found; set the variable TOKEN in the environment of the client that starts the run"].assert_eq(&refused(&document, &json!({"note": "x"})));
-    // What a variable contains is no reference.
+    // The content of a variable is not a reference.
     let variables = json!({"secret:TOKEN": "it's", "note": "{secret:TOKEN}"});
     assert_eq!(refused(&document, &variables), "");
     let run = Machine::start_with(&document, given(&variables));
     assert_eq!(run.params()["command"], r"login 'it'\''s' {secret:} {secret:TOKEN}");
     assert!(!run.history.variables().to_map().contains_key("secret:TOKEN"), "no report lists it");
-    // A run that began before such references were known has no value for them.
+    // A run from before such references has no value for them.
     let run = Machine::start_with(&document, given(&json!({"note": "x"})));
     assert_eq!(run.params()["command"], "login {secret:TOKEN|sh} {secret:} x");
 }

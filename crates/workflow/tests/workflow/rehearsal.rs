@@ -10,7 +10,7 @@ use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalS
 use crate::generated::machines;
 use crate::machine::{Tools, definition, fields};
 
-/// Plays a machine with no variables and the usual limits.
+/// Plays a machine without variables and with the usual limits.
 fn play(document: &Value, stubs: &Value) -> Rehearsal {
     play_with(document, stubs, &json!({}), Limits::default())
 }
@@ -59,7 +59,7 @@ fn node_call_succeeds_unless_stubbed() {
     assert!(refused(&document, &json!({"states": {"two": {"outptu": ""}}})).contains("did you mean 'output'"));
 }
 
-/// A build that is tried until it works, waited for, and judged.
+/// A build that is repeated until it succeeds, awaited, and judged.
 fn build() -> Value {
     json!({
         "name": "build", "initial_state": "open",
@@ -235,7 +235,7 @@ fn unused_answers_are_reported() {
     assert_eq!(left, ["of 2 answers for state 'a' only 1 were asked for", "stub for tool 'send_input' was not used"]);
 }
 
-/// Stubs for states by number, some in lists that may be too short.
+/// Stubs for states by number; some are lists that may be too short.
 fn stubs() -> impl Strategy<Value = Value> {
     let stub = prop::sample::select(vec![
         json!({"match_text": "ok", "exit_code": 0, "session_id": "term_1", "elapsed_time": 40}),
@@ -281,12 +281,12 @@ proptest! {
         let play = || rehearse(&definition, &read, fields(&json!({"A": "0"})), limits);
         let first = play();
         prop_assert_eq!(&first, &play());
-        // A finally state has states and time of its own.
+        // A finally state has its own states and time.
         prop_assert!(first.states_executed <= max_states + 20);
         prop_assert!(first.elapsed_time <= limits.execution_timeout() + Duration::from_secs(60));
         let executed = first.path.iter().filter(|passage| matches!(passage, RehearsalStep::State { .. })).count();
-        // The state that the run broke off in has no end, also that after the finally state, and the one that it got stuck
-        // in neither.
+        // The state in which the run was interrupted has no end, even after the finally state, and neither has a stuck
+        // state.
         prop_assert!(executed + 2 >= first.states_executed as usize && executed <= first.states_executed as usize);
         if first.end == RehearsalEnd::Completed {
             prop_assert_eq!(executed, first.states_executed as usize);
@@ -294,7 +294,7 @@ proptest! {
     }
 }
 
-/// A machine that does everything with its secrets that gives them away.
+/// A machine that reveals its secrets in every possible way.
 fn careless() -> Value {
     json!({
         "initial_state": "open",
@@ -336,7 +336,7 @@ fn careless() -> Value {
     })
 }
 
-/// Text that needs quotes in a shell, in JSON and in a pattern, each in another way.
+/// Text that needs different quoting in a shell, in JSON and in a pattern.
 const TOKEN: &str = r#"it's "QUOTED" \d secret"#;
 
 fn careless_stubs() -> Value {
@@ -380,7 +380,7 @@ fn rehearsal_shows_no_secrets() {
     assert_eq!(state("say").0["input_text"], "echo •••••• •••••• •••••• ••••••\n");
     assert_eq!(state("say").1["screen_content"], "got ••••••, ••••••, ••••••", "a default and a return value too");
     assert_eq!(state("pin").0["input_text"], "••••••");
-    // Text that equals a short secret is not hidden inside longer text.
+    // A short secret is not hidden inside longer text.
     assert_eq!(state("pin").1["env"], json!({"PIN": "••••••", "lines": ["••••••", "0917"]}));
     assert_eq!(state("nested").0["initial_variables"], json!({"INNER": "••••••", "OTHER": "seen"}));
     assert_eq!(state("nested").1["return_values"], json!({"INNER": "••••••"}));

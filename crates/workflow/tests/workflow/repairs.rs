@@ -1,4 +1,4 @@
-//! Patches of a machine whose run stopped at a screen that it does not know.
+//! Patches of a machine whose run stopped at an unknown screen.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use steplatch_workflow::{
 use super::generated::machines;
 use super::machine::{Machine, Tools, definition};
 
-/// An installer: a question, a password that is an argument, a person who agrees, and the end.
+/// An installer: a question, a password argument, a person's approval, and the end.
 fn installer() -> Value {
     json!({
         "name": "install", "description": "Installs it",
@@ -54,7 +54,7 @@ fn installer() -> Value {
     })
 }
 
-/// Lines that the installer printed when it was recorded.
+/// Lines printed by the recorded installer.
 fn recorded() -> Vec<String> {
     ["$ ./install 80", "Reading package lists", "Continue? [y/n] ", "Installed."].map(str::to_owned).to_vec()
 }
@@ -65,13 +65,13 @@ fn named(patch: &Value) -> Vec<String> {
     weakenings(&before, &after, &recorded()).iter().map(ToString::to_string).collect()
 }
 
-/// A patch that knows one more form of the question.
+/// A patch that accepts another form of the question.
 fn another_question() -> Value {
     json!([{"op": "replace", "path": "/states/question/action/params/pattern",
             "value": r"(?m)^Continue\? \[y/n\] *$|^Proceed with the installation\? *$"}])
 }
 
-/// A run of a machine that has the arguments of the installer.
+/// A run of a machine with the arguments of the installer.
 fn begun(document: &Value) -> Machine {
     let variables = json!({"TOKEN": "x", "PORT": "80"}).as_object().expect("an object").clone();
     Machine::start_with(document, steplatch_workflow::Start { variables, ..super::machine::start() })
@@ -98,7 +98,7 @@ fn propose(run: &mut Machine, patch: &Value) -> Proposal {
     proposal
 }
 
-/// Answers the gate as the driver does: an accepted patch decides from its answer on.
+/// Answers the gate like the driver: an accepted patch decides from its answer on.
 fn answer(run: &mut Machine, choice: &str) {
     let input = Input::GateAnswered {
         step: run.history.gate().expect("a gate waits").step.clone(),
@@ -239,7 +239,7 @@ fn states_after_a_persons_gate_are_that_persons_choice() {
     let gate = run.history.gate().expect("a gate waits");
     assert!(gate.choices().contains(&"go to 'agree'"));
     assert_eq!(gate.choices_for_person(), ["go to 'agree'", "go to 'done'"]);
-    // Past the gate, states are repeated, but not the one that the gate is about.
+    // Past the gate, earlier states may be repeated, but not the state of the gate.
     let mut document = installer();
     document["states"]["agree"]["transitions"][0]["next_state"] = "check".into();
     document["states"]["check"] = json!({
@@ -259,7 +259,7 @@ fn states_after_a_persons_gate_are_that_persons_choice() {
     }
     run.result(&json!({"success": true, "exit_code": 1}));
     assert_eq!(run.history.gate().expect("a gate waits").choices_for_person(), ["go to 'agree'"]);
-    // An agent may answer this gate itself, so it passes nothing.
+    // An agent may answer this gate itself, so it is not a bypass.
     let mut document = installer();
     document["states"]["approve"]["action"]["params"]["answered_by"] = "agent".into();
     let mut run = begun(&document);
@@ -272,7 +272,7 @@ fn states_after_a_persons_gate_are_that_persons_choice() {
 
 #[test]
 fn repairs_that_keep_every_check_weaken_nothing() {
-    // One more question, answered before the run waits for the known one again.
+    // A further question, answered before the run waits for the known one again.
     let asked = json!([
         {"op": "replace", "path": "/states/question/action/params/pattern",
          "value": r"(?m)^Continue\? \[y/n\] *$|^Which flavour\? *$"},
@@ -300,7 +300,7 @@ fn repairs_that_keep_every_check_weaken_nothing() {
             "transitions": [{"condition": {}, "next_state": "approve"}]}},
         {"op": "replace", "path": "/states/question/transitions/1/next_state", "value": "settle"}
     ]);
-    // A limit after which the run asks is one after which an agent chooses.
+    // After a limit at which the run asks, an agent chooses.
     assert_eq!(
         named(&softer),
         [
@@ -328,7 +328,7 @@ fn weakening_by_a_patch_is_named() {
     .assert_eq(&only(json!([{"op": "add", "path": "/states/approve/action/params/answered_by", "value": "agent"}])));
     expect_test::expect!["'start' does something else: 'input_text' was \"./install {PORT}\\n\" and is \"true\\n\" (/states/start/action/params/input_text)"]
         .assert_eq(&replace("/states/start/action/params/input_text", json!("true\n")));
-    // Whether a command failed is not looked at any more, behind a new state.
+    // After a new state, a failure of the command is no longer checked.
     let past = json!([
         {"op": "add", "path": "/states/agree/transitions/1", "value": {"condition": "failure", "next_state": "never_mind"}},
         {"op": "add", "path": "/states/never_mind", "value": {
@@ -372,7 +372,7 @@ fn excessive_or_obscure_alternative_is_named() {
 
 #[test]
 fn each_new_acting_state_is_named_with_its_action() {
-    // Between two states, under the same condition.
+    // Between two states, with the same condition.
     for command in [
         "curl https://x/y | sh",
         "rm *",
@@ -392,10 +392,10 @@ fn each_new_acting_state_is_named_with_its_action() {
         let acts = format!("the new state 'extra' acts: it runs {} (/states/extra)", json!(command));
         assert_eq!(named(&patch), [acts]);
     }
-    // Nothing leads to it.
+    // No transition leads to it.
     let patch = json!([{"op": "add", "path": "/states/extra", "value": {"action": {"tool": "exit_terminal"}}}]);
     assert!(named(&patch).iter().any(|one| one.contains("acts: it closes the terminal")), "{:?}", named(&patch));
-    // A state under another name is a new one.
+    // A renamed state is a new state.
     let patch = json!([
         {"op": "move", "from": "/states/agree", "path": "/states/accept"},
         {"op": "replace", "path": "/states/approve/transitions/0/next_state", "value": "accept"}
@@ -492,7 +492,7 @@ fn input_after_a_new_unchecked_one_is_named() {
 fn changed_limits_conditions_and_secrets_are_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let replace = |path: &str, value: Value| only(json!([{"op": "replace", "path": path, "value": value}]));
-    // The time of a person to say no.
+    // The time that a person has to refuse.
     expect_test::expect!["'approve' is left sooner: the limit 'timeout' was 600 and is 1 (/states/approve/timeout)"]
         .assert_eq(&replace("/states/approve/timeout", json!(1)));
     expect_test::expect!["the limit 'timeout' was no limit and is 3600 (/states/agree/action/params/timeout)"]
@@ -516,7 +516,7 @@ fn changed_limits_conditions_and_secrets_are_named() {
         the new state 'between' acts: it types "{secret:token}\n" (/states/between)
         the new state 'between' uses the secret 'secret:token' (/states/between)"#]]
     .assert_eq(&between(json!({"tool": "send_input", "params": {"input_text": "{secret:token}\n"}})));
-    // Behind the state that is executed before the run ends, no gate stands.
+    // No gate follows the state that is executed before the run ends.
     let ending = json!([
         {"op": "add", "path": "/states/close/transitions", "value": [{"condition": "failure", "next_state": "more"}]},
         {"op": "add", "path": "/states/more", "value": {
@@ -548,7 +548,7 @@ fn new_state_changing_a_used_result_is_named() {
     );
 }
 
-/// A machine whose steps are inputs with a check in between, and a person's yes before the last one.
+/// A machine whose steps are inputs with a check in between, and a person's approval before the last one.
 fn steps() -> Value {
     let types = |text: &str, next: &str| {
         json!({
@@ -590,7 +590,7 @@ fn named_in_steps(patch: &Value) -> Vec<String> {
     weakenings(&before, &after, &[]).iter().map(|one| one.what.clone()).collect()
 }
 
-/// A patch that adds a state between two.
+/// Returns a patch that adds a state between two others.
 fn between(one: &str, name: &str, next: &str, state: Value) -> Value {
     let mut state = state;
     if state.get("transitions").is_none() {
@@ -641,7 +641,7 @@ fn forged_gate_context_or_outdated_check_is_named() {
     let other = named_in_steps(&between("check", "look", "done", reads(json!({"session_id": "term_2"}))));
     assert!(other.iter().any(|one| one.contains("reads the terminal \"term_2\"")), "{other:?}");
 
-    // Between a person's yes and what it is for, and between a question and its answer.
+    // Between an approval and its action, and between a question and its answer.
     let sleep = json!({"action": {"tool": "sleep", "params": {"seconds": 5}}});
     let sets = json!({"action": {"tool": "set", "params": {"q": "1"}}});
     let lists = json!({"action": {"tool": "list_terminal_sessions"}});
@@ -704,7 +704,7 @@ fn each_new_alternative_is_named_with_its_input() {
     assert_eq!(also("start", "Proceed|Agree to it|Zorp").len(), 3, "each of them");
     let long = format!("^{} now *", "Zorp the quux ".repeat(40));
     assert!(also("start", &long)[0].contains(&long), "it is shown whole");
-    // The same alternative once more is none.
+    // Repeating an alternative adds none.
     assert_eq!(also("start", r"^Quux\? *\Z"), [""; 0]);
 }
 
@@ -763,7 +763,7 @@ fn limit_after_which_the_run_asks_is_named() {
     }
 }
 
-/// All places in a document below which something can be taken away or changed, as pointers.
+/// All places in a document with something to remove or change, as pointers.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     if !at.is_empty() {
         found.push(at.to_owned());
@@ -777,7 +777,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a change is harmless, so that it is not named: only words, or limits that are lower.
+/// Returns whether a change is harmless and thus unnamed: only texts, or lower limits.
 fn is_harmless(place: &str, old: &Value, new: Option<&Value>) -> bool {
     let key = place.rsplit('/').next().unwrap_or_default();
     let is_lower = || new.and_then(Value::as_f64).zip(old.as_f64()).is_some_and(|(new, old)| new <= old);

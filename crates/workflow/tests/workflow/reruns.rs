@@ -1,4 +1,4 @@
-//! Runs that begin at a state of an earlier run.
+//! Runs that start at a state of an earlier run.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn state(tool: &str, params: &Value, next: Option<&str>) -> Value {
     json!({"action": {"tool": tool, "params": params}, "transitions": transitions})
 }
 
-/// Three commands, each of which uses the output of the one before.
+/// Three commands, each of which uses the output of the previous one.
 fn commands() -> Value {
     json!({"name": "release", "initial_state": "build", "states": {
         "build": state("run_command", &json!({"command": "make"}), Some("test")),
@@ -28,7 +28,7 @@ fn result(output: &str) -> Value {
     json!({"success": true, "exit_code": 0, "output": output})
 }
 
-/// A run of the commands that failed in the last one.
+/// Returns a run of the commands that failed in the last one.
 fn failed() -> Machine {
     let mut run = Machine::start(&commands());
     run.result(&result("v1"));
@@ -56,7 +56,7 @@ fn rerun_has_earlier_results_without_performing_them() {
     assert_eq!((current.step.place.as_str(), current.step.run.as_str()), ("ship", "run_fedcba9876543210"));
     let performed: Vec<_> = begun.effects.iter().filter(|effect| matches!(effect, Effect::Perform { .. })).collect();
     assert!(matches!(performed[..], [Effect::Perform { step, .. }] if step.place == "ship"), "{performed:?}");
-    // The time limit of the run begins with it.
+    // The time limit starts anew with the run.
     assert_eq!(history.time_left(LATER), another().limits.execution_timeout());
     assert!(begun.events.iter().all(|event| event.at() == LATER));
     assert_eq!(history.states_executed(), 3);
@@ -103,7 +103,7 @@ fn answer_of_a_person_counts_for_one_run() {
     run.result(&json!({"success": false, "exit_code": 1, "output": ""}));
     let refused = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap_err();
     assert!(matches!(&refused, TakeOverError::Approved { from, .. } if from == "test"), "{refused}");
-    // The question itself may be put again.
+    // The question itself may be asked again.
     let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
     let begun = begin_from(&run.definition, another(), part, LATER);
     assert_eq!(*History::from_iter(&begun.events).status(), Status::Waiting);
@@ -124,7 +124,7 @@ fn choice_reserved_for_a_person_counts_for_one_run() {
             Event::GateOpened { choices, .. } => Some(choices),
             _ => None,
         });
-        // As for a state with "ask", whose choices lead to states that act.
+        // As for a state with "ask" whose choices lead to acting states.
         gate.expect("a gate")[1].for_person = true;
         let step = run.history.gate().expect("a gate").step.clone();
         run.input(Input::GateAnswered { step, choice: choice.to_owned(), by: "ana".into() });

@@ -1,4 +1,4 @@
-//! Values that a run computes and returns: `set`, `return`, and return values that are made of variables.
+//! Values that a run computes and returns: `set`, `return`, and return values made of variables.
 
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn found() -> Value {
     json!({"success": true, "match_text": "load 0.5", "groups": ["0.5"]})
 }
 
-/// Performs the actions that are known without doing anything, until there is none.
+/// Performs the actions with a known result, until none is left.
 fn answered(run: &mut Machine) {
     while let Some(Effect::Answer { outcome, .. }) =
         run.last.effects.iter().find(|effect| matches!(effect, Effect::Answer { .. })).cloned()
@@ -87,7 +87,7 @@ fn return_value_is_made_of_variables_without_a_shell() {
     assert!(run.completed(), "{:?}", run.history.status());
     assert_eq!(serde_json::to_value(run.history.return_values()).unwrap(), json!({"LOAD": "0.5", "REST": "x"}));
 
-    // A variable that nothing has set leaves it missing.
+    // An unset variable makes it missing.
     document["return_values"] = json!({"LOAD": {"from": "{load}"}});
     document["states"]["look"]["action"]["params"]["pattern"] = "x|(?P<load>y)".into();
     document["initial_state"] = "close".into();

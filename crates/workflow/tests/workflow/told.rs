@@ -1,4 +1,4 @@
-//! The documentation for authors: the schema and the page.
+//! Documentation for authors: the schema and the page.
 
 use expect_test::expect;
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ impl ToolCatalog for Described {
     }
 }
 
-/// Returns where a value does not fit a schema. Supports the keywords that our schema uses, and panics at any other.
+/// Returns the places at which a value violates a schema. Supports the keywords in our schema, and panics at any other.
 fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
     let words = match schema {
         Value::Bool(true) => return None,

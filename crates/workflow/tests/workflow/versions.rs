@@ -5,7 +5,7 @@ use steplatch_workflow::{Event, History, Outcome, SEMANTICS_VERSION, Start, want
 
 use crate::machine::{Machine, fields, start};
 
-/// Starts a run and has it be one that began under this version.
+/// Starts a run as if it had begun under this version.
 fn begun_under(version: u32, document: &Value, start: Start) -> Machine {
     let mut run = Machine::start_with(document, start);
     let Event::Started { semantics_version, .. } = &mut run.events[0] else { panic!("{:?}", run.events) };

@@ -146,7 +146,7 @@ fn concurrency_limit_of_steps_is_respected() {
         "steps": [{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 1, "delay": 1}}, step("b", &[]), step("c", &[]), step("d", &[])]});
     let mut story = Story::begin(Node::parse(&document).unwrap(), Value::Null);
     assert_eq!(story.open, ["a1", "b1"]);
-    // A step that waits for its next attempt takes no slot, and may find none free when its time has come.
+    // A step that waits for its next attempt takes no slot, and may find none free when its delay ends.
     assert_eq!(story.ends("a", failed("x")), ["b1", "a@1", "c1"]);
     assert_eq!(story.waited("a"), ["b1", "c1"]);
     assert_eq!(story.ends("b", done(1)), ["c1", "a2"]);

@@ -1,4 +1,4 @@
-//! Graphs that cannot run are refused, with the reason.
+//! Graphs that cannot run are refused with the reason.
 
 use expect_test::expect;
 use serde_json::{Value, json};

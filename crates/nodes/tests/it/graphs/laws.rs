@@ -1,4 +1,4 @@
-//! Laws that hold for every graph, for every outcome of its nodes in any order.
+//! Laws for every graph, with every outcome of its nodes in any order.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 let name = |at: usize| format!("s{}x", char::from(b'a' + u8::try_from(at).unwrap()));
                 let mut after: Vec<String> =
                     if index == 0 { Vec::new() } else { before.iter().map(|at| name(at.index(index))).collect() };
-                // One of them by its input only.
+                // One dependency comes only from the input.
                 let input = after.pop().map_or_else(|| json!("{input}"), |name| json!(format!("{{{name}}}")));
                 json!({"id": name(index), "node": "n", "depends_on": after, "input": input, "on_error": policy})
             })

@@ -1,4 +1,4 @@
-//! A graph whose nodes are simulated by a test.
+//! A graph whose nodes a test simulates.
 
 use serde_json::{Value, json};
 use steplatch_nodes::graph::{Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, result};

@@ -34,7 +34,7 @@ fn call_of(ordinal: u64, kind: CallKind) -> Call {
     Call { ordinal, within: None, kind }
 }
 
-/// A call of the root function whose number in the run is its number in the function.
+/// A call of the root function with the same number in the run and in the function.
 fn called(number: u64, kind: CallKind) -> Entry {
     Entry::Called { at: AT, number, frame: ROOT, within: None, call: call_of(number, kind) }
 }
@@ -93,7 +93,7 @@ fn new_calls_continue_the_numbering_of_the_run() {
 
 #[test]
 fn call_names_its_enclosing_call_by_number() {
-    // The function's first call is the run's second.
+    // The function's first call is the second call of the run.
     let mut state = state([]);
     state.apply(&Entry::Called { at: AT, number: 2, frame: ROOT, within: None, call: call_of(1, node()) });
     let inner = |outer| Call { ordinal: 2, within: Some(outer), kind: sleep() };

@@ -36,7 +36,7 @@ impl Shown {
         String::from_utf8(self.replies.clone()).expect("answers are ASCII")
     }
 
-    /// Row and column of the cursor, from 1 as sequences count.
+    /// Row and column of the cursor, from 1 as in sequences.
     fn cursor(&self) -> (u16, u16) {
         let cursor = self.intake.screen.cursor();
         (cursor.row + 1, cursor.col + 1)
@@ -50,7 +50,7 @@ fn shown(bytes: &str) -> Shown {
 /// Five rows of five letters, `a` to `y`.
 const LETTERS: &str = "abcde\r\nfghij\r\nklmno\r\npqrst\r\nuvwxy";
 
-/// The scroll area is the middle nine letters, `ghi`, `lmn`, `qrs`.
+/// The scroll region is the middle nine letters, `ghi`, `lmn`, `qrs`.
 const MIDDLE: &str = "\x1b[?69h\x1b[2;4s\x1b[2;4r";
 
 #[test]
@@ -122,8 +122,8 @@ fn setting_margins_does_not_save_the_cursor() {
 
 #[test]
 fn lower_margin_and_erasing_above_work_from_any_row() {
-    // The emulator's own ED 1 forgets the first row when the cursor is on the second, and its DCH clears what
-    // is before the cursor.
+    // The emulator's own ED 1 omits the first row when the cursor is on the second, and its DCH clears cells before the
+    // cursor.
     assert_eq!(shown(&format!("{LETTERS}\x1b[2;2H\x1b[1J")).text(), "\n  hij\nklmno\npqrst\nuvwxy");
     assert_eq!(shown("abcdefghij\x1b[1;8H\x1b[99P").text(), "abcdefg");
 }
@@ -250,7 +250,7 @@ fn modes_are_reported_saved_and_restored() {
         ("\x1b[?60$p\x1b[?9999$p", "\x1b[?60;4$y\x1b[?9999;0$y"),
         ("\x1b[4h\x1b[4$p\x1b[20$p\x1b[1$p\x1b[99$p", "\x1b[4;1$y\x1b[20;2$y\x1b[1;4$y\x1b[99;0$y"),
         ("\x1b[?7s\x1b[?7l\x1b[?7r\x1b[?7$p", "\x1b[?7;1$y"),
-        // What was not saved is not restored, and a VT200 does not know the question.
+        // An unsaved mode is not restored, and a VT200 does not know the query.
         ("\x1b[?7l\x1b[?7r\x1b[?7$p", "\x1b[?7;2$y"),
         ("\x1b[62\"p\x1b[?7$p", ""),
     ];
@@ -268,7 +268,7 @@ fn backspace_crosses_a_line_if_requested() {
         ("\x1b[?45h\x1b[?7l\x1b[2;1H\x08", (2, 1)),
         ("\x1b[?45h\x1b[2;3r\x1b[2;1H\x08", (3, 10)),
         ("\x1b[?45h\x1b[?69h\x1b[3;5s\x1b[2;3H\x08", (1, 5)),
-        // Behind the last column is one column before the next line.
+        // One position after the last column, before the next line.
         ("\x1b[?45h1234567890\x08", (1, 10)),
         ("\x1b[?45h\x1b[65535D", (1, 1)),
     ];
@@ -382,7 +382,7 @@ fn sequence() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Prints sequences, with a change of size now and then. Returns how often the emulator failed.
+/// Prints sequences with occasional resizes. Returns the number of failures of the emulator.
 fn failures(steps: &[(String, Option<(u16, u16)>)]) -> u32 {
     let transcript = Transcript::new(History::new(1 << 20), None);
     let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(Size { cols: 20, rows: 6 })));

@@ -1,4 +1,4 @@
-//! The calls of a run, as lines: nodes, steps of graphs, and events that functions emit.
+//! The calls of a run as lines: nodes, steps of graphs, and events emitted by functions.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -212,7 +212,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let paths = match arguments.command {
         // An internal worker uses neither directories nor the environment.
         Command::Worker(ref command) if command.is_internal() => return worker::serve().await,
-        // Its paths belong to the client on the other machine.
+        // Its paths belong to the client on the remote machine.
         Command::Host(command) => return command.run().await,
         _ => front::daemon_paths(arguments.state_dir.as_deref())?,
     };

@@ -1,6 +1,6 @@
 //! Completion of ids and names by the shell.
 //!
-//! The script that `steplatch completions SHELL` prints runs this program with the words of the command line, and this
+//! The script printed by `steplatch completions SHELL` runs this program with the words of the command line, and this
 //! program prints candidates. A running daemon supplies ids and names. A completion starts no daemon, and offers no ids
 //! and names if the daemon does not reply within a time limit.
 

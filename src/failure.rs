@@ -10,7 +10,7 @@ use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
 
-/// Exit code of a command whose time limit has passed, like that of timeout(1).
+/// Exit code of a command that exceeded its time limit, as in timeout(1).
 pub(crate) const TIMED_OUT: u8 = 124;
 
 /// Exit code if the work failed: a run, an action, or a request to the daemon.

@@ -152,7 +152,7 @@ impl GatePrompt {
     }
 
     /// Handles the rejection of an answer: the next prompt asks for the passphrase if it is missing or wrong, otherwise
-    /// for the whole answer. Returns the message to show, which the first request for a passphrase does not need.
+    /// for the whole answer. Returns the message to show; the first request for a passphrase needs none.
     pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
         let is_first_request = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {

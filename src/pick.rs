@@ -1,4 +1,4 @@
-//! List from which a person at a terminal picks an id that is missing on the command line.
+//! List in which a person at a terminal picks an id missing from the command line.
 
 use std::io::{self, BufRead as _};
 

@@ -1,8 +1,8 @@
 //! Questions of runs to the person at this terminal.
 //!
 //! Owns standard input while a command watches a run: a thread reads lines, beginning with the first question. The
-//! thread runs until the end of the process, and the next [`Person`] receives lines from the same thread. A line that
-//! was read before a question appeared does not answer the question.
+//! thread runs until the end of the process, and the next [`Person`] receives lines from the same thread. A line read
+//! before a question appeared does not answer that question.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, IsTerminal as _};
@@ -213,7 +213,7 @@ pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
     for line in bounded_content(gate) {
-        // Wrap the text instead of cutting it, because the answer depends on all of it.
+        // Wrap the text instead of truncating it, because the answer depends on all of it.
         let indent: String = line.chars().take_while(|character| *character == ' ').collect();
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
         lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));

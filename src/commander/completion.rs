@@ -17,7 +17,7 @@ pub(crate) struct Words {
     pub(crate) choices: Vec<String>,
 }
 
-/// Returns the start offset of the word cursor the offset `cursor`, and the completions of the word.
+/// Returns the start offset of the word at the offset `cursor`, and the completions of the word.
 pub(crate) fn candidates(line: &str, cursor: usize, words: &Words) -> (usize, Vec<String>) {
     let before = line.get(..cursor).unwrap_or(line);
     let word_start = before

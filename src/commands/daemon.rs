@@ -464,7 +464,7 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
                 _ = listen_requests.recv() => stopper.listen_again(),
             }
         }
-        // Only `daemon stop` closes the terminals as well.
+        // Only `daemon stop` also closes the terminals.
         stopper.stop(ShutdownMode::KeepTerminals);
     });
     tokio::spawn(Reload::new(settings, settings_sender).apply_changes(async move || _ = hung_up.recv().await));

@@ -52,7 +52,7 @@ const TOOLS: [(&str, &[(&str, &str)]); 6] = [
 const PACKAGE_MANAGERS: [(&str, &str); 4] =
     [("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun"), ("package-lock.json", "npm")];
 
-/// The names of commands that are taken from scripts and targets, in the order of their execution.
+/// The names of the commands taken from scripts and targets, in the order of their execution.
 const SCRIPTS: [&str; 3] = ["lint", "build", "test"];
 
 impl Init {

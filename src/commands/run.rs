@@ -351,7 +351,7 @@ impl RunWatcher<'_> {
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
             "gate_waiting" => {
-                // The events of a run include those of gates that are already answered.
+                // The events of a run also include events of gates that are already answered.
                 let Some(gate) = self.open_gate(&event.run_id, gate).await? else { return Ok(None) };
                 if self.person.is_none() {
                     self.view.question(&gate)?;

@@ -1,4 +1,4 @@
-//! `steplatch tour`: the page `docs/tour.md`, step by step, with its commands run in a directory of their own.
+//! `steplatch tour`: the page `docs/tour.md`, step by step, with its commands run in a separate directory.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

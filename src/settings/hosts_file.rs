@@ -55,7 +55,7 @@ pub(crate) enum HostsFileError {
 /// Checks the name and the destination of a machine.
 ///
 /// # Errors
-/// If one of them is invalid.
+/// If a setting is invalid.
 pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
     check_host_name(&host.name).map_err(|reason| HostsFileError::Invalid(host.name.clone(), reason))?;
     check_destination(&host.ssh).map_err(|reason| HostsFileError::Invalid(host.ssh.clone(), reason))

@@ -1,7 +1,7 @@
 //! Remote services: tables of the user's file, and one service from the environment.
 //!
 //! Services are settings of the user and not of a project, because their workflows are tools for every client of the
-//! daemon. `steplatch_remote` defines the keys of a service and their bounds.
+//! daemon. `steplatch_remote` defines the keys of a service and their limits.
 
 use std::ffi::OsString;
 use std::path::Path;

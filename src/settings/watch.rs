@@ -1,7 +1,7 @@
 //! Notification of changes of the settings file, without polling.
 //!
-//! [`Watch`] watches directories, because editors replace a file by a new one. It watches the nearest existing ancestor
-//! of a missing directory, and both a link and its target.
+//! [`Watch`] watches directories, because editors replace a file with a new one. It watches the nearest existing
+//! ancestor of a missing directory, and both a link and its target.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use steplatch_workflow::tool;
 
-/// Maximum nesting of machines, equal to that of runs.
+/// Maximum nesting of machines, equal to the maximum nesting of runs.
 const MAX_NESTING: u32 = steplatch_workflow::MAX_LEVELS;
 
 /// Maximum number of embedded machines, counted once per call.

@@ -1,7 +1,7 @@
 //! An opened question, which the person reads by scrolling and then answers line by line.
 //!
-//! Pure. There is no default answer. An answer is possible only after the end of the question was on the screen, and
-//! after 0.8 seconds without a key since the question appeared or changed, or the window received the focus.
+//! Pure. There is no default answer. An answer is possible only once the end of the question has been on the screen,
+//! and 0.8 seconds have passed without a key since the question appeared or changed, or the window received the focus.
 
 use std::time::Duration;
 

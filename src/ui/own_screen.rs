@@ -142,7 +142,7 @@ impl Backend for OwnScreen {
     }
 }
 
-/// Returns the sequence that resets the style and sets that of a cell (ECMA-48, 8.3.117, SGR).
+/// Returns the sequence that resets the style and sets the style of a cell (ECMA-48, 8.3.117, SGR).
 fn style_sequence(cell: &Cell, is_coloured: bool) -> String {
     let mut parameters = vec!["0".to_owned()];
     let modifiers = [

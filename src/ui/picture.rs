@@ -33,8 +33,8 @@ impl Picture {
         self.state = state;
     }
 
-    /// Returns the index of the first row to show in an area of `height` rows: 0 if all rows fit, otherwise that of the
-    /// rows that end with the cursor or the last used row.
+    /// Returns the index of the first row to show in an area of `height` rows: 0 if all rows fit; otherwise the area
+    /// ends with the cursor or the last used row.
     pub(crate) fn first_row(&self, height: u16) -> u16 {
         let rows = u16::try_from(self.rows.len()).unwrap_or(u16::MAX);
         let used_rows = self.rows.iter().rposition(|row| !row.runs.is_empty()).map_or(0, |row| row + 1);

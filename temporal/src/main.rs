@@ -87,7 +87,7 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         .run_until(async {
             tokio::select! {
                 ended = Box::pin(work(settings)) => ended.map_err(|error| error.to_string()),
-                // A worker may end at any time: others, or the next one, continue.
+                // A worker may end at any time: other workers, or the next one, continue.
                 _ = terminated.recv() => Ok(()),
                 _ = interrupted.recv() => Ok(()),
             }

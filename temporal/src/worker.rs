@@ -109,7 +109,7 @@ pub enum WorkerError {
     Refused {
         /// The address.
         address: String,
-        /// Its error.
+        /// The error.
         error: String,
     },
     /// The daemon refuses.

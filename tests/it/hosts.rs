@@ -46,7 +46,7 @@ impl Far {
         self.system("chown", &["-R", &self.guest.0, self.folder.path().to_str().unwrap()]);
     }
 
-    /// Installs Steplatch there.
+    /// Installs steplatch there.
     pub(crate) fn install(&self) {
         let there = self.folder.path().join(".local/share/steplatch/bin").join(env!("CARGO_PKG_VERSION"));
         std::fs::create_dir_all(&there).unwrap();

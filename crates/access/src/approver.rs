@@ -57,7 +57,7 @@ pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
     /// Returns the weakest proof that counts now.
     fn weakest(&self) -> Proof;
 
-    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if that is off.
+    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if it may not.
     fn remember_minutes(&self) -> u64 {
         0
     }
@@ -132,7 +132,7 @@ pub enum AttemptSource {
     Network(IpAddr),
 }
 
-/// Maximum number of addresses with a separate count of wrong attempts; all others share one count.
+/// Maximum number of addresses with a separate count of wrong attempts; the remaining addresses share one count.
 const MAX_ADDRESSES: usize = 64;
 
 /// The key of the shared count.
@@ -206,7 +206,7 @@ pub enum ApproverError {
     Newer {
         /// The file.
         file: PathBuf,
-        /// Its version.
+        /// The version.
         version: u32,
     },
     /// The stored hash is invalid.
@@ -284,7 +284,7 @@ impl Approver {
         }
     }
 
-    /// Checks that `passphrase` is the approver's. Any value passes if none is set. Returns whether one is set.
+    /// Checks that `passphrase` is the approver's, and returns whether one is set. Any value passes if none is set.
     ///
     /// # Errors
     ///
@@ -387,7 +387,7 @@ impl Approver {
         let now = clock::now();
         let remaining = |tries: &Tries| {
             let remaining = tries.until.map(|until| until.since(now)).unwrap_or_default();
-            // A clock that was set back must not extend the delay beyond that of a wrong passphrase.
+            // A clock set back must not extend the delay beyond that of a wrong passphrase.
             remaining.min(MAX_DELAY)
         };
         let key = source.key(&stored.tries);
@@ -600,7 +600,7 @@ async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await?
 }
 
-/// Rounds up to whole seconds, so that a caller who waits for them waits long enough.
+/// Round up to whole seconds, so that a caller who waits that long has waited long enough.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

@@ -205,7 +205,7 @@ impl PageLogins {
         ListPageSessionsReply { success: true, sessions: sessions.collect() }
     }
 
-    /// Ends one session, or all of them with all tickets.
+    /// Ends one session, or all sessions together with all tickets.
     pub fn end(&self, verb: &EndPageSessions) -> EndPageSessionsReply {
         let refused = |error: String| EndPageSessionsReply { error: Some(error), ..Default::default() };
         let mut logins = self.logins.lock();

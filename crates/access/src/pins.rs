@@ -78,7 +78,7 @@ pub enum PinError {
         /// The difference.
         difference: HostDifference,
     },
-    /// The host did not exist at the start of the run, or is in no definition of it.
+    /// The host did not exist at the start of the run, or appears in none of its definitions.
     #[error(
         "Host '{host}' did not exist when this run was started, or is in no definition that the run was started with, and a run uses \
          only hosts that it was started with. Start it again, with the host in the definition"
@@ -94,7 +94,7 @@ pub enum PinError {
 pub struct HostPin {
     /// The configured destination.
     pub ssh: String,
-    /// The user, the machine and the port to which `ssh` resolves it.
+    /// The user, machine and port to which `ssh` resolves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The jump host or the proxy command of the connection.
@@ -124,7 +124,7 @@ pub enum HostDifference {
         /// The destination now.
         now: String,
     },
-    /// Its destination was unknown at the start.
+    /// Its destination was unknown at the start of the run.
     #[error("its destination was unknown then (ssh -G {ssh} did not answer), and is {now} now")]
     NotKnown {
         /// Its destination.
@@ -198,7 +198,7 @@ impl HostPin {
     }
 }
 
-/// The definitions that a run refers to, as they were at its start. It executes only these.
+/// The definitions that a run refers to, as of its start. It executes only these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins {
     /// The digests of workflows by name; `None` for a name without a workflow.
@@ -237,7 +237,7 @@ impl Pins {
         (!self.is_empty() || !nodes.is_empty()).then(|| Signature::of_text(&text()))
     }
 
-    /// Returns whether the run refers to the name and no workflow had it.
+    /// Returns whether the run refers to the name although no workflow had it.
     pub fn has_no_workflow(&self, name: &str) -> bool {
         self.workflows.get(name) == Some(&None)
     }

@@ -71,7 +71,7 @@ impl ProofRequirement {
         requirement
     }
 
-    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if that is off.
+    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if it may not.
     pub(crate) fn remember_minutes(&self) -> u64 {
         self.policy.remember_minutes()
     }

@@ -73,7 +73,7 @@ pub struct Redactor {
 pub struct TooManySecrets;
 
 impl Redactor {
-    /// Remembers a secret; line ends around it are not part of it.
+    /// Registers a secret, without the line ends around it.
     pub fn add(&self, secret: &str) {
         self.hide(&SecretText { terminal: None, text: secret.to_owned() });
     }
@@ -444,7 +444,7 @@ pub fn rename_fields(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Opt
 /// The position of a character of a picture: its row, the run in the row, and the character in the run.
 type CharacterPosition = (usize, usize, usize);
 
-/// Returns every character of a picture with its position; blanks between runs have none.
+/// Returns every character of a picture with its position; blanks between runs have no position.
 fn characters_in_order(picture: &Picture, to_row_end: bool) -> Vec<(char, Option<CharacterPosition>)> {
     let mut characters = Vec::new();
     let blanks = |count: u16| std::iter::repeat_n((' ', None), usize::from(count));

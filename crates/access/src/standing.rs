@@ -1,8 +1,8 @@
 //! Standing of the process that opened a connection: whether it can be a person.
 //!
-//! Steplatch opens terminals and starts programs for agents. Every process in one of these counts as an agent, and so
-//! does a process with unknown ancestors. Every other process of the user counts as the user; the approver's
-//! passphrase proves more.
+//! Steplatch opens terminals and starts programs for agents. Every process in such a terminal or program counts as an
+//! agent, and so does a process with unknown ancestors. Every other process of the user counts as the user; the
+//! approver's passphrase proves more.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The tools that a machine may use, as the contract describes them.
+//! The tools that a machine may use, with the descriptions of the contract.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

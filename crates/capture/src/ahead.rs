@@ -1,4 +1,4 @@
-//! Inputs typed ahead: before the question or the shell prompt that reads them.
+//! Inputs typed ahead, before the question or shell prompt that reads them appears.
 //!
 //! In the machine, each of these inputs waits for the shell prompt, or for the question after the echo of the input.
 

@@ -1,4 +1,4 @@
-//! Laws of capture: it takes any log, and what it makes is a machine.
+//! Laws of capture: it accepts any log, and its result is a machine.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};

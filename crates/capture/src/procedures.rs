@@ -1,4 +1,4 @@
-//! Procedures of one terminal, captured from logs written by hand.
+//! Procedures of one terminal, captured from handwritten logs.
 
 use serde_json::{Value, json};
 use steplatch_protocol::{InputKind, InputRecord};
@@ -59,7 +59,7 @@ impl Log {
         self.add(typed, &format!("{line}\n"), None).add(entered, printed, None)
     }
 
-    /// An answer behind a row of the screen.
+    /// An answer to a row of the screen.
     pub(crate) fn answers(self, row: &str, text: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Typed,
@@ -71,7 +71,7 @@ impl Log {
         self.add(input, &format!("{text}\n{printed}"), None)
     }
 
-    /// A secret behind a row of the screen.
+    /// A secret for a row of the screen.
     pub(crate) fn hides(self, row: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Hidden,
@@ -169,7 +169,7 @@ fn number_chooses_the_entry_shown_there() {
     // The wait of the client does not state which entry it chose.
     let log = Log::default().starts("sh setup.sh", 0, menu).waits("Choose").answers("Choose [1-2]: ", "2", "");
     assert_eq!(all(&log.captured(&[], "/srv"), "pattern"), ["Choose", pattern]);
-    // The program reads on a line of its own.
+    // The program reads on a separate line.
     let log =
         Log::default().starts("sh setup.sh", 0, "(1) one\n(2) two\nPick a number from 1 to 2\n").answers("", "2", "");
     assert_eq!(

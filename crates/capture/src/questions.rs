@@ -1,5 +1,4 @@
-//! Recorded questions and the questions that a program asks instead, in one table: a captured workflow answers no other
-//! one.
+//! Recorded questions and their later variants in one table: a captured workflow answers no other question.
 
 use serde_json::Value;
 use steplatch_pattern::Pattern;
@@ -30,7 +29,7 @@ fn captured(recorded: &str, answer: &str) -> CapturedMachine {
     Log::default().starts("sh x", 0, recorded).answers(row, answer, "").runs("true", 0, "").captured(&[], "/srv")
 }
 
-/// The recorded question, its answer, what the program prints instead, and whether the machine types the answer.
+/// The recorded question, its answer, the later output, and whether the machine types the answer.
 const QUESTIONS: [(&str, &str, &str, bool); 114] = [
     // Words of classes.
     ("Delete /tmp/old-build? [y/N] ", "y", "Delete /tmp/old-build? [y/N] ", true),
@@ -268,7 +267,7 @@ fn answer_below_a_placeholder_belongs_to_the_question_above() {
         ("Project name:\n  demo\n> ", &[("Project name", "Erase"), ("demo", "all")]),
     ] {
         let row = if recorded.ends_with('\n') { "" } else { "> " };
-        // The same frame is below the next question. The prompt of an interpreter is repeated too, and compared alone.
+        // The same frame follows the next question. The prompt of an interpreter repeats too, and is compared alone.
         let (next_row, again) = match row {
             "" => ("", recorded.replace("Project name", "Title")),
             _ => ("Title: ", "Title: ".to_owned()),

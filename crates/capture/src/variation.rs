@@ -33,7 +33,7 @@ fn normalise_line(line: &str) -> String {
     words.join(" ").replace("( …", "(…").replace("[ …", "[…")
 }
 
-/// Returns whether a character around a word is not part of it.
+/// Returns whether a character next to a word is not part of it.
 fn is_delimiter(character: char) -> bool {
     !character.is_alphanumeric() && !"/%#…".contains(character)
 }
@@ -307,8 +307,8 @@ fn is_percentage_of_counter(core: &str, open: &str, close: &str, before: &str) -
 /// not apply 1234567`.
 const COMMIT_LABELS: [&str; 5] = ["commit", "at", "HEAD", "apply", "onto"];
 
-/// Returns whether a word is the short hash of a commit in the output of `git`, also if it has only digits or only
-/// letters. It may follow a branch: `[main 1234567]`.
+/// Returns whether a word is the short hash of a commit in the output of `git`, even with only digits or only letters.
+/// It may follow a branch: `[main 1234567]`.
 fn is_hash_of_commit(core: &str, close: &str, before: &str) -> bool {
     let is_hash = (7..=40).contains(&core.len()) && core.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash && (COMMIT_LABELS.contains(&before) || (before.starts_with('[') && close.starts_with(']')))

@@ -1,4 +1,4 @@
-//! The clock that a component's timers follow: the system's, a clock that a test moves, or that of a simulated runtime.
+//! The clock that a component's timers follow: the system's, a test's, or a simulated runtime's.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -73,7 +73,7 @@ impl Clock {
         .elapse()
     }
 
-    /// Returns a future that completes at a deadline; never, if there is none.
+    /// Returns a future that completes at a deadline, or never without one.
     pub fn deadline(&self, deadline: Option<Timestamp>) -> impl Future<Output = ()> + Send + use<> {
         let timer = deadline.map(|deadline| self.sleep_until(deadline));
         async move {

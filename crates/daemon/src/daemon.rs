@@ -31,7 +31,7 @@ use crate::ssh_questions::SshQuestions;
 /// The setup of a daemon.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Its directories.
+    /// The directories.
     pub place: DaemonPaths,
     /// The way to start the terminal host process.
     pub host: Starter,
@@ -72,7 +72,7 @@ pub enum StartError {
     SocketPath {
         /// The path.
         path: String,
-        /// Its length.
+        /// The length.
         length: usize,
     },
     /// The journal of runs cannot be opened.

@@ -1,7 +1,7 @@
 //! The environment of `ssh`, which connects the daemon to other machines.
 //!
-//! It is the daemon's environment, with two differences. The agent is that of the last client, because a daemon
-//! outlives the login that started it and the agent of that login. This program answers the questions of `ssh`
+//! It is the daemon's environment, with two differences. It uses the agent of the last client, because a daemon
+//! outlives the login that started it, and that login's agent. This program answers the questions of `ssh`
 //! (`SSH_ASKPASS`, see ssh(1)).
 
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! New inputs from old ones.
+//! New inputs derived from old ones.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::random::Random;
 /// Maximum number of changes to one input.
 const MAX_CHANGES: usize = 8;
 
-/// Numbers at which code goes wrong, as texts.
+/// Numbers that often reveal errors, as texts.
 const NUMBERS: [&str; 14] = [
     "0",
     "1",
@@ -25,10 +25,10 @@ const NUMBERS: [&str; 14] = [
     "0.5",
 ];
 
-/// The same as bytes.
+/// The same numbers as bytes.
 const BYTES: [u8; 9] = [0, 1, 0x1b, 0x20, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
 
-/// Makes new inputs from those of a pool.
+/// Makes new inputs from the inputs of a pool.
 #[derive(Debug)]
 pub(crate) struct Mutator<'a> {
     /// The pool, which is not empty.
@@ -116,14 +116,14 @@ fn short_range(input: &[u8], random: &mut Random) -> Range<usize> {
     begin..begin + random.below(max_length.min(input.len() - begin) + 1)
 }
 
-/// Returns the digits at a place, or the next ones after it; an empty range at the end if there are none.
+/// Returns the digits at a position, or the next digits after it; an empty range at the end if there are none.
 fn number_at(input: &[u8], at: usize) -> Range<usize> {
     let begin = input[at..].iter().position(u8::is_ascii_digit).map_or(input.len(), |digit| at + digit);
     let length = input[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     begin..begin + length
 }
 
-/// Returns a part of a text with brackets that is whole: from a bracket to the one that closes it, or a quoted text.
+/// Returns a complete part of a text with brackets: from a bracket to its closing bracket, or a quoted text.
 fn block(input: &[u8], random: &mut Random) -> Option<Range<usize>> {
     let is_opening = |byte: u8| matches!(byte, b'{' | b'[' | b'(' | b'"');
     let openings: Vec<usize> = (0..input.len()).filter(|&at| is_opening(input[at])).collect();

@@ -1,4 +1,4 @@
-//! Shorter inputs that fail as well.
+//! Shorter inputs that still fail.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! Golden files: stored and wire forms that must not change, for tests.
 //!
-//! A file holds one JSON value a line. Each line is parsed as the type and written again, and must come out byte for
-//! byte the same. Every variant of the type needs a line, so a new variant is added here with the code that writes it.
-//! A line is never changed or removed while data in its form may still be read.
+//! A file holds one JSON value per line. Each line is parsed as the type and written again, and the result must be
+//! identical byte for byte. Every variant of the type needs a line, so a new variant comes with a new line. A line is
+//! never changed or removed while data in its form may still be read.
 #![allow(clippy::panic, clippy::expect_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeSet;

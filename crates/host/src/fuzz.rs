@@ -26,7 +26,7 @@ fn received(portions: &[&[u8]]) -> Received {
         if let Err(error) = buffer.take_frames(|_| MAX_BODY_BYTES, take) {
             return (frames, Some(error));
         }
-        // No whole frame is left: the rest is less than one frame.
+        // No complete frame is left: the rest is shorter than one frame.
         assert_eq!(first_frame(&buffer.bytes), Ok(None));
     }
     (frames, None)
@@ -85,7 +85,7 @@ fn frames() {
         assert_eq!((frames.clone(), error), received(&portions(input)), "cut into portions");
         let bodies: usize = frames.iter().map(|(_, body)| HEAD_BYTES + body.len()).sum();
         assert!(bodies <= input.len());
-        // Also the input itself is a body, so that a mutation of its length does not hide all others.
+        // The input itself is also a body, so that a mutation of its length does not hide all others.
         let bodies =
             frames.iter().map(|(_, body)| body.as_slice()).chain([input, input.get(HEAD_BYTES..).unwrap_or_default()]);
         let kinds: Vec<(u32, String)> = bodies

@@ -136,7 +136,7 @@ impl Outbox {
         sent.map_err(|_| OutboxClosed)
     }
 
-    /// Removes a queued frame of which no byte was written. Returns whether there was such a frame.
+    /// Removes a queued frame if none of its bytes was written. Returns whether there was such a frame.
     pub(crate) fn withdraw(&self, number: u64) -> bool {
         let mut unsent = self.lock();
         let mut offset = 0;

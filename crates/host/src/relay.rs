@@ -2,8 +2,8 @@
 //! from it.
 //!
 //! The client starts a relay through OpenSSH and uses its standard input and output. First they exchange lines of JSON:
-//! the relay's [`RelayHello`] after [`MARK`] (a login shell may print before it), the client's [`RelayRequest`], and
-//! the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal host.
+//! the relay's [`RelayHello`] after [`MARK`] (after possible output of a login shell), the client's [`RelayRequest`],
+//! and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal host.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::Shutdown;
@@ -51,7 +51,7 @@ impl Default for RelayHello {
 pub(crate) enum RelayRequest {
     /// Connect to the host that opens new terminals. The relay starts one if there is none.
     OpenCurrent,
-    /// Connect to any running host. The relay starts none.
+    /// Connect to any running host. The relay does not start one.
     OpenExisting,
     /// Connect to the host of this socket.
     Open(String),

@@ -340,7 +340,7 @@ pub enum TerminalAsk {
     SetVariables(Vec<(String, String)>, bool),
     /// Record the state of the terminal for this gate. → `NotedState`
     NoteState(String),
-    /// Compare the state of the terminal with the one recorded for this gate. → `Result<(), String>`
+    /// Compare the state of the terminal with the state recorded for this gate. → `Result<(), String>`
     CheckState(String),
     /// Close the terminal, beginning with the signal of this number. → `Closed`
     Close(Option<i32>),
@@ -448,7 +448,7 @@ impl OpenRequest {
 /// An opened terminal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenedTerminal {
-    /// Its id.
+    /// The id.
     pub id: TerminalId,
     /// Process id of its program.
     pub pid: i32,

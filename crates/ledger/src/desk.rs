@@ -8,8 +8,8 @@ use crate::ledger::{EffectState, Ledger, LedgerLimits};
 /// Requests for the effects of steps. `W` waits for a result `R`, `N` receives the notice of an abandoned step, and `T`
 /// is a terminal.
 ///
-/// Decides which request performs an effect, which one waits, and what happens to the shell of a single command. The
-/// caller performs the effects and answers the waiters.
+/// Decides which request performs an effect, which requests wait, and what happens to the shell of a single command.
+/// The caller performs the effects and answers the waiters.
 #[derive(Debug)]
 pub struct EffectDesk<W, R, N, T> {
     ledger: Ledger<Performing<W, N>, R>,
@@ -66,7 +66,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     }
 
     /// Handles a request for an effect. `is_settled_later` is true if the requester settles the step once it has stored
-    /// the result. `notified` receives the notice if the requester gives the step up while the effect is in progress.
+    /// the result. `notified` receives the notice if the requester abandons the step while the effect is in progress.
     pub fn request(&mut self, key: EffectKey, is_settled_later: bool, waiter: W, notified: N) -> Admission<R> {
         match self.ledger.find(&key) {
             None => {

@@ -10,7 +10,7 @@ use crate::effect::{Effect, EffectKey, names_step};
 pub struct LedgerLimits {
     /// Maximum number of stored names of finished effects. Effects that their requester still settles do not count.
     pub max_names: usize,
-    /// Maximum size of the stored results, in bytes. The newest result stays, whatever its size.
+    /// Maximum size of the stored results, in bytes. The newest result stays, regardless of its size.
     pub max_result_bytes: usize,
 }
 
@@ -84,9 +84,9 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or it ended so long ago that
-    /// its name was dropped. If the requester settled the step before it requested an effect, the effect is unknown:
-    /// the step is abandoned.
+    /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or its name was dropped long
+    /// after its end. If the requester settled the step before it requested an effect, the effect is unknown: the step
+    /// is abandoned.
     pub fn find(&mut self, key: &EffectKey) -> Option<EffectState<'_, P, R>> {
         if !self.entries.contains_key(key) && self.is_settled(&key.step) {
             return Some(EffectState::Unknown);

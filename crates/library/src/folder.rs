@@ -201,7 +201,7 @@ pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
     metadata.is_file().then(|| Stamp::from_metadata(&metadata))
 }
 
-/// Reads a regular file of at most `max_bytes` bytes; `None` if there is none.
+/// Reads a regular file of at most `max_bytes` bytes; `None` if it does not exist.
 ///
 /// # Errors
 /// The defect of the file.

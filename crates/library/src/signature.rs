@@ -68,7 +68,8 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Appends a value in the canonical form. `branches` are those of an enclosing `parallel`; they keep their order.
+/// Appends a value in the canonical form. `branches` are the branches of an enclosing `parallel`, which keep their
+/// order.
 fn write_canonical(value: &Value, branches: Option<&Value>, text: &mut String) {
     match value {
         Value::Object(fields) => {

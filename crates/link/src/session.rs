@@ -1,5 +1,5 @@
-//! The state of a stream, which outlives the connections that carry it: sent bytes that the other side has not consumed
-//! yet, and received bytes before their delivery. Pure.
+//! The state of a stream, which outlives its connections: sent bytes that the other side has not consumed yet, and
+//! received bytes before their delivery. Pure.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 

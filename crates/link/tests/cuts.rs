@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 const HELLO: Hello = Hello { client: SessionId([1; 16]), session: SessionId([2; 16]), received: 0, is_new: true };
 
-/// One side: runs its session over each given connection, and returns the reason for which the last one ended.
+/// One side: runs its session over each given connection, and returns the reason why the last one ended.
 fn side(
     mut local: DuplexStream,
     is_client: bool,

@@ -4,7 +4,7 @@
 //! again (<https://modelcontextprotocol.io/specification/2026-07-28>, multi round-trip requests). The state that the
 //! client returns is untrusted: the server accepts it only unchanged, for the same call, in time, and once.
 //!
-//! All servers of a state directory seal with one key in it, so that any of them can continue the call, also after a
+//! All servers of a state directory seal with one key in it, so that any of them can continue the call, even after a
 //! restart. Each server remembers its own used seals. Where single use matters, as with gates, the target of the seal
 //! has closed by then and refuses a second use as well.
 
@@ -36,7 +36,7 @@ type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
 /// Seals and opens states.
 #[derive(Debug)]
 pub(crate) struct Seals {
-    /// Directory of the key. Without it, the server uses a random key of its own.
+    /// Directory of the key. Without one, the server uses its own random key.
     folder: Option<PathBuf>,
     codec: OnceCell<RequestStateCodec>,
     lifetime: Duration,

@@ -38,12 +38,12 @@ pub enum HostCommandEnd {
         output: String,
         /// For an output that is too long: its end, and the number of omitted bytes.
         rest: Option<(String, u64)>,
-        /// Its exit code, if the shell of the host reports one.
+        /// The exit code, if the shell of the host reports one.
         exit_code: Option<i32>,
     },
     /// The host ended the command at its time limit.
     TimedOut {
-        /// Its output until then.
+        /// The output until then.
         output: String,
     },
     /// The command did not run, or the connection to its machine was lost.

@@ -1,7 +1,7 @@
 //! Secrets by reference: a declaration contains `{secret:NAME}`, and only the target of the call receives the value.
 //!
 //! The search for references covers the author's declaration, never an input: an agent that writes `{secret:TOKEN}`
-//! into its text sends just that text. This module removes the values from the results of calls.
+//! into its text sends exactly that text. This module removes the values from the results of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;

@@ -1,7 +1,6 @@
-//! Templates: the texts of a declaration, filled in with the input of a call and with secrets.
+//! Templates: the texts of a declaration, filled with the input of a call and with secrets.
 //!
-//! One pass fills in both, so that neither can inject the other: an input that contains `{secret:NAME}` stays that
-//! text.
+//! One pass inserts both, so that neither can inject the other: an input that contains `{secret:NAME}` stays unchanged.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ pub struct Challenge([u8; 32]);
 /// A signed answer to a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedText<'a> {
-    /// The id of the gate, which contains that of its run.
+    /// The id of the gate, which contains the id of its run.
     pub gate_id: &'a str,
     /// Digest of the complete question as shown.
     pub digest: &'a str,

@@ -1,4 +1,4 @@
-//! Input from a browser: registrations and signatures, with mistakes in every part.
+//! Input from a browser: registrations and signatures with errors in every part.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

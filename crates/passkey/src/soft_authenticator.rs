@@ -23,7 +23,7 @@ impl Default for SoftAuthenticator {
 impl SoftAuthenticator {
     /// Flags of a present and verified person.
     pub const VERIFIED: u8 = 0x05;
-    /// Flags of a registration: those of [`Self::VERIFIED`], and a key follows.
+    /// Flags of a registration: [`Self::VERIFIED`], and a key follows.
     pub const REGISTERED: u8 = 0x45;
 
     /// Creates an authenticator with a new key.

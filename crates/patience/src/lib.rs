@@ -1,7 +1,7 @@
 //! Waits of tests for named conditions without a notification, and the common way to skip a test.
 //!
-//! All tests share one deadline and one polling interval. The deadline is long, because it only bounds a test that
-//! fails. For tests only: an expired deadline panics.
+//! All tests share one deadline and one polling interval. The deadline is long, because only a failing test reaches it.
+//! For tests only: an expired deadline panics.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! The outermost alternatives of a pattern.
 //!
-//! Alternatives are compared by their parsed form, so escapes and the blanks of a verbose pattern make no difference.
+//! Alternatives are compared in their parsed form, so escapes and the blanks of a verbose pattern do not matter.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The HTML form of a screen.
 //!
 //! One `<pre>` with its own styles, so that it looks the same in every document. Every run is as wide as its cells:
-//! browsers have different fonts, and a glyph from another font must not move the rest of the row.
+//! browsers have different fonts, and a glyph from another font must not shift the rest of the row.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! Characters that are drawn instead of taken from a font, so that they fill their cells exactly and join their
-//! neighbours: box drawing (U+2500 to U+257F), block elements (U+2580 to U+259F), braille patterns (U+2800 to U+28FF)
-//! and the separators of Powerline (U+E0B0 to U+E0B7).
+//! Characters drawn without a font, so that they fill their cells exactly and join their neighbours: box drawing
+//! (U+2500 to U+257F), block elements (U+2580 to U+259F), braille patterns (U+2800 to U+28FF) and the separators of
+//! Powerline (U+E0B0 to U+E0B7).
 //!
 //! Names and shapes follow the charts, <https://www.unicode.org/charts/PDF/U2500.pdf>.
 

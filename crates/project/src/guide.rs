@@ -1,7 +1,7 @@
 //! The pages about workflows that agents read, by topic.
 //!
-//! A model pays for every page that it reads, so each is short and complete: it links to nothing that an agent cannot
-//! read. The long form for people is in `docs/`.
+//! A model pays for every page that it reads, so each page is short and complete, with links only to pages that an
+//! agent can read. The long form for people is in `docs/`.
 
 use steplatch_protocol::WorkflowTopic;
 use steplatch_sessions::TerminalTools;

@@ -128,7 +128,7 @@ fn project_of_library(libraries: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
     first.folder.parent().map(Path::to_owned)
 }
 
-/// Returns the project in `folder`. Reads its files again only after a change of them or of the loaded files.
+/// Returns the project in `folder`. Reads its files again only after a change of these or of the loaded files.
 fn load_project(
     cache: &Mutex<Vec<CachedProject>>,
     folder: PathBuf,

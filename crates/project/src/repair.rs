@@ -33,7 +33,7 @@ pub enum RecordingError {
     /// The recording is unreadable.
     #[error("the recording '{file}' cannot be read: {cause}")]
     Unreadable {
-        /// Its file.
+        /// The file.
         file: String,
         /// The reason.
         cause: String,
@@ -43,7 +43,7 @@ pub enum RecordingError {
         "with the patch the workflow does not pass its recording '{file}': {cause}; a repair knows both forms, such as \"pattern\": \"OLD|NEW\""
     )]
     Fails {
-        /// Its file.
+        /// The file.
         file: String,
         /// The difference.
         cause: String,
@@ -117,8 +117,8 @@ impl Workflows {
         Some(LastScreen::new(String::new(), &text).screen)
     }
 
-    /// Saves a patched machine as the version after that of the run, and returns its number. Saving it again changes
-    /// nothing.
+    /// Saves a patched machine as the next version after that of the run, and returns its number. Saving it again
+    /// changes nothing.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Verbs about the approver: the passphrase that people's answers need, where one is set.
+//! Verbs about the approver: the passphrase that is required for people's answers, if one is set.
 
 use std::fmt;
 

@@ -1,11 +1,9 @@
 //! Tolerant parsing of the parameters of a verb.
 //!
-//! Models send numbers as text, lists as text, `null` for omitted fields, and wrap all
-//! parameters in `{"request": …}`. Values with a clear meaning are converted; others
-//! are refused with the field's name and the values that it accepts. Names from other
-//! programs ([`SYNONYMS`]) are replaced by ours, with a warning. Any other unknown field
-//! is ignored with a warning by verbs that only read, and refused by the others,
-//! which would otherwise do something that the caller did not mean.
+//! Models send numbers as text, lists as text, `null` for omitted fields, and wrap all parameters in `{"request": …}`.
+//! Values with a clear meaning are converted; others are refused with the field's name and the values that it accepts.
+//! Names from other programs ([`SYNONYMS`]) are replaced by ours, with a warning. Any other unknown field is ignored
+//! with a warning by verbs that only read, and refused by all others, which would otherwise do something unintended.
 
 use serde_json::{Map, Value};
 

@@ -62,7 +62,7 @@ impl RunReply {
             execution_log: short_log(self.execution_log),
             final_variables: short_variables(self.final_variables),
             workflow_signature: short_object(self.workflow_signature),
-            // Only a caller whose workflow was not found needs the names of the others.
+            // Only a caller whose workflow was not found needs the other names.
             available_workflows: if self.run_id.is_empty() { short_list(self.available_workflows) } else { Vec::new() },
             total_elapsed_time: rounded(self.total_elapsed_time),
             last_screen: self.last_screen.filter(|_| failed),

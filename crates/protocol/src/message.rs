@@ -1,8 +1,7 @@
-//! Messages between client and daemon: one JSON object a line.
+//! Messages between client and daemon: one JSON object per line.
 //!
-//! A client sends commands and may cancel them. The daemon sends results, and events
-//! to subscribers. Commands of one connection run concurrently, and their results
-//! arrive in the order in which they are ready.
+//! A client sends commands and may cancel them. The daemon sends results, and events to subscribers. Commands of one
+//! connection run concurrently, and their results arrive as they become ready.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! A client that reconnects to the daemon and retries what is safe to retry.
 //!
-//! Owns one connection, which is made when it is first needed and again after a loss. A request that the loss
-//! interrupted is sent again if the verb's [`VerbTraits`] permit it. Every front-end uses this client, so users do not
-//! notice that a daemon was killed.
+//! Owns one connection, made on first use and again after a loss. A request interrupted by the loss is sent again if
+//! the verb's [`VerbTraits`] permit it. Every front-end uses this client, so users do not notice that a daemon was
+//! killed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,9 +1,8 @@
 //! JSON Schemas of verbs, in the plain form that every client accepts.
 //!
-//! Some clients reject the correct schemas of `schemars`, which have `$schema` and
-//! `title` everywhere, formats of Rust's integers, and `null` as a second type of
-//! optional fields. Here an optional field is only absent from `required`.
-//! JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
+//! Some clients reject the correct schemas of `schemars`, which have `$schema` and `title` everywhere, formats of
+//! Rust's integers, and `null` as a second type of optional fields. Here an optional field is simply absent from
+//! `required`. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
 
 mod offered;
 

@@ -39,9 +39,9 @@ pub struct RequestLine {
 pub enum Ask {
     /// Read the declarations of this file. → [`Reply::Declares`] or [`Reply::Refused`]
     Load {
-        /// Its name in failures.
+        /// The name in failures.
         file: String,
-        /// Its text.
+        /// The text.
         text: String,
     },
     /// Begin an execution, or restore it from its history. → [`Reply::Progressed`], [`Reply::Refused`] or
@@ -80,11 +80,11 @@ pub struct Begin {
     pub file: String,
     /// The text of the file.
     pub text: String,
-    /// Its initial values.
+    /// The initial values.
     pub start: Start,
-    /// Its limits.
+    /// The limits.
     pub limits: Limits,
-    /// Its recorded history, empty for a new one.
+    /// The recorded history, empty for a new one.
     pub history: Vec<Entry>,
 }
 

@@ -4,7 +4,7 @@
 //! at its use.
 //!
 //! The search follows names transitively. A computed name (a placeholder in a machine, an expression in a function) can
-//! refer to every definition that the caller sees, so a run then pins all of them. Text for other programs, such as
+//! refer to every definition that the caller sees, so the run then pins all of them. Text for other programs, such as
 //! scripts, is not searched.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! A run as seen by other components than its driver: header, status, inputs and summary.
+//! A run as seen by components other than its driver: header, status, inputs and summary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,7 +172,7 @@ struct StoredSummary {
     ended: Option<Timestamp>,
     error: Option<String>,
     traceback: Option<String>,
-    /// The result of a completed run, as lists show it; none in data of older daemons.
+    /// The result of a completed run, as shown in lists; `None` in data of older daemons.
     #[serde(default, deserialize_with = "deserialize_present", skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

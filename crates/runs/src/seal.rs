@@ -1,8 +1,8 @@
 //! Seals of runs: histories store marks in place of secrets.
 //!
-//! An interrupted run needs its secrets, but a reader of its history must not see them. So an entry has a mark instead
-//! of each secret. The journal stores the values of the marks separately until the run has finished; after that, only
-//! the marks remain.
+//! An interrupted run needs its secrets, but a reader of its history must not see them. So an entry contains a mark
+//! instead of each secret. The journal stores the values of the marks separately until the run has finished; after
+//! that, only the marks remain.
 //!
 //! A mark is U+FDD0, the number of the secret, U+FDD1. Both are noncharacters for internal use by programs (Unicode 16,
 //! section 23.7). A noncharacter in foreign text becomes a mark without a number.

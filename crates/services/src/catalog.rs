@@ -42,7 +42,7 @@ struct CatalogFile {
 /// The stored data of a service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct ServiceEntry {
-    /// Its URL. Another URL means another service.
+    /// The URL. Another URL means another service.
     base_url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     discovered: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! The commands in progress of one connection. Their number is limited, so that a client that sends without reading
 //! does not exhaust the memory.
 //!
-//! A queued reply can have megabytes. So a look-up takes one of a few turns and keeps it until its reply is written,
+//! A queued reply can take megabytes. So a look-up takes one of a few turns and keeps it until its reply is written,
 //! and the connection reads the next command only while few replies are queued. Commands that wait (for output, for a
 //! run) are only counted.
 

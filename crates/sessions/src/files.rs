@@ -1,4 +1,4 @@
-//! Files of this machine and of other machines, which clients read, write and copy.
+//! Files of this and other machines, which clients read, write and copy.
 
 mod copying;
 

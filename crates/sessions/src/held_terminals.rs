@@ -1,9 +1,9 @@
 //! Terminals of runs that wait for a person.
 //!
-//! A person who answers a gate approves the next action of the run in a terminal. Input of an agent meanwhile would
-//! change the effect of that action, so the terminal accepts input only from the run and from people. The hold ends
-//! after the answer, once the run has typed into a terminal or begun to wait for its output; reading the screen does
-//! not end it. The hold counts the input of people, because the person who answers may not be the one who typed.
+//! A person who answers a gate approves the next action of the run in a terminal. Input by an agent in the meantime
+//! would change the effect of that action, so the terminal accepts input only from the run and from people. The hold
+//! ends after the answer, once the run has typed into a terminal or begun to wait for its output; reading the screen
+//! does not end it. The hold counts input by people, because the person who answers may not be the person who typed.
 
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ impl HeldTerminals {
     }
 
     /// Records a step of a run after its gate. Releases the terminals once a step has typed into a terminal, or begins
-    /// to wait for output, which may depend on the input of others.
+    /// to wait for output, which may depend on others' input.
     pub fn record_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut holds = self.lock();
         let Some(held) = holds.get_mut(run) else { return };

@@ -1,7 +1,7 @@
 //! The screen in a reply: all of it, or the part that the client has not seen.
 //!
-//! The new part of a line program is the text printed since the client's last read; of a full-screen program, the
-//! changed rows. The reply has the whole screen if that is shorter.
+//! The new part of a line program is the text printed since the client's last read; the new part of a full-screen
+//! program is its changed rows. The reply has the whole screen if that is shorter.
 
 use std::fmt::Display;
 

@@ -29,7 +29,7 @@ pub(crate) struct SearchResults {
     pub(crate) matches: Vec<SearchMatch>,
     /// Offset to continue from, if there may be more matches.
     pub(crate) next: Option<u64>,
-    /// Offset of the oldest stored output, if that is after the start of the search.
+    /// Offset of the oldest stored output, if it is after the start of the search.
     pub(crate) lost_before: Option<u64>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn search(
 struct Window<'r> {
     /// The output as printed.
     raw: &'r str,
-    /// Its offset.
+    /// The offset.
     begin: u64,
     /// True if no output is missing in the window, such as the drawing of a full-screen program.
     is_whole: bool,

@@ -82,7 +82,7 @@ pub enum LookupError {
         session: String,
         /// The process id of the host.
         pid: u32,
-        /// The machine of the host, if that is another one.
+        /// The machine of the host, unless it is this one.
         machine: Option<String>,
     },
     /// There is no such session.

@@ -225,8 +225,8 @@ impl MaskedScreen {
         Self { cols: picture.cols, rows: picture.rows, state }
     }
 
-    /// Returns the difference from the screen of a viewer, if any. Returns the whole screen if the viewer has none, or
-    /// one of another size.
+    /// Returns the difference from the screen of a viewer, if any. Returns the whole screen if the viewer has no screen
+    /// of this size.
     pub(crate) fn change_from(&self, before: Option<&Self>) -> Option<ScreenChange> {
         let before = before.filter(|before| before.cols == self.cols && before.rows.len() == self.rows.len());
         if before == Some(self) {

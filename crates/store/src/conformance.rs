@@ -18,7 +18,7 @@ impl<J: Journal> Scripted<J> {
         Self { journal, run: RunId::random() }
     }
 
-    /// Appends three entries in two appends, and reads all of them, and some from the middle.
+    /// Appends three entries in two appends, and reads all of them, then some from the middle.
     #[boxed]
     pub async fn entries_are_read_back_in_order(&self) {
         self.append(0, &["one", "two"]).await.expect("an append to an empty history");

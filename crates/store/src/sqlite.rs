@@ -35,7 +35,7 @@ const MAX_QUEUED_REQUESTS: usize = 1024;
 /// Maximum number of entries in one read, so that a long history does not block other readers.
 const READ_BATCH: usize = 4096;
 
-/// Maximum number of runs to remove in one transaction, so that appends do not wait for all of them.
+/// Maximum number of runs to remove in one transaction, so that appends do not wait for all removals.
 const FORGET_BATCH: usize = 64;
 
 /// Options of a journal.

@@ -1,8 +1,7 @@
-//! Time from a program's print to the return of the wait for it, in one process.
+//! Time from a program's print to the return of a wait for it, in one process.
 //!
-//! A shell prints the time at which it prints, and the time of the return is
-//! compared with it. Prints `median_ms=… p95_ms=… rounds=…`, which
-//! `cargo xtask bench terminals` puts into its table.
+//! A shell prints the current time, which is compared with the time of the return. Prints `median_ms=… p95_ms=…
+//! rounds=…`, which `cargo xtask bench terminals` puts into its table.
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,8 +1,7 @@
-//! Cost of a wait while output comes in that it does not wait for.
+//! Cost of a wait during unrelated output.
 //!
-//! The output arrives in portions, as from a program that prints line after line,
-//! and each wait looks at every portion. The first measurement has no wait: what
-//! the others take more than it is the price of their search.
+//! The output arrives in portions, as from a program that prints line after line, and each wait examines every portion.
+//! The first measurement has no wait: any additional time of the others is the cost of their search.
 #![allow(missing_docs, reason = "the macros of Criterion make public items")]
 
 use std::fmt::Write as _;

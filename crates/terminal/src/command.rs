@@ -127,7 +127,7 @@ impl CommandResult {
 /// A program that waits for typed input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRequest {
-    /// Its name, if known.
+    /// The name, if known.
     pub program: Option<String>,
     /// True if it draws the whole screen, as editors and pagers do.
     pub full_screen: bool,
@@ -332,7 +332,7 @@ pub(crate) fn is_shell_name(name: &str) -> bool {
     SHELLS.contains(&name.trim_start_matches('-'))
 }
 
-/// Returns whether a name is that of busybox, or of its shell.
+/// Returns whether a name refers to busybox, or to its shell.
 pub(crate) fn is_busybox(name: &str) -> bool {
     matches!(name.trim_start_matches('-'), "busybox" | "ash")
 }

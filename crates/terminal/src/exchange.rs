@@ -37,7 +37,7 @@ pub(crate) const MAX_EXCHANGE_BYTES: usize = 4 << 20;
 /// A variable of a live shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    /// Its value. The shell joins the elements of an array or a list: bash and zsh with the first character of `IFS`,
+    /// The value. The shell joins the elements of an array or a list: bash and zsh with the first character of `IFS`,
     /// fish with a blank, or a colon for a path. U+FFFD replaces bytes that are not UTF-8.
     pub value: String,
     /// True if programs inherit it.

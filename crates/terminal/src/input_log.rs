@@ -85,7 +85,7 @@ pub(crate) struct Moment {
 pub enum InputContext {
     /// A shell that reports its prompts was at its prompt.
     Prompt,
-    /// A program had the whole screen.
+    /// A program used the whole screen.
     FullScreen,
     /// A program read a line without echoing it.
     Password {
@@ -142,7 +142,7 @@ pub enum LoggedAction {
         command: LoggedText,
         /// The directory that the shell changed to before it.
         directory: Option<String>,
-        /// Outcome of the command; none while it runs.
+        /// Outcome of the command; `None` while it runs.
         outcome: Option<CommandOutcome>,
     },
     /// A shell accepted a line typed at its prompt.
@@ -150,7 +150,7 @@ pub enum LoggedAction {
         /// The line as shown by the shell's editor, after completion and history expansion. `None` if a part of it
         /// is hidden.
         line: Option<LoggedText>,
-        /// Outcome of the command; none while it runs.
+        /// Outcome of the command; `None` while it runs.
         outcome: Option<CommandOutcome>,
     },
     /// A wait for output, or for the prompt.

@@ -50,7 +50,7 @@ const WHEEL_LINES: usize = 3;
 const MAX_OLD_POSITION: u16 = 222;
 
 /// Returns the bytes of a mouse action; none if the program does not request it. On a full screen, the wheel counts as
-/// arrow keys unless the program requests mouse reports or turned this off (mode 1007).
+/// arrow keys unless the program requests mouse reports or has turned this off (mode 1007).
 pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
     if modes.mouse == MouseReports::None {
         return match input.action {

@@ -56,7 +56,7 @@ pub enum NotedState {
     },
     /// A program waits for input. The comparison checks only that it is the same program.
     Program {
-        /// Its name.
+        /// The name.
         program: Option<String>,
     },
     /// The state is unknown, so nothing is compared.
@@ -185,7 +185,7 @@ impl ShellState {
         self.traps.iter().take(MAX_TRAPS).cloned().collect()
     }
 
-    /// Returns the names of the parts that differ, as the beginning of a sentence; `None` if there are none.
+    /// Returns the names of the differing parts, as the beginning of a sentence; `None` if there are none.
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         let names = self.parts.keys().chain(current.parts.keys().filter(|name| !self.parts.contains_key(*name)));
         let varies = |name: &String| self.volatile_parts.contains(name) || current.volatile_parts.contains(name);
@@ -236,7 +236,7 @@ impl OpenFiles {
         Some(format!("{target:?} {} {} {flags} {position}", metadata.dev(), metadata.ino()))
     }
 
-    /// Returns the names of the descriptors that differ, as the beginning of a sentence; `None` if there are none.
+    /// Returns the names of the differing descriptors, as the beginning of a sentence; `None` if there are none.
     /// Ignores opened and closed descriptors above [`Self::MAX_DESCRIPTOR`].
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         let numbers: BTreeSet<u32> = self.0.keys().chain(current.0.keys()).copied().collect();

@@ -138,8 +138,8 @@ impl Transcript {
         std::mem::take(&mut self.writer.marks)
     }
 
-    /// Accepts the marks of an inner shell as well. `begins_at_line_end` is true if the shell has no mark for the start
-    /// of commands, so that the end of an entered line begins a command.
+    /// Also accepts the marks of an inner shell. `begins_at_line_end` is true if the shell has no mark for the start of
+    /// commands, so that the end of an entered line begins a command.
     pub(crate) fn enter_shell(&mut self, nonce: String, begins_at_line_end: bool) {
         self.writer.attribute_motion();
         self.writer.sources.push(MarkingShell::new(nonce, begins_at_line_end));

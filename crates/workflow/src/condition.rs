@@ -1,6 +1,6 @@
 //! Conditions of transitions.
 //!
-//! The tests that a condition consists of are in `condition/test.rs`.
+//! The tests in a condition are defined in `condition/test.rs`.
 
 mod read;
 mod test;

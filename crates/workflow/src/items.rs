@@ -1,7 +1,7 @@
 //! States with one execution for each item of a list: `for_each`.
 //!
 //! Each item is a separate visit with its own step, so pauses, cancellations and restarts work as for any action.
-//! Transitions are evaluated after the last item, or after an item that failed. The result of that visit has the
+//! Transitions are evaluated after the last item, or after an item that failed. The result of that visit contains the
 //! results of all items in the field `results`.
 
 use serde_json::{Map, Value};

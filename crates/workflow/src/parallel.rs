@@ -1,4 +1,4 @@
-//! Several child runs at once: the action `parallel`, and a `for_each` of `run_workflow` with `max_parallel`.
+//! Parallel child runs: the action `parallel`, and a `for_each` of `run_workflow` with `max_parallel`.
 //!
 //! Each child is a *branch*: a part of the action's step ([`StepId::part`](steplatch_ids::StepId::part)), numbered from
 //! 1 in the order of the document. The start of a branch is recorded before its run starts, its end when the outcome
@@ -133,7 +133,7 @@ pub(crate) fn read_max_parallel(value: Option<&Value>) -> Result<u32, InvalidPar
 pub(crate) struct Parallel<'p> {
     /// The parameters of each branch, with its key.
     branches: Vec<(String, &'p Map<String, Value>)>,
-    /// The definition of the branches that have none themselves. A loop over items stores its definition only here.
+    /// The definition of the branches without one. A loop over items stores its definition only here.
     shared_definition: Option<&'p Value>,
     /// The item of each branch.
     items: Option<&'p Vec<Value>>,

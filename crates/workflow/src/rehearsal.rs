@@ -32,7 +32,7 @@ pub use stubs::Stubs;
 /// The field of a stub with the texts that the program prints; in a dialogue, one text for each turn.
 pub(crate) const PRINTS: &str = "prints";
 
-/// The terminal of a run that opens no terminal and is given none.
+/// The terminal of a run that opens no terminal and receives none.
 const GIVEN_TERMINAL: &str = "term_given";
 
 /// The report of a rehearsal, with secrets hidden.

@@ -5,9 +5,9 @@
 //! becomes the value of an initial secret of the run.
 //!
 //! Everything else stays unchanged, including unknown names, so that `${HOME}`, `a{2,3}`, `{a,b}` and `{{.Names}}`
-//! work. [`unresolved`] finds placeholders that must have a value. `${NAME}` also stays if `NAME` is a variable of the
-//! shell by the workflow's contract. The text of a variable is not searched again: text from a terminal cannot inject a
-//! placeholder.
+//! work. [`unresolved`] finds placeholders that must have a value. `${NAME}` also stays if the workflow's contract
+//! makes `NAME` a variable of the shell. The text of a variable is not searched again: text from a terminal cannot
+//! inject a placeholder.
 
 use serde_json::Value;
 
@@ -40,7 +40,8 @@ pub(crate) struct Placeholder<'t> {
     pub(crate) name: &'t str,
     /// True for `${name}`, which is left to the shell if the shell has such a variable.
     pub(crate) is_for_shell: bool,
-    /// True for `${name}` and `%{name}`, which may be meant for a program: they stay unchanged if the name is unknown.
+    /// True for `${name}` and `%{name}`, which may be intended for a program: they stay unchanged if the name is
+    /// unknown.
     pub(crate) may_stay: bool,
 }
 

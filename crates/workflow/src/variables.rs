@@ -1,7 +1,7 @@
 //! The variables of a run.
 //!
 //! The variables have layers, and the first layer with a name wins: names from a `set` and from named groups of waits,
-//! the results of each state's action (`{STATE_FIELD}`), the standard names as set by the last action, the initial
+//! the results of each state's action (`{STATE_FIELD}`), the standard names set by the last action, the initial
 //! variables of the run, arguments from the shell, and defaults of arguments.
 
 use std::collections::{BTreeMap, BTreeSet};

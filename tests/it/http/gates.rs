@@ -118,7 +118,7 @@ fn http_dialog_is_trusted_unless_from_a_held_terminal() {
         assert_eq!(serving.waits_for(&run)["status"], "waiting");
     }
 
-    // A client outside of Steplatch's terminals is trusted.
+    // A client outside of steplatch's terminals is trusted.
     let run = serving.starts(&asking("human"));
     serving.waits_for(&run);
     let mut outside = std::process::Command::new("python3");

@@ -1,8 +1,8 @@
 //! The approver's key pair: only the passphrase opens what it seals.
 //!
-//! Owns the format of sealed texts, and of the key in `approver.json`. Sealing needs the public key and no person, so
-//! a daemon without the passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from
-//! the passphrase and a salt: another passphrase seals the private key anew, and sealed texts are unchanged.
+//! Owns the format of sealed texts, and of the key in `approver.json`. Sealing needs the public key and no person, so a
+//! daemon without the passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from
+//! the passphrase and a salt: a new passphrase seals the private key again, and leaves sealed texts unchanged.
 //!
 //! Every seal is HPKE in base mode (RFC 9180, <https://www.rfc-editor.org/rfc/rfc9180>) with DHKEM(X25519,
 //! HKDF-SHA256), HKDF-SHA256 and ChaCha20Poly1305. A sealed text is `sealed:1:` and the Base64 of the encapsulated

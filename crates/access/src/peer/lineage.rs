@@ -6,7 +6,7 @@
 
 use super::table::{Evidence, ProcessTable, Status};
 
-/// Maximum number of ancestors to follow. A person's process never has so many.
+/// Maximum number of ancestors to follow. A person's process never has that many.
 const MAX_ANCESTORS: usize = 400;
 
 /// The ancestor of all processes, except those whose parent is in another namespace.
@@ -48,7 +48,7 @@ pub(crate) enum Cut {
     Gone,
     /// The process has more ancestors than the walk follows.
     TooDeep,
-    /// Its ancestors changed faster than the walk could read them.
+    /// Its ancestors changed faster than they could be read.
     Changing,
     /// An ancestor exists and is hidden from this process: `/proc` hides processes of other users (`hidepid`).
     Hidden,

@@ -14,7 +14,7 @@ const MAX_ENVIRONMENT_BYTES: u64 = 6 * 1024 * 1024;
 /// A process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
-    /// Its parent, or 0 if the parent is invisible from here.
+    /// The parent, or 0 if the parent is invisible from here.
     pub(super) parent: i32,
     /// Start time, in clock ticks since the system start.
     pub(super) started: u64,
@@ -75,7 +75,7 @@ impl ProcessTable for Proc {
     }
 }
 
-/// Returns whether an error is a lack of descriptors or memory, which says nothing about the process.
+/// Returns whether an error is a lack of descriptors or memory, which reveals nothing about the process.
 fn is_resource_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

@@ -1,8 +1,7 @@
 //! The local processes at the other end of a TCP connection.
 //!
 //! The daemon sees a network client as the server process that serves it. If the client is on this machine, at any
-//! address, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes show which process owns
-//! it.
+//! address, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes show its owner.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -1,4 +1,4 @@
-//! Encodings in which programs print their input: Base64, hexadecimal digits, and the escapes of URLs.
+//! Encodings that programs print: Base64, hexadecimal digits, and URL escapes.
 //!
 //! The redactor searches for the complete encoding of a secret. In Base64 (RFC 4648) a secret within a longer text
 //! begins at one of three offsets in a group of three bytes, and its first and last characters depend on the

@@ -1,8 +1,8 @@
 //! Masking of secrets in a stream of output, independent of its portions.
 //!
-//! Escape sequences, line ends and portions may divide a word that a person sees whole, and a title is text as well.
-//! The search therefore compares a secret with the shown characters, regardless of sequences between them, and with the
-//! text of each control string. A mask has the width of the secret, so that the layout does not change.
+//! Escape sequences, line ends and portions may divide a word that a person sees as a whole, and a title is text as
+//! well. The search therefore compares a secret with the shown characters, regardless of sequences between them, and
+//! with the text of each control string. A mask has the width of the secret, so that the layout does not change.
 //!
 //! A redacted stream holds back the end of a portion only while it may be the beginning of a secret. The next portion
 //! decides, or the reader flushes the held text when no more output arrives.
@@ -85,7 +85,7 @@ impl<'a> SecretIndex<'a> {
 }
 
 impl RedactedStream {
-    /// Creates a stream in plain text. It hides later secrets as soon as they are known.
+    /// Creates a stream in plain text. Later secrets are hidden as soon as they are known.
     pub fn new(secrets: Arc<Redactor>) -> Self {
         Self { secrets, state: State::default(), partial_character: Vec::new(), held: VecDeque::new() }
     }

@@ -1,7 +1,7 @@
 //! Search for secrets in a text.
 //!
-//! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it where it is a
-//! separate word, and any other secret everywhere.
+//! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it only as a separate
+//! word, but finds any other secret everywhere.
 
 use std::ops::Range;
 

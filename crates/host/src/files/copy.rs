@@ -12,7 +12,7 @@ use super::{MachineFiles, TransferError};
 /// Options of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Permissions of the target. `None` for those of the file that it replaces, or else those of its source.
+    /// Permissions of the target. `None` for those of the replaced file, or of the source if there is none.
     pub mode: Option<u32>,
     /// True if the copy may replace a file with other content.
     pub replace: bool,
@@ -20,7 +20,7 @@ pub struct CopyOptions {
     pub limit: u64,
 }
 
-/// Maximum length of a file that reports no length, such as those of `/proc`, in bytes. Only a read finds its end.
+/// Maximum length of a file that reports no length, such as those of `/proc`, in bytes. Only reading finds its end.
 const MAX_UNSIZED_BYTES: u64 = 256 << 20;
 
 /// A copied file.
@@ -28,9 +28,9 @@ const MAX_UNSIZED_BYTES: u64 = 256 << 20;
 pub struct Copied {
     /// The written file.
     pub file: FileWritten,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// Its digest.
+    /// The digest.
     pub digest: FileDigest,
 }
 
@@ -91,8 +91,8 @@ impl MachineFiles {
     /// copied bytes. If the source grows meanwhile, the copy has its initial length.
     ///
     /// # Errors
-    /// If reading or writing fails, or the source changes meanwhile or exceeds the limit. Then the unfinished copy is
-    /// removed.
+    /// If reading or writing fails, or the source changes meanwhile or exceeds the limit. The unfinished copy is
+    /// removed in these cases.
     pub async fn copy(
         &self,
         source: (&Path, &FileFacts),

@@ -1,4 +1,4 @@
-//! Reasons why a connection to a machine has failed, and what to do. They are read from the output of OpenSSH and the
+//! Reasons for failed connections to a machine, with their remedies. They are read from the output of OpenSSH and the
 //! remote shell. Pure.
 
 use crate::client::is_printable;
@@ -6,7 +6,7 @@ use crate::client::is_printable;
 /// Output of the remote script if steplatch is not installed.
 pub(super) const NOT_INSTALLED_TEXT: &str = "steplatch: not installed for this user";
 
-/// Reason why a connection to a machine has failed.
+/// Reason for a failed connection to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectFailure {
     /// The name of the machine is unknown.
@@ -58,13 +58,13 @@ pub enum ConnectFailure {
         host: String,
         /// The destination.
         ssh: String,
-        /// Its error text.
+        /// The text of the error.
         message: String,
     },
     /// The start of the remote terminal host failed.
     #[error("the terminal host there was not started: {0}")]
     Host(String),
-    /// The remote program speaks another protocol or violates it, so that another attempt would fail as well.
+    /// The remote program speaks another protocol or violates this one, so another attempt would fail too.
     #[error("{0}; 'steplatch hosts add' with --install installs this version there")]
     Protocol(String),
     /// The connection failed, or broke.
@@ -79,7 +79,7 @@ impl ConnectFailure {
     }
 }
 
-/// Exit code of `ssh` if the connection itself failed. Other codes are those of the remote program.
+/// Exit code of `ssh` if the connection itself failed. Other codes come from the remote program.
 const SSH_FAILURE_CODE: i32 = 255;
 
 /// Returns the reason why a connection to `host` ended before its relay greeted, from its error output and its exit

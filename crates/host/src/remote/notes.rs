@@ -1,5 +1,4 @@
-//! Notes about terminals on other machines, which the next daemon reads: a file for each machine in the state
-//! directory.
+//! Notes about terminals on other machines for the next daemon: a file per machine in the state directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -230,7 +229,7 @@ impl MachineNotes {
         closed
     }
 
-    /// Removes a terminal. Returns whether the notes had it.
+    /// Removes a terminal. Returns whether the notes contained it.
     pub(crate) fn forget(&mut self, id: &TerminalId) -> bool {
         self.openings.retain(|_, opening| opening.terminal.as_ref() != Some(id));
         let before = self.terminals.values().map(Vec::len).sum::<usize>();

@@ -21,7 +21,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of the output of one program.
 const MAX_ANSWER_BYTES: u64 = 256 << 10;
 
-/// Machine to which connections to a host lead.
+/// Machine that connections to a host lead to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostTarget {
     /// The configured destination.
@@ -42,8 +42,8 @@ pub struct HostTarget {
 
 /// Settings of a connection from the lookup of its destination.
 ///
-/// They override the configuration, which `ssh` reads again when it connects: parts of it (`Match exec`) may have
-/// another result than at the lookup.
+/// They override the configuration, which `ssh` reads again when it connects: parts of it (`Match exec`) may then have
+/// another result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FixedConnection {
     /// Options of `ssh`, as `NAME=VALUE`.

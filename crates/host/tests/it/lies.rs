@@ -83,7 +83,7 @@ impl Scene {
     }
 }
 
-/// Returns the reason for which an answer was refused.
+/// Returns the reason why an answer was refused.
 fn refused<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt::Debug>, lie: &str) -> &'static str {
     match answer.map_err(Into::into) {
         Err(AskError::Implausible { host, what }) if host == "box" => what,

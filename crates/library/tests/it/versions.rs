@@ -90,7 +90,7 @@ fn older_library_and_foreign_file_lose_nothing() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     let first = fs::read_to_string(library.file(&build())).unwrap();
-    // An earlier Steplatch has recorded nothing.
+    // An earlier steplatch has recorded nothing.
     fs::remove_dir_all(library.folder().join(".versions")).unwrap();
     library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
     let versions = library.versions(&build()).unwrap();

@@ -253,7 +253,7 @@ async fn gate_for_people(reply: &Value, daemon: &ReconnectingClient) -> Result<O
     Ok(gates.into_iter().find(|gate| gate.answered_by == "human"))
 }
 
-/// Returns the reply of a call whose gate others answer.
+/// Returns the reply of a call whose gate must be answered elsewhere.
 fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> GateStep {
     // The gate may have received an answer in the meantime.
     if reply["status"] == "waiting" {

@@ -71,8 +71,8 @@ fn remove_parameters<'n>(parameters: &mut JsonObject, names: impl Iterator<Item 
     }
 }
 
-/// Removes from a schema the parts that a model does not need for a call: bounds, which an error names, and the
-/// description of a parameter whose name says everything.
+/// Removes from a schema the parts that a model does not need for a call: bounds, which errors name, and the
+/// descriptions of self-explanatory parameters.
 fn shorten(parameters: &mut JsonObject) {
     let required = parameters.get("required").cloned().unwrap_or_default();
     let is_required = |name: &str| required.as_array().is_some_and(|all| all.iter().any(|known| known == name));

@@ -1,4 +1,4 @@
-//! Waits that report progress.
+//! Waits with progress reports.
 //!
 //! A client that sends a progress token with its call receives the states that a run enters and the gates that open,
 //! from the events of the run. Only the wait belongs to the call: a lost or cancelled call does not affect the run.

@@ -1,8 +1,8 @@
-//! Simplified schemas of foreign tools, which common clients accept.
+//! Simplified schemas of foreign tools, in a form that common clients accept.
 //!
-//! Some model services refuse a whole list of tools because of one schema: for a
-//! choice or a condition at its top level, or for a property whose name has other than
-//! plain characters. Arguments are still checked against the original schema.
+//! Some model services refuse a whole list of tools because of one schema: for a choice or a condition at its top
+//! level, or for a property with special characters in its name. Arguments are still checked against the original
+//! schema.
 
 use serde_json::{Map, Value};
 

@@ -1,8 +1,8 @@
 //! The implementation of an interpreter with the crate `monty`.
 //!
 //! The crate measures time, and memory if the process has its allocator (`monty-alloc`). Memory is one number for the
-//! whole process, so this module resets it around each piece of work of an execution. A process with that allocator
-//! must run executions on one thread.
+//! whole process, so this module resets it around each piece of an execution's work. A process with that allocator must
+//! run executions on one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Time that a run has been at work, for its time limit.
+//! Time that a run has spent working, for its time limit.
 
 use std::time::Duration;
 

@@ -183,7 +183,7 @@ pub(crate) struct Started {
     pub(crate) input: Value,
     /// `ctx.params`
     pub(crate) params: Map<String, Value>,
-    /// Its limits.
+    /// The limits.
     pub(crate) limits: Limits,
     /// The nodes of the file and of the project, as declarations of `nodes`.
     pub(crate) nodes: Vec<Value>,

@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 
 use super::work::CallOutcome;
 
-/// Maximum bytes of the outcome of one call, as JSON: a Temporal payload has at most 2 MB. The outcome of a node
-/// contains its output twice. The daemon shortens the output to 512 KiB, so the outcome fits unless JSON escapes most
-/// of it.
+/// Maximum size of the outcome of one call, in bytes of JSON: a Temporal payload has at most 2 MB. The outcome of a
+/// node contains its output twice. The daemon shortens the output to 512 KiB, so the outcome fits unless JSON escapes
+/// most of it.
 pub(super) const MAX_OUTCOME_BYTES: usize = 1_900_000;
 
 /// Maximum duration of a turn of a function that does not wait. The engine delivers new inputs before the next turn, so
@@ -56,7 +56,7 @@ struct OuterCall {
 #[derive(Debug)]
 struct PendingTurn {
     number: u64,
-    /// For each of its inputs, true if it had an effect.
+    /// For each of its inputs, true if the input had an effect.
     taken: Vec<bool>,
     began: Instant,
     reply: oneshot::Sender<EngineAnswer>,

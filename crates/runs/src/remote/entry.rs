@@ -123,7 +123,7 @@ pub(crate) struct RemoteStart {
     pub(crate) workflow_id: String,
     /// Input of the workflow.
     pub(crate) input: Map<String, Value>,
-    /// Time limit, given by the caller; the service's limit applies as well.
+    /// Time limit set by the caller; the service's own limit applies too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<TimeSpan>,
 }

@@ -1,4 +1,4 @@
-//! Shells within shells: the integration of a shell within `ssh`, `su`, `docker exec` or another shell.
+//! Nested shells: the integration of a shell within `ssh`, `su`, `docker exec` or another shell.
 //!
 //! Another program starts such a shell, which reads no file of ours. The terminal types two short lines at its prompt
 //! instead: one queries the kind of the shell, and one sets up its marks. [`HiddenTyping`] removes the shell's answers

@@ -1,7 +1,7 @@
 //! State of a process in the kernel: its name, working directory, program, and current system call.
 //!
-//! Every function reads `/proc` (proc(5)) without a cache. It returns `None` for a process that has ended or that may
-//! not be inspected.
+//! Every function reads `/proc` (proc(5)) without a cache. It returns `None` for a process that has ended or cannot be
+//! inspected.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;

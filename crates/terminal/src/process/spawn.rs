@@ -16,9 +16,9 @@ use super::system::{Execution, ExecutionError, execute};
 pub(crate) struct Program {
     /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub(crate) arguments: Vec<OsString>,
-    /// Its working directory.
+    /// The working directory.
     pub(crate) folder: PathBuf,
-    /// Its complete environment.
+    /// The complete environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Maximum number of open descriptors (RLIMIT_NOFILE, soft), if it differs from this process.
     pub(crate) descriptors: Option<u64>,
@@ -53,7 +53,7 @@ pub(crate) enum Streams {
     Pipes { input: OwnedFd, output: OwnedFd, error: OwnedFd },
 }
 
-/// Folders of programs for an environment without `PATH`, as in execvp(3).
+/// Directories of programs for an environment without `PATH`, as in execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Starts `program` on these streams, as the leader of a new session. The program has no other descriptors, blocks and

@@ -25,9 +25,9 @@ use super::system::register_with_reactor;
 /// A process that did not end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
-    /// Its process id.
+    /// The process id.
     pub pid: i32,
-    /// Its name, as the kernel reports it.
+    /// The name, as the kernel reports it.
     pub name: String,
     /// True if its origin is unknown: it may belong to another terminal, and received no signal.
     pub doubtful: bool,
@@ -46,7 +46,7 @@ struct Process {
 /// The program that a terminal started at its opening.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionLeader {
-    /// Its process id, which is also the id of its session.
+    /// The process id, which is also the id of its session.
     pub(crate) pid: Pid,
     /// True if it was reaped, so that its process id may refer to another process.
     pub(crate) is_reaped: bool,

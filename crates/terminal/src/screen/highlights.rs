@@ -25,7 +25,7 @@ const MAX_HIGHLIGHT_CHARS: usize = 80;
 /// Maximum number of rows with a highlight's background. A more frequent background belongs to the screen or a window.
 const MAX_BACKGROUND_ROWS: usize = 3;
 
-/// Minimum ratio of the screen's cells to those of one highlight background.
+/// Minimum ratio of the screen's cells to the cells of one highlight background.
 const MIN_AREA_RATIO: usize = 10;
 
 /// Maximum width of a mark without text, such as the box of a checklist, in cells.
@@ -46,7 +46,7 @@ struct Extent {
     last_row: Option<usize>,
 }
 
-/// Returns the parts of a screen that stand out, from top to bottom.
+/// Returns the highlighted parts of a screen, from top to bottom.
 #[must_use]
 pub fn highlights(picture: &Picture) -> Vec<Highlight> {
     let mut extents: HashMap<Background, Extent> = HashMap::new();
@@ -147,7 +147,7 @@ fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
 /// several styles counts once in each.
 fn styles_of(runs: &[Run]) -> Vec<String> {
     let mut styles: Vec<(String, usize)> = Vec::new();
-    // The kind of the previous character; none after a blank.
+    // The kind of the previous character; `None` after a blank.
     let (mut last_kind, mut end) = (None, 0);
     for run in runs {
         let style = style_name(&run.style);

@@ -122,9 +122,9 @@ pub struct CursorCell {
     pub col: u16,
     /// True on a character of two columns.
     pub wide: bool,
-    /// Its shape (DECSCUSR).
+    /// The shape (DECSCUSR).
     pub shape: CursorShape,
-    /// Its colour, if the program has set it.
+    /// The colour, if the program has set it.
     pub colour: Option<Rgb>,
 }
 
@@ -227,7 +227,7 @@ pub(super) const MAX_ROW_ADDRESS_BYTES: usize = 16 * 1024;
 fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut address_bytes = 0;
-    // A cell with combining characters is a run of its own, because a run has one character for each cell.
+    // A cell with combining characters is a separate run, because a run has one character for each cell.
     let mut is_closed = false;
     for (col, cell) in row.iter().enumerate() {
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {

@@ -37,7 +37,7 @@ fn is_line_end(byte: u8) -> bool {
 /// Maximum length of a draft, in bytes. Further text is not stored.
 const MAX_DRAFT_BYTES: usize = 4096;
 
-/// Blanks between the end of a line and a right prompt. A command does not begin with so many blanks.
+/// Blanks between the end of a line and a right prompt. No command begins with that many blanks.
 const RIGHT_PROMPT_GAP: &str = "    ";
 
 /// Returns the line after a prompt. Text after a gap is a right prompt.

@@ -1,8 +1,8 @@
 //! Excerpts: parts of the output, truncated to a size limit.
 //!
-//! A part may have a gigabyte while its reader requests ten thousand characters. So ranges of offsets
-//! describe a part, and only the required text at its two ends is read. The omitted middle is
-//! counted in bytes, because a count of characters would require reading it.
+//! A part may be a gigabyte long while its reader requests ten thousand characters. So ranges of offsets describe a
+//! part, and only the required text at its two ends is read. The omitted middle is counted in bytes, because a count of
+//! characters would require reading it.
 
 use std::ops::Range;
 

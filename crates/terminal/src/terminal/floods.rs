@@ -1,10 +1,9 @@
 //! Scheduling of terminals that print without end (flooding terminals).
 //!
-//! A flooding terminal is always ready to run, and so is its program. A hundred of them would delay
-//! other terminals: in the queue of this process's runtime, and in the kernel's queue for every
-//! process between the output and a client. So flooding terminals have a separate queue here. If
-//! there are many, a pause follows each turn: programs that print faster are blocked meanwhile,
-//! and other terminals are not delayed. No output is lost.
+//! A flooding terminal is always ready to run, and so is its program. A hundred of them would delay other terminals: in
+//! the queue of this process's runtime, and in the kernel's queue for every process between the output and a client. So
+//! flooding terminals have a separate queue here. If there are many, a pause follows each turn, which blocks programs
+//! that print faster, but does not delay other terminals. No output is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! Marks of the main screen at the reads of clients, to find the rows that have changed since.
 //!
 //! If a program prints line after line, the new output is the text since the last read. A program that moves the cursor
-//! to other rows changes older text. Then the new output is the rows that differ or have scrolled off. A mark stores a
-//! hash of each row, some hundred bytes in total.
+//! to other rows changes older text; its new output is the rows that differ or have scrolled off. A mark stores a hash
+//! of each row, some hundred bytes in total.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;

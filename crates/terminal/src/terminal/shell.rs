@@ -1,6 +1,6 @@
 //! State of a shell, derived from its marks.
 //!
-//! Owns no text and no process. Marks and typed lines show if the shell is at its prompt.
+//! Owns no text and no process. Marks and typed lines show whether the shell is at its prompt.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::transcript::Mark;
 /// The state of a shell.
 #[derive(Debug, Default)]
 pub(super) struct Shell {
-    /// Its integration session. `None` if the program is not a reporting shell, or no longer.
+    /// The integration session. `None` if the program is not a reporting shell, or no longer.
     pub(super) integration: Option<IntegrationSession>,
-    /// Its process. For an inner shell, the first process of the foreground group when the terminal entered it: the
+    /// The process. For an inner shell, the first process of the foreground group when the terminal entered it: the
     /// shell itself, or a relay of its output.
     pub(super) pid: i32,
     /// The program in its process at the first prompt.
@@ -77,7 +77,7 @@ pub(super) struct ClientLine {
     by: String,
     /// The offset of the output at its input.
     offset: u64,
-    /// Its number among all lines.
+    /// The number among all lines.
     number: u64,
     /// True if it contains something to run.
     has_text: bool,
@@ -103,7 +103,7 @@ pub(super) struct Doubt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubtfulPrompt {
     /// The prompt appeared before the shell read all lines: they were typed ahead, or read by a program. Or the shell
-    /// is about to begin its editor, which ksh does not report, nor does zsh if the user has turned pastes off.
+    /// is about to start its editor: ksh does not report that, nor does zsh if the user has disabled pastes.
     Shown,
     /// A command may have printed the mark of the prompt, or the end of the prompt has no mark.
     Claimed,

@@ -1,6 +1,6 @@
 //! The outline of a contract for replies and logs, read from the document itself.
 //!
-//! The outline of an invalid document has its readable parts.
+//! The outline of an invalid document contains its readable parts.
 
 use serde_json::{Map, Value, json};
 

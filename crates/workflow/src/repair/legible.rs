@@ -133,7 +133,7 @@ fn is_blank(character: &str) -> bool {
 }
 
 /// Returns whether a character has no visible form: a control character, a blank other than the space, a character that
-/// reorders, hides or strikes through others, or a letter without a glyph.
+/// reorders, hides or strikes through other characters, or a letter without a glyph.
 fn is_invisible(character: char) -> bool {
     match character {
         ' '..='~' => false,

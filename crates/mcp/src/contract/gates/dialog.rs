@@ -111,7 +111,7 @@ fn visible_form(form: &Value) -> Result<Value, NoDialog> {
     Ok(shown)
 }
 
-/// Returns the choices in their shown form, each different from the others.
+/// Returns the choices as shown, each different from the others.
 fn shown_choices(gate: &GateInfo) -> Vec<String> {
     let shown: Vec<String> = gate.choices.iter().map(|choice| visible(choice)).collect();
     let numbered = |(index, text): (usize, &String)| match shown.iter().filter(|other| *other == text).count() {

@@ -1,4 +1,4 @@
-//! Captured output of one stream of a program: complete up to [`MAX_OUTPUT_BYTES`], otherwise its beginning and end.
+//! Captured output of one stream of a program: complete up to [`MAX_OUTPUT_BYTES`], otherwise its head and tail.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,9 @@ pub(super) struct Capture {
 /// The text of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CapturedText {
-    /// All of it.
+    /// The whole output.
     Whole(String),
-    /// Its beginning and its end, and the number of omitted bytes.
+    /// The head and the tail, with the number of omitted bytes.
     Ends { head: String, tail: String, omitted_bytes: u64 },
 }
 

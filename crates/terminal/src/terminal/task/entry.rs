@@ -25,7 +25,7 @@ use crate::terminal::excerpt;
 /// An entry with a waiting caller.
 pub(super) struct PromptEntry {
     reply: Reply,
-    /// Its entry in the log of inputs.
+    /// The entry in the log of inputs.
     log_number: u64,
     limit: Limit,
     /// True if the entry ends when the program requests other input.

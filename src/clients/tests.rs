@@ -18,7 +18,7 @@ fn format(client: &str) -> Format {
 }
 
 /// Returns surroundings in which `/bin/sh` is this program, and `PATH` finds it.
-fn around() -> UserPaths {
+fn surroundings() -> UserPaths {
     let folder = PathBuf::from("/nowhere");
     UserPaths {
         home: folder.clone(),
@@ -30,20 +30,20 @@ fn around() -> UserPaths {
     }
 }
 
-fn ours() -> OwnEntry {
+fn own_entry() -> OwnEntry {
     OwnEntry { command: "/bin/sh".into(), program: "/bin/sh".into() }
 }
 
 fn having(client: &str, text: &str) -> (Outcome, String) {
-    edit_text(format(client), text, EditRequest::Have(&ours()), &around()).unwrap()
+    edit_text(format(client), text, EditRequest::Have(&own_entry()), &surroundings()).unwrap()
 }
 
 fn lacking(client: &str, text: &str) -> (Outcome, String) {
-    edit_text(format(client), text, EditRequest::Lack, &around()).unwrap()
+    edit_text(format(client), text, EditRequest::Lack, &surroundings()).unwrap()
 }
 
 /// Checks the edit of a text, that a second edit changes nothing, and that removing the entry restores the text.
-fn added(client: &str, text: &str, expected: &Expect, back: &str) {
+fn add_entry(client: &str, text: &str, expected: &Expect, back: &str) {
     let (outcome, new) = having(client, text);
     assert_eq!(outcome, Outcome::Added, "{text:?}");
     // Line ends are covered by separate tests.
@@ -65,9 +65,9 @@ fn client_without_a_file_gets_one() {
         }
     "#]];
     for client in ["claude-code", "cursor", "gemini"] {
-        added(client, "", &json, "{\n  \"mcpServers\": {}\n}\n");
+        add_entry(client, "", &json, "{\n  \"mcpServers\": {}\n}\n");
     }
-    added(
+    add_entry(
         "vscode",
         "",
         &expect![[r#"
@@ -83,7 +83,7 @@ fn client_without_a_file_gets_one() {
         "#]],
         "{\n  \"servers\": {}\n}\n",
     );
-    added(
+    add_entry(
         "opencode",
         "",
         &expect![[r#"
@@ -98,7 +98,7 @@ fn client_without_a_file_gets_one() {
         "#]],
         "{\n  \"mcp\": {}\n}\n",
     );
-    added(
+    add_entry(
         "codex",
         "",
         &expect![[r#"
@@ -136,7 +136,7 @@ fn other_entries_stay_in_place_unchanged() {
     },
     "last": 1e5
 }"#;
-    added(
+    add_entry(
         "claude-code",
         text,
         &expect![[r#"
@@ -157,7 +157,7 @@ fn other_entries_stay_in_place_unchanged() {
 
 #[test]
 fn document_without_servers_gets_them_at_its_end() {
-    added(
+    add_entry(
         "gemini",
         "{\n\t\"theme\": \"GitHub\"\n}\n",
         &expect![[r#"
@@ -187,7 +187,7 @@ fn comments_and_trailing_commas_stay() {
   },
 }
 ";
-    added(
+    add_entry(
         "vscode",
         text,
         &expect![[r#"
@@ -208,7 +208,7 @@ fn comments_and_trailing_commas_stay() {
         text,
     );
     let text = "{\n  \"servers\": {\n    \"a\": {} // last, \"b\": {}\n  }\n}";
-    added(
+    add_entry(
         "vscode",
         text,
         &expect![[r#"
@@ -224,7 +224,7 @@ fn comments_and_trailing_commas_stay() {
             }"#]],
         text,
     );
-    added(
+    add_entry(
         "cursor",
         "{ \"mcpServers\": { /* none */ } }\n",
         &expect![[r#"
@@ -237,7 +237,7 @@ fn comments_and_trailing_commas_stay() {
 #[test]
 fn single_line_object_stays_on_one_line() {
     let text = r#"{"a":1,"mcpServers":{"x":{"command":"y"}}}"#;
-    added(
+    add_entry(
         "claude-code",
         text,
         &expect![[
@@ -245,7 +245,7 @@ fn single_line_object_stays_on_one_line() {
         ]],
         text,
     );
-    added(
+    add_entry(
         "claude-code",
         "{}\n",
         &expect![[r#"
@@ -309,7 +309,7 @@ fn additional_settings_of_the_user_stay() {
 #[test]
 fn codex_tables_are_added_and_removed_in_any_notation() {
     let text = "# mine\nmodel = 'o'\n\n[mcp_servers.a]\ncommand = 'x'\n";
-    added(
+    add_entry(
         "codex",
         text,
         &expect![[r#"
@@ -372,7 +372,7 @@ fn goose_mappings_are_added_and_removed_with_comments_kept() {
             timeout: 3600
         GOOSE_MODE: auto
     "#]];
-    added("goose", text, &expected, text);
+    add_entry("goose", text, &expected, text);
     for (text, back) in [
         ("", "extensions: {}\n"),
         ("# mine\n", "# mine\nextensions: {}\n"),
@@ -394,7 +394,7 @@ fn goose_mappings_are_added_and_removed_with_comments_kept() {
     assert_eq!(outcome, Outcome::Changed { previous: "/old/steplatch mcp --state-dir /srv".to_owned() });
     assert_eq!(new, text.replace("/old/steplatch", "\"/bin/sh\""));
     for broken in ["a: [1,\n", "- a\n", "a: 1\n---\nb: 2\n", "extensions: 3\n", "extensions:\n  steplatch: 3\n"] {
-        edit_text(format("goose"), broken, EditRequest::Have(&ours()), &around()).expect_err(broken);
+        edit_text(format("goose"), broken, EditRequest::Have(&own_entry()), &surroundings()).expect_err(broken);
     }
 }
 
@@ -411,7 +411,8 @@ fn unreadable_client_file_is_unchanged_and_its_place_named() {
         ("codex", "mcp_servers = 1", "line 1, column 15: 'mcp_servers' is not a table"),
         ("codex", "[mcp_servers]\nsteplatch = 1", "line 2, column 13: the entry 'steplatch' is not a table"),
     ] {
-        let error = edit_text(format(client), text, EditRequest::Have(&ours()), &around()).unwrap_err().to_string();
+        let error =
+            edit_text(format(client), text, EditRequest::Have(&own_entry()), &surroundings()).unwrap_err().to_string();
         assert!(error.starts_with(told), "{client} {text:?}: {error}");
     }
     // A duplicate key: the client takes the last one, and so does the edit.
@@ -459,7 +460,7 @@ fn servers(text: &str) -> Option<usize> {
 }
 
 /// Returns a text without the blanks before closing braces.
-fn tight(text: &str) -> String {
+fn without_blanks(text: &str) -> String {
     let parts: Vec<&str> = text.split('}').map(str::trim_ascii_end).collect();
     parts.join("}")
 }
@@ -470,7 +471,7 @@ proptest! {
     #[test]
     fn everything_else_stays_byte_for_byte(text in documents()) {
         // Documents with servers of another type are refused, so nothing changes either.
-        let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&ours()), &around()) else { return Ok(()) };
+        let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&own_entry()), &surroundings()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
         prop_assert!(find_entry(format("cursor"), &new).unwrap().is_some());
         // Without the new parts and blanks, the text equals the original.
@@ -490,15 +491,15 @@ proptest! {
             None => {}
             Some(0) => prop_assert_eq!(inks(&back), inks(&text)),
             // The brace after the last server may have moved to its own line.
-            Some(_) => prop_assert_eq!(tight(&back), tight(&text)),
+            Some(_) => prop_assert_eq!(without_blanks(&back), without_blanks(&text)),
         }
     }
 
     #[test]
     fn no_input_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
         for client in &CLIENTS {
-            let _ = edit_text(client.format, &text, EditRequest::Have(&ours()), &around());
-            let _ = edit_text(client.format, &text, EditRequest::Lack, &around());
+            let _ = edit_text(client.format, &text, EditRequest::Have(&own_entry()), &surroundings());
+            let _ = edit_text(client.format, &text, EditRequest::Lack, &surroundings());
         }
     }
 }

@@ -90,7 +90,7 @@ impl Catalog {
 mod tests {
     use super::*;
 
-    fn meant(line: &str) -> Result<String, String> {
+    fn target_of(line: &str) -> Result<String, String> {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let catalog = Catalog {
             nodes: names(&["fails", "greet", "identity"]),
@@ -108,7 +108,7 @@ mod tests {
         for (line, target) in
             [("@greet", "@greet"), ("#both", "#both"), ("@both", "#both"), ("%release", "%release"), ("%a.py", "%a.py")]
         {
-            assert_eq!(meant(line), Ok(target.to_owned()));
+            assert_eq!(target_of(line), Ok(target.to_owned()));
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
             ("#zzz", "there is no graph 'zzz'; there is #both"),
         ];
         for (line, error) in table {
-            assert_eq!(meant(line), Err(error.to_owned()), "{line}");
+            assert_eq!(target_of(line), Err(error.to_owned()), "{line}");
         }
         let nothing =
             Catalog::default().resolve_target(&Target { kind: Kind::Workflow, name: "x".to_owned() }).unwrap_err();

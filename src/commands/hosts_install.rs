@@ -196,7 +196,7 @@ fn advice(error: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    fn installed(home: &Path, program: &[u8], sum: &str) -> (bool, String, String) {
+    fn run_script(home: &Path, program: &[u8], sum: &str) -> (bool, String, String) {
         received(home, program, sum, "cat")
     }
 
@@ -251,10 +251,10 @@ mod tests {
         let program = b"#!/bin/sh\necho steplatch here\n";
         let sum = sha256_sum(program);
         let folder = home.path().join(".local/share/steplatch/bin").join(VERSION);
-        let (success, _, errors) = installed(home.path(), b"#!/bin/sh\necho else\n", &sum);
+        let (success, _, errors) = run_script(home.path(), b"#!/bin/sh\necho else\n", &sum);
         assert!(!success && errors.contains("the copy is damaged"), "{errors}");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-        let (success, said, _) = installed(home.path(), program, &sum);
+        let (success, said, _) = run_script(home.path(), program, &sum);
         assert!(success);
         assert_eq!(said, "steplatch here\n");
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
         // A program that does not run there is not installed.
         let broken = b"#!/nowhere/interpreter\n";
-        assert!(!installed(home.path(), broken, &sha256_sum(broken)).0);
+        assert!(!run_script(home.path(), broken, &sha256_sum(broken)).0);
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }

@@ -9,7 +9,7 @@ use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns a workflow that waits in its second state until `file` exists, and ends in its third state.
-fn waiting_for(name: &str, file: &str) -> Value {
+fn waiting_workflow(name: &str, file: &str) -> Value {
     let command = format!("until [ -e {file} ]; do sleep 0.05; done; echo it-is-there");
     json!({"name": name, "initial_state": "open", "states": {
         "open": {
@@ -25,7 +25,7 @@ fn waiting_for(name: &str, file: &str) -> Value {
 }
 
 /// Returns a workflow with a judgement after its first state.
-fn judged() -> Value {
+fn judged_workflow() -> Value {
     json!({"name": "judged", "initial_state": "look", "states": {
         "look": {
             "action": {"tool": "sleep", "params": {"seconds": 0.1}},
@@ -39,7 +39,7 @@ fn judged() -> Value {
     }})
 }
 
-fn starts(agent: &Agent, definition: Value, wait: f64) -> Value {
+fn start_run(agent: &Agent, definition: Value, wait: f64) -> Value {
     agent.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": wait}))
 }
 
@@ -52,14 +52,14 @@ fn run_of(agent: &Agent, name: &str) -> String {
 }
 
 /// Returns whether the progress increased with each message.
-fn grew(progress: &[(f64, String)]) -> bool {
+fn has_grown(progress: &[(f64, String)]) -> bool {
     progress.windows(2).all(|pair| pair[0].0 < pair[1].0)
 }
 
 fn an_agent_is_told_how_far_its_run_is(era: Era) {
     let home = Home::new(STEPLATCH);
     let agent = Agent::of(era, &home);
-    let arguments = json!({"workflow_definition": waiting_for("told", "go"), "wait_seconds": 60});
+    let arguments = json!({"workflow_definition": waiting_workflow("told", "go"), "wait_seconds": 60});
     let call = agent.begins_with_progress("run_workflow", arguments);
     let mut told = vec![call.progress()];
     while told.last().unwrap().1 != "state 2: watch (await_output)" {
@@ -69,11 +69,11 @@ fn an_agent_is_told_how_far_its_run_is(era: Era) {
     let (rest, ended) = call.ends_with_progress();
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     told.extend(rest);
-    assert!(grew(&told), "{told:?}");
+    assert!(has_grown(&told), "{told:?}");
     // A newer message replaces a pending one; whether the first and last are sent depends on timing.
     assert!(told.len() <= 3 && told.iter().all(|(_, message)| message.starts_with("state ")), "{told:?}");
 
-    let silent = agent.begins("run_workflow", json!({"workflow_definition": waiting_for("untold", "go")}));
+    let silent = agent.begins("run_workflow", json!({"workflow_definition": waiting_workflow("untold", "go")}));
     let (told, ended) = silent.ends_with_progress();
     assert_eq!((told, &ended["status"]), (vec![], &json!("completed")), "nothing is told to who did not ask");
 }
@@ -107,7 +107,7 @@ fn run_with_many_states_reports_progress_a_few_times_a_second() {
     let most = 2 + began.elapsed().as_millis() / 250;
     told.extend(rest);
     assert_eq!(ended["status"], "cancelled", "{ended}");
-    assert!(grew(&told) && told.len() as u128 <= most, "{told:?}");
+    assert!(has_grown(&told) && told.len() as u128 <= most, "{told:?}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn run_outlives_its_agent_and_is_found_by_another() {
     let (first, second) = (Agent::new(&home), Agent::new(&home));
     // Two calls in progress: one is cancelled, and the agent of the other ends.
     for (name, agent) in [("taken_back", &first), ("lost", &second)] {
-        let arguments = json!({"workflow_definition": waiting_for(name, "go"), "wait_seconds": 100});
+        let arguments = json!({"workflow_definition": waiting_workflow(name, "go"), "wait_seconds": 100});
         let call = agent.begins_with_progress("run_workflow", arguments);
         while call.progress().1 != "state 2: watch (await_output)" {}
         if name == "taken_back" {
@@ -158,7 +158,7 @@ fn run_outlives_its_agent_and_is_found_by_another() {
 fn one_agent_is_asked_and_another_one_answers() {
     let home = Home::new(STEPLATCH);
     let asked = Agent::new(&home);
-    let arguments = json!({"workflow_definition": judged(), "wait_seconds": 100});
+    let arguments = json!({"workflow_definition": judged_workflow(), "wait_seconds": 100});
     let (told, waits) = asked.begins_with_progress("run_workflow", arguments).ends_with_progress();
     assert_eq!(told.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{told:?}");
     assert_eq!(waits["status"], "waiting", "{waits}");
@@ -186,7 +186,7 @@ fn one_agent_is_asked_and_another_one_answers() {
 fn waiting_calls_are_answered_by_the_next_daemon() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let arguments = |name: &str| json!({"workflow_definition": waiting_for(name, "go"), "wait_seconds": 100});
+    let arguments = |name: &str| json!({"workflow_definition": waiting_workflow(name, "go"), "wait_seconds": 100});
     let told = agent.begins_with_progress("run_workflow", arguments("told"));
     while told.progress().1 != "state 2: watch (await_output)" {}
     let untold = agent.begins("run_workflow", arguments("untold"));
@@ -220,7 +220,7 @@ fn start_without_waiting_returns_at_once() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let began = Instant::now();
-    let started = starts(&agent, waiting_for("later", "go"), 0.0);
+    let started = start_run(&agent, waiting_workflow("later", "go"), 0.0);
     assert_eq!(started["status"], "running", "{started}");
     assert!(began.elapsed() < Duration::from_secs(30), "it waits for a file that nobody makes");
 }
@@ -342,7 +342,7 @@ fn agent_cannot_answer_for_a_person_even_in_a_given_shell() {
         "initial_state": "ask",
         "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}}}},
     });
-    let run = starts(&agent, definition, 30.0)["run_id"].as_str().unwrap().to_owned();
+    let run = start_run(&agent, definition, 30.0)["run_id"].as_str().unwrap().to_owned();
     let refused = agent.calls("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().contains("steplatch gates answer"), "{refused}");
     // The agent types a person's command into its own terminal, from a grandchild process that outlives its parent.

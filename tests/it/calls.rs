@@ -18,7 +18,7 @@ steps = [{ id = "one", node = "note", input = "0.01" }, { id = "two", node = "no
 "#;
 
 /// Returns a machine that calls nodes and a graph in sequence, and returns the calls with an unknown outcome.
-fn noting() -> Value {
+fn noting_machine() -> Value {
     let ways = |next: &str| json!([{"condition": {"outcome_unknown": true}, "next_state": "doubt"}, {"condition": "success", "next_state": next}]);
     let note = |seconds: &str, next: &str| json!({"action": {"tool": "run_node", "params": {"node_id": "note", "input": seconds}}, "transitions": ways(next)});
     json!({"name": "noting", "initial_state": "graph", "states": {
@@ -41,7 +41,7 @@ fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("steplatch.toml"), DECLARED).unwrap();
     let agent = Agent::new(&home);
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": noting(), "wait_seconds": 0}));
+    let begun = agent.calls("run_workflow", json!({"workflow_definition": noting_machine(), "wait_seconds": 0}));
     let file = home.path().join("noted");
     eventually_blocking("the longest node begins", || {
         let noted = noted(&file);

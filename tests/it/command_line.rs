@@ -17,7 +17,7 @@ fn example(name: &str) -> String {
 }
 
 /// Returns a machine that types, asks for a judgement, and has two ends.
-fn judged() -> Value {
+fn judged_machine() -> Value {
     json!({
         "name": "judged", "return_values": {"STATUS": {"required": false}}, "initial_state": "open",
         "states": {
@@ -44,14 +44,14 @@ fn write(home: &Home, name: &str, document: &Value) {
 }
 
 /// Starts a run and returns its id once it waits at its gate.
-fn waits(agent: &Agent) -> String {
-    let reply = agent.calls("run_workflow", json!({"workflow_definition": judged(), "wait_seconds": 60}));
+fn start_until_gate(agent: &Agent) -> String {
+    let reply = agent.calls("run_workflow", json!({"workflow_definition": judged_machine(), "wait_seconds": 60}));
     assert_eq!(reply["status"], "waiting", "{reply:#}");
     reply["run_id"].as_str().unwrap().to_owned()
 }
 
 /// Waits until a run has ended and returns its state.
-fn ends(agent: &Agent, run: &str) -> String {
+fn wait_for_end(agent: &Agent, run: &str) -> String {
     let reply = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
     reply["status"].as_str().unwrap().to_owned()
 }
@@ -105,7 +105,7 @@ fn gate_is_listed_shown_and_answered_by_its_number() {
     let home = home();
     let agent = Agent::new(&home);
     assert!(home.runs(&["gates", "list"]).stderr.contains("no run waits for an answer"));
-    let run = waits(&agent);
+    let run = start_until_gate(&agent);
 
     let listed = home.runs(&["gates", "list"]).well();
     for part in
@@ -122,7 +122,7 @@ fn gate_is_listed_shown_and_answered_by_its_number() {
     let gate = home.runs(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
     let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
     assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
-    assert_eq!(ends(&agent, &run), "completed");
+    assert_eq!(wait_for_end(&agent, &run), "completed");
     // The daemon reports the first answer to the second client.
     refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
     refused(&home.runs(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
@@ -138,10 +138,10 @@ fn gate_is_listed_shown_and_answered_by_its_number() {
 fn answer_in_words_takes_the_path_of_its_choice() {
     let home = home();
     let agent = Agent::new(&home);
-    let run = waits(&agent);
+    let run = start_until_gate(&agent);
     let reply = home.runs(&["gates", "answer", &run, "it is broken", "--json"]).json();
     assert_eq!((&reply["success"], &reply["run_id"]), (&true.into(), &run.as_str().into()));
-    assert_eq!(ends(&agent, &run), "failed");
+    assert_eq!(wait_for_end(&agent, &run), "failed");
     let listed = home.runs(&["runs", "list", "--state", "failed"]).well();
     assert!(listed.contains(&run) && listed.contains("State 'bad' failed: "), "{listed}");
 }
@@ -156,8 +156,8 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
         "nap.json",
         &json!({"name": "nap", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}}),
     );
-    let one = waits(&agent);
-    let other = waits(&agent);
+    let one = start_until_gate(&agent);
+    let other = start_until_gate(&agent);
     home.runs(&["run", "nap.json"]).well();
 
     let listed = home.runs(&["runs", "list"]).well();
@@ -199,7 +199,7 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
 fn events_are_listed_and_followed_to_the_end() {
     let home = home();
     let agent = Agent::new(&home);
-    let run = waits(&agent);
+    let run = start_until_gate(&agent);
     // The run waits, but a command for the events so far does not.
     let so_far = home.runs(&["runs", "events", &run]).well();
     let last = so_far.lines().last().unwrap();
@@ -222,7 +222,7 @@ fn events_are_listed_and_followed_to_the_end() {
         .unwrap();
     home.runs(&["gates", "answer", &run, "it works"]).well();
     let followed = CommandOutput::of(&follows.wait_with_output().unwrap()).well();
-    assert_eq!(ends(&agent, &run), "completed");
+    assert_eq!(wait_for_end(&agent, &run), "completed");
     let followed_numbers = numbers(&followed);
     assert_eq!(followed_numbers[0], 10, "{followed}");
     assert!(followed.lines().last().unwrap().contains("\"workflow_completed\""), "{followed}");
@@ -478,7 +478,7 @@ fn configuration_errors_are_reported_as_json_too() {
 }
 
 /// Asserts that a failure is printed twice: as a sentence, and as one JSON object.
-fn told_twice(said: &CommandOutput, code: i32, part: &str) {
+fn check_both_failures(said: &CommandOutput, code: i32, part: &str) {
     assert_eq!(said.code, code, "{said:?}");
     assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
     let object: Value = serde_json::from_str(&said.stdout).unwrap();
@@ -508,7 +508,7 @@ fn json_output_includes_failures() {
         (&["gates", "answer"], 2, "a question needs a terminal"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
-        told_twice(&home.runs(&arguments), code, part);
+        check_both_failures(&home.runs(&arguments), code, part);
     }
     // Without the flag only the sentence is printed, even if the flag is meant for another program.
     let plain = home.runs(&["runs", "list", "--limit", "none", "--", "--json"]);
@@ -523,7 +523,7 @@ fn json_output_includes_failures() {
 }
 
 /// Appends the help of a command, and of its subcommands.
-fn helps(home: &Home, command: &[String], all: &mut String) {
+fn append_help(home: &Home, command: &[String], all: &mut String) {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     let help = home.runs(&arguments).well();
     all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
@@ -533,7 +533,7 @@ fn helps(home: &Home, command: &[String], all: &mut String) {
     // Continuation lines have a deeper indent.
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
-        helps(home, &[command, &[name.to_owned()]].concat(), all);
+        append_help(home, &[command, &[name.to_owned()]].concat(), all);
     }
 }
 
@@ -545,7 +545,7 @@ fn help_of_every_command_matches_the_golden_file() {
     home.sets("XDG_STATE_HOME", "");
     home.sets("XDG_CONFIG_HOME", "/elsewhere/config");
     let mut all = String::new();
-    helps(&home, &[], &mut all);
+    append_help(&home, &[], &mut all);
     expect_test::expect_file!["../golden/help.txt"].assert_eq(&all);
 }
 

@@ -121,11 +121,11 @@ impl Project {
 }
 
 /// Runs Commander in a person's own terminal.
-async fn sits_down(project: &Project) -> Desk {
+async fn open_commander(project: &Project) -> Desk {
     with(project, &[]).await
 }
 
-/// Same as [`sits_down`], with additional environment variables.
+/// Same as [`open_commander`], with additional environment variables.
 async fn with(project: &Project, more: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
     let desk = Desk::runs(&project.home, &project.folder, &command, (120, 45), more).await;
@@ -136,7 +136,7 @@ async fn with(project: &Project, more: &[(&str, &str)]) -> Desk {
 #[tokio::test]
 async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     desk.shows("^4 nodes, 1 graph, 1 workflow here").await;
     desk.says("@greet world", "^hello world\n✓ ::0 @greet in ").await;
     desk.says("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity").await;
@@ -153,7 +153,7 @@ async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
 #[tokio::test]
 async fn invalid_line_is_explained_and_runs_nothing() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     for (line, said) in [
         ("@gret", "^error: there is no node 'gret', did you mean @greet\\?; there is @fails, @greet, @identity, @wait"),
         ("@release 1", "^error: 'release' is a workflow; write %release"),
@@ -178,7 +178,7 @@ async fn invalid_line_is_explained_and_runs_nothing() {
 #[tokio::test]
 async fn remarks_and_errors_wrap_at_the_terminal_width() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     desk.resizes(38, 30).await;
     desk.says("@greet one", "^✓ ::0 @greet").await;
     let screen = desk.says("@no-such-node x", "no-such-node'").await;
@@ -196,7 +196,7 @@ async fn remarks_and_errors_wrap_at_the_terminal_width() {
 #[tokio::test]
 async fn gate_is_answered_by_number_with_a_referable_result() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     let screen = desk
         .says(
             "%./story.py notes",
@@ -250,7 +250,7 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
 #[tokio::test]
 async fn slow_work_continues_in_background_and_reports_above_input() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     desk.says("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
     desk.says("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
     desk.shows("^::1 @greet continues in the background").await;
@@ -269,7 +269,7 @@ async fn slow_work_continues_in_background_and_reports_above_input() {
 #[tokio::test]
 async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     desk.presses("@wait\r").await;
     let pid = project.path("wait.pid");
     eventually_blocking("the node writes its process id", || {
@@ -317,7 +317,7 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
 #[tokio::test]
 async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     desk.says("@wait", "^::0 @wait continues in the background").await;
     desk.says("/bg %release 7", "^  \\? Release 7\\?").await;
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
@@ -330,7 +330,7 @@ async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
     );
     drop(desk);
 
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     desk.shows(&format!(
         "^{run} asks, Ctrl-C leaves it open, twice cancels the run\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$"
     ))
@@ -348,7 +348,7 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     };
     let (one, other) = (begun("1"), begun("2"));
     eventually_blocking("two runs wait", || project.listed("waiting").len() == 2);
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     desk.shows("^  \\? Release 1\\?").await;
     desk.presses("\x03").await;
     desk.shows("2 questions are left open").await;
@@ -369,7 +369,7 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
 #[tokio::test]
 async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     desk.presses("@gr\tone").await;
     desk.shows("^› @greet one$").await;
     desk.presses("\r").await;

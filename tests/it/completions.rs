@@ -6,7 +6,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, Person};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns bash's completions of the last of `words`.
-fn offered(home: &Home, words: &[&str]) -> Vec<String> {
+fn completions_of(home: &Home, words: &[&str]) -> Vec<String> {
     let mut program = home.steplatch();
     let last = words.len() - 1;
     let index = last.to_string();
@@ -19,15 +19,19 @@ fn offered(home: &Home, words: &[&str]) -> Vec<String> {
 #[test]
 fn ids_and_names_are_completed_from_the_running_daemon() {
     let home = Home::new(STEPLATCH);
-    assert!(offered(&home, &["steplatch", "wat"]) == ["watch"]);
-    assert_eq!(offered(&home, &["steplatch", "runs", "show", "run_"]), [""; 0], "no daemon runs, and none is started");
+    assert!(completions_of(&home, &["steplatch", "wat"]) == ["watch"]);
+    assert_eq!(
+        completions_of(&home, &["steplatch", "runs", "show", "run_"]),
+        [""; 0],
+        "no daemon runs, and none is started"
+    );
     assert!(!home.path().join("state").exists());
 
     let id = home.runs(&["terminal", "open", "--name", "my-build"]).well();
     for command in ["attach", "send", "run", "wait", "screen", "record", "close"] {
-        assert_eq!(offered(&home, &["steplatch", "terminal", command, "my-"]), ["my-build"], "{command}");
+        assert_eq!(completions_of(&home, &["steplatch", "terminal", command, "my-"]), ["my-build"], "{command}");
     }
-    assert_eq!(offered(&home, &["steplatch", "terminal", "screen", &id[..8]]), [id.trim()]);
+    assert_eq!(completions_of(&home, &["steplatch", "terminal", "screen", &id[..8]]), [id.trim()]);
     let machine = home.path().join("ask.json");
     std::fs::write(
         &machine,
@@ -39,14 +43,14 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
     assert_eq!(home.runs(&["runs", "wait", &run]).code, 3);
     for command in [["runs", "show"], ["runs", "cancel"], ["runs", "wait"]] {
         let words = ["steplatch", command[0], command[1], "run_"];
-        assert_eq!(offered(&home, &words), [run.as_str()], "{command:?}");
+        assert_eq!(completions_of(&home, &words), [run.as_str()], "{command:?}");
     }
-    assert_eq!(offered(&home, &["steplatch", "runs", "show", &run[4..9]]), [&run[4..]], "without its prefix");
-    assert_eq!(offered(&home, &["steplatch", "gates", "answer", "run_"]), [format!("{run}/a/1")]);
-    assert_eq!(offered(&home, &["steplatch", "run", "as"]), ["ask", "ask.json"]);
-    assert_eq!(offered(&home, &["steplatch", "watch", "my-"]), ["my-build"]);
+    assert_eq!(completions_of(&home, &["steplatch", "runs", "show", &run[4..9]]), [&run[4..]], "without its prefix");
+    assert_eq!(completions_of(&home, &["steplatch", "gates", "answer", "run_"]), [format!("{run}/a/1")]);
+    assert_eq!(completions_of(&home, &["steplatch", "run", "as"]), ["ask", "ask.json"]);
+    assert_eq!(completions_of(&home, &["steplatch", "watch", "my-"]), ["my-build"]);
     let elsewhere = ["steplatch", "--state-dir", "/nonexistent", "runs", "show", "run_"];
-    assert_eq!(offered(&home, &elsewhere), [""; 0], "another daemon is asked");
+    assert_eq!(completions_of(&home, &elsewhere), [""; 0], "another daemon is asked");
 }
 
 #[test]

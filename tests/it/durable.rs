@@ -27,7 +27,7 @@ fn daemon(home: &Home) -> Value {
 }
 
 /// Returns a random duration of at most this number of milliseconds.
-fn unforeseen(milliseconds: u32) -> Duration {
+fn random_duration(milliseconds: u32) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Duration::from_millis(u64::from(now.subsec_micros() % milliseconds))
 }
@@ -106,7 +106,7 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
         for line in [first, first + 1] {
             std::fs::write(home.path().join(format!("line-{line}")), "").unwrap();
         }
-        std::thread::sleep(unforeseen(120));
+        std::thread::sleep(random_duration(120));
         kill(&daemon["pid"]);
     }
     daemon(&home);
@@ -157,7 +157,7 @@ fn commands_without_a_terminal_run_once_across_kills() {
         json!({"workflow_definition": numbered_commands(12, &file), "wait_seconds": 0, "save_on_success": false});
     let run = agent.calls("run_workflow", request)["run_id"].clone();
     for _ in 0..12 {
-        std::thread::sleep(unforeseen(150));
+        std::thread::sleep(random_duration(150));
         kill(&daemon(&home)["pid"]);
     }
     let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
@@ -220,7 +220,7 @@ fn two_dialogues_answer_each_question_once_across_kills() {
                 std::fs::write(home.path().join(format!("{name}-{number}")), "").unwrap();
             }
         }
-        std::thread::sleep(unforeseen(300));
+        std::thread::sleep(random_duration(300));
         kill(&daemon["pid"]);
     }
     daemon(&home);

@@ -10,7 +10,7 @@ use steplatch_testkit::{Agent, Home};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns a machine with two gates.
-fn asking() -> Value {
+fn asking_machine() -> Value {
     let asks = |prompt: &str, next: &str| {
         json!({"action": {"tool": "gate", "params": {"prompt": prompt, "answered_by": "anyone"}},
                "transitions": [{"condition": "success", "next_state": next}]})
@@ -21,13 +21,13 @@ fn asking() -> Value {
     }})
 }
 
-fn nesting() -> Value {
+fn nesting_machine() -> Value {
     json!({"name": "outer", "initial_state": "nest", "states": {"nest": {
-        "action": {"tool": "run_workflow", "params": {"workflow_definition": asking()}},
+        "action": {"tool": "run_workflow", "params": {"workflow_definition": asking_machine()}},
     }}})
 }
 
-fn begin(agent: &Agent, definition: Value) -> Value {
+fn start_run(agent: &Agent, definition: Value) -> Value {
     let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "save_on_success": false});
     let waiting = agent.calls("run_workflow", arguments);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
@@ -82,7 +82,7 @@ fn is_gate(prompt: &str) -> impl Fn(&Value) -> bool {
     move |event| event["event_type"] == "gate_waiting" && event["data"]["prompt"] == prompt
 }
 
-fn told(events: &[Value]) -> Vec<String> {
+fn event_texts(events: &[Value]) -> Vec<String> {
     events
         .iter()
         .map(|event| format!("{} {}", event["workflow_id"].as_str().unwrap(), event["event_type"].as_str().unwrap()))
@@ -93,7 +93,7 @@ fn told(events: &[Value]) -> Vec<String> {
 fn follower_receives_each_event_once_across_killed_daemons() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let run = begin(&agent, asking())["run_id"].as_str().unwrap().to_owned();
+    let run = start_run(&agent, asking_machine())["run_id"].as_str().unwrap().to_owned();
     let mut following = Following::of(&home, &[&run, "--follow"]);
     following.hears(is_gate("One?"));
     kill_the_daemon(&home);
@@ -119,16 +119,16 @@ fn follower_receives_each_event_once_across_killed_daemons() {
 fn nested_events_appear_at_their_start_even_while_running() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let run = begin(&agent, nesting())["run_id"].as_str().unwrap().to_owned();
+    let run = start_run(&agent, nesting_machine())["run_id"].as_str().unwrap().to_owned();
     let so_far = Following::of(&home, &[&run, "--nested"]).ends();
-    assert!(so_far.iter().any(is_gate("One?")), "{:?}", told(&so_far));
+    assert!(so_far.iter().any(is_gate("One?")), "{:?}", event_texts(&so_far));
     let mut following = Following::of(&home, &[&run, "--nested", "--follow"]);
     following.hears(is_gate("One?"));
     home.answers(&run, "yes").well();
     following.hears(is_gate("Two?"));
     kill_the_daemon(&home);
     home.answers(&run, "yes").well();
-    let heard = told(&following.ends());
+    let heard = event_texts(&following.ends());
     let inner = ["workflow_started", "state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"]
         .into_iter()
         .chain(["state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"])

@@ -6,7 +6,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, Person, eventually_blocking}
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns a machine with one gate, whose last state prints the answer.
-fn asking(params: &Value) -> Value {
+fn asking_machine(params: &Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
 
@@ -33,7 +33,8 @@ impl Story {
 
     /// Starts a run with a gate, and returns its id.
     fn asks(&self, params: &Value) -> String {
-        let arguments = json!({"workflow_definition": asking(params), "wait_seconds": 60, "save_on_success": false});
+        let arguments =
+            json!({"workflow_definition": asking_machine(params), "wait_seconds": 60, "save_on_success": false});
         self.waits(arguments)
     }
 
@@ -190,7 +191,7 @@ fn person_is_asked_for_a_form_field_by_field() {
     let agent = Agent::new(&outer);
     std::fs::write(
         story.home.path().join("ask.json"),
-        asking(&json!({"prompt": "Which?", "form": form()})).to_string(),
+        asking_machine(&json!({"prompt": "Which?", "form": form()})).to_string(),
     )
     .unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
@@ -449,7 +450,7 @@ fn locked_run_requests_the_passphrase_before_its_question() {
 fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
     let screen = person.sees("by number or text:");
@@ -534,7 +535,7 @@ fn watched_run_requests_the_passphrase_and_restores_the_echo() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
-    let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json; read -p 'next: ' word; echo");
     person.sees("by number or text:");

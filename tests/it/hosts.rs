@@ -308,7 +308,7 @@ fn machine_refusing_the_key_is_named_with_a_remedy() {
 }
 
 /// Returns the run that forwards ssh's question to a person.
-fn question(home: &Home) -> Value {
+fn ssh_question(home: &Home) -> Value {
     eventually_blocking("ssh asks", || {
         let listed = home.runs(&["gates", "list", "--json"]);
         match listed.json()["gates"].as_array().map(Vec::as_slice) {
@@ -328,12 +328,12 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     let person = Person::runs(&agent, &home, STEPLATCH, "hosts add build --ssh box");
     person.sees("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
     // An agent answers no question of ssh, and none is asked in its name.
-    let gate = question(&home);
+    let gate = ssh_question(&home);
     let refused = agent.calls("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
     assert_eq!(refused["success"], false, "{refused}");
     person.types("yes");
     person.sees("(?s)password:.*Answer");
-    let gate = question(&home);
+    let gate = ssh_question(&home);
     person.types(PASSWORD);
     let screen = person.sees("build: connected");
     assert!(!screen.contains(PASSWORD), "{screen}");
@@ -357,7 +357,7 @@ fn unanswered_question_is_reported_and_not_repeated() {
     far.configure(&mut home, "  StrictHostKeyChecking ask");
     let added = home.runs(&["hosts", "add", "build", "--ssh", "box"]);
     assert_ne!(added.code, 0, "{}", added.stdout);
-    let gate = question(&home);
+    let gate = ssh_question(&home);
     let run = gate["run_id"].as_str().unwrap();
     assert!(added.stderr.contains(&format!("steplatch gates answer {run}")), "{}", added.stderr);
     home.runs(&["runs", "cancel", run]).well();

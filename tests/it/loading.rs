@@ -16,7 +16,7 @@ struct Project {
 }
 
 /// Returns a file with the workflow `id`, which greets with `word`.
-fn greeting(id: &str, word: &str) -> String {
+fn greeting_file(id: &str, word: &str) -> String {
     format!(
         "async def greet(ctx):\n    \"\"\"Greets.\n\n    With a word.\n    \"\"\"\n    \
          said = await ctx.run('say_{id}', ctx.params.get('name', 'you'))\n    return '{word} ' + said['output'].strip()\n\n\
@@ -87,7 +87,7 @@ impl Project {
 #[test]
 fn files_are_loaded_by_pattern_despite_an_invalid_one() {
     let project = Project::new();
-    project.writes("flows/hello.py", &greeting("hello", "hello"));
+    project.writes("flows/hello.py", &greeting_file("hello", "hello"));
     project.writes("flows/nap.json", NAP);
     project.writes("flows/bad.py", "async def bad(ctx):\n    return ctx.\n");
     project.writes("flows/nodes.py", "BashNode(id='fine', command='ls')\nBashNode(id='wrong', comand='ls')\n");
@@ -114,7 +114,7 @@ fn files_are_loaded_by_pattern_despite_an_invalid_one() {
     let again = project.loads(&["flows/hello.py", "--json"]).json();
     let told = (&again[0]["kind"], &again[0]["outcome"], &again[0]["success"]);
     assert_eq!(told, (&json!("function"), &json!("unchanged"), &json!(true)), "{again}");
-    project.writes("flows/other.py", &greeting("other", "hi"));
+    project.writes("flows/other.py", &greeting_file("other", "hi"));
     let linted = project.types(&["workflow", "lint", "flows/other.py", "flows/nodes.py", "hello", "nap"]);
     assert_eq!(linted.code, 2);
     let lines: Vec<&str> = linted.stdout.lines().collect();
@@ -126,7 +126,7 @@ fn files_are_loaded_by_pattern_despite_an_invalid_one() {
 #[test]
 fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     let project = Project::new();
-    project.writes("flows/hello.py", &greeting("hello", "hello"));
+    project.writes("flows/hello.py", &greeting_file("hello", "hello"));
     project.loads(&["flows/hello.py"]).well();
     let listed = project.listed("hello");
     assert_eq!(
@@ -143,7 +143,7 @@ fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
         (&described["kind"], &described["description"]),
         (&json!("function"), &json!("Greets.\n\nWith a word."))
     );
-    assert_eq!(described["source"]["text"], greeting("hello", "hello"));
+    assert_eq!(described["source"]["text"], greeting_file("hello", "hello"));
     assert_eq!(described["source"]["loaded_from"], project.folder.join("flows/hello.py").display().to_string());
     let nodes = project.types(&["nodes", "list", "--json"]).json();
     assert!(nodes["nodes"].as_array().unwrap().iter().any(|node| node["id"] == "say_hello"), "{nodes}");
@@ -190,12 +190,12 @@ fn failed_run_proves_nothing_and_surviving_gate_counts_once() {
 #[test]
 fn changed_file_is_followed_and_an_invalid_one_ignored() {
     let project = Project::new();
-    project.writes("flows/hello.py", &greeting("hello", "hello"));
+    project.writes("flows/hello.py", &greeting_file("hello", "hello"));
     project.loads(&["flows/hello.py"]).well();
     assert_eq!(project.runs("hello"), "hello you");
-    project.writes("flows/hello.py", &greeting("hello", "howdy"));
+    project.writes("flows/hello.py", &greeting_file("hello", "howdy"));
     assert_eq!(project.runs("hello"), "howdy you", "of the same length, at nearly the same time");
-    assert_eq!(fs::read_to_string(project.library("hello.py")).unwrap(), greeting("hello", "howdy"));
+    assert_eq!(fs::read_to_string(project.library("hello.py")).unwrap(), greeting_file("hello", "howdy"));
     let described = project.types(&["workflow", "show", "hello", "--json"]).json();
     assert_eq!(described["metadata"]["version"], 2, "{described}");
 
@@ -214,7 +214,7 @@ fn changed_file_is_followed_and_an_invalid_one_ignored() {
         note.ends_with("bash 'x': /comand: unknown key 'comand' in a bash node, did you mean 'command'?"),
         "{note}"
     );
-    project.writes("flows/hello.py", &greeting("hi", "hi"));
+    project.writes("flows/hello.py", &greeting_file("hi", "hi"));
     assert_eq!(project.runs("hi"), "hi you");
     let gone = project.types(&["run", "hello"]);
     assert!(gone.stderr.contains("Workflow 'hello' not found. Available workflows: hi"), "{gone:?}");
@@ -223,16 +223,16 @@ fn changed_file_is_followed_and_an_invalid_one_ignored() {
 #[test]
 fn library_file_takes_precedence_and_its_edits_are_kept() {
     let project = Project::new();
-    project.writes("flows/hello.py", &greeting("hello", "hello"));
+    project.writes("flows/hello.py", &greeting_file("hello", "hello"));
     project.loads(&["flows/hello.py"]).well();
-    fs::write(project.library("hello.py"), greeting("hello", "edited")).unwrap();
+    fs::write(project.library("hello.py"), greeting_file("hello", "edited")).unwrap();
     assert_eq!(project.runs("hello"), "edited you");
     assert_eq!(project.counted("hello", 1)["status"], "proven");
     // A file that arrives through git has no metadata.
-    fs::write(project.library("came.py"), greeting("came", "came")).unwrap();
+    fs::write(project.library("came.py"), greeting_file("came", "came")).unwrap();
     assert_eq!(project.runs("came"), "came you");
 
-    project.writes("flows/hello.py", &greeting("hello", "later"));
+    project.writes("flows/hello.py", &greeting_file("hello", "later"));
     assert_eq!(project.runs("hello"), "edited you");
     let note = project.listed("hello")["note"].as_str().unwrap().to_owned();
     assert!(note.starts_with("it was edited here, and so was its original "), "{note}");
@@ -256,7 +256,7 @@ fn library_file_takes_precedence_and_its_edits_are_kept() {
 fn taken_id_is_refused_with_its_owner() {
     let project = Project::new();
     project.writes("steplatch.toml", "[nodes.say_toml]\ntype = \"bash\"\ncommand = \"ls\"\n");
-    project.writes("hello.py", &greeting("hello", "hello"));
+    project.writes("hello.py", &greeting_file("hello", "hello"));
     project.writes("nap.json", NAP);
     project.loads(&["hello.py", "nap.json"]).well();
     let refused = |file: &str, text: &str, wanted: &str| {
@@ -264,16 +264,16 @@ fn taken_id_is_refused_with_its_owner() {
         let refused = project.loads(&[file]);
         assert!(refused.code == 1 && refused.stderr.contains(wanted), "{wanted}: {refused:?}");
     };
-    refused("toml.py", &greeting("toml", "x"), "toml.py, line 9: ID 'say_toml' conflicts with existing node, in ");
-    refused("toml.py", &greeting("toml", "x"), "project/steplatch.toml");
+    refused("toml.py", &greeting_file("toml", "x"), "toml.py, line 9: ID 'say_toml' conflicts with existing node, in ");
+    refused("toml.py", &greeting_file("toml", "x"), "project/steplatch.toml");
     refused("node.py", "BashNode(id='hello', command='ls')\n", "ID 'hello' conflicts with existing workflow, in ");
     refused("again.py", "BashNode(id='say_hello', command='ls')\n", ".terminal_control_workflows/hello.py");
-    refused("machine.py", &greeting("nap", "x"), "ID 'nap' conflicts with existing workflow, in ");
+    refused("machine.py", &greeting_file("nap", "x"), "ID 'nap' conflicts with existing workflow, in ");
     refused("own.py", "BashNode(id='identity', command='ls')\n", "conflicts with existing node, which is always there");
     refused("hello.json", &NAP.replace("\"nap\"", "\"say_hello\""), "ID 'say_hello' conflicts with existing node, in ");
-    refused("my flow.py", &greeting("flow", "x"), "is not a workflow name");
+    refused("my flow.py", &greeting_file("flow", "x"), "is not a workflow name");
     refused("empty.py", "x = 1\n", "it declares nothing; add Workflow(id=…");
-    refused("flows/hello.py", &greeting("hello", "other"), "hello.py was loaded from ");
+    refused("flows/hello.py", &greeting_file("hello", "other"), "hello.py was loaded from ");
     let kept: Vec<String> = fs::read_dir(project.library(""))
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
@@ -289,7 +289,7 @@ fn taken_id_is_refused_with_its_owner() {
     project.writes("hello.py", "BashNode(id='hello', command='ls')\n");
     assert!(project.loads(&["hello.py"]).well().starts_with("hello.py: reloaded\n"));
     // Conflicting files that were not loaded are reported, and the first one is used.
-    fs::write(project.library("zebra.py"), greeting("hello", "late")).unwrap();
+    fs::write(project.library("zebra.py"), greeting_file("hello", "late")).unwrap();
     let listed = project.types(&["workflow", "list"]).well();
     assert!(listed.contains("zebra.py: 'hello': ID 'hello' conflicts with existing node, in "), "{listed}");
 }
@@ -297,8 +297,8 @@ fn taken_id_is_refused_with_its_owner() {
 #[test]
 fn function_is_removed_with_its_file_unless_shared() {
     let project = Project::new();
-    project.writes("one.py", &greeting("one", "1"));
-    let two = format!("{}\n{}", greeting("left", "l"), greeting("right", "r"));
+    project.writes("one.py", &greeting_file("one", "1"));
+    let two = format!("{}\n{}", greeting_file("left", "l"), greeting_file("right", "r"));
     project.writes("two.py", &two);
     project.writes("nodes.py", "BashNode(id='ls', command='ls')\n");
     project.loads(&["*.py"]).well();

@@ -10,49 +10,49 @@ use crate::clients;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-fn passes(client: &str, script: &str, arguments: &[&str]) {
+fn run_story(client: &str, script: &str, arguments: &[&str]) {
     let home = Home::new(STEPLATCH);
     clients::passes(&home, client, script, &[arguments, &[STEPLATCH, "mcp"]].concat());
 }
 
 #[test]
 fn current_client_drives_a_terminal() {
-    passes("mcp-2", "modern.py", &["auto"]);
+    run_story("mcp-2", "modern.py", &["auto"]);
 }
 
 #[test]
 fn current_client_with_handshake_drives_a_terminal() {
-    passes("mcp-2", "modern.py", &["legacy"]);
+    run_story("mcp-2", "modern.py", &["legacy"]);
 }
 
 #[test]
 fn current_client_asks_its_person() {
-    passes("mcp-2", "people.py", &["auto"]);
+    run_story("mcp-2", "people.py", &["auto"]);
 }
 
 #[test]
 fn current_client_with_handshake_asks_its_person() {
-    passes("mcp-2", "people.py", &["legacy"]);
+    run_story("mcp-2", "people.py", &["legacy"]);
 }
 
 #[test]
 fn current_client_reads_resources_and_prompts() {
-    passes("mcp-2", "offers.py", &["auto"]);
+    run_story("mcp-2", "offers.py", &["auto"]);
 }
 
 #[test]
 fn current_client_with_handshake_reads_resources_and_prompts() {
-    passes("mcp-2", "offers.py", &["legacy"]);
+    run_story("mcp-2", "offers.py", &["legacy"]);
 }
 
 #[test]
 fn earlier_client_drives_a_terminal() {
-    passes("mcp-1", "legacy.py", &[]);
+    run_story("mcp-1", "legacy.py", &[]);
 }
 
 #[test]
 fn server_ends_with_its_input_and_writes_only_the_protocol() {
-    passes("mcp-2", "raw.py", &[]);
+    run_story("mcp-2", "raw.py", &[]);
 }
 
 #[test]

@@ -90,39 +90,39 @@ fn last_message(mut stream: TcpStream) -> Value {
     serde_json::from_str(message.trim_start_matches("data: ")).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-fn passes(script: &str, mode: &str) {
+fn run_story(script: &str, mode: &str) {
     let served = Served::new();
     clients::passes(&served.home, "mcp-2", script, &[mode, &served.url()]);
 }
 
 #[test]
 fn current_client_drives_a_terminal() {
-    passes("modern.py", "auto");
+    run_story("modern.py", "auto");
 }
 
 #[test]
 fn current_client_with_handshake_drives_a_terminal() {
-    passes("modern.py", "legacy");
+    run_story("modern.py", "legacy");
 }
 
 #[test]
 fn current_client_asks_its_person() {
-    passes("people.py", "auto");
+    run_story("people.py", "auto");
 }
 
 #[test]
 fn current_client_with_handshake_asks_its_person() {
-    passes("people.py", "legacy");
+    run_story("people.py", "legacy");
 }
 
 #[test]
 fn current_client_reads_resources_and_prompts() {
-    passes("offers.py", "auto");
+    run_story("offers.py", "auto");
 }
 
 #[test]
 fn current_client_with_handshake_reads_resources_and_prompts() {
-    passes("offers.py", "legacy");
+    run_story("offers.py", "legacy");
 }
 
 #[test]

@@ -22,13 +22,13 @@ pub(crate) fn put_before(home: &Home, later: &'static [&'static str]) {
         while let Ok((client, _)) = listener.accept() {
             // The real daemon has ended, and so does this one.
             let Ok(daemon) = UnixStream::connect(&real) else { return };
-            connects(client, daemon, later);
+            forward_connection(client, daemon, later);
         }
     });
 }
 
 /// Forwards lines in both directions until one side closes.
-fn connects(client: UnixStream, daemon: UnixStream, later: &'static [&'static str]) {
+fn forward_connection(client: UnixStream, daemon: UnixStream, later: &'static [&'static str]) {
     let (requests, mut to_daemon) = (client.try_clone().unwrap(), daemon.try_clone().unwrap());
     let to_client = Arc::new(Mutex::new(client));
     let answers = to_client.clone();

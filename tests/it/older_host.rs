@@ -54,7 +54,7 @@ pub(crate) fn put_before(home: &Home, later: Requests) -> Received {
     std::thread::spawn(move || {
         while let Ok((client, _)) = listener.accept() {
             let host = UnixStream::connect(&real).unwrap();
-            connects(client, host, later, noted.clone()).unwrap();
+            forward_connection(client, host, later, noted.clone()).unwrap();
         }
     });
     received
@@ -72,7 +72,7 @@ fn socket_of_host(runtime: &Path) -> PathBuf {
 }
 
 /// Forwards frames in both directions until one side closes.
-fn connects(client: UnixStream, host: UnixStream, later: Requests, received: Received) -> io::Result<()> {
+fn forward_connection(client: UnixStream, host: UnixStream, later: Requests, received: Received) -> io::Result<()> {
     let (mut requests, mut to_host) = (client.try_clone()?, host.try_clone()?);
     let (mut replies, to_client) = (host, Arc::new(Mutex::new(client)));
     let answers = to_client.clone();

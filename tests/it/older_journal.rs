@@ -146,7 +146,7 @@ fn entry_types(state: &Path, run: &OlderRun) -> Vec<String> {
 }
 
 /// Continues a run after entry `last`, and returns its report and the types of all its entries.
-fn continued(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>) {
+fn continue_run(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>) {
     let home = Home::new(STEPLATCH);
     let project = home.path().join("project");
     std::fs::create_dir(&project).unwrap();
@@ -166,9 +166,9 @@ fn continued(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>)
     (report, entry_types(&home.path().join("state"), run))
 }
 
-fn goes_on_from_every_append(run: &OlderRun, compare: fn(&Value)) {
+fn continue_from_every_append(run: &OlderRun, compare: fn(&Value)) {
     let [unfinished @ .., end] = run.appends else { panic!("a run has entries") };
-    let (_, whole) = continued(run, *end, true);
+    let (_, whole) = continue_run(run, *end, true);
     assert_eq!(whole.len(), usize::try_from(*end).unwrap(), "a finished run stays as it is");
     for &last in unfinished {
         let children: &[bool] = match last {
@@ -178,7 +178,7 @@ fn goes_on_from_every_append(run: &OlderRun, compare: fn(&Value)) {
             _ => &[true],
         };
         for has_child in children {
-            let (report, types) = continued(run, last, *has_child);
+            let (report, types) = continue_run(run, last, *has_child);
             assert_eq!(report["status"], "completed", "entry {last}: {report}");
             compare(&report);
             assert_eq!(types, whole, "entry {last}: nothing is missing, and nothing is there twice");
@@ -188,12 +188,12 @@ fn goes_on_from_every_append(run: &OlderRun, compare: fn(&Value)) {
 
 #[test]
 fn machine_of_the_previous_version_continues_from_every_append() {
-    goes_on_from_every_append(&MACHINE, |report| assert_eq!(report["final_state"], "good", "{report}"));
+    continue_from_every_append(&MACHINE, |report| assert_eq!(report["final_state"], "good", "{report}"));
 }
 
 #[test]
 fn function_of_the_previous_version_continues_from_each_append() {
-    goes_on_from_every_append(&FUNCTION, |report| {
+    continue_from_every_append(&FUNCTION, |report| {
         let result =
             json!({"again": {"doubled": 84}, "answer": "ship", "inner": "completed", "later": true, "drawn": true});
         assert_eq!(report["result"], result, "{report}");

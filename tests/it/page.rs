@@ -193,7 +193,7 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
 }
 
 /// Starts the machine of a story as an agent, with its variables if any.
-fn starts_run(agent: &Agent, wanted: &Value) -> Value {
+fn start_story_run(agent: &Agent, wanted: &Value) -> Value {
     let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
                      "wait_seconds": 3, "save_on_success": false});
     agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
@@ -235,7 +235,7 @@ fn first_view_lists_open_questions_and_notifies() {
         if let Some(answer) = page.command(wanted) {
             return answer;
         }
-        if wanted["starts"].is_null() { as_agent(&agent, wanted) } else { starts_run(&agent, wanted) }
+        if wanted["starts"].is_null() { as_agent(&agent, wanted) } else { start_story_run(&agent, wanted) }
     });
 }
 
@@ -248,7 +248,7 @@ fn person_answers_gates_with_passphrase_and_views_runs() {
     std::fs::write(&settings, "gates.remember_minutes = 5\n").unwrap();
     page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
     page.home.runs(&["daemon", "restart"]).well();
-    page.plays("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| starts_run(&agent, wanted)));
+    page.plays("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| start_story_run(&agent, wanted)));
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn registered_passkey_signs_answers_after_verification() {
         if wanted["registers"].is_object() {
             return page.posts("/api/v1/passkeys", &wanted["registers"]);
         }
-        starts_run(&agent, wanted)
+        start_story_run(&agent, wanted)
     });
 }
 
@@ -284,7 +284,7 @@ fn errors_are_shown_and_secrets_appear_nowhere() {
     page.plays("trouble.mjs", |page, wanted| match wanted {
         _ if wanted["run"].is_array() => page.command(wanted).unwrap(),
         _ if wanted["agent"].is_string() => as_agent(&agent, wanted),
-        _ if wanted["starts"].is_object() => starts_run(&agent, wanted),
+        _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
         _ => {
             let status = page.home.runs(&["daemon", "status", "--json"]).json();
             let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
@@ -342,7 +342,7 @@ fn recording_is_replayed_with_run_marks_without_secrets() {
 }
 
 /// Saves a workflow as its first version, or as a later version with a mistake.
-fn saved(page: &PageHome, name: &str, is_changed: bool) -> Value {
+fn save_workflow(page: &PageHome, name: &str, is_changed: bool) -> Value {
     let mut definition = json!({
         "name": name, "description": "Waits for a moment.", "initial_state": "work",
         "states": {"work": {"action": {"tool": "sleep", "params": {"seconds": 0}}}},
@@ -363,14 +363,14 @@ fn run_is_followed_on_its_diagram_rerun_and_compared() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("runs.mjs", |page, wanted| match wanted {
-        _ if wanted["starts"].is_object() => starts_run(&agent, wanted),
+        _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
         _ if wanted["answers"].is_string() => {
             let word = |key: &str| wanted[key].as_str().unwrap().to_owned();
             page.home.answers(&word("answers"), &word("answer"));
             json!({})
         }
-        _ if wanted["saves"].is_string() => saved(page, wanted["saves"].as_str().unwrap(), false),
-        _ => saved(page, wanted["changes"].as_str().unwrap(), true),
+        _ if wanted["saves"].is_string() => save_workflow(page, wanted["saves"].as_str().unwrap(), false),
+        _ => save_workflow(page, wanted["changes"].as_str().unwrap(), true),
     });
 }
 
@@ -542,7 +542,7 @@ fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
 }
 
 /// Waits until a server has the page and listens. Returns its process and its port.
-fn served(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
+fn running_server(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
     let mut found = (0, 0);
     eventually_blocking("a server has the page", || {
         let text = std::fs::read_to_string(runtime.join("serve.lock")).map_err(|error| error.to_string())?;
@@ -568,7 +568,7 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "serve.start = 'with_daemon'\n").unwrap();
     page.home.runs(&["daemon", "restart"]).well();
-    let (pid, port) = served(runtime, |record| record["pid"] != 0);
+    let (pid, port) = running_server(runtime, |record| record["pid"] != 0);
     let url = format!("http://localhost:{port}/#ticket=");
     assert!(page.person("open --print").starts_with(&url), "'open' finds it");
     // The server outlives the daemon, and the next daemon does not start a second one.
@@ -578,7 +578,7 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     // Another program now uses the previous port, which ends neither the daemon nor the server.
     let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     page.home.runs(&["daemon", "restart"]).well();
-    let (_, elsewhere) = served(runtime, |record| record["port"] != port);
+    let (_, elsewhere) = running_server(runtime, |record| record["port"] != port);
     eventually_blocking("the log says where it is", || {
         let log = std::fs::read_to_string(runtime.join("daemon.log")).unwrap();
         let is_told = log.contains(&format!("the page is at http://localhost:{elsewhere}/: "));

@@ -8,8 +8,8 @@ use crate::desk::Desk;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The registration of a browser with this ticket.
-async fn registers(home: &Home, ticket: &str, key: &SoftAuthenticator) -> PasskeyInfo {
+/// Registers a passkey as a browser with this ticket.
+async fn register_passkey(home: &Home, ticket: &str, key: &SoftAuthenticator) -> PasskeyInfo {
     let client = home.connects("browser").await;
     let client_data =
         SoftAuthenticator::client_data("webauthn.create", &Challenge::of_ticket(ticket), "http://localhost:7878");
@@ -22,7 +22,7 @@ async fn registers(home: &Home, ticket: &str, key: &SoftAuthenticator) -> Passke
 }
 
 /// Returns the number of passkeys that sign answers.
-fn passkeys(home: &Home) -> usize {
+fn count_passkeys(home: &Home) -> usize {
     home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"].as_array().unwrap().len()
 }
 
@@ -34,16 +34,16 @@ async fn passkey_signs_once_its_fingerprint_was_compared() {
         let desk = Desk::runs(&home, home.path(), &command, (250, 20), &[]).await;
         let screen = desk.shows("&passkey=[\\w-]{43}$").await;
         let ticket = screen.split("&passkey=").nth(1).unwrap().lines().next().unwrap().trim().to_owned();
-        let passkey = registers(&home, &ticket, &SoftAuthenticator::new()).await;
+        let passkey = register_passkey(&home, &ticket, &SoftAuthenticator::new()).await;
         let screen = desk.shows("Does the page show the same fingerprint").await;
         let shown: String = screen.lines().map(|line| line.replace(' ', "")).collect();
         assert!(shown.contains(&passkey.passkey_id), "{screen}");
-        assert_eq!(passkeys(&home), 0);
+        assert_eq!(count_passkeys(&home), 0);
         desk.presses("perhaps\r").await;
         desk.shows("perhaps\n.*the same fingerprint").await;
         desk.presses(&format!("{answer}\r")).await;
         desk.shows(told).await;
-        assert_eq!(passkeys(&home), count);
+        assert_eq!(count_passkeys(&home), count);
     }
     home.runs(&["serve", "stop"]);
 }

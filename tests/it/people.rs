@@ -8,13 +8,13 @@ use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-fn asking(params: &Value) -> Value {
+fn asking_workflow(params: &Value) -> Value {
     let machine = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}});
     json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false})
 }
 
 fn release() -> Value {
-    asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}))
+    asking_workflow(&json!({"prompt": "Release?", "choices": ["yes", "no"]}))
 }
 
 fn elicitation() -> Value {
@@ -22,13 +22,13 @@ fn elicitation() -> Value {
 }
 
 /// Returns the waiting runs of a home.
-fn waiting(home: &Home) -> Vec<String> {
+fn waiting_runs(home: &Home) -> Vec<String> {
     let gates = home.runs(&["gates", "list", "--json"]).json();
     gates["gates"].as_array().unwrap().iter().map(|gate| gate["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Returns the answer to a run's gate, with its author and surface.
-fn answered(home: &Home, run: &str) -> Value {
+fn recorded_answer(home: &Home, run: &str) -> Value {
     let events = home.runs(&["runs", "events", run, "--follow", "--json"]).well();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut answers = events.into_iter().filter(|event| event["event_type"] == "gate_answered");
@@ -50,7 +50,7 @@ fn accepted_dialog_of_an_earlier_client_is_the_answer() {
     agent.responds(&asked, json!({"action": "accept", "content": {"decision": "no"}}));
     let ended = call.ends();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("no")), "{ended}");
-    let answer = answered(&home, ended["run_id"].as_str().unwrap());
+    let answer = recorded_answer(&home, ended["run_id"].as_str().unwrap());
     assert_eq!(answer["through"], "mcp elicitation in test agent");
 }
 
@@ -78,7 +78,7 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         assert_eq!(again["status"], "waiting");
         assert!(again["next_step"].as_str().unwrap().contains("gates answer"), "{again}");
         home.runs(&["gates", "answer", run, "yes"]).well();
-        assert_eq!(answered(&home, run)["through"], "cli");
+        assert_eq!(recorded_answer(&home, run)["through"], "cli");
     }
 }
 
@@ -88,7 +88,7 @@ fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let agent = Agent::that_can(Era::Handshake, &home, elicitation());
     let call = agent.begins("run_workflow", release());
     let asked = agent.is_asked();
-    let run = waiting(&home).pop().unwrap();
+    let run = waiting_runs(&home).pop().unwrap();
     home.runs(&["gates", "answer", &run, "yes"]).well();
     let ended = call.ends();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("yes")));
@@ -105,7 +105,7 @@ fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
     // A late answer has no effect.
     agent.responds(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
-    let run = waiting(&home).pop().unwrap();
+    let run = waiting_runs(&home).pop().unwrap();
     assert_eq!(agent.calls("list_runs", json!({"state": "waiting"}))["runs"][0]["run_id"], json!(run));
 }
 
@@ -117,7 +117,7 @@ fn invalid_form_is_shown_again_with_its_errors() {
         "version": {"type": "string", "minLength": 3},
         "place": {"type": "string", "oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
     }, "required": ["version"]});
-    let call = agent.begins("run_workflow", asking(&json!({"prompt": "Which?", "form": form})));
+    let call = agent.begins("run_workflow", asking_workflow(&json!({"prompt": "Which?", "form": form})));
     let asked = agent.is_asked();
     let place = &asked["params"]["requestedSchema"]["properties"]["place"];
     assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"])));
@@ -131,7 +131,7 @@ fn invalid_form_is_shown_again_with_its_errors() {
 }
 
 /// Returns the parts of a round that requests input: the message to show, and the state to carry.
-fn input(answer: &Value) -> (Value, String) {
+fn input_parts(answer: &Value) -> (Value, String) {
     let result = &answer["result"];
     assert_eq!(result["resultType"], "input_required", "{answer}");
     assert!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{answer}");
@@ -140,7 +140,7 @@ fn input(answer: &Value) -> (Value, String) {
     (question["params"].clone(), result["requestState"].as_str().unwrap().to_owned())
 }
 
-fn carries(state: &str, response: Value) -> Value {
+fn carried_arguments(state: &str, response: Value) -> Value {
     json!({"requestState": state, "inputResponses": {"gate": response}})
 }
 
@@ -148,23 +148,23 @@ fn carries(state: &str, response: Value) -> Value {
 fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Stateless, &home, elicitation());
-    let (question, state) = input(&agent.begins("run_workflow", release()).answer());
+    let (question, state) = input_parts(&agent.begins("run_workflow", release()).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Release?"));
     assert_eq!(question["requestedSchema"]["properties"]["decision"]["enum"], json!(["yes", "no"]));
-    let runs = waiting(&home);
+    let runs = waiting_runs(&home);
     assert_eq!(runs.len(), 1);
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let ended = agent.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).ends();
+    let ended = agent.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).ends();
     assert_eq!(
         (&ended["status"], &ended["final_variables"]["answer"]),
         (&json!("completed"), &json!("yes")),
         "{ended}"
     );
     assert_eq!(ended["run_id"], json!(runs[0]), "the call that comes again starts no other run");
-    assert_eq!(answered(&home, &runs[0])["through"], "mcp elicitation in test agent");
+    assert_eq!(recorded_answer(&home, &runs[0])["through"], "mcp elicitation in test agent");
 
     // A replayed state is refused, and no run is started.
-    let replayed = agent.begins_again("run_workflow", &release(), &carries(&state, accepted)).answer();
+    let replayed = agent.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted)).answer();
     assert_eq!(replayed["error"]["code"], -32602);
     assert!(replayed["error"]["message"].as_str().unwrap().contains("used before"), "{replayed}");
     assert_eq!(agent.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 1);
@@ -175,15 +175,15 @@ fn carried_state_outlives_its_server_and_counts_once() {
     let home = Home::new(STEPLATCH);
     let (_, state) = {
         let agent = Agent::that_can(Era::Stateless, &home, elicitation());
-        input(&agent.begins("run_workflow", release()).answer())
+        input_parts(&agent.begins("run_workflow", release()).answer())
     };
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
     let next = Agent::that_can(Era::Stateless, &home, elicitation());
-    let ended = next.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).ends();
+    let ended = next.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).ends();
     assert_eq!(ended["status"], "completed", "{ended}");
     // A third server has not seen the state used. The gate is closed, so the server only returns the result of the run.
     let third = Agent::that_can(Era::Stateless, &home, elicitation());
-    let again = third.begins_again("run_workflow", &release(), &carries(&state, accepted)).ends();
+    let again = third.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted)).ends();
     assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
     let runs = third.calls("list_runs", json!({}))["runs"].as_array().unwrap().len();
     assert_eq!(runs, 1, "nothing was started");
@@ -193,7 +193,7 @@ fn carried_state_outlives_its_server_and_counts_once() {
 fn carried_state_counts_only_unchanged_and_for_the_same_call() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Stateless, &home, elicitation());
-    let (_, state) = input(&agent.begins("run_workflow", release()).answer());
+    let (_, state) = input_parts(&agent.begins("run_workflow", release()).answer());
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
     let refused = |tool: &str, arguments: &Value, carried: &Value| {
         let answer = agent.begins_again(tool, arguments, carried).answer();
@@ -204,31 +204,39 @@ fn carried_state_counts_only_unchanged_and_for_the_same_call() {
     let changed = if &state[middle..=middle] == "A" { "B" } else { "A" };
     let tampered = format!("{}{changed}{}", &state[..middle], &state[middle + 1..]);
     assert!(
-        refused("run_workflow", &release(), &carries(&tampered, accepted.clone())).contains("was not given by this")
+        refused("run_workflow", &release(), &carried_arguments(&tampered, accepted.clone()))
+            .contains("was not given by this")
     );
-    let other = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
-    assert!(refused("run_workflow", &other, &carries(&state, accepted.clone())).contains("was not given by this"));
-    assert!(refused("list_runs", &json!({}), &carries(&state, accepted.clone())).contains("was not given by this"));
+    let other = asking_workflow(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
+    assert!(
+        refused("run_workflow", &other, &carried_arguments(&state, accepted.clone())).contains("was not given by this")
+    );
+    assert!(
+        refused("list_runs", &json!({}), &carried_arguments(&state, accepted.clone()))
+            .contains("was not given by this")
+    );
     let stateless = json!({"inputResponses": {"gate": accepted}});
     assert!(refused("run_workflow", &release(), &stateless).contains("requestState"));
     // The server of another home cannot open it.
     let another_home = Home::new(STEPLATCH);
     let elsewhere = Agent::that_can(Era::Stateless, &another_home, elicitation());
-    let answer = elsewhere.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).answer();
+    let answer =
+        elsewhere.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).answer();
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    assert_eq!(waiting(&home).len(), 1, "nothing was answered, and nothing started");
+    assert_eq!(waiting_runs(&home).len(), 1, "nothing was answered, and nothing started");
 
     // Without a response, or with an invalid one, the question is asked again.
     let again = agent.begins_again("run_workflow", &release(), &json!({"requestState": state})).answer();
-    let (_, state) = input(&again);
-    let again = agent.begins_again("run_workflow", &release(), &carries(&state, json!({"noise": 1}))).answer();
-    let (_, state) = input(&again);
+    let (_, state) = input_parts(&again);
+    let again =
+        agent.begins_again("run_workflow", &release(), &carried_arguments(&state, json!({"noise": 1}))).answer();
+    let (_, state) = input_parts(&again);
     let declined =
-        agent.begins_again("run_workflow", &release(), &carries(&state, json!({"action": "decline"}))).ends();
+        agent.begins_again("run_workflow", &release(), &carried_arguments(&state, json!({"action": "decline"}))).ends();
     assert_eq!(declined["status"], "waiting");
     assert!(declined["next_step"].as_str().unwrap().contains("was declined"), "{declined}");
     // A closed dialog cannot be accepted afterwards.
-    assert!(refused("run_workflow", &release(), &carries(&state, accepted)).contains("used before"));
+    assert!(refused("run_workflow", &release(), &carried_arguments(&state, accepted)).contains("used before"));
 }
 
 #[test]
@@ -244,16 +252,18 @@ fn several_rounds_of_one_call_answer_gates_and_a_form() {
             }}}},
         },
     }});
-    let (question, state) = input(&agent.begins("run_workflow", arguments.clone()).answer());
+    let (question, state) = input_parts(&agent.begins("run_workflow", arguments.clone()).answer());
     assert!(question["requestedSchema"]["properties"]["answer"].is_object(), "{question}");
     let said = json!({"action": "accept", "content": {"answer": "as you like"}});
-    let (question, state) = input(&agent.begins_again("run_workflow", &arguments, &carries(&state, said)).answer());
+    let (question, state) =
+        input_parts(&agent.begins_again("run_workflow", &arguments, &carried_arguments(&state, said)).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Two?"), "{question}");
     let wrong = json!({"action": "accept", "content": {"count": 0}});
-    let (question, state) = input(&agent.begins_again("run_workflow", &arguments, &carries(&state, wrong)).answer());
+    let (question, state) =
+        input_parts(&agent.begins_again("run_workflow", &arguments, &carried_arguments(&state, wrong)).answer());
     assert!(question["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{question}");
     let right = json!({"action": "accept", "content": {"count": 3}});
-    let ended = agent.begins_again("run_workflow", &arguments, &carries(&state, right)).ends();
+    let ended = agent.begins_again("run_workflow", &arguments, &carried_arguments(&state, right)).ends();
     let variables = &ended["final_variables"];
     assert_eq!((&variables["one_answer"], &variables["two_count"]), (&json!("as you like"), &json!(3)), "{ended}");
 }
@@ -287,17 +297,17 @@ fn client_without_dialogs_learns_where_to_answer() {
 fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Stateless, &home, elicitation());
-    let for_agents = asking(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
+    let for_agents = asking_workflow(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
     let waits = agent.calls("run_workflow", for_agents);
     assert_eq!(waits["status"], "waiting", "{waits}");
     let next_step = waits["next_step"].as_str().unwrap();
     assert!(next_step.contains("with decide {") && !next_step.contains("steplatch gates"), "{next_step}");
     let taken = agent.calls("decide", json!({"run_id": waits["run_id"], "answer": "yes"}));
     assert_eq!(taken["success"], true, "{taken}");
-    assert_eq!(answered(&home, waits["run_id"].as_str().unwrap())["through"], "mcp decide");
+    assert_eq!(recorded_answer(&home, waits["run_id"].as_str().unwrap())["through"], "mcp decide");
 
-    let (_, _) = input(&agent.begins("run_workflow", release()).answer());
-    let run = waiting(&home).pop().unwrap();
+    let (_, _) = input_parts(&agent.begins("run_workflow", release()).answer());
+    let run = waiting_runs(&home).pop().unwrap();
     // No parameter makes an agent's answer count as a person's.
     let refused = agent
         .begins(
@@ -308,7 +318,7 @@ fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     assert!(refused.starts_with("decide: unknown field 'passphrase', "), "{refused}");
     let refused = agent.calls("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().starts_with("This gate waits for a person"), "{refused}");
-    assert_eq!(waiting(&home).len(), 1);
+    assert_eq!(waiting_runs(&home).len(), 1);
 }
 
 #[test]
@@ -335,7 +345,7 @@ fn with_tasks(home: &Home, besides: Value) -> Agent {
 }
 
 /// Polls a task until it is in this state.
-fn becomes(agent: &Agent, task: &str, status: &str) -> Value {
+fn wait_for_state(agent: &Agent, task: &str, status: &str) -> Value {
     eventually_blocking(&format!("the task is {status}"), || {
         let told = agent.requests("tasks/get", json!({"taskId": task}))["result"].clone();
         if told["status"] == status { Ok(told) } else { Err(told) }
@@ -350,7 +360,7 @@ fn question(told: &Value) -> (String, Value) {
     (key.clone(), question["params"].clone())
 }
 
-fn tells(agent: &Agent, task: &str, key: &str, response: Value) {
+fn respond(agent: &Agent, task: &str, key: &str, response: Value) {
     let told = agent.requests("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
     assert!(told["error"].is_null(), "{told}");
 }
@@ -360,32 +370,32 @@ fn task_requests_input_and_ends_with_the_result() {
     let home = Home::new(STEPLATCH);
     let agent = with_tasks(&home, elicitation());
     let form = json!({"properties": {"count": {"type": "integer", "minimum": 1}}, "required": ["count"]});
-    let created = agent.begins("run_workflow", asking(&json!({"prompt": "How many?", "form": form}))).answer();
+    let created = agent.begins("run_workflow", asking_workflow(&json!({"prompt": "How many?", "form": form}))).answer();
     let created = &created["result"];
     assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")), "{created}");
     let task = created["taskId"].as_str().unwrap();
     assert!(task.starts_with("run_") && created["ttlMs"].is_null(), "{created}");
-    let asks = becomes(&agent, task, "input_required");
+    let asks = wait_for_state(&agent, task, "input_required");
     assert!(asks["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{asks}");
     let (first, shown) = question(&asks);
     assert!(shown["message"].as_str().unwrap().starts_with("How many?"));
-    tells(&agent, task, &first, json!({"action": "accept", "content": {"count": 0}}));
-    let (second, shown) = question(&becomes(&agent, task, "input_required"));
+    respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 0}}));
+    let (second, shown) = question(&wait_for_state(&agent, task, "input_required"));
     assert_ne!(first, second, "each question has a name of its own");
     assert!(shown["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{shown}");
     // The first question is closed.
-    tells(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
-    tells(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
-    let over = becomes(&agent, task, "completed");
+    respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
+    respond(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
+    let over = wait_for_state(&agent, task, "completed");
     let result = &over["result"]["structuredContent"];
     assert_eq!(
         (&result["status"], &result["final_variables"]["ask_count"]),
         (&json!("completed"), &json!(3)),
         "{over}"
     );
-    assert_eq!(answered(&home, task)["through"], "mcp elicitation in test agent");
+    assert_eq!(recorded_answer(&home, task)["through"], "mcp elicitation in test agent");
     // Another server returns the same: a task is a run.
-    assert_eq!(becomes(&with_tasks(&home, json!({})), task, "completed")["result"], over["result"]);
+    assert_eq!(wait_for_state(&with_tasks(&home, json!({})), task, "completed")["result"], over["result"]);
 }
 
 #[test]
@@ -394,18 +404,18 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
     let agent = with_tasks(&home, elicitation());
     let created = agent.begins("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
-    let (key, _) = question(&becomes(&agent, task, "input_required"));
-    tells(&agent, task, &key, json!({"action": "decline"}));
-    let waits = becomes(&agent, task, "working");
+    let (key, _) = question(&wait_for_state(&agent, task, "input_required"));
+    respond(&agent, task, &key, json!({"action": "decline"}));
+    let waits = wait_for_state(&agent, task, "working");
     let told = waits["statusMessage"].as_str().unwrap();
     assert!(told.contains(&format!("steplatch gates answer {task}")), "{told}");
     home.runs(&["gates", "answer", task, "yes"]).well();
-    becomes(&agent, task, "completed");
+    wait_for_state(&agent, task, "completed");
 
     let created = agent.begins("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null());
-    becomes(&agent, task, "cancelled");
+    wait_for_state(&agent, task, "cancelled");
     assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null(), "again does no harm");
 }
 
@@ -426,6 +436,6 @@ fn tasks_require_a_declared_capability_and_a_started_run() {
     eventually_blocking("the task has a message", || {
         !agent.requests("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()
     });
-    let waits = becomes(&agent, task, "working");
+    let waits = wait_for_state(&agent, task, "working");
     assert!(waits["statusMessage"].as_str().unwrap().contains("gates answer"), "{waits}");
 }

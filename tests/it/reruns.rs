@@ -6,7 +6,7 @@ use steplatch_testkit::{Agent, Home};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// A machine that writes a line for each command, and ships once there is a route.
-fn release(home: &Home) -> Value {
+fn release_machine(home: &Home) -> Value {
     let at = |name: &str| home.path().join(name).display().to_string();
     let state = |command: String, next: Option<&str>| {
         let transitions = next.map_or_else(|| json!([]), |next| json!([{"condition": "success", "next_state": next}]));
@@ -28,22 +28,22 @@ fn log(home: &Home) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn ran(text: &str) -> Value {
+fn parse_json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 #[test]
 fn failed_run_restarts_at_the_failed_state() {
     let home = Home::new(STEPLATCH);
-    release(&home);
+    release_machine(&home);
     let failed = home.runs(&["run", "release.json", "-i", "VERSION=7", "--json"]);
-    let failed = ran(&failed.stdout);
+    let failed = parse_json(&failed.stdout);
     assert_eq!(failed["status"], "failed", "{failed}");
     let run = failed["run_id"].as_str().unwrap();
     std::fs::write(home.path().join("route"), "").unwrap();
     let seen = home.runs(&["run", "--again", run, "--from", "ship"]);
     assert!(seen.stderr.contains(&format!("the steps before 'ship' are taken over from {run}")), "{seen:?}");
-    let again = ran(&home.runs(&["run", "--again", run, "--from", "ship", "--json"]).well());
+    let again = parse_json(&home.runs(&["run", "--again", run, "--from", "ship", "--json"]).well());
     assert_eq!(again["status"], "completed", "{again}");
     assert_eq!(log(&home), ["build 7", "ship artifact-7", "ship artifact-7", "ship artifact-7"]);
     let shown = home.runs(&["runs", "show", again["run_id"].as_str().unwrap()]).well();
@@ -74,7 +74,7 @@ fn failed_run_restarts_at_the_failed_state() {
 #[test]
 fn refused_rerun_names_the_next_step() {
     let home = Home::new(STEPLATCH);
-    let document = release(&home);
+    let document = release_machine(&home);
     let agent = Agent::new(&home);
     let runs = |arguments: Value| agent.calls("run_workflow", arguments);
     let failed =

@@ -7,7 +7,7 @@ use std::process::Command;
 use steplatch_testkit::{Home, eventually_blocking};
 
 /// Returns a home with a running daemon, and the path of its settings file, which does not exist.
-fn running() -> (Home, PathBuf) {
+fn running_home() -> (Home, PathBuf) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     home.runs(&["daemon", "start"]).well();
     let file = home.path().join(".config/steplatch/config.toml");
@@ -21,7 +21,7 @@ fn log(home: &Home) -> String {
 }
 
 /// Waits until the daemon has logged this text.
-fn logged(home: &Home, part: &str) {
+fn wait_for_log(home: &Home, part: &str) {
     eventually_blocking(&format!("'{part}' is in the log"), || {
         let log = log(home);
         if log.contains(part) { Ok(()) } else { Err(log) }
@@ -30,22 +30,22 @@ fn logged(home: &Home, part: &str) {
 
 #[test]
 fn changed_file_applies_while_the_daemon_runs() {
-    let (home, file) = running();
+    let (home, file) = running_home();
     // Neither the file nor its directory existed when the daemon started.
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\n").unwrap();
-    logged(&home, "daemon.log changed and is applied");
+    wait_for_log(&home, "daemon.log changed and is applied");
     // Replaced by a new file, as by editors.
     let new = file.with_extension("new");
     fs::write(&new, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
     fs::rename(&new, &file).unwrap();
-    logged(&home, "tools.library changed and is applied");
-    logged(&home, "runs.days changed and is applied by the next start: steplatch daemon restart");
+    wait_for_log(&home, "tools.library changed and is applied");
+    wait_for_log(&home, "runs.days changed and is applied by the next start: steplatch daemon restart");
     let service = |url: &str| format!("daemon.log = 'info'\n[[remote]]\nname = 'flows'\nbase_url = '{url}'\n");
     fs::write(&file, service("https://flows.example.com")).unwrap();
-    logged(&home, "remote 'flows' was added");
+    wait_for_log(&home, "remote 'flows' was added");
     fs::write(&file, service("https://flows.example.org")).unwrap();
-    logged(&home, "remote 'flows' changed and is applied");
+    wait_for_log(&home, "remote 'flows' changed and is applied");
     // The daemon applies a change shortly after logging it.
     eventually_blocking("the new address is listed", || {
         let listed = home.runs(&["remote", "list", "--json"]).json();
@@ -90,27 +90,27 @@ fn services_are_shown_without_their_tokens() {
 
 #[test]
 fn invalid_file_is_logged_once_and_changes_nothing() {
-    let (home, file) = running();
+    let (home, file) = running_home();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps'\n").unwrap();
     let complaint = "the settings were not changed: ";
-    logged(&home, complaint);
-    logged(&home, "tools.library must be true or false, not perhaps");
+    wait_for_log(&home, complaint);
+    wait_for_log(&home, "tools.library must be true or false, not perhaps");
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps' # not sure\n").unwrap();
     fs::write(&file, "daemon.log = 'info'\ntools.library = true\n").unwrap();
-    logged(&home, "tools.library changed and is applied");
+    wait_for_log(&home, "tools.library changed and is applied");
     assert_eq!(log(&home).matches(complaint).count(), 1, "{}", log(&home));
 }
 
 #[test]
 fn settings_are_reread_on_request() {
-    let (home, file) = running();
+    let (home, file) = running_home();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\nno_such_setting = 1\n").unwrap();
-    logged(&home, "'no_such_setting' is not a setting");
+    wait_for_log(&home, "'no_such_setting' is not a setting");
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    logged(&home, "the settings were read again");
+    wait_for_log(&home, "the settings were read again");
 }
 
 #[test]

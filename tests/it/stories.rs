@@ -135,7 +135,7 @@ fn exit_codes_depend_on_the_end_of_a_run() {
 }
 
 /// Repeats a command until its output contains a text, because the program in the terminal needs time.
-fn shows(home: &Home, arguments: &[&str], text: &str) {
+fn repeat_until(home: &Home, arguments: &[&str], text: &str) {
     eventually_blocking(&format!("{text:?} is shown"), || {
         let shown = home.runs(arguments).well();
         if shown.contains(text) { Ok(()) } else { Err(shown) }
@@ -150,11 +150,11 @@ fn terminal_is_opened_listed_driven_read_and_closed() {
     let listed = home.runs(&["terminal", "list"]).well();
     assert!(listed.contains(id) && listed.contains("build") && listed.contains("100x30"), "{listed}");
     home.runs(&["terminal", "send", "build", "-e", "seq 1 3 | tr '\\n' '+'"]).well();
-    shows(&home, &["terminal", "screen", id], "1+2+3+");
+    repeat_until(&home, &["terminal", "screen", id], "1+2+3+");
     let json = home.runs(&["terminal", "screen", id, "--json"]).json();
     assert_eq!(json["process_running"], true);
     home.runs(&["terminal", "send", "build", "-e", "seq 1 2000"]).well();
-    shows(&home, &["terminal", "screen", "build", "--history"], "\n1999\n2000\n");
+    repeat_until(&home, &["terminal", "screen", "build", "--history"], "\n1999\n2000\n");
     let closed = home.runs(&["terminal", "close", "build"]).well();
     assert!(closed.starts_with(&format!("closed {id}")), "{closed}");
     let gone = home.runs(&["terminal", "close", "build"]);

@@ -177,7 +177,7 @@ fn number_printed(agent: &Agent, session: &str, command: &str) -> i32 {
     waited["groups"][0].as_str().unwrap_or_else(|| panic!("{waited}")).parse().unwrap()
 }
 
-fn lives(pid: i32) -> bool {
+fn is_running(pid: i32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
@@ -192,10 +192,10 @@ fn detached_process_is_ended_with_its_terminal_or_named() {
     let stray = number_printed(&agent, &second, STRAY);
     let closed = agent.calls("exit_terminal", json!({"session_id": first}));
     assert_eq!(closed["survivors"], json!([{"pid": stray, "name": "sleep", "doubtful": true}]), "either may be its");
-    assert!(lives(stray));
+    assert!(is_running(stray));
     let closed = agent.calls("exit_terminal", json!({"session_id": second}));
     assert_eq!(closed["survivors"], json!([]), "nobody else's any more");
-    assert!(!lives(stray));
+    assert!(!is_running(stray));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn process_named_like_a_daemon_is_ended_with_its_terminal() {
     let session = opened["session_id"].as_str().unwrap();
     let stray = number_printed(&agent, session, "(env -i setsid ./steplatch daemon serve &)");
     let closed = agent.calls("exit_terminal", json!({"session_id": session}));
-    assert_eq!((&closed["survivors"], lives(stray)), (&json!([]), false), "{closed}");
+    assert_eq!((&closed["survivors"], is_running(stray)), (&json!([]), false), "{closed}");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn superseded_daemon_ends_without_changing_the_state() {
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
     let ran = agent.calls("run_workflow", arguments.clone());
-    eventually_blocking(&format!("the first daemon ends: {ran}"), || !lives(first));
+    eventually_blocking(&format!("the first daemon ends: {ran}"), || !is_running(first));
     assert_eq!(agent.calls("run_workflow", arguments)["status"], "completed");
     let listed = agent.calls("list_terminal_sessions", json!({}));
     assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the terminal is the next daemon's");

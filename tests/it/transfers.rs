@@ -24,7 +24,7 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).flatten().take(length).collect()
 }
 
-fn reached(home: &mut Home) -> Option<Far> {
+fn reachable_machine(home: &mut Home) -> Option<Far> {
     let far = Far::new(home)?;
     far.install();
     home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
@@ -42,7 +42,7 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reached(&mut home) else { return };
+    let Some(far) = reachable_machine(&mut home) else { return };
     let content = noise(48 << 20);
     let source = home.path().join("image.bin");
     std::fs::write(&source, &content).unwrap();
@@ -78,7 +78,7 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
 #[test]
 fn directory_is_copied_and_skipped_links_are_named() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reached(&mut home) else { return };
+    let Some(far) = reachable_machine(&mut home) else { return };
     let site = home.path().join("site");
     std::fs::create_dir_all(site.join("css/deep")).unwrap();
     for (name, text) in [("index.html", "<p>häuser"), ("css/a.css", ""), ("css/deep/b.css", "b{}")] {
@@ -110,7 +110,7 @@ fn directory_is_copied_and_skipped_links_are_named() {
 #[test]
 fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reached(&mut home) else { return };
+    let Some(far) = reachable_machine(&mut home) else { return };
     let agent = Agent::new(&home);
     let put = agent.calls(
         "put_file",
@@ -209,7 +209,7 @@ impl Drop for SmallDisk {
 #[test]
 fn full_remote_disk_is_named_and_the_old_file_stays() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reached(&mut home) else { return };
+    let Some(far) = reachable_machine(&mut home) else { return };
     let Some(small) = SmallDisk::new(&far) else { return };
     std::fs::write(home.path().join("big"), noise(1 << 20)).unwrap();
     std::fs::write(small.0.join("big"), "old").unwrap();

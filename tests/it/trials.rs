@@ -30,7 +30,7 @@ fn run(home: &Home, agent: &Agent, name: &str, text: &str, directory: &str) -> V
 }
 
 /// Waits for the end of a run.
-fn ended(agent: &Agent, run: &Value) -> Value {
+fn wait_for_end(agent: &Agent, run: &Value) -> Value {
     agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}))
 }
 
@@ -38,7 +38,7 @@ fn ended(agent: &Agent, run: &Value) -> Value {
 fn several_linters_run_at_once_and_are_summed_up() {
     let (home, agent) = begun();
     let begun = run(&home, &agent, "lint", LINT, "src");
-    let linted = ended(&agent, &begun);
+    let linted = wait_for_end(&agent, &begun);
     assert_eq!(linted["result"], json!({"checked": 3, "failed": ["spaces"]}), "{linted:#}");
 }
 
@@ -49,7 +49,7 @@ fn function_asks_with_a_form_and_abandons_a_call() {
     assert_eq!(waiting["status"], "waiting", "{waiting:#}");
     let decided = agent.calls("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
     assert_eq!(decided["success"], true, "{decided:#}");
-    let published = ended(&agent, &waiting);
+    let published = wait_for_end(&agent, &waiting);
     let result = json!({"title": "A title", "copies": 2, "slow": "timed out", "letters": 4});
     assert_eq!(published["result"], result, "{published:#}");
 }
@@ -64,7 +64,7 @@ fn agent_logs_in_and_receives_output_without_the_password() {
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "sh", "HOST": ssh, "PW": "hunter2-and-more"});
     let begun = agent.calls("run_workflow", json!({"workflow_definition": definition, "initial_variables": variables}));
-    let read = ended(&agent, &begun);
+    let read = wait_for_end(&agent, &begun);
     assert_eq!((&read["status"], &read["return_values"]["LOAD"]), (&json!("completed"), &json!("0.42")), "{read:#}");
     assert!(!read.to_string().contains("hunter2"));
     let events = home.runs(&["runs", "events", read["run_id"].as_str().unwrap()]).well();

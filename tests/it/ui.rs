@@ -28,18 +28,18 @@ fn home() -> Home {
     home
 }
 
-async fn opens(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &str)]) -> Desk {
+async fn open_ui(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} ui {arguments}; echo left with $?; stty -a | grep -o ' -*icanon '; sleep 1000");
     Desk::runs(home, home.path(), &command, size, more).await
 }
 
 /// Confirms an action once its key works: Enter right after a letter belongs to typed text.
-async fn confirms(desk: &Desk) {
+async fn confirm_action(desk: &Desk) {
     desk.shows("^ enter yes ").await;
     desk.presses("\r").await;
 }
 
-fn starts(home: &Home, file: &str) -> String {
+fn start_run(home: &Home, file: &str) -> String {
     let started = home.runs(&["run", file, "--detach", "-i", "input=1.2", "--json"]).json();
     started["run_id"].as_str().unwrap().to_owned()
 }
@@ -52,10 +52,10 @@ fn is_in_state(home: &Home, run: &str, state: &str) -> bool {
 #[tokio::test]
 async fn new_user_answers_attaches_cancels_and_quits() {
     let home = home();
-    let desk = opens(&home, "", (80, 24), &[]).await;
+    let desk = open_ui(&home, "", (80, 24), &[]).await;
     desk.shows("nothing waits for you").await;
     // A new run appears without a key.
-    let run = starts(&home, "release.json");
+    let run = start_run(&home, "release.json");
     desk.shows("1 question waits for you").await;
     home.runs(&["terminal", "open", "--name", "build"]).well();
     desk.shows("› build +at prompt").await;
@@ -86,7 +86,7 @@ async fn new_user_answers_attaches_cancels_and_quits() {
     desk.shows("Help; any key goes back").await;
     desk.presses("x").await;
 
-    let sleeps = starts(&home, "sleeps.json");
+    let sleeps = start_run(&home, "sleeps.json");
     desk.shows("▸ sleeps +running").await;
     desk.presses(&format!("g{}\r", &sleeps[..8])).await;
     desk.shows("▸ rest +sleep").await;
@@ -95,7 +95,7 @@ async fn new_user_answers_attaches_cancels_and_quits() {
     desk.presses("c").await;
     desk.shows("Cancel sleeps run_\\w+\\?").await;
     desk.presses("y").await;
-    confirms(&desk).await;
+    confirm_action(&desk).await;
     desk.shows(" cancelled ").await;
     assert!(is_in_state(&home, &sleeps, "cancelled"));
     desk.presses("\x1b").await;
@@ -118,15 +118,15 @@ async fn ended_run_restarts_at_a_step_after_confirmation() {
     let failed: serde_json::Value = serde_json::from_str(&failed).unwrap();
     let run = failed["run_id"].as_str().unwrap();
     fs::write(at("route"), "").unwrap();
-    let desk = opens(&home, run, (100, 24), &[]).await;
+    let desk = open_ui(&home, run, (100, 24), &[]).await;
     desk.shows("r run again from here").await;
     desk.shows("ship +run_command").await;
     desk.presses("r").await;
     desk.shows("Run ships run_\\w+ again from 'ship'\\?").await;
-    confirms(&desk).await;
+    confirm_action(&desk).await;
     desk.shows("Repeat it\\? .*rm -rf").await;
     desk.presses("y").await;
-    confirms(&desk).await;
+    confirm_action(&desk).await;
     desk.shows("runs run_\\w+ again").await;
     desk.shows("ships run_\\w+ completed").await;
     desk.shows("build +run_command +taken over").await;
@@ -141,8 +141,8 @@ async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
         "prompt": "Where to?", "form": {"properties": {"place": {"type": "string", "enum": ["eu", "us"]},
         "count": {"type": "integer", "default": 2}}, "required": ["place"]}}}}}}"#;
     fs::write(home.path().join("fill.json"), form).unwrap();
-    let run = starts(&home, "fill.json");
-    let desk = opens(&home, "", (80, 24), &[]).await;
+    let run = start_run(&home, "fill.json");
+    let desk = open_ui(&home, "", (80, 24), &[]).await;
     desk.shows("1 question waits for you").await;
     desk.presses("\x1b[H\r").await;
     desk.shows("a begins an answer\\n.*the approver's passphrase is asked for after the answer").await;
@@ -168,10 +168,10 @@ async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
 async fn takeover_holds_a_terminal_until_returned() {
     let home = home();
     let opened = home.runs(&["terminal", "open", "--name", "mine"]).well();
-    let desk = opens(&home, "", (80, 24), &[]).await;
+    let desk = open_ui(&home, "", (80, 24), &[]).await;
     desk.shows("› mine +at prompt").await;
     desk.presses("t").await;
-    confirms(&desk).await;
+    confirm_action(&desk).await;
     desk.shows("^\\S+[$#] *$").await;
     let refused = home.runs(&["terminal", "send", opened.trim(), "no", "-e"]);
     assert!(refused.code != 0 && refused.stderr.contains("held"), "{}", refused.stderr);
@@ -185,21 +185,21 @@ async fn takeover_holds_a_terminal_until_returned() {
 async fn terminal_held_by_another_person_is_taken_once_free() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "mine"]).well();
-    let first = opens(&home, "", (80, 24), &[]).await;
+    let first = open_ui(&home, "", (80, 24), &[]).await;
     first.shows("› mine +at prompt").await;
     first.presses("t").await;
-    confirms(&first).await;
+    confirm_action(&first).await;
     first.shows("^\\S+[$#] *$").await;
-    let second = opens(&home, "", (80, 24), &[]).await;
+    let second = open_ui(&home, "", (80, 24), &[]).await;
     second.shows("● mine +held by \\w+").await;
     second.presses("t").await;
-    confirms(&second).await;
+    confirm_action(&second).await;
     second.shows("has held this terminal since").await;
     first.presses(DETACH).await;
     first.shows("you left mine and gave it back").await;
     second.shows("› mine +at prompt").await;
     second.presses("t").await;
-    confirms(&second).await;
+    confirm_action(&second).await;
     second.shows("^\\S+[$#] *$").await;
     second.presses(DETACH).await;
     second.shows("you left mine and gave it back").await;
@@ -209,9 +209,9 @@ async fn terminal_held_by_another_person_is_taken_once_free() {
 async fn locked_run_explains_unlocking_and_is_answered_then() {
     let home = home();
     home.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
-    let run = starts(&home, "release.json");
+    let run = start_run(&home, "release.json");
     eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
-    let desk = opens(&home, "", (80, 24), &[]).await;
+    let desk = open_ui(&home, "", (80, 24), &[]).await;
     desk.shows("1 question waits for you").await;
     home.runs(&["daemon", "restart"]).well();
     desk.shows("release is locked").await;
@@ -235,10 +235,10 @@ async fn older_daemon_is_shown_partly_and_the_next_one_fully() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "build"]).well();
     older_daemon::put_before(&home, &["WATCH_TERMINALS", "WATCH_SCREEN"]);
-    let desk = opens(&home, "", (110, 24), &[]).await;
+    let desk = open_ui(&home, "", (110, 24), &[]).await;
     desk.shows("› build +at prompt").await;
     desk.shows("no screen is shown: the daemon is of an older version; restart it").await;
-    starts(&home, "sleeps.json");
+    start_run(&home, "sleeps.json");
     desk.shows("▸ sleeps +running").await;
     desk.presses("\x1b[H\r").await;
     desk.shows("^\\S+[$#] *$").await;
@@ -255,7 +255,7 @@ async fn daemon_without_the_required_verbs_is_called_older() {
     let home = home();
     home.runs(&["daemon", "start"]).well();
     older_daemon::put_before(&home, &["WATCH"]);
-    let desk = opens(&home, "", (110, 24), &[]).await;
+    let desk = open_ui(&home, "", (110, 24), &[]).await;
     desk.shows("the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart")
         .await;
     home.runs(&["daemon", "restart"]).well();
@@ -268,7 +268,7 @@ async fn daemon_without_the_required_verbs_is_called_older() {
 fn agent_in_a_held_terminal_answers_no_gate() {
     let home = home();
     let agent = Agent::new(&home);
-    let run = starts(&home, "release.json");
+    let run = start_run(&home, "release.json");
     eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
     let opened =
         agent.calls("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30}));
@@ -318,8 +318,8 @@ async fn commander_opens_it_and_continues() {
 #[tokio::test]
 async fn killed_daemon_is_reported_and_the_next_one_is_shown() {
     let home = home();
-    let run = starts(&home, "sleeps.json");
-    let desk = opens(&home, &run[4..8], (80, 24), &[]).await;
+    let run = start_run(&home, "sleeps.json");
+    let desk = open_ui(&home, &run[4..8], (80, 24), &[]).await;
     desk.shows("▸ rest +sleep").await;
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -329,10 +329,10 @@ async fn killed_daemon_is_reported_and_the_next_one_is_shown() {
     desk.shows("the daemon is back").await;
     desk.shows("▸ rest +sleep").await;
     desk.presses("p").await;
-    confirms(&desk).await;
+    confirm_action(&desk).await;
     desk.shows(" paused ").await;
     desk.presses("p").await;
-    confirms(&desk).await;
+    confirm_action(&desk).await;
     desk.shows(" running ").await;
 }
 
@@ -369,7 +369,7 @@ async fn no_colour_setting_disables_colours() {
     home.runs(&["terminal", "open", "--name", "red"]).well();
     home.runs(&["terminal", "send", "red", r"printf '\e[31mred\e[42mgreen\e[m\n'", "-e"]).well();
     for (more, is_coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
-        let desk = opens(&home, "", (80, 24), more).await;
+        let desk = open_ui(&home, "", (80, 24), more).await;
         desk.shows("^ redgreen").await;
         let screen = desk.in_colours().await;
         assert_eq!(screen.contains("\x1b[0;31mred"), is_coloured, "{screen:?}");

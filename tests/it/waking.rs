@@ -26,7 +26,7 @@ fn home() -> Home {
 }
 
 /// Starts a run of a saved workflow and returns its id.
-fn starts(home: &Home, workflow: &str) -> String {
+fn start_run(home: &Home, workflow: &str) -> String {
     home.runs(&["run", workflow, "--detach"]).well().trim().to_owned()
 }
 
@@ -102,7 +102,7 @@ fn wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
 fn wait_for_runs_ends_with_them_or_at_a_gate() {
     let home = home();
     assert!(home.runs(&["runs", "wait"]).stderr.contains("no run is in progress"));
-    let (good, bad, asks) = (starts(&home, "nap"), starts(&home, "broken"), starts(&home, "ask"));
+    let (good, bad, asks) = (start_run(&home, "nap"), start_run(&home, "broken"), start_run(&home, "ask"));
     let waited = home.runs(&["runs", "wait", &good]);
     assert_eq!(waited.code, 0, "{waited:?}");
     assert!(waited.stdout.starts_with(&format!("{good}  nap  completed  in ")), "{waited:?}");
@@ -120,7 +120,7 @@ fn wait_for_runs_ends_with_them_or_at_a_gate() {
     assert_eq!(through.json()["state"], "completed");
     assert_eq!(through.ends(), 0);
     // A gate of a nested run is also a gate of its parent.
-    let above = starts(&home, "above");
+    let above = start_run(&home, "above");
     assert_eq!(home.runs(&["runs", "wait", &above]).code, 3);
 }
 
@@ -130,12 +130,12 @@ fn wait_for_a_gate_ends_when_one_opens() {
     let none = home.runs(&["gates", "wait", "--timeout", "0.1"]);
     assert!(none.code == 124 && none.stderr.contains("no gate is open"), "{none:?}");
     let mut waits = Running::of(&home, &["gates", "wait", "--human"]);
-    let asks = starts(&home, "ask");
+    let asks = start_run(&home, "ask");
     let line = waits.line();
     assert!(line.starts_with(&format!("{asks}/a/1  ask  Deploy? (yes | no), answer with: ")), "{line}");
     assert_eq!(waits.ends(), 0);
     assert_eq!(home.runs(&["gates", "wait", &asks, "--json"]).json()["gate_id"], format!("{asks}/a/1"));
-    let good = starts(&home, "nap");
+    let good = start_run(&home, "nap");
     let ended = home.runs(&["gates", "wait", &good]);
     assert!(ended.code == 1 && ended.stderr.contains("the runs ended without an open gate"), "{ended:?}");
 }
@@ -145,7 +145,7 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shell"]).well();
     home.runs(&["terminal", "wait", "shell", "--until", "prompt"]).well();
-    let asks = starts(&home, "ask");
+    let asks = start_run(&home, "ask");
     let mut all = Running::of(&home, &["watch", "--json"]);
     let mut named = Running::of(&home, &["watch", &asks[..10], "shell"]);
     assert_eq!((&all.json()["event"], "gate"), (&json!("gate"), "gate"), "what holds at the start is an event");
@@ -176,7 +176,7 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
     let closed = all.json();
     assert_eq!((&closed["event"], &closed["terminal"]), (&json!("closed"), &json!("later")));
 
-    let good = starts(&home, "nap");
+    let good = start_run(&home, "nap");
     let (started, mut run) = (all.json(), vec![]);
     assert_eq!((&started["event"], &started["run_id"]), (&json!("started"), &json!(good)));
     while run.last() != Some(&json!("completed")) {
@@ -187,7 +187,7 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
 #[test]
 fn watch_may_end_at_the_first_event() {
     let home = home();
-    let (asks, bad) = (starts(&home, "ask"), starts(&home, "broken"));
+    let (asks, bad) = (start_run(&home, "ask"), start_run(&home, "broken"));
     assert_eq!(home.runs(&["runs", "wait", &bad]).code, 1);
     assert_eq!(home.runs(&["watch", "--any", &bad]).code, 1);
     assert_eq!(home.runs(&["watch", "--any", &asks]).code, 3);

@@ -114,14 +114,14 @@ fn story() -> Vec<Value> {
     ]
 }
 
-fn started() -> Value {
+fn start_events() -> Value {
     json!({"success": true, "run_id": "run_x", "status": "running"})
 }
 
 #[test]
 fn run_display_is_undisturbed_by_ending_daemons() {
     let daemon = Played::new(|question, before| match question["command_type"].as_str().unwrap() {
-        "RUN_WORKFLOW" => Play { hangs_up: before == 0, ..Play::says(started()) },
+        "RUN_WORKFLOW" => Play { hangs_up: before == 0, ..Play::says(start_events()) },
         // Each connection delivers one new event, and breaks.
         "SUBSCRIBE" => {
             let from = question["params"]["from_seq"].as_u64().unwrap();
@@ -144,7 +144,7 @@ fn run_display_is_undisturbed_by_ending_daemons() {
 #[test]
 fn run_evicted_while_watched_is_reported() {
     let daemon = Played::new(|question, before| match (question["command_type"].as_str().unwrap(), before) {
-        ("RUN_WORKFLOW", _) => Play::says(started()),
+        ("RUN_WORKFLOW", _) => Play::says(start_events()),
         ("SUBSCRIBE", 0) => {
             Play { reply: json!({"success": true}), events: story().into_iter().take(2).collect(), hangs_up: true }
         }
@@ -159,7 +159,7 @@ fn run_evicted_while_watched_is_reported() {
 
 #[test]
 fn file_differs_from_name_and_a_run_can_continue_unwatched() {
-    let daemon = Played::new(|_, _| Play::says(started()));
+    let daemon = Played::new(|_, _| Play::says(start_events()));
     let home = &daemon.home;
     std::fs::write(home.path().join("plain"), "{}").unwrap();
     std::fs::create_dir(home.path().join("release")).unwrap();
@@ -191,12 +191,12 @@ const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
 }}"#;
 
 /// Starts a run of the machine with the judgement, watched by a person.
-fn judges<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
+fn judging_workflow<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
-    watches(agent, home, "judged.json")
+    watch_run(agent, home, "judged.json")
 }
 
-fn watches<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
+fn watch_run<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
     Person::runs(agent, home, STEPLATCH, &format!("run {file}"))
 }
 
@@ -211,7 +211,7 @@ fn waiting_run(home: &Home) -> String {
 fn person_judges_a_condition_by_number() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judges(&agent, &home);
+    let person = judging_workflow(&agent, &home);
     let screen = person.sees("by number or text:");
     for part in
         ["? What holds after state 'wait'?", "│ 3 warnings", "1  it is clean", "2  it is broken", "3  none of these"]
@@ -229,7 +229,7 @@ fn person_judges_a_condition_by_number() {
 fn answer_given_elsewhere_ends_the_question() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judges(&agent, &home);
+    let person = judging_workflow(&agent, &home);
     person.sees("by number or text:");
     person.sends(json!({"input_text": "half an ans"}));
     let other = Agent::new(&home);
@@ -244,7 +244,7 @@ fn answer_given_elsewhere_ends_the_question() {
 fn closed_input_explains_how_to_answer_later() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judges(&agent, &home);
+    let person = judging_workflow(&agent, &home);
     person.sees("by number or text:");
     person.sends(json!({"keys": ["c-d"]}));
     let screen = person.sees("exit-code-3");
@@ -256,7 +256,7 @@ fn closed_input_explains_how_to_answer_later() {
 fn ctrl_c_at_a_question_leaves_it_open() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judges(&agent, &home);
+    let person = judging_workflow(&agent, &home);
     person.sees("Ctrl-C leaves the question open, twice cancels the run");
     person.sends(json!({"keys": ["c-c"]}));
     let screen = person.sees("exit-code-3");
@@ -270,7 +270,7 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
     let agent = Agent::new(&outer);
     // The second Ctrl-C counts within two seconds, which a busy machine may miss.
     for _ in 0..10 {
-        let person = judges(&agent, &home);
+        let person = judging_workflow(&agent, &home);
         person.sees("by number or text:");
         person.sends(json!({"keys": ["c-c"]}));
         person.sees("Ctrl-C again cancels the run");
@@ -319,7 +319,7 @@ fn nested_question_is_asked_with_its_states_shown() {
     assert_eq!(agent.calls("cancel_run", json!({"run_id": waits}))["success"], true);
 
     let agent = Agent::new(&outer);
-    let person = watches(&agent, &home, "outer.json");
+    let person = watch_run(&agent, &home, "outer.json");
     person.sees("by number or text:");
     // Longer than the delay of the animation.
     person.sends(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
@@ -342,7 +342,7 @@ fn question_of_a_child_is_asked_where_its_function_is_watched() {
     let function = "async def twice(ctx):\n                        ended = await asyncio.gather(ctx.run_workflow('judged'), ctx.run_workflow('judged'))\n                        return len(ended)\n\nimport asyncio\nWorkflow(id='twice', session=session, fn=twice)\n";
     std::fs::write(home.path().join("twice.py"), function).unwrap();
     let agent = Agent::new(&outer);
-    let person = watches(&agent, &home, "twice.py");
+    let person = watch_run(&agent, &home, "twice.py");
     person.sees("by number or text:");
     person.sends(json!({"input_text": "1\n"}));
     // By then, the other question is asked, or repeated below the new events.

@@ -62,7 +62,7 @@ async def main(ctx):
 Workflow(id="main", session=session, fn=main)
 "#;
 
-fn asked(progress: &Progress) -> &str {
+fn start_asking(progress: &Progress) -> &str {
     match &progress.calls[..] {
         [call] => match &call.kind {
             CallKind::Run { input, .. } => input.as_str().unwrap(),
@@ -82,12 +82,12 @@ async fn execution_continues_by_its_history_after_a_killed_worker() {
     let noted = WorkerNote::new();
     let mut execution = noted.workers.execution(function(TWO));
     let begun = execution.replay(Vec::new()).await.unwrap();
-    assert_eq!(asked(&begun), "one");
+    assert_eq!(start_asking(&begun), "one");
     noted.kill_the_last();
     let answer = Answer::Value(json!(40));
     assert!(execution.answer(1, answer.clone()).await.unwrap().is_none(), "nobody is there to take it");
     let replayed = execution.replay(history(&begun, answer)).await.unwrap();
-    assert_eq!(asked(&replayed), "two");
+    assert_eq!(start_asking(&replayed), "two");
     let over = execution.answer(2, Answer::Value(json!(2))).await.unwrap().unwrap();
     assert_eq!(over.state, State::Completed(json!(42)));
     assert_eq!(noted.pids().len(), 2);
@@ -110,7 +110,7 @@ async fn execution_crashing_two_workers_fails_alone() {
     // The other execution was in the first of the two workers, and is not affected.
     let answer = Answer::Value(json!(1));
     assert!(bystander.answer(1, answer.clone()).await.unwrap().is_none());
-    assert_eq!(asked(&bystander.replay(history(&waiting, answer)).await.unwrap()), "two");
+    assert_eq!(start_asking(&bystander.replay(history(&waiting, answer)).await.unwrap()), "two");
 }
 
 /// One operation that takes hours and cannot be interrupted by the interpreter.
@@ -134,7 +134,7 @@ async fn too_long_single_operation_is_ended_at_once() {
     assert!(failed.to_string().contains("it computed for more than 1 s in one operation"), "{failed}");
     assert_eq!(noted.pids().len(), 1, "it is not executed again");
     let mut bystander = noted.workers.execution(function(TWO));
-    assert_eq!(asked(&bystander.replay(Vec::new()).await.unwrap()), "one");
+    assert_eq!(start_asking(&bystander.replay(Vec::new()).await.unwrap()), "one");
 }
 
 /// The time of this test is virtual: it advances while the worker is silent.

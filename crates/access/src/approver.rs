@@ -619,7 +619,7 @@ mod tests {
         Some(Passphrase(text.to_owned()))
     }
 
-    async fn set(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
+    async fn set_passphrase(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
         let verb = SetApprover { passphrase: new.and_then(phrase), current: current.and_then(phrase) };
         match approver.change(verb, AttemptSource::Socket).await {
             Ok(change) => change.apply().await,
@@ -628,7 +628,7 @@ mod tests {
     }
 
     /// Lets the delay after a wrong attempt pass.
-    async fn time_passes(approver: &Approver) {
+    async fn pass_delay(approver: &Approver) {
         let stored = approver.stored().await.unwrap().unwrap();
         let over = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
         let tries = stored.tries.into_iter().map(over).collect();
@@ -652,8 +652,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         assert!(approver.verify(None, AttemptSource::Socket).await.is_ok(), "nothing is set");
-        assert!(!set(&approver, Some("short"), None).await.success);
-        assert!(set(&approver, Some("correct horse"), None).await.success);
+        assert!(!set_passphrase(&approver, Some("short"), None).await.success);
+        assert!(set_passphrase(&approver, Some("correct horse"), None).await.success);
         let file = folder.path().join("approver.json");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("$argon2id$v=19$") && !text.contains("horse"), "{text}");
@@ -675,7 +675,7 @@ mod tests {
     async fn guess_during_removal_does_not_restore_passphrase() {
         let folder = tempfile::tempdir().unwrap();
         let approver = std::sync::Arc::new(approver_of(folder.path()));
-        set(&approver, Some("correct horse"), None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
         let verb = SetApprover { passphrase: None, current: phrase("correct horse") };
         let change = approver.change(verb, AttemptSource::Socket).await.unwrap();
         let guess = {
@@ -693,13 +693,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         let run = steplatch_ids::RunId::random();
-        set(&approver, Some("correct horse"), None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
         let first = approver.sealing_key().await.unwrap();
         let sealed = first.seal(&run, "text").unwrap();
-        set(&approver, None, Some("correct horse")).await;
+        set_passphrase(&approver, None, Some("correct horse")).await;
         assert!(approver.sealing_key().await.is_none());
         assert_eq!(approver.cleared_key().await.unwrap().open(&run, &sealed).as_deref(), Some("text"));
-        set(&approver, Some("battery staple"), None).await;
+        set_passphrase(&approver, Some("battery staple"), None).await;
         assert!(approver.cleared_key().await.is_none() && !folder.path().join(CLEARED_KEY_FILE).exists());
         assert_ne!(approver.sealing_key().await.unwrap(), first, "the first one lay in a file");
         let key =
@@ -715,7 +715,7 @@ mod tests {
     async fn each_wrong_passphrase_delays_the_next_longer() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
-        set(&approver, Some("correct horse"), None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
         assert!(matches!(
             approver.verify(phrase("battery").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Wrong(1))
@@ -730,13 +730,13 @@ mod tests {
             matches!(next.verify(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
             "nor another daemon's"
         );
-        time_passes(&approver).await;
+        pass_delay(&approver).await;
         assert!(matches!(
             approver.verify(phrase("staple").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Wrong(2))
         ));
         for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
-            time_passes(&approver).await;
+            pass_delay(&approver).await;
             let Err(PassphraseError::Wrong(pause)) =
                 approver.verify(phrase("staple").as_ref(), AttemptSource::Socket).await
             else {
@@ -744,7 +744,7 @@ mod tests {
             };
             assert_eq!(pause, wanted);
         }
-        time_passes(&approver).await;
+        pass_delay(&approver).await;
         assert!(approver.verify(right.as_ref(), AttemptSource::Socket).await.is_ok());
         assert!(
             matches!(
@@ -759,7 +759,7 @@ mod tests {
     async fn wrong_passphrases_delay_only_their_own_address() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
-        set(&approver, Some("correct horse"), None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
         let (right, wrong) = (phrase("correct horse"), phrase("guessed"));
         let from = |address: &str| AttemptSource::Network(address.parse().unwrap());
         for address in ["127.0.0.1", "192.168.0.2"] {
@@ -791,14 +791,14 @@ mod tests {
     async fn changing_passphrase_requires_the_current_one() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
-        set(&approver, Some("correct horse"), None).await;
-        let refused = set(&approver, None, None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
+        let refused = set_passphrase(&approver, None, None).await;
         assert!(!refused.success && refused.is_set && refused.passphrase_wanted, "{refused:?}");
-        assert!(!set(&approver, Some("another one"), Some("guessed")).await.success);
-        time_passes(&approver).await;
-        assert!(set(&approver, Some("another one"), Some("correct horse")).await.success);
+        assert!(!set_passphrase(&approver, Some("another one"), Some("guessed")).await.success);
+        pass_delay(&approver).await;
+        assert!(set_passphrase(&approver, Some("another one"), Some("correct horse")).await.success);
         assert!(approver.verify(phrase("another one").as_ref(), AttemptSource::Socket).await.is_ok());
-        let cleared = set(&approver, None, Some("another one")).await;
+        let cleared = set_passphrase(&approver, None, Some("another one")).await;
         assert!(cleared.success && !cleared.is_set);
         assert!(approver.verify(None, AttemptSource::Socket).await.is_ok());
     }
@@ -813,7 +813,7 @@ mod tests {
             std::fs::write(folder.path().join("approver.json"), text).unwrap();
             let refused = approver.verify(phrase("anything").as_ref(), AttemptSource::Socket).await.unwrap_err();
             assert!(matches!(refused, PassphraseError::Unreadable(_)), "{refused}");
-            assert!(!set(&approver, Some("new passphrase"), None).await.success, "{text}");
+            assert!(!set_passphrase(&approver, Some("new passphrase"), None).await.success, "{text}");
         }
     }
 }

@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    fn logged_in(logins: &PageLogins) -> (BeginPageSession, BeginPageSessionReply) {
+    fn login(logins: &PageLogins) -> (BeginPageSession, BeginPageSessionReply) {
         let ticket = logins.issue().ticket.unwrap();
         let verb = BeginPageSession { ticket, browser: "Firefox".to_owned() };
         let reply = logins.begin(&verb);
@@ -264,7 +264,7 @@ mod tests {
         (verb, reply)
     }
 
-    fn halves(reply: &BeginPageSessionReply) -> CheckPageSession {
+    fn session_halves(reply: &BeginPageSessionReply) -> CheckPageSession {
         CheckPageSession { cookie: reply.cookie.clone().unwrap(), half: reply.half.clone().unwrap() }
     }
 
@@ -272,12 +272,12 @@ mod tests {
     fn ticket_starts_one_session_that_outlives_the_daemon() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (_, reply) = logged_in(&logins);
-        assert!(logins.check(&halves(&reply)).success);
+        let (_, reply) = login(&logins);
+        assert!(logins.check(&session_halves(&reply)).success);
         let file = state.path().join("page-sessions.json");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read_to_string(&file).unwrap();
-        let both = halves(&reply);
+        let both = session_halves(&reply);
         assert!(!text.contains(&both.cookie.0) && !text.contains(&both.half.0), "only hashes are stored");
         let next = PageLogins::open(state.path(), state.path(), Clock::system());
         assert_eq!(next.check(&both).session_id, reply.session_id);
@@ -289,7 +289,7 @@ mod tests {
     fn both_halves_are_required() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (one, other) = (halves(&logged_in(&logins).1), halves(&logged_in(&logins).1));
+        let (one, other) = (session_halves(&login(&logins).1), session_halves(&login(&logins).1));
         let mixed = CheckPageSession { cookie: one.cookie.clone(), half: other.half.clone() };
         assert!(!logins.check(&mixed).success);
         assert!(!logins.check(&CheckPageSession { cookie: one.cookie.clone(), ..Default::default() }).success);
@@ -302,10 +302,10 @@ mod tests {
     fn reused_ticket_ends_its_session() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (verb, reply) = logged_in(&logins);
+        let (verb, reply) = login(&logins);
         let again = logins.begin(&verb);
         assert!(again.error.unwrap().contains("used before"));
-        assert!(!logins.check(&halves(&reply)).success);
+        assert!(!logins.check(&session_halves(&reply)).success);
     }
 
     #[test]
@@ -324,18 +324,18 @@ mod tests {
             }
         }
         logins.end(&EndPageSessions::default());
-        let (_, reply) = logged_in(&logins);
+        let (_, reply) = login(&logins);
         for _ in 0..70 {
             clock.advance(Duration::from_secs(11 * 3600));
-            if !logins.check(&halves(&reply)).success {
+            if !logins.check(&session_halves(&reply)).success {
                 break;
             }
         }
         let began = logins.list().sessions;
         assert!(began.is_empty(), "a session that is always used ends after a month: {began:?}");
-        let (_, reply) = logged_in(&logins);
+        let (_, reply) = login(&logins);
         clock.advance(Duration::from_secs(13 * 3600));
-        let ended = logins.check(&halves(&reply));
+        let ended = logins.check(&session_halves(&reply));
         assert!(!ended.success, "an unused one ends after half a day");
         assert!(ended.error.unwrap().ends_with("log in with: steplatch open"));
     }
@@ -366,14 +366,14 @@ mod tests {
     fn sessions_are_ended_by_id_prefix() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (_, reply) = logged_in(&logins);
-        let other = logged_in(&logins).1;
+        let (_, reply) = login(&logins);
+        let other = login(&logins).1;
         let none = logins.end(&EndPageSessions { session_id: Some("-".to_owned()) });
         assert!(!none.success && none.error.unwrap().contains("steplatch serve sessions"));
         assert!(logins.end(&EndPageSessions { session_id: reply.session_id.clone() }).success);
-        assert!(!logins.check(&halves(&reply)).success && logins.check(&halves(&other)).success);
+        assert!(!logins.check(&session_halves(&reply)).success && logins.check(&session_halves(&other)).success);
         assert_eq!(logins.end(&EndPageSessions::default()).ended, 1);
-        assert!(!logins.check(&halves(&other)).success);
+        assert!(!logins.check(&session_halves(&other)).success);
         assert!(logins.list().sessions.is_empty());
     }
 }

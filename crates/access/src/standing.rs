@@ -245,31 +245,34 @@ mod tests {
         Lineage { known: vec![process(40), parent, process(1)], cut: None }
     }
 
-    fn ours() -> Processes {
+    fn own_process() -> Processes {
         Processes { hosts: vec![20], daemon: Some(30) }
     }
 
     #[test]
     fn unknown_caller_is_not_a_person() {
         for cut in [Cut::Gone, Cut::TooDeep, Cut::Changing] {
-            assert_eq!(judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &ours()), Some(PersonRefusal::Unknown));
+            assert_eq!(
+                judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &own_process()),
+                Some(PersonRefusal::Unknown)
+            );
         }
-        assert_eq!(judge(&below(process(35)), &ours()), None);
+        assert_eq!(judge(&below(process(35)), &own_process()), None);
     }
 
     #[test]
     fn visible_processes_suffice_where_others_are_hidden() {
         let hidden = |parent: i32| Lineage { cut: Some(Cut::Hidden), ..below(process(parent)) };
-        assert_eq!(judge(&hidden(35), &ours()), Some(PersonRefusal::Hidden));
-        assert_eq!(judge(&hidden(20), &ours()), Some(PersonRefusal::InTerminal));
+        assert_eq!(judge(&hidden(35), &own_process()), Some(PersonRefusal::Hidden));
+        assert_eq!(judge(&hidden(20), &own_process()), Some(PersonRefusal::InTerminal));
     }
 
     #[test]
     fn descendants_of_host_or_daemon_are_not_a_person() {
-        let below = |pid: i32| judge(&below(process(pid)), &ours());
+        let below = |pid: i32| judge(&below(process(pid)), &own_process());
         assert_eq!((below(20), below(30)), (Some(PersonRefusal::InTerminal), Some(PersonRefusal::Started)));
         let itself = Lineage { known: vec![process(30)], cut: None };
-        assert_eq!(judge(&itself, &ours()), Some(PersonRefusal::Started), "the daemon itself");
+        assert_eq!(judge(&itself, &own_process()), Some(PersonRefusal::Started), "the daemon itself");
     }
 
     #[test]

@@ -390,7 +390,7 @@ mod tests {
         turn(act, Ending::Prompt { exit_code }, "")
     }
 
-    fn why(turns: &[Turn]) -> Vec<String> {
+    fn reason_to_omit(turns: &[Turn]) -> Vec<String> {
         let reasons = reasons(turns, false, |_| false);
         omitted_inputs(turns, &reasons).into_iter().map(|one| format!("{}: {}", one.input, one.reason)).collect()
     }
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn failed_attempt_is_named_with_its_retry() {
         assert_eq!(
-            why(&[command("make tset", 2), command("ls", 0), command("make test", 0)]),
+            reason_to_omit(&[command("make tset", 2), command("ls", 0), command("make test", 0)]),
             [
                 "make tset: it failed with exit code 2 and was done again as 'make test'",
                 "ls: it only looks around; keep: true keeps it"
@@ -406,21 +406,21 @@ mod tests {
         );
         let fixed = [command("make", 2), command("cat log", 0), command("sed -i s/a/b/ x", 0), command("make", 0)];
         let reason = "make: it failed with exit code 2 and was done again after 'sed -i s/a/b/ x', which may have changed what it needs";
-        assert_eq!(why(&fixed)[0], reason);
+        assert_eq!(reason_to_omit(&fixed)[0], reason);
         // The same command is found at any distance, but a similar one is not.
         let far = |first: &str| {
             let others = (0..MAX_RETRY_TURNS).map(|number| command(&format!("touch file-{number}"), 0));
             let turns: Vec<Turn> =
                 std::iter::once(command(first, 2)).chain(others).chain([command("make test", 0)]).collect();
-            why(&turns)
+            reason_to_omit(&turns)
         };
         assert!(far("make test")[0].contains("after 'touch file-4'"));
         assert_eq!(far("make tset"), [""; 0]);
         assert_eq!(
-            why(&[command("grep x y", 1), command("make", 0)]),
+            reason_to_omit(&[command("grep x y", 1), command("make", 0)]),
             ["grep x y: it only looks around; keep: true keeps it"]
         );
-        assert_eq!(why(&[command("git rebase main", 1), command("git rebase --continue", 0)]), [""; 0]);
+        assert_eq!(reason_to_omit(&[command("git rebase main", 1), command("git rebase --continue", 0)]), [""; 0]);
     }
 
     #[test]
@@ -433,8 +433,8 @@ mod tests {
         };
         let turns = [asks(1), asks(0)].concat();
         let reason = "it failed with exit code 1 and was done again";
-        assert_eq!(why(&turns), [format!("sh setup.sh: {reason}"), format!("80: {reason}")]);
-        assert_eq!(why(&[asks(0), asks(0)].concat()), [""; 0]);
+        assert_eq!(reason_to_omit(&turns), [format!("sh setup.sh: {reason}"), format!("80: {reason}")]);
+        assert_eq!(reason_to_omit(&[asks(0), asks(0)].concat()), [""; 0]);
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
             turn(hidden(sudo), over(), "\ndone\n"),
         ];
         let reason = "it was refused, and asked for again";
-        assert_eq!(why(&turns), [format!("a secret at '[sudo] password for ana:': {reason}")]);
+        assert_eq!(reason_to_omit(&turns), [format!("a secret at '[sudo] password for ana:': {reason}")]);
         let (new, again) = ("New password: ", "Retype new password: ");
         let turns = [
             start(new),
@@ -461,7 +461,7 @@ mod tests {
             turn(hidden(again), over(), "\n"),
         ];
         assert_eq!(
-            why(&turns),
+            reason_to_omit(&turns),
             [format!("a secret at 'New password:': {reason}"), format!("a secret at 'Retype new password:': {reason}")]
         );
     }
@@ -476,7 +476,7 @@ mod tests {
                 turns.push(turn(typed(answer), asks(), &format!("{answer}\n{reply}\n{prompt}")));
             }
             turns.push(turn(typed("q"), Ending::Prompt { exit_code: Some(0) }, ""));
-            why(&turns).len()
+            reason_to_omit(&turns).len()
         };
         for reply in [
             "added",
@@ -514,7 +514,12 @@ mod tests {
         let session = |failed: &str, reply: &str, done: &str| {
             let printed = format!("{failed}\n{reply}\nsqlite> ");
             let quit = turn(typed(".quit"), over(), "");
-            why(&[start("sqlite> "), turn(typed(failed), asks(), &printed), turn(typed(done), asks(), ""), quit])
+            reason_to_omit(&[
+                start("sqlite> "),
+                turn(typed(failed), asks(), &printed),
+                turn(typed(done), asks(), ""),
+                quit,
+            ])
         };
         let error = "Parse error: no such table: tt";
         let reason = "the program reported an error, and it was done again as 'insert into t values(7);'";
@@ -529,6 +534,6 @@ mod tests {
             turn(typed("foo"), Ending::Question(prompt.to_owned()), "foo\nInvalid command\n(gdb) "),
             turn(typed("quit"), over(), ""),
         ];
-        assert_eq!(why(&turns), [""; 0]);
+        assert_eq!(reason_to_omit(&turns), [""; 0]);
     }
 }

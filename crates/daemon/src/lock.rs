@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// Simulates a forked child that shares the lock until its `exec`: another descriptor of the same open file.
-    fn shared_by_a_fork(lock: &StateLock) -> File {
+    fn shared_with_fork(lock: &StateLock) -> File {
         lock.file.try_clone().unwrap()
     }
 
@@ -204,7 +204,7 @@ mod tests {
     async fn dropped_lock_is_free_despite_a_forked_child() {
         let folder = tempfile::tempdir().unwrap();
         let first = StateLock::acquire(&place(&folder)).await.unwrap();
-        let _forked = shared_by_a_fork(&first);
+        let _forked = shared_with_fork(&first);
         drop(first);
         let again = OpenOptions::new().read(true).open(place(&folder).lock()).unwrap();
         again.try_lock().unwrap();
@@ -244,7 +244,7 @@ mod tests {
     async fn briefly_held_lock_is_awaited() {
         let folder = tempfile::tempdir().unwrap();
         let killed = StateLock::acquire(&place(&folder)).await.unwrap();
-        let forked = shared_by_a_fork(&killed);
+        let forked = shared_with_fork(&killed);
         // A killed daemon closes its descriptor without unlocking.
         std::mem::forget(killed);
         tokio::spawn(async move {

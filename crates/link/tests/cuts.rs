@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 const HELLO: Hello = Hello { client: SessionId([1; 16]), session: SessionId([2; 16]), received: 0, is_new: true };
 
 /// One side: runs its session over each given connection, and returns the reason why the last one ended.
-fn side(
+fn run_side(
     mut local: DuplexStream,
     is_client: bool,
     mut connections: mpsc::Receiver<DuplexStream>,
@@ -51,7 +51,7 @@ fn side(
 
 /// Copies between two ends until this number of bytes has passed, then drops both: a connection cut in the middle of a
 /// record.
-async fn carry(mut one: DuplexStream, mut other: DuplexStream, most: usize) {
+async fn copy_until_cut(mut one: DuplexStream, mut other: DuplexStream, most: usize) {
     let (mut there, mut back) = (vec![0; 4096], vec![0; 4096]);
     let mut passed = 0;
     while passed < most {
@@ -74,8 +74,8 @@ async fn stream_continues_across_cuts_at_any_byte() {
     let (mut theirs, remote) = duplex(1 << 16);
     let (to_client, client_connections) = mpsc::channel(1);
     let (to_server, server_connections) = mpsc::channel(1);
-    let client = side(local, true, client_connections);
-    let server = side(remote, false, server_connections);
+    let client = run_side(local, true, client_connections);
+    let server = run_side(remote, false, server_connections);
     let cutter = tokio::spawn(async move {
         for cut in 0.. {
             let ((client_end, one), (server_end, other)) = (duplex(1 << 14), duplex(1 << 14));
@@ -83,7 +83,7 @@ async fn stream_continues_across_cuts_at_any_byte() {
                 return cut;
             }
             // Cuts within the greeting, and later ones.
-            carry(one, other, if cut < 40 { cut * 7 } else { 100_000 + cut * 997 }).await;
+            copy_until_cut(one, other, if cut < 40 { cut * 7 } else { 100_000 + cut * 997 }).await;
         }
         0
     });

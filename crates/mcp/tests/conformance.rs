@@ -25,7 +25,7 @@ struct ConformanceResult {
 }
 
 /// Runs the suite and returns its outcome. A suite that cannot be run is a failure, not a reason to skip it.
-fn tested(arguments: &[&str]) -> ConformanceResult {
+fn run_suite(arguments: &[&str]) -> ConformanceResult {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = HttpOptions::default();
     let ended = options.ended.clone();
@@ -35,7 +35,7 @@ fn tested(arguments: &[&str]) -> ConformanceResult {
     let over = ended.clone().cancelled_owned();
     let serving = runtime.spawn(async move { axum::serve(listener, router).with_graceful_shutdown(over).await });
     let results = tempfile::tempdir().unwrap();
-    let (node, suite) = (installed("node", "bin/node"), installed("mcp-suite", "dist/index.js"));
+    let (node, suite) = (installed_file("node", "bin/node"), installed_file("mcp-suite", "dist/index.js"));
     let output = Command::new(node)
         .arg(suite)
         .args(["server", "--url", &url])
@@ -66,7 +66,7 @@ fn tested(arguments: &[&str]) -> ConformanceResult {
 }
 
 /// Returns a file of a package that `cargo xtask test` has installed in the target directory.
-fn installed(folder: &str, file: &str) -> PathBuf {
+fn installed_file(folder: &str, file: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let packages = exe.ancestors().map(|ancestor| ancestor.join(folder).join("node_modules"));
     let found = packages.flat_map(|modules| {
@@ -79,7 +79,7 @@ fn installed(folder: &str, file: &str) -> PathBuf {
 
 #[test]
 fn conformance_of_revision_2026_07_28_with_tasks() {
-    let found = tested(&["--requirements", "2026-07-28"]);
+    let found = run_suite(&["--requirements", "2026-07-28"]);
     assert!(found.passed >= 197, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
     let tasks: Vec<_> = found.lines.iter().filter(|line| line.contains("tasks-")).collect();
     assert_eq!(tasks.len(), 10, "{tasks:?}");
@@ -87,12 +87,12 @@ fn conformance_of_revision_2026_07_28_with_tasks() {
 
 #[test]
 fn conformance_of_revision_2025_11_25() {
-    let found = tested(&["--requirements", "2025-11-25"]);
+    let found = run_suite(&["--requirements", "2025-11-25"]);
     assert!(found.passed >= 83, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
 }
 
 #[test]
 fn conformance_of_revision_2025_06_18() {
-    let found = tested(&["--suite", "all", "--spec-version", "2025-06-18"]);
+    let found = run_suite(&["--suite", "all", "--spec-version", "2025-06-18"]);
     assert!(found.passed >= 56, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
 }

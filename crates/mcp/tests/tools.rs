@@ -75,7 +75,7 @@ impl Daemon {
         self.listening = Some(tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(answers(stream, state.clone(), events.subscribe()));
+                tokio::spawn(answer_request(stream, state.clone(), events.subscribe()));
             }
         }));
     }
@@ -88,7 +88,11 @@ impl Daemon {
     }
 }
 
-async fn answers(stream: tokio::net::UnixStream, state: Arc<Mutex<State>>, mut events: broadcast::Receiver<String>) {
+async fn answer_request(
+    stream: tokio::net::UnixStream,
+    state: Arc<Mutex<State>>,
+    mut events: broadcast::Receiver<String>,
+) {
     let (reading, mut writing) = stream.into_split();
     let mut lines = BufReader::new(reading).lines();
     let mut watched = None;
@@ -138,7 +142,7 @@ fn workflows(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).filter(|name| name.starts_with("workflow_")).collect()
 }
 
-async fn changed(changes: &mut broadcast::Receiver<ListChange>) {
+async fn wait_for_change(changes: &mut broadcast::Receiver<ListChange>) {
     let change = tokio::time::timeout(WAIT_TIMEOUT, changes.recv()).await.expect("a change is reported").unwrap();
     assert_eq!(change, ListChange::Tools);
 }
@@ -174,7 +178,7 @@ async fn list_is_sorted_and_changes_are_reported() {
     eventually("both look again", async || daemon.was_asked_for("LIST_TOOLS") >= looked + 2).await;
     daemon.has(&["workflow_b", "workflow_c"]);
     daemon.says_that_they_changed(1);
-    changed(&mut changes).await;
+    wait_for_change(&mut changes).await;
     assert!(changes.is_empty(), "once for one change");
     assert_eq!(workflows(&names(&contract).await), ["workflow_b", "workflow_c"]);
 }
@@ -186,17 +190,17 @@ async fn tools_remain_without_a_daemon_until_the_next_one() {
     daemon.listens();
     let contract = Contract::new(daemon.steady());
     let mut changes = contract.changes();
-    changed(&mut changes).await;
+    wait_for_change(&mut changes).await;
     daemon.dies();
     assert_eq!(workflows(&names(&contract).await), ["workflow_a"], "what worked stays");
     daemon.has(&["workflow_z"]);
     daemon.listens();
-    changed(&mut changes).await;
+    wait_for_change(&mut changes).await;
     assert_eq!(workflows(&names(&contract).await), ["workflow_z"]);
     // The next daemon reports changes too.
     daemon.has(&[]);
     daemon.says_that_they_changed(1);
-    changed(&mut changes).await;
+    wait_for_change(&mut changes).await;
     assert_eq!(workflows(&names(&contract).await), Vec::<&str>::new());
     assert_eq!(contract.tools().await.ttl_ms, 60_000);
 }

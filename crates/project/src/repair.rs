@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    fn asking(pattern: &str, next: &str) -> Definition {
+    fn asking_machine(pattern: &str, next: &str) -> Definition {
         let document = json!({
             "name": "ask", "initial_state": "wait", "states": {
                 "wait": {"action": {"tool": "await_output", "params": {"session_id": "{session_id}", "pattern": pattern}},
@@ -254,25 +254,25 @@ mod tests {
 
     #[test]
     fn patch_must_accept_old_and_new_form() {
-        let before = asking("Continue", "say");
+        let before = asking_machine("Continue", "say");
         let pass = |after: &Definition| compare_replays(&recording(), &before, after);
         assert_eq!(
-            pass(&asking("Continue|Proceed", "say")),
+            pass(&asking_machine("Continue|Proceed", "say")),
             Ok("Its recording passes with the patch, by the same states".to_owned())
         );
-        assert!(pass(&asking("Proceed", "say")).unwrap_err().contains("wait"));
-        let mut document = asking("Continue|Proceed", "say").document().clone();
+        assert!(pass(&asking_machine("Proceed", "say")).unwrap_err().contains("wait"));
+        let mut document = asking_machine("Continue|Proceed", "say").document().clone();
         document["states"]["wait"]["action"]["params"]["reads"] = "any".into();
         let other = Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
         assert!(pass(&other).unwrap().ends_with("by the same states, but what these do now was not recorded: 'wait'"));
-        assert_eq!(pass(&asking("Continue", "skip")).unwrap_err(), "it goes to 'skip' and not to 'say'");
+        assert_eq!(pass(&asking_machine("Continue", "skip")).unwrap_err(), "it goes to 'skip' and not to 'say'");
     }
 
     #[test]
     fn replay_visits_the_same_states_unless_a_state_is_new() {
-        let before = asking("Continue", "say");
+        let before = asking_machine("Continue", "say");
         let with = |next: &str, patch: &dyn Fn(&mut Value)| {
-            let mut document = asking("Continue", next).document().clone();
+            let mut document = asking_machine("Continue", next).document().clone();
             document["states"]["extra"] = json!({
                 "action": {"tool": "run_command", "params": {"command": "true"}},
                 "transitions": [{"condition": "success", "next_state": "say"}]

@@ -54,7 +54,7 @@ impl Played {
             // The listener, and with it the daemon, ends with the script.
             while let Some(play) = script.pop_front() {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(plays(stream, play, seen.clone()));
+                tokio::spawn(play_connection(stream, play, seen.clone()));
             }
         });
         Self { place, asked, _folder: folder }
@@ -76,7 +76,7 @@ impl Played {
     }
 }
 
-async fn plays(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Value>>>) {
+async fn play_connection(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Value>>>) {
     if matches!(play, Play::HangUpAtOnce) {
         return;
     }
@@ -88,7 +88,7 @@ async fn plays(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Value>>>) {
         return;
     }
     let greeting = json!({"protocol_version": PROTOCOL_VERSION, "version": "0", "pid": 1});
-    let said = format!("{}\n", result(&hello, &greeting));
+    let said = format!("{}\n", result_line(&hello, &greeting));
     writing.write_all(said.as_bytes()).await.unwrap();
     if matches!(play, Play::HangUpInstead(HelloIs::Answered)) {
         return;
@@ -100,13 +100,13 @@ async fn plays(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Value>>>) {
     let (reply, events) = match play {
         Play::Answer(reply, events) | Play::AnswerAndStay(reply, events) => (reply, events),
         Play::HangUpWithin(bytes) => {
-            let reply = result(&question, &json!({"success": true})).to_string();
+            let reply = result_line(&question, &json!({"success": true})).to_string();
             let _ = writing.write_all(&reply.as_bytes()[..bytes]).await;
             return;
         }
         Play::HangUpAtOnce | Play::HangUpInstead(_) => unreachable!("it hung up above"),
     };
-    let mut said = format!("{}\n", result(&question, &reply));
+    let mut said = format!("{}\n", result_line(&question, &reply));
     for mut event in events {
         event["type"] = "event".into();
         event["request_id"] = question["request_id"].clone();
@@ -119,12 +119,12 @@ async fn plays(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Value>>>) {
     }
 }
 
-fn result(question: &Value, data: &Value) -> Value {
+fn result_line(question: &Value, data: &Value) -> Value {
     json!({"type": "result", "success": true, "data": data, "request_id": question["request_id"]})
 }
 
 /// Every point at which a daemon can be lost before its reply is read.
-fn every_loss() -> Vec<Play> {
+fn loss_points() -> Vec<Play> {
     vec![
         Play::HangUpAtOnce,
         Play::HangUpInstead(HelloIs::Read),
@@ -141,7 +141,7 @@ fn event(seq: u64, event_type: &str) -> Value {
 #[tokio::test]
 async fn harmless_request_is_repeated_after_every_loss() {
     let answer = Play::Answer(json!({"success": true, "runs": []}), vec![]);
-    let daemon = Played::new(every_loss().into_iter().chain([answer]));
+    let daemon = Played::new(loss_points().into_iter().chain([answer]));
     let reply = daemon.steady("/bin/true").call(ListWorkflowRuns::default()).await.unwrap();
     assert!(reply.success);
     let verbs = daemon.verbs();
@@ -211,7 +211,7 @@ async fn failure_to_start_a_daemon_is_reported_as_such() {
 #[tokio::test]
 async fn events_of_a_run_arrive_once_and_in_order_across_daemons() {
     let subscribed = || json!({"success": true});
-    let mut script = every_loss();
+    let mut script = loss_points();
     script.extend([
         Play::Answer(subscribed(), vec![event(1, "workflow_started"), event(2, "state_entered")]),
         Play::HangUpWithin(0),
@@ -268,7 +268,12 @@ async fn dropped_subscription_is_cancelled() {
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         let asked = Arc::default();
-        plays(stream, Play::AnswerAndStay(json!({"success": true}), vec![event(1, "workflow_started")]), asked).await;
+        play_connection(
+            stream,
+            Play::AnswerAndStay(json!({"success": true}), vec![event(1, "workflow_started")]),
+            asked,
+        )
+        .await;
         sender.send(()).unwrap();
     });
     let hello = Hello { protocol_version: PROTOCOL_VERSION, ..Hello::default() };

@@ -238,7 +238,7 @@ mod tests {
     }
 
     /// The texts of the entries, without secrets.
-    fn shown(mut inputs: Vec<LoggedInput>, secrets: &Redactor) -> Vec<String> {
+    fn shown_texts(mut inputs: Vec<LoggedInput>, secrets: &Redactor) -> Vec<String> {
         mask_typed(&mut inputs, secrets);
         inputs.into_iter().map(|input| to_input_record(input, secrets).text.unwrap_or_default()).collect()
     }
@@ -258,10 +258,10 @@ mod tests {
             logged(3, typed("ter2-is", &[])),
             logged(4, attached("-long\recho ä")),
         ];
-        assert_eq!(shown(inputs, &secrets()), ["login ••••••", "", "••••••", "••••••\recho ä"]);
+        assert_eq!(shown_texts(inputs, &secrets()), ["login ••••••", "", "••••••", "••••••\recho ä"]);
         let apart = vec![logged(1, typed("hun", &["enter"])), logged(2, typed("ter2-is-long", &[]))];
         // Masked like a text divided by line ends.
-        assert_eq!(shown(apart, &secrets()), ["••••••", "••••••"]);
+        assert_eq!(shown_texts(apart, &secrets()), ["••••••", "••••••"]);
     }
 
     #[test]
@@ -272,9 +272,9 @@ mod tests {
             directory: None,
             outcome: None,
         };
-        assert_eq!(shown(vec![logged(1, cut)], &secrets), ["login ••••••"]);
+        assert_eq!(shown_texts(vec![logged(1, cut)], &secrets), ["login ••••••"]);
         // The beginning of the log was dropped.
-        assert_eq!(shown(vec![logged(9, typed("is-long\n", &[]))], &secrets), ["••••••\n"]);
+        assert_eq!(shown_texts(vec![logged(9, typed("is-long\n", &[]))], &secrets), ["••••••\n"]);
         for (row, expected) in
             [("2-is-long more? ", "•••••• more? "), ("ter2-is", "••••••"), ("key? hunter2", "key? ••••••")]
         {
@@ -291,7 +291,7 @@ mod tests {
             for to in at..whole.len() {
                 let pieces = [&whole[..at], &whole[at..to], &whole[to..]];
                 let inputs = pieces.iter().zip(1..).map(|(piece, number)| logged(number, typed(piece, &[]))).collect();
-                let told = shown(inputs, &secrets()).concat();
+                let told = shown_texts(inputs, &secrets()).concat();
                 let rest = told.replace("••••••", "");
                 assert!(rest == "x  y", "{pieces:?}: {told}");
             }

@@ -348,7 +348,7 @@ mod tests {
         assert!((0..100).all(|_| slow.next_interval(1000) == Duration::from_millis(500)));
     }
 
-    fn shown(texts: &[&str]) -> MaskedScreen {
+    fn shown_rows(texts: &[&str]) -> MaskedScreen {
         let run = |text: &&str| Run {
             col: 0,
             cols: u16::try_from(text.len()).unwrap(),
@@ -363,15 +363,15 @@ mod tests {
 
     #[test]
     fn viewer_receives_only_missing_rows() {
-        let first = shown(&["one", "two", ""]);
+        let first = shown_rows(&["one", "two", ""]);
         let all = first.change_from(None).unwrap();
         assert!(all.whole && all.changed.len() == 3 && (all.cols, all.rows) == (80, 3));
         assert_eq!(first.change_from(Some(&first)), None);
-        let second = shown(&["one", "2", "three"]);
+        let second = shown_rows(&["one", "2", "three"]);
         let change = second.change_from(Some(&first)).unwrap();
         let rows: Vec<u16> = change.changed.iter().map(|row| row.row).collect();
         assert_eq!((change.whole, rows), (false, vec![1, 2]));
-        let larger = shown(&["one", "2", "three", ""]);
+        let larger = shown_rows(&["one", "2", "three", ""]);
         assert!(larger.change_from(Some(&second)).unwrap().whole, "another size is another screen");
         let mut moved = second.clone();
         moved.state.title = "vim".to_owned();

@@ -168,7 +168,7 @@ mod tests {
         "\x1b]4;1;#102030\x1b\\",
     ];
 
-    fn shown(replay: &Replay) -> (Picture, String, Modes) {
+    fn shown_screen(replay: &Replay) -> (Picture, String, Modes) {
         (replay.picture(), replay.title(), replay.modes())
     }
 
@@ -216,11 +216,11 @@ mod tests {
             if let Some(keyframe) = whole.keyframe() {
                 let mut again = Replay::new(SIZE);
                 again.draw(&keyframe);
-                prop_assert_eq!(shown(&again), shown(&whole));
+                prop_assert_eq!(shown_screen(&again), shown_screen(&whole));
                 for piece in after {
                     again.draw(piece);
                     whole.draw(piece);
-                    prop_assert_eq!(shown(&again), shown(&whole), "{:?}", piece);
+                    prop_assert_eq!(shown_screen(&again), shown_screen(&whole), "{:?}", piece);
                 }
             }
         }

@@ -138,7 +138,7 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn release() -> Form {
+    fn release_form() -> Form {
         Form::read(&json!({
             "type": "object",
             "properties": {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn fill(given: &Value) -> Result<Value, Vec<String>> {
-        release().fill(given.as_object().unwrap()).map(Value::Object)
+        release_form().fill(given.as_object().unwrap()).map(Value::Object)
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn reported_form_is_read_back_unchanged() {
-        let form = release();
+        let form = release_form();
         assert_eq!(Form::read(&form.schema()).unwrap(), form);
         let named = json!({"properties": {"a": {"enum": ["x", "y"], "enumNames": ["An x", "A y"]}}});
         let form = Form::read(&named).unwrap();

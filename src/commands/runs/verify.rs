@@ -239,7 +239,7 @@ mod tests {
         assert_eq!((lost.holds, lost.error.as_deref()), (Some(false), Some("the signature is missing")));
     }
 
-    fn asked(question: &Value) -> AskedQuestion {
+    fn asked_question(question: &Value) -> AskedQuestion {
         let mut event = event(question.clone());
         event.event_type = "gate_waiting".to_owned();
         AskedQuestion::from_event(&event).unwrap().1
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn accepted_choice_must_match_the_signed_text_and_number() {
-        let question = asked(&json!({"gate_id": "g", "choices": ["release", "stop"]}));
+        let question = asked_question(&json!({"gate_id": "g", "choices": ["release", "stop"]}));
         assert!(question.matches_signed(&json!("stop"), &signed("stop", Some(2))));
         assert!(question.matches_signed(&json!("stop"), &signed("stop", None)));
         assert!(question.matches_signed(&json!("stop"), &signed("", Some(2))), "by number alone");
@@ -264,14 +264,14 @@ mod tests {
         ] {
             assert!(!question.matches_signed(&json!(taken), &signed(answer, number)), "{taken} {answer} {number:?}");
         }
-        let text = asked(&json!({"gate_id": "g", "prompt": "Why?"}));
+        let text = asked_question(&json!({"gate_id": "g", "prompt": "Why?"}));
         assert!(text.matches_signed(&json!("because"), &signed("because", None)));
         assert!(!text.matches_signed(&json!("because not"), &signed("because", None)));
     }
 
     #[test]
     fn accepted_form_must_follow_from_the_signed_fields() {
-        let question = asked(&json!({"gate_id": "g", "form": {"properties": {
+        let question = asked_question(&json!({"gate_id": "g", "form": {"properties": {
             "version": {"type": "string"},
             "where": {"oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
             "count": {"type": "integer", "default": 2},

@@ -114,7 +114,7 @@ fn typed_ahead_input_answers_no_other_question() {
             assert_eq!(session.agent.calls("send_input", input)["success"], true, "{what}");
         }
         session.sends(json!({"input_text": last, "until": "prompt"}));
-        holds(&session.captures(json!({})), what, &[&decoy]);
+        check_workflow(&session.captures(json!({})), what, &[&decoy]);
     }
 }
 
@@ -147,23 +147,23 @@ fn silent_reader_that_now_asks_gets_no_answer() {
         }
         session.sends(json!({"input_text": format!("{last}\n"), "until": "prompt"}));
         let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-        holds(&session.captures(json!({})), what, &decoys);
+        check_workflow(&session.captures(json!({})), what, &decoys);
     }
 }
 
 /// Checks that a workflow repeats the recording, and stops at these programs.
-fn holds(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
+fn check_workflow(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
     procedure.passes_its_recording();
     let _ = std::fs::remove_file(procedure.home.path().join("published"));
     procedure.runs(json!({}));
     assert_eq!(procedure.file("published"), "", "{what}");
     for decoy in decoys {
-        stops_at(procedure, &json!({}), what, decoy, "erased");
+        check_stop(procedure, &json!({}), what, decoy, "erased");
     }
 }
 
 /// Checks that a run with these arguments stops at a program before it writes a file.
-fn stops_at(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: &str, file: &str) {
+fn check_stop(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: &str, file: &str) {
     procedure.writes("ask.sh", decoy);
     let run = procedure.begins(arguments.clone());
     assert_eq!(run["status"], "waiting", "{what}, {decoy}: {run:#}\n{:#}", procedure.captured);
@@ -189,7 +189,7 @@ fn keys_pressed_at_once_answer_the_questions_that_read_them() {
         session.sends(json!({"input_text": keys, "until": "prompt"}));
         let procedure = session.captures(json!({}));
         let decoys = [format!("{first}; {erase}; touch published\n"), format!("{first}; sleep 0.2; {erase}\n")];
-        holds(&procedure, what, &[&decoys[0], &decoys[1]]);
+        check_workflow(&procedure, what, &[&decoys[0], &decoys[1]]);
         assert_eq!(procedure.captured["undecided"], json!([]), "{what}");
     }
     // One question that reads both keys.
@@ -245,7 +245,7 @@ fn password_is_typed_only_at_its_drawn_question() {
         assert_eq!(procedure.file("published"), "11\n", "{ask}");
         for decoy in decoys {
             let _ = std::fs::remove_file(procedure.home.path().join("published"));
-            stops_at(&procedure, &secret, ask, &decoy, "published");
+            check_stop(&procedure, &secret, ask, &decoy, "published");
         }
     }
 }
@@ -269,7 +269,11 @@ fn prompt_with_a_tab_is_recognised_again() {
         let answer = if what == "of a key" { "1" } else { "1\n" };
         session.sends(json!({"input_text": answer, "until": "prompt"}));
         let decoy = program.replace("ublish", "urge").replace("shop", "bank") + "; echo $a > erased\n";
-        holds(&session.captures(json!({})), what, &[erase, &decoy].map(|decoy| decoy)[usize::from(what == "above")..]);
+        check_workflow(
+            &session.captures(json!({})),
+            what,
+            &[erase, &decoy].map(|decoy| decoy)[usize::from(what == "above")..],
+        );
     }
 }
 
@@ -294,7 +298,7 @@ fn consecutive_choices_are_distinguished() {
         let procedure = session.captures(json!({}));
         let decoys = [program("Delete", style), program("Quit", style), program("Keep Delete", style)];
         let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-        holds(&procedure, style, &decoys);
+        check_workflow(&procedure, style, &decoys);
     }
 }
 
@@ -317,7 +321,7 @@ fn unasked_input_is_typed_only_at_an_equal_silent_read() {
         procedure.runs(value.clone());
         assert_eq!(procedure.file("published"), "16\n", "{what}");
         for decoy in decoys {
-            stops_at(&procedure, &value, what, &format!("{decoy}; echo; echo $a > erased\n"), "erased");
+            check_stop(&procedure, &value, what, &format!("{decoy}; echo; echo $a > erased\n"), "erased");
         }
     }
 }
@@ -330,7 +334,11 @@ fn value_shown_before_its_question_must_match() {
     let session = Session::begin(&[("ask.sh", &program("100455", "published"))]);
     session.types("bash ask.sh\n");
     session.sends(json!({"input_text": "100455\n", "until": "prompt"}));
-    holds(&session.captures(json!({})), "an account", &[&program("100456", "erased"), &program("none", "erased")]);
+    check_workflow(
+        &session.captures(json!({})),
+        "an account",
+        &[&program("100456", "erased"), &program("none", "erased")],
+    );
 }
 
 #[test]
@@ -352,7 +360,7 @@ fn lines_typed_at_once_answer_questions_with_choices() {
     let erase = |last: &str| program(last).replace("published", "erased");
     let decoys = [erase("Continue? "), erase("Erase all? [y/n] "), erase("Continue? [yes/no] ")];
     let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-    holds(&session.captures(json!({})), "two lines", &decoys);
+    check_workflow(&session.captures(json!({})), "two lines", &decoys);
 }
 
 #[test]

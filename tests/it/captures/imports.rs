@@ -48,7 +48,7 @@ const ANSWERS: Steps<'static> = &[
 ];
 
 /// Records a person's actions with a recorder.
-fn records(home: &Home, recorder: &[&str], steps: Steps<'_>) {
+fn record_person(home: &Home, recorder: &[&str], steps: Steps<'_>) {
     let mut person = Command::new("python3");
     person.arg("-c").arg(PERSON).arg(json!(steps).to_string()).args(recorder);
     person.current_dir(home.path()).env("PS1", "$ ").env("HOME", home.path()).env("TERM", "xterm");
@@ -57,7 +57,7 @@ fn records(home: &Home, recorder: &[&str], steps: Steps<'_>) {
 }
 
 /// Checks that no file beside a saved workflow contains the password.
-fn has_no_password(path: &Value) {
+fn check_password_absent(path: &Value) {
     let saved = std::path::PathBuf::from(path.as_str().unwrap());
     for entry in std::fs::read_dir(saved.parent().unwrap()).unwrap().flatten() {
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
@@ -66,10 +66,10 @@ fn has_no_password(path: &Value) {
 }
 
 /// Imports a recording, runs the workflow with another name, and checks that the library does not contain the password.
-fn imports(recorder: &[&str], file: &str) {
+fn import_and_run(recorder: &[&str], file: &str) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::write(home.path().join("ask.sh"), ASK).unwrap();
-    records(&home, recorder, ANSWERS);
+    record_person(&home, recorder, ANSWERS);
     std::fs::remove_file(home.path().join("conf")).unwrap();
     let recording = home.path().join(file);
     let import =
@@ -85,7 +85,7 @@ fn imports(recorder: &[&str], file: &str) {
     let run: Value = agent.calls("run_workflow", run);
     assert_eq!(run["status"], "completed", "{run:#}\n{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "ben 4\n");
-    has_no_password(&reply["path"]);
+    check_password_absent(&reply["path"]);
 }
 
 const SCRIPT: [&str; 8] =
@@ -93,7 +93,7 @@ const SCRIPT: [&str; 8] =
 
 #[test]
 fn a_recording_of_script() {
-    imports(
+    import_and_run(
         &[
             "script",
             "-q",
@@ -114,13 +114,13 @@ fn a_recording_of_script() {
 
 #[test]
 fn a_recording_of_script_in_one_log() {
-    imports(&SCRIPT, "t.log");
+    import_and_run(&SCRIPT, "t.log");
 }
 
 #[test]
 fn an_imported_workflow_is_proved() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
-    records(&home, &SCRIPT, &[(&PROMPTS, "echo built > out; cat out; wc -c out\r"), (&PROMPTS, "exit\r")]);
+    record_person(&home, &SCRIPT, &[(&PROMPTS, "echo built > out; cat out; wc -c out\r"), (&PROMPTS, "exit\r")]);
     let recording = home.path().join("t.log");
     let import = ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "--keep", "--save", "--json"];
     let reply = home.runs(&import).json();
@@ -151,7 +151,7 @@ fn a_recording_of_dialogs_on_the_whole_screen() {
         (&["***"], "\r"),
         (&PROMPTS, "exit\r"),
     ];
-    records(&home, &SCRIPT, steps);
+    record_person(&home, &SCRIPT, steps);
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "anna fr 14\n");
     let recording = home.path().join("t.log");
     let recording = recording.to_str().unwrap();
@@ -166,7 +166,7 @@ fn a_recording_of_dialogs_on_the_whole_screen() {
     let run: Value = agent.calls("run_workflow", run);
     assert_eq!(run["status"], "completed", "{run:#}\n{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "ben fr 4\n");
-    has_no_password(&reply["path"]);
+    check_password_absent(&reply["path"]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_recording_of_an_editor() {
         (&[":wq"], "\r"),
         (&PROMPTS, "exit\r"),
     ];
-    records(&home, &SCRIPT, steps);
+    record_person(&home, &SCRIPT, steps);
     assert_eq!(std::fs::read_to_string(home.path().join("a.txt")).unwrap(), "hello one\n");
     let recording = home.path().join("t.log");
     let import = ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "--save", "--json"];
@@ -196,7 +196,7 @@ fn a_recording_of_an_editor() {
 
 #[test]
 fn a_script_of_autoexpect() {
-    imports(&["autoexpect", "-quiet", "-f", "ask.exp", "bash", "--norc", "--noprofile"], "ask.exp");
+    import_and_run(&["autoexpect", "-quiet", "-f", "ask.exp", "bash", "--norc", "--noprofile"], "ask.exp");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::{Procedure, Session};
 /// The installer of the documentation, with one question.
 const INSTALLER: &str = include_str!("../../../examples/capture/setup.sh");
 
-fn captured() -> Procedure {
+fn captured_installer() -> Procedure {
     let session = Session::begin(&[("setup.sh", INSTALLER)]);
     session.types("sh setup.sh\n");
     session.sends(json!({"input_text": "y\n", "until": "prompt"}));
@@ -46,22 +46,22 @@ impl Procedure {
     }
 }
 
-fn replaces(state: &str, pattern: &str) -> Value {
+fn replace_program(state: &str, pattern: &str) -> Value {
     json!([{"op": "replace", "path": format!("/states/{state}/action/params/pattern"), "value": pattern}])
 }
 
 #[test]
 fn accepted_patch_for_another_question_is_reported_by_runs() {
-    let procedure = captured();
+    let procedure = captured_installer();
     let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
     let asked = procedure.over(&run);
     let context = &asked["pending_gate"]["context"];
     assert_eq!(context["nearest_line"], "Proceed with the installation?", "{asked:#}");
     assert!(context["recorded"].as_str().unwrap().ends_with("Continue? [y/n]"), "{asked:#}");
 
-    let forgets = procedure.proposes(&run, replaces(&state, "Proceed"));
+    let forgets = procedure.proposes(&run, replace_program(&state, "Proceed"));
     assert!(forgets["error"].as_str().unwrap().contains("does not pass its recording"), "{forgets:#}");
-    let anything = procedure.proposes(&run, replaces(&state, &format!("{}|.*", procedure.pattern(&state))));
+    let anything = procedure.proposes(&run, replace_program(&state, &format!("{}|.*", procedure.pattern(&state))));
     // Irreversible and unknown effects come first.
     let weakens: Vec<&str> = anything["weakens"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(weakens[0].contains("it is not known") && weakens[1].contains("matches nearly anything"), "{anything:#}");
@@ -69,7 +69,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     assert_eq!(procedure.over(&run)["pending_gate"], asked["pending_gate"], "the run is as it was");
 
     let pattern = format!("{}|^Proceed with the installation\\? *$", procedure.pattern(&state));
-    let proposed = procedure.proposes(&run, replaces(&state, &pattern));
+    let proposed = procedure.proposes(&run, replace_program(&state, &pattern));
     let [named] = &proposed["weakens"].as_array().expect("the alternative is named")[..] else {
         panic!("{proposed:#}")
     };
@@ -109,7 +109,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
 #[test]
 fn extra_question_becomes_a_state_and_old_program_passes() {
     const EXTRA: &str = r"^Install recommended packages\? \[Y/n\] *\Z";
-    let procedure = captured();
+    let procedure = captured_installer();
     let first =
         "printf 'Install recommended packages? [Y/n] '\nread -r extra\necho \"$extra\" >> extras\nprintf 'Continue?";
     let longer = INSTALLER.replace("printf 'Continue?", first);
@@ -150,10 +150,10 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
 
 #[test]
 fn accepted_patch_is_saved_by_the_next_daemon() {
-    let procedure = captured();
+    let procedure = captured_installer();
     let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));
     let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
-    assert_eq!(procedure.proposes(&run, replaces(&state, &pattern))["success"], true);
+    assert_eq!(procedure.proposes(&run, replace_program(&state, &pattern))["success"], true);
     let file = Path::new(procedure.captured["path"].as_str().unwrap());
     let locked = File::options().write(true).open(file.with_file_name(".lock")).unwrap();
     locked.lock().unwrap();
@@ -174,14 +174,14 @@ fn accepted_patch_is_saved_by_the_next_daemon() {
 
 #[test]
 fn patch_of_a_changed_workflow_applies_to_the_run_only() {
-    let procedure = captured();
+    let procedure = captured_installer();
     let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));
     let mut changed = procedure.captured["workflow_definition"].clone();
     changed["states"][&state]["action"]["params"]["timeout"] = 40.into();
     let saved = json!({"workflow_definition": changed, "overwrite_existing": true});
     assert_eq!(procedure.agent.calls("create_workflow", saved)["success"], true);
     let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
-    let proposed = procedure.proposes(&run, replaces(&state, &pattern));
+    let proposed = procedure.proposes(&run, replace_program(&state, &pattern));
     assert_eq!(proposed["success"], true, "{proposed:#}");
     procedure.home.answers(&run, "1").well();
     let over = procedure.over(&run);
@@ -189,6 +189,6 @@ fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let repair = &over["repairs"][0];
     assert!(repair["error"].as_str().unwrap().contains("was changed in the library"), "{repair:#}");
     assert_eq!(repair["version"], Value::Null);
-    let nothing = procedure.proposes(&run, replaces(&state, &pattern));
+    let nothing = procedure.proposes(&run, replace_program(&state, &pattern));
     assert!(nothing["error"].as_str().unwrap().starts_with("the run is completed and asks nowhere"), "{nothing:#}");
 }

@@ -9,7 +9,7 @@ use steplatch_testkit::eventually_blocking;
 use super::rig::{Rig, kill};
 
 /// Returns the transition after the success of a state.
-fn then(next: &str) -> Value {
+fn on_success(next: &str) -> Value {
     json!([{"condition": "success", "next_state": next}])
 }
 
@@ -23,7 +23,7 @@ fn last() -> Value {
 }
 
 fn open(next: &str) -> Value {
-    json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then(next)})
+    json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success(next)})
 }
 
 fn ask(next: &str) -> Value {
@@ -43,18 +43,18 @@ fn lines(rig: &Rig, file: &str) -> Vec<String> {
     std::fs::read_to_string(rig.home.path().join(file)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-fn goes(rig: &Rig) {
+fn release_command(rig: &Rig) {
     std::fs::write(rig.home.path().join("go"), "").unwrap();
 }
 
-fn is_there(file: &Path) -> bool {
+fn file_exists(file: &Path) -> bool {
     file.metadata().is_ok_and(|about| about.len() > 0)
 }
 
 pub(super) fn pending_effect_is_performed_once_after_a_crash(rig: &Rig) {
     let states = json!({"open": open("ask"), "ask": ask("type"), "type": command("end"), "end": last(), "in_doubt": last(),
                         "refused": last()});
-    goes(rig);
+    release_command(rig);
     let run = rig.begins(machine("open", states));
     let gate = rig.gate(&run);
     let (host, daemon) = (rig.host(), rig.daemon());
@@ -77,11 +77,11 @@ pub(super) fn effect_in_progress_is_not_repeated_after_a_crash(rig: &Rig) {
     let run = rig.begins(machine("open", states));
     let began = rig.home.path().join("began");
     for _ in 0..2 {
-        eventually_blocking("the command runs", || is_there(&began));
+        eventually_blocking("the command runs", || file_exists(&began));
         rig.crashes();
         rig.recovers();
     }
-    goes(rig);
+    release_command(rig);
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
     assert_eq!(lines(rig, "began"), ["once"]);
@@ -114,10 +114,10 @@ pub(super) fn second_answer_is_refused_with_the_first_one(rig: &Rig) {
 
 pub(super) fn nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
     let inner = json!({"initial_state": "ask", "states": {
-        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("found")},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("found")},
         "found": {"action": {"tool": "return", "params": {"result": "from below"}}}}});
     let states = json!({
-        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}, "transitions": then("end")},
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "return", "params": {"result": "{nest_result}"}}},
     });
     let run = rig.begins(machine("nest", states));
@@ -133,15 +133,15 @@ pub(super) fn returning_host_finds_output_printed_meanwhile(rig: &Rig) {
     let say = "echo r''eady; until [ -e go ]; do sleep 0.01; done; echo was-${x:-here}; touch said\n";
     let states = json!({
         "open": open("type"),
-        "type": {"action": {"tool": "send_input", "params": {"input_text": say}}, "transitions": then("wait")},
+        "type": {"action": {"tool": "send_input", "params": {"input_text": say}}, "transitions": on_success("wait")},
         "wait": {"action": {"tool": "await_output", "params": {"pattern": "^was-here", "timeout": 120}}, "timeout": 120,
-                 "transitions": then("end")},
+                 "transitions": on_success("end")},
         "end": last(),
     });
     let run = rig.begins(machine("open", states));
     rig.reaches(&run, "wait");
     rig.crashes();
-    goes(rig);
+    release_command(rig);
     eventually_blocking("the program has printed", || rig.home.path().join("said").exists());
     rig.recovers();
     assert_eq!(rig.ended(&run)["final_state"], "end");
@@ -151,9 +151,9 @@ pub(super) fn events_after_a_cancel_change_nothing(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
     let run = rig.begins_with(machine("open", states), json!({"keep_terminals": true}));
     let began = rig.home.path().join("began");
-    eventually_blocking("the command runs", || is_there(&began));
+    eventually_blocking("the command runs", || file_exists(&began));
     rig.home.runs(&["runs", "cancel", &run]).well();
-    goes(rig);
+    release_command(rig);
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("cancelled"), &json!(2)), "{ended}");
     rig.crashes();
@@ -166,7 +166,7 @@ pub(super) fn events_after_a_cancel_change_nothing(rig: &Rig) {
 
 pub(super) fn cancel_at_a_nested_gate_closes_the_terminals_of_the_run(rig: &Rig) {
     let nest = json!({"action": {"tool": "run_workflow", "params": {"workflow_definition": machine("ask", json!({"ask": ask("end"), "end": last(), "refused": last()}))}},
-        "transitions": then("end")});
+        "transitions": on_success("end")});
     let run = rig.begins(machine("open", json!({"open": open("nest"), "nest": nest, "end": last()})));
     rig.gate(&run);
     rig.home.runs(&["runs", "cancel", &run]).well();
@@ -175,7 +175,7 @@ pub(super) fn cancel_at_a_nested_gate_closes_the_terminals_of_the_run(rig: &Rig)
 }
 
 pub(super) fn run_ends_at_its_limit_of_states(rig: &Rig) {
-    let states = json!({"round": {"action": {"tool": "list_terminal_sessions"}, "transitions": then("round")}});
+    let states = json!({"round": {"action": {"tool": "list_terminal_sessions"}, "transitions": on_success("round")}});
     let run = rig.begins_with(machine("round", states), json!({"max_states": 5}));
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("failed"), &json!(5)), "{ended}");
@@ -203,13 +203,13 @@ pub(super) fn a_state_ends_at_its_time_limit(rig: &Rig) {
 pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("more"), "in_doubt": last(),
         "more": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}", "command": "echo more >>began"}},
-                 "transitions": then("end")},
+                 "transitions": on_success("end")},
         "end": last()});
     let run = rig.begins(machine("open", states));
     let began = rig.home.path().join("began");
-    eventually_blocking("the command runs", || is_there(&began));
+    eventually_blocking("the command runs", || file_exists(&began));
     rig.home.runs(&["runs", "pause", &run]).well();
-    goes(rig);
+    release_command(rig);
     rig.crashes();
     rig.recovers();
     eventually_blocking("the run rests", || {
@@ -224,7 +224,7 @@ pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
 
 pub(super) fn start_with_the_same_key_is_the_same_run(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
-    goes(rig);
+    release_command(rig);
     let starts = || rig.begins_with(machine("open", states.clone()), json!({"idempotency_key": "only-one"}));
     let first = starts();
     rig.crashes();
@@ -244,7 +244,7 @@ pub(super) fn run_of_a_thousand_states_ends(rig: &Rig) {
             0 => json!({"tool": "list_terminal_sessions"}),
             _ => json!({"tool": "set", "params": {"number": number}}),
         };
-        let state = json!({"action": action, "transitions": then(&format!("s{}", number + 1))});
+        let state = json!({"action": action, "transitions": on_success(&format!("s{}", number + 1))});
         states.insert(format!("s{number}"), state);
     }
     // In the tenth round no transition holds, and the run is complete.
@@ -268,7 +268,7 @@ pub(super) fn unknown_outcome_stays_unknown(rig: &Rig) {
         json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": ask("end"), "refused": last()});
     let run = rig.begins(machine("open", states));
     let began = rig.home.path().join("began");
-    eventually_blocking("the command runs", || is_there(&began));
+    eventually_blocking("the command runs", || file_exists(&began));
     // Only the host knows the typed input.
     let (host, daemon) = (rig.host(), rig.daemon());
     rig.kills_worker();

@@ -9,20 +9,21 @@ use steplatch_testkit::{Agent, eventually_blocking};
 use super::remotes::{self, Service};
 use super::rig::{Rig, kill};
 
-fn then(next: &str) -> Value {
+fn on_success(next: &str) -> Value {
     json!([{"condition": "success", "next_state": next}])
 }
 
 /// Returns a random number below `bound`.
-fn unforeseen(bound: u32) -> u32 {
+fn random_below(bound: u32) -> u32 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_micros() % bound
 }
 
 /// Returns a machine that runs numbered commands. Each appends its number to `counted` once, when a file of its name
 /// exists.
-fn counting(commands: usize) -> Value {
+fn counting_machine(commands: usize) -> Value {
     let mut states = Map::new();
-    let open = json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("type_1")});
+    let open =
+        json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success("type_1")});
     states.insert("open".into(), open);
     for number in 1..=commands {
         let next = if number == commands { "end".to_owned() } else { format!("type_{}", number + 1) };
@@ -40,7 +41,7 @@ fn counting(commands: usize) -> Value {
     json!({"name": "counting", "initial_state": "open", "states": states})
 }
 
-fn counted(rig: &Rig, file: &str) -> Vec<String> {
+fn counted_lines(rig: &Rig, file: &str) -> Vec<String> {
     std::fs::read_to_string(rig.home.path().join(file)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
@@ -49,14 +50,14 @@ fn commands_run_once_across_fifty_kills_of_all_parts() {
     const KILLS: usize = 50;
     const COMMANDS: usize = KILLS / 2;
     let Some(rig) = Rig::of_temporal("commands_run_once_each_while_all_is_killed") else { return };
-    let run = rig.begins(counting(COMMANDS));
+    let run = rig.begins(counting_machine(COMMANDS));
     for number in 1..=KILLS {
         if number % 2 == 0 {
             std::fs::write(rig.home.path().join(format!("go-{}", number / 2)), "").unwrap();
         }
         // Kills while the effects of the last command are in progress, or during the wait for the next command.
-        std::thread::sleep(Duration::from_millis(unforeseen(400).into()));
-        match unforeseen(3) {
+        std::thread::sleep(Duration::from_millis(random_below(400).into()));
+        match random_below(3) {
             0 => {
                 rig.kills_worker();
                 rig.start_worker();
@@ -71,15 +72,15 @@ fn commands_run_once_across_fifty_kills_of_all_parts() {
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
     let expected: Vec<String> = (1..=COMMANDS).map(|number| number.to_string()).collect();
-    assert_eq!(counted(&rig, "counted"), expected);
-    assert_eq!(counted(&rig, "ended"), expected);
+    assert_eq!(counted_lines(&rig, "counted"), expected);
+    assert_eq!(counted_lines(&rig, "ended"), expected);
 }
 
 #[test]
 fn unavailable_server_is_named_and_nothing_is_lost() {
     let Some(rig) = Rig::of_temporal("a_server_that_is_away_is_named") else { return };
     let asking = json!({"initial_state": "ask", "states": {
-        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("end")},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     rig.kills_server();
     let run = rig.begins(asking);
@@ -126,13 +127,13 @@ fn stored_data_has_no_definition_output_or_secret() {
         "name": "sealed", "initial_state": "open",
         "arguments": {"TOKEN": {"description": "a token", "secret": true, "export": true}},
         "states": {
-            "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("type")},
+            "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success("type")},
             "type": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}",
-                "command": "printf %s \"$TOKEN\" >told; echo prin''ted-words"}}, "transitions": then("end")},
+                "command": "printf %s \"$TOKEN\" >told; echo prin''ted-words"}}, "transitions": on_success("end")},
             "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let run = rig.begins_with(definition, json!({"initial_variables": {"TOKEN": "hunter2-never-stored"}}));
     assert_eq!(rig.ended(&run)["status"], "completed");
-    assert_eq!(counted(&rig, "told"), ["hunter2-never-stored"]);
+    assert_eq!(counted_lines(&rig, "told"), ["hunter2-never-stored"]);
     rig.kills_server();
     let stored = rig.stored();
     let has = |text: &str| stored.windows(text.len()).any(|part| part == text.as_bytes());
@@ -156,7 +157,7 @@ fn worker_killed_during_a_node_loses_nothing() {
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    eventually_blocking("the node runs", || counted(&rig, "counted") == ["begun"]);
+    eventually_blocking("the node runs", || counted_lines(&rig, "counted") == ["begun"]);
     for _ in 0..2 {
         rig.kills_worker();
         rig.start_worker();
@@ -168,7 +169,7 @@ fn worker_killed_during_a_node_loses_nothing() {
     });
     rig.answers(&gate, "yes");
     assert_eq!(rig.ended(&run)["result"], "hidden-words");
-    assert_eq!(counted(&rig, "counted"), ["begun"]);
+    assert_eq!(counted_lines(&rig, "counted"), ["begun"]);
     eventually_blocking("it is over there as well", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
     rig.kills_server();
     let stored = rig.stored();
@@ -190,8 +191,8 @@ fn function_nodes_run_once_across_ten_kills() {
     );
     for number in 0..KILLS {
         // Kills while the effects of the last node are in progress, or while the next node runs.
-        std::thread::sleep(Duration::from_millis(unforeseen(400).into()));
-        if unforeseen(2) == 0 {
+        std::thread::sleep(Duration::from_millis(random_below(400).into()));
+        if random_below(2) == 0 {
             rig.kills_worker();
             rig.start_worker();
         } else {
@@ -203,8 +204,8 @@ fn function_nodes_run_once_across_ten_kills() {
     let ended = rig.ended(&run);
     assert_eq!(ended["status"], "completed", "{ended}");
     let expected: Vec<String> = (0..KILLS).map(|number| number.to_string()).collect();
-    assert_eq!(counted(&rig, "counted"), expected);
-    assert_eq!(counted(&rig, "ended"), expected);
+    assert_eq!(counted_lines(&rig, "counted"), expected);
+    assert_eq!(counted_lines(&rig, "ended"), expected);
 }
 
 #[test]
@@ -281,7 +282,7 @@ fn cancel_without_a_worker_ends_the_run_once_one_starts() {
 fn unsealed_input_is_refused_and_named() {
     let Some(rig) = Rig::of_temporal("an_input_that_is_not_sealed_is_refused") else { return };
     let asking = json!({"initial_state": "ask", "states": {
-        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("end")},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let run = rig.begins(asking);
     let gate = rig.gate(&run);
@@ -302,9 +303,9 @@ fn unsealed_input_is_refused_and_named() {
 fn run_at_an_unknown_screen_is_answered_and_not_patched() {
     let Some(rig) = Rig::of_temporal("a_run_that_stopped_at_an_unknown_screen") else { return };
     let definition = json!({"initial_state": "open", "states": {
-        "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("wait")},
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success("wait")},
         "wait": {"action": {"tool": "await_output", "params": {"pattern": "never-printed", "timeout": 1}}, "on_unknown": "ask",
-                 "transitions": then("end")},
+                 "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let run = rig.begins(definition);
     rig.gate(&run);
@@ -325,12 +326,12 @@ fn foreign_worker_decides_and_own_worker_performs() {
     let of_other = Agent::new(&other);
     let key = rig.key();
     rig.start_worker_of(&other, &["--key", key.to_str().unwrap()]);
-    let mut states = counting(3);
-    states["states"]["type_1"]["transitions"] = then("ask");
-    let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("type_2")});
+    let mut states = counting_machine(3);
+    states["states"]["type_1"]["transitions"] = on_success("ask");
+    let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("type_2")});
     states["states"]["ask"] = gate;
     let run = rig.begins(states);
-    eventually_blocking("the first command runs", || counted(&rig, "counted") == ["1"]);
+    eventually_blocking("the first command runs", || counted_lines(&rig, "counted") == ["1"]);
     // From now on, the worker of this host performs tasks but decides nothing.
     rig.kills_worker();
     rig.start_worker_with(&["--tasks-only"]);
@@ -343,7 +344,7 @@ fn foreign_worker_decides_and_own_worker_performs() {
     rig.answers(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
-    assert_eq!(counted(&rig, "counted"), ["1", "2", "3"]);
+    assert_eq!(counted_lines(&rig, "counted"), ["1", "2", "3"]);
     assert!(!other.path().join("counted").exists());
     // The other host has its own runs and its own list.
     let begun = eventually_blocking("a run of the other host begins", || {
@@ -402,7 +403,7 @@ fn children_of_a_terminated_run_end_with_it() {
     let Some(rig) = Rig::of_temporal("children_of_a_terminated_run_end_with_it") else { return };
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let above = json!({"initial_state": "open", "states": {
-        "open": {"action": {"tool": "open_terminal", "params": {"shell": "cat"}}, "transitions": then("nest")},
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "cat"}}, "transitions": on_success("nest")},
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": asking}}}}});
     let function = "async def story(ctx):\n    return await ctx.run_workflow('inner')\n\
          async def inner(ctx):\n    await ctx.gate('Go on?')\n\

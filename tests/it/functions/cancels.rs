@@ -13,7 +13,7 @@ fn cancelled(story: &Story, run: &Value) {
 
 const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh} >>noted')";
 
-fn noted(story: &Story) -> String {
+fn noted_text(story: &Story) -> String {
     std::fs::read_to_string(story.path("noted")).unwrap_or_default()
 }
 
@@ -30,7 +30,7 @@ fn cancelled_function_cleans_up_after_its_command_has_ended() {
     let run = story.begins(0.0);
     written(&story.path("begun"));
     cancelled(&story, &run);
-    assert_eq!(noted(&story), "ended\nthe run was cancelled\nfinally\n");
+    assert_eq!(noted_text(&story), "ended\nthe run was cancelled\nfinally\n");
     let events = story.events(&run);
     assert_eq!(types(&events).last(), Some(&"workflow_cancelled"));
 }
@@ -49,7 +49,7 @@ fn gate_closes_and_all_gathered_calls_clean_up() {
         types(&story.events(&run)).iter().filter(|event| **event == "gate_waiting").count() == 3
     });
     cancelled(&story, &run);
-    let mut lines: Vec<String> = noted(&story).lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> = noted_text(&story).lines().map(str::to_owned).collect();
     lines.sort_unstable();
     assert_eq!(lines, ["node", "one", "two"]);
     let events = story.events(&run);
@@ -112,7 +112,7 @@ fn paused_function_cleans_up_without_the_held_answers() {
     story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
     story.answers(&run, "never").well();
     cancelled(&story, &run);
-    assert_eq!(noted(&story), "finally\n");
+    assert_eq!(noted_text(&story), "finally\n");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn nested_run_cleans_up_with_its_parent() {
     let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(run["status"], "waiting", "{run}");
     cancelled(&story, &run);
-    assert_eq!(noted(&story), "child\nparent\n");
+    assert_eq!(noted_text(&story), "child\nparent\n");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn cancel_outlives_the_daemon() {
         drop(cancelling.join().unwrap());
     });
     eventually_blocking("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
-    assert_eq!(noted(&story), "cleaned\n", "the command was not run again, and what follows it was");
+    assert_eq!(noted_text(&story), "cleaned\n", "the command was not run again, and what follows it was");
     assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1);
 }
 
@@ -177,7 +177,7 @@ fn undelivered_cancel_outlives_the_daemon() {
     );
     let run = story.begins(0.0);
     cancelled_by_a_daemon_that_is_killed(&story, &run);
-    assert_eq!(noted(&story), "told\n");
+    assert_eq!(noted_text(&story), "told\n");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn held_answer_is_never_delivered_after_a_cancel() {
     story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
     story.answers(&run, "never").well();
     cancelled_by_a_daemon_that_is_killed(&story, &run);
-    assert_eq!(noted(&story), "finally\n");
+    assert_eq!(noted_text(&story), "finally\n");
 }
 
 #[test]

@@ -172,7 +172,7 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 /// Returns a story with the function `MANY` and its machine.
-fn many() -> Story {
+fn many_story() -> Story {
     let story = Story::whole(MANY);
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
     let waits = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
@@ -182,7 +182,7 @@ fn many() -> Story {
 }
 
 /// Waits until this number of runs below `run` were refused.
-fn refuses(story: &Story, run: &Value, times: usize) {
+fn wait_for_refusals(story: &Story, run: &Value, times: usize) {
     let refused = || {
         let events = story.events(run);
         events.into_iter().filter(|event| event["event_type"] == "refused").collect::<Vec<_>>()
@@ -192,7 +192,7 @@ fn refuses(story: &Story, run: &Value, times: usize) {
 }
 
 /// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel itself.
-fn cancels(story: &Story, run: &Value) {
+fn cancel_all(story: &Story, run: &Value) {
     let asked = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(asked["run_id"], run["run_id"], "{asked}");
     eventually_blocking("the run is cancelled", || match story.looks(run, 0.0)["status"].as_str() {
@@ -203,15 +203,15 @@ fn cancels(story: &Story, run: &Value) {
 
 #[test]
 fn concurrent_descendants_of_a_run_are_limited() {
-    let story = many();
+    let story = many_story();
     let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
-    refuses(&story, &run, 3);
-    cancels(&story, &run);
+    wait_for_refusals(&story, &run, 3);
+    cancel_all(&story, &run);
 }
 
 #[test]
 fn descendants_of_a_machine_count_together() {
-    let story = many();
+    let story = many_story();
     story.home.runs(&["workflow", "load", "story.py"]).well();
     let nests = json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 300},
@@ -224,8 +224,8 @@ fn descendants_of_a_machine_count_together() {
     };
     let child = eventually_blocking("the function has begun", child);
     // One of the 500 is the function itself.
-    refuses(&story, &child, 4);
-    cancels(&story, &machine);
+    wait_for_refusals(&story, &child, 4);
+    cancel_all(&story, &machine);
 }
 
 #[test]

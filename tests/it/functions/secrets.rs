@@ -13,7 +13,7 @@ const SECRET: &str = "s3cret-value-of-nobody's";
 /// The forms in which the secret may occur: unchanged, and quoted for a shell.
 const FORMS: [&str; 2] = ["s3cret-value-of-nobody", "s3cret-value-of-nobody'\\''s"];
 
-fn shows(told: &str) -> bool {
+fn reports(told: &str) -> bool {
     FORMS.iter().any(|form| told.contains(form))
 }
 
@@ -31,12 +31,12 @@ fn told(story: &Story, run: &Value) -> String {
 }
 
 /// Stops the daemon, and with it everything that remembers a secret: terminals and their host.
-fn forgets(story: &Story) {
+fn stop_everything(story: &Story) {
     story.home.runs(&["daemon", "stop"]).well();
 }
 
 fn is_in_no_file(story: &Story) {
-    forgets(story);
+    stop_everything(story);
     for entry in std::fs::read_dir(story.path("state")).unwrap().flatten() {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
         let holds = bytes.windows(FORMS[0].len()).any(|window| window == FORMS[0].as_bytes());
@@ -44,7 +44,7 @@ fn is_in_no_file(story: &Story) {
     }
 }
 
-fn begins(mut command: Command) -> Value {
+fn start_run(mut command: Command) -> Value {
     let begun = CommandOutput::of(&command.output().unwrap());
     json!({"run_id": begun.well().trim()})
 }
@@ -69,20 +69,20 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     std::fs::write(story.path("value"), format!("{SECRET}\n")).unwrap();
     let mut command = story.home.steplatch();
     command.env("TOKEN", SECRET).args(["run", "--detach"]).arg(&story.file);
-    let run = begins(command);
+    let run = start_run(command);
     let waiting = story.looks(&run, 60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     story.kills_the_daemon();
     let still = told(&story, &run);
-    assert!(!shows(&still) && still.contains("Go on with ••••••?"), "{still}");
+    assert!(!reports(&still) && still.contains("Go on with ••••••?"), "{still}");
     story.answers(&run, "use ••••••").well();
     let over = story.looks(&run, 60.0);
     let length = SECRET.len();
     let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
     assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &result), "{over}");
-    forgets(&story);
+    stop_everything(&story);
     let told = told(&story, &run);
-    assert!(!shows(&told), "a daemon that never learned it tells it: {told}");
+    assert!(!reports(&told), "a daemon that never learned it tells it: {told}");
     is_in_no_file(&story);
 }
 
@@ -110,20 +110,20 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     assert_eq!(story.agent.calls("send_input", secret)["success"], true);
     let after = begin();
     // From here on, no terminal remembers it.
-    forgets(&story);
+    stop_everything(&story);
     for run in [&before, &after] {
         let told = told(&story, run);
-        assert!(!shows(&told), "{told}");
+        assert!(!reports(&told), "{told}");
         story.answers(run, "yes").well();
         let over = story.looks(run, 60.0);
         assert_eq!(over["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{over}");
     }
-    forgets(&story);
+    stop_everything(&story);
     for run in [&before, &after] {
         let events = story.events(run);
-        assert!(!shows(&json!(events).to_string()), "{events:?}");
+        assert!(!reports(&json!(events).to_string()), "{events:?}");
         assert_eq!(types(&events).last(), Some(&"workflow_completed"));
-        assert!(!shows(&told(&story, run)));
+        assert!(!reports(&told(&story, run)));
     }
     is_in_no_file(&story);
 }

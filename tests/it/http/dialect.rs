@@ -8,7 +8,13 @@ use crate::http::client::{Serving, asking, resting};
 const SERVICE: &str = "/api/v1/service/workflows";
 
 /// Sends a request in the form of the protocol.
-fn asks(serving: &Serving, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> (u16, Value) {
+fn send_request(
+    serving: &Serving,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Option<&Value>,
+) -> (u16, Value) {
     let key = format!("Api-Key {}", serving.token);
     let mut all = vec![("authorization", key.as_str()), ("content-type", "application/json")];
     all.extend(headers);
@@ -17,11 +23,11 @@ fn asks(serving: &Serving, method: &str, path: &str, headers: &[(&str, &str)], b
     (response.status, response.json())
 }
 
-fn ends(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+fn wait_for_end(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     // Clients of the protocol can only poll, so the test waits on the run itself.
     let run = path.split('/').nth(3).unwrap();
     serving.waits_for(run);
-    let (status, told) = asks(serving, "GET", path, &[], None);
+    let (status, told) = send_request(serving, "GET", path, &[], None);
     assert!(status == 200 && wanted(&told), "{status} {told}");
     told
 }
@@ -33,18 +39,22 @@ fn run_is_started_once_followed_and_returns_its_output() {
     serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     let start = json!({"input": {"version": "1.2"}, "source": "application"});
     let key = [("idempotency-key", "0b1f")];
-    let (status, started) = asks(&serving, "POST", "/resting/start", &key, Some(&start));
+    let (status, started) = send_request(&serving, "POST", "/resting/start", &key, Some(&start));
     assert_eq!((status, &started["correlation_id"]), (200, &started["workflow_id"]), "{started}");
-    assert_eq!(asks(&serving, "POST", "/resting/start", &key, Some(&start)).1, started, "once");
+    assert_eq!(send_request(&serving, "POST", "/resting/start", &key, Some(&start)).1, started, "once");
     let run = started["workflow_id"].as_str().unwrap();
-    let told = ends(&serving, &format!("/resting/runs/{run}/status"), |told| told["status"] == "COMPLETED");
+    let told = wait_for_end(&serving, &format!("/resting/runs/{run}/status"), |told| told["status"] == "COMPLETED");
     assert_eq!((&told["input"], &told["output"]["final_state"]), (&json!({"version": "1.2"}), &json!("s2")), "{told}");
     assert_eq!((&told["originalWorkflowId"], &told["workflowInstanceId"]), (&json!("resting"), &json!(run)));
     assert!(told["endTime"].as_i64().unwrap() >= told["startTime"].as_i64().unwrap(), "{told}");
-    assert_eq!(asks(&serving, "GET", &format!("/asking/runs/{run}/status"), &[], None).0, 404, "of another workflow");
-    assert_eq!(asks(&serving, "POST", "/nothing/start", &[], Some(&start)).0, 404);
-    assert_eq!(asks(&serving, "GET", "/resting/runs/run_x/status", &[], None).0, 404);
-    assert_eq!(asks(&serving, "POST", "/resting/start", &[], Some(&json!({"input": "text"}))).0, 400);
+    assert_eq!(
+        send_request(&serving, "GET", &format!("/asking/runs/{run}/status"), &[], None).0,
+        404,
+        "of another workflow"
+    );
+    assert_eq!(send_request(&serving, "POST", "/nothing/start", &[], Some(&start)).0, 404);
+    assert_eq!(send_request(&serving, "GET", "/resting/runs/run_x/status", &[], None).0, 404);
+    assert_eq!(send_request(&serving, "POST", "/resting/start", &[], Some(&json!({"input": "text"}))).0, 400);
 }
 
 /// Performs the flow of document 004, lines 411-450, as a client written from that document.
@@ -58,12 +68,13 @@ fn documented_client_reads_the_served_answers() {
     serving.posts("/api/v1/workflows", json!({"workflow_definition": failing}));
     for (workflow, word) in [("resting", "COMPLETED"), ("failing", "FAILED")] {
         let start = json!({"input": {"target_domain": "example.com"}, "source": "application"});
-        let (status, started) = asks(&serving, "POST", &format!("/{workflow}/start"), &[], Some(&start));
+        let (status, started) = send_request(&serving, "POST", &format!("/{workflow}/start"), &[], Some(&start));
         assert_eq!(status, 200, "{started}");
         // Line 373: both ids are texts.
         let (correlation, run) =
             (started["correlation_id"].as_str().unwrap(), started["workflow_id"].as_str().unwrap());
-        let told = ends(&serving, &format!("/{workflow}/runs/{run}/status"), |told| told["status"] != "RUNNING");
+        let told =
+            wait_for_end(&serving, &format!("/{workflow}/runs/{run}/status"), |told| told["status"] != "RUNNING");
         assert_eq!((&told["status"], &told["workflow_id"]), (&json!(word), &json!(workflow)), "lines 188-196: {told}");
         assert_eq!(told["correlationId"], correlation);
         assert_eq!(told["input"], json!({"target_domain": "example.com"}));
@@ -82,15 +93,15 @@ fn documented_client_reads_the_served_answers() {
 fn waiting_run_is_running_with_its_question_and_cancellable() {
     let serving = Serving::new();
     serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
-    let started = asks(&serving, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
+    let started = send_request(&serving, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
     let run = started["workflow_id"].as_str().unwrap();
     let path = format!("/asking/runs/{run}/status");
-    let told = ends(&serving, &path, |told| told["status"] == "RUNNING" && told["endTime"].is_null());
+    let told = wait_for_end(&serving, &path, |told| told["status"] == "RUNNING" && told["endTime"].is_null());
     assert_eq!(told["output"]["pending_gate"]["prompt"], "Go on?");
-    assert_eq!(asks(&serving, "POST", &format!("/other/runs/{run}/cancel"), &[], None).0, 404);
-    let (status, cancelled) = asks(&serving, "POST", &format!("/asking/runs/{run}/cancel"), &[], None);
+    assert_eq!(send_request(&serving, "POST", &format!("/other/runs/{run}/cancel"), &[], None).0, 404);
+    let (status, cancelled) = send_request(&serving, "POST", &format!("/asking/runs/{run}/cancel"), &[], None);
     assert_eq!((status, &cancelled["status"]), (200, &json!("CANCELLED")), "{cancelled}");
-    let told = ends(&serving, &path, |told| told["status"] == "CANCELLED");
+    let told = wait_for_end(&serving, &path, |told| told["status"] == "CANCELLED");
     assert!(told["output"]["error"].is_string(), "{told}");
 }
 
@@ -108,18 +119,18 @@ fn proven_workflows_are_listed_whole_or_by_page() {
         let (_, run) = serving.posts(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
         assert_eq!(run["state"], "completed", "{run}");
     }
-    let (status, all) = asks(&serving, "GET", "/mcp", &[], None);
+    let (status, all) = send_request(&serving, "GET", "/mcp", &[], None);
     let ids: Vec<&str> = all.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!((status, ids), (200, vec!["one", "two"]), "{all}");
     assert_eq!(all[0]["inputSchema"]["type"], "object", "{all}");
-    let (status, page) = asks(&serving, "GET", "/mcp?page=1&page_size=1", &[], None);
+    let (status, page) = send_request(&serving, "GET", "/mcp?page=1&page_size=1", &[], None);
     assert_eq!((status, &page["previous"], &page["count"]), (200, &Value::Null, &json!(2)), "{page}");
     assert_eq!((&page["results"][0]["id"], page["results"].as_array().unwrap().len()), (&json!("one"), 1));
     let next = page["next"].as_str().unwrap().strip_prefix(SERVICE).unwrap().to_owned();
-    let (_, page) = asks(&serving, "GET", &next, &[], None);
+    let (_, page) = send_request(&serving, "GET", &next, &[], None);
     assert_eq!((&page["results"][0]["id"], &page["next"]), (&json!("two"), &Value::Null), "{page}");
     for wrong in ["page=0", "page_size=0", "page_size=100000", "page=x", "limit=1"] {
-        assert_eq!(asks(&serving, "GET", &format!("/mcp?{wrong}"), &[], None).0, 400, "{wrong}");
+        assert_eq!(send_request(&serving, "GET", &format!("/mcp?{wrong}"), &[], None).0, 400, "{wrong}");
     }
 }
 

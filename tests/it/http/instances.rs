@@ -29,7 +29,7 @@ fn kill_daemon(home: &Home) {
 }
 
 /// Returns the newest run of the serving instance, once it waits at its gate.
-fn waiting_at(north: &Serving, after: &[String]) -> String {
+fn wait_at_gate(north: &Serving, after: &[String]) -> String {
     // Another client started the run over HTTP, so this test can only poll.
     eventually_blocking("a new run waits", || {
         let runs = north.gets("/api/v1/runs?state=waiting").1;
@@ -39,7 +39,7 @@ fn waiting_at(north: &Serving, after: &[String]) -> String {
 }
 
 /// Follows a run to its end, and returns its final report.
-fn end_of(home: &Home, run: &str) -> Value {
+fn wait_for_end(home: &Home, run: &str) -> Value {
     home.runs(&["runs", "events", run, "--follow", "--json"]).well();
     home.runs(&["runs", "show", run, "--json"]).json()
 }
@@ -49,7 +49,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     let north = Serving::new();
     let (_, proving) = north.posts("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
     let proving = proving["run_id"].as_str().unwrap().to_owned();
-    let mut gates = vec![waiting_at(&north, &[])];
+    let mut gates = vec![wait_at_gate(&north, &[])];
     assert_eq!(gates, [proving.as_str()]);
     north.home.runs(&["gates", "answer", &proving, "yes"]).well();
     assert_eq!(north.waits_for(&proving)["status"], "completed");
@@ -70,23 +70,23 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
 
     // A run with a gate in between, which a person answers at the serving instance.
     let call = agent.begins("workflow_asking", json!({"to": "prod"}));
-    let gate = waiting_at(&north, &gates);
+    let gate = wait_at_gate(&north, &gates);
     let waiting = call.ends();
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     assert!(waiting["next_step"].as_str().unwrap().contains("Go on?"), "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
     north.home.runs(&["gates", "answer", &gate, "yes"]).well();
-    let done = end_of(&south, run);
+    let done = wait_for_end(&south, run);
     assert_eq!((&done["state"], &done["result"]["workflowInstanceId"]), (&json!("completed"), &json!(gate)), "{done}");
     gates.push(gate);
 
     // Both instances are killed in the middle.
     for killed in [&south, &north.home] {
         let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
-        let gate = waiting_at(&north, &gates);
+        let gate = wait_at_gate(&north, &gates);
         kill_daemon(killed);
         north.home.runs(&["gates", "answer", &gate, "yes"]).well();
-        let done = end_of(&south, &begun);
+        let done = wait_for_end(&south, &begun);
         assert_eq!(
             (&done["state"], &done["result"]["workflowInstanceId"]),
             (&json!("completed"), &json!(gate)),
@@ -97,7 +97,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
 
     // Cancelling the run here cancels the run there.
     let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
-    let gate = waiting_at(&north, &gates);
+    let gate = wait_at_gate(&north, &gates);
     let cancelled = agent.calls("cancel_run", json!({"run_id": begun}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     assert_eq!(north.waits_for(&gate)["status"], "cancelled");
@@ -156,7 +156,7 @@ fn start_interrupted_by_a_kill_is_unknown_and_not_repeated() {
     let run = home.runs(&["run", "workflow_deploy", "--detach"]).well().trim().to_owned();
     runtime.block_on(service.wait_for(Route::Start, 1));
     kill_daemon(&home);
-    let told = end_of(&home, &run);
+    let told = wait_for_end(&home, &run);
     assert_eq!((&told["state"], &told["result"]["status"]), (&json!("failed"), &json!("UNKNOWN")), "{told}");
     assert!(told["error"].as_str().unwrap().contains("not started again"), "{told}");
     assert_eq!(service.count(Route::Start), 1);

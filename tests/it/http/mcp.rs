@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 use crate::http::client::{STEPLATCH, Serving};
 
 /// Sends a request of 2026-07-28, and returns the status and the response message.
-fn asks(serving: &Serving, token: Option<&str>, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
+fn send_request(
+    serving: &Serving,
+    token: Option<&str>,
+    method: &str,
+    name: Option<&str>,
+    mut params: Value,
+) -> (u16, Value) {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -36,13 +42,13 @@ fn asks(serving: &Serving, token: Option<&str>, method: &str, name: Option<&str>
 fn tools_require_the_token() {
     for serving in [Serving::new(), Serving::of_mcp_only()] {
         let token = Some(serving.token.as_str());
-        let (status, listed) = asks(&serving, token, "tools/list", None, json!({}));
+        let (status, listed) = send_request(&serving, token, "tools/list", None, json!({}));
         assert_eq!(status, 200, "{listed}");
         assert!(listed["result"]["tools"].as_array().unwrap().len() > 10, "{listed}");
         let call = json!({"name": "run_command", "arguments": {"command": "echo $((6*7))"}});
-        let (status, called) = asks(&serving, token, "tools/call", Some("run_command"), call.clone());
+        let (status, called) = send_request(&serving, token, "tools/call", Some("run_command"), call.clone());
         assert_eq!((status, &called["result"]["structuredContent"]["output"]), (200, &json!("42\n")), "{called}");
-        let (status, refused) = asks(&serving, None, "tools/call", Some("run_command"), call);
+        let (status, refused) = send_request(&serving, None, "tools/call", Some("run_command"), call);
         assert_eq!((status, &refused["code"]), (401, &json!("unauthorized")));
     }
 }

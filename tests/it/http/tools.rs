@@ -14,7 +14,7 @@ fn program(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is missing; run cargo xtask test, which installs it"))
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -22,7 +22,7 @@ fn said(output: &Output) -> String {
 fn document_is_valid() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("crates/http/openapi.json");
     let output = Command::new(program("openapi-spec-validator")).arg(&file).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 /// Excluded addresses: generated values would be run as commands, or used as waiting times.
@@ -46,6 +46,6 @@ fn documented_requests_never_break_the_server() {
         .args(["--phases", "examples,coverage,fuzzing", "--max-examples", "5", "--seed", "1"])
         .args(["--suppress-health-check", "all", "--no-color"]);
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     assert_eq!(serving.gets("/health").1["status"], "ok");
 }

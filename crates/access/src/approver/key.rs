@@ -221,13 +221,13 @@ mod tests {
         Passphrase(text.to_owned())
     }
 
-    fn stored(key: &OpeningKey, text: &str) -> Vec<StoredKey> {
+    fn stored_keys(key: &OpeningKey, text: &str) -> Vec<StoredKey> {
         StoredKey::seal_all(key, &passphrase(text)).unwrap()
     }
 
     #[test]
     fn sealed_text_opens_with_passphrase_for_its_run_only() {
-        let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
+        let keys = stored_keys(&OpeningKey::generate().unwrap(), "correct horse");
         let (run, other) = (RunId::random(), RunId::random());
         let sealed = keys[0].sealing_key().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
         assert!(is_sealed(&sealed) && !sealed.contains("abc"), "{sealed}");
@@ -243,10 +243,10 @@ mod tests {
 
     #[test]
     fn new_passphrase_opens_texts_of_the_old_one() {
-        let first = stored(&OpeningKey::generate().unwrap(), "correct horse");
+        let first = stored_keys(&OpeningKey::generate().unwrap(), "correct horse");
         let run = RunId::random();
         let sealed = first[0].sealing_key().unwrap().seal(&run, "text").unwrap();
-        let second = stored(&StoredKey::open_all(&first, &passphrase("correct horse")).unwrap(), "battery staple");
+        let second = stored_keys(&StoredKey::open_all(&first, &passphrase("correct horse")).unwrap(), "battery staple");
         assert!(StoredKey::open_all(&second, &passphrase("correct horse")).is_err());
         let key = StoredKey::open_all(&second, &passphrase("battery staple")).unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
@@ -258,7 +258,7 @@ mod tests {
         let before = OpeningKey::generate().unwrap();
         let after = OpeningKey::successor_of(&OpeningKey::from_base64(&before.to_base64()).unwrap()).unwrap();
         let run = RunId::random();
-        let seal = |key: &OpeningKey| stored(key, "words")[0].sealing_key().unwrap().seal(&run, "text").unwrap();
+        let seal = |key: &OpeningKey| stored_keys(key, "words")[0].sealing_key().unwrap().seal(&run, "text").unwrap();
         assert_eq!(after.open(&run, &seal(&before)).as_deref(), Some("text"));
         assert_eq!(before.open(&run, &seal(&after)), None);
         let many = (0..10).fold(before, |key, _| OpeningKey::successor_of(&key).unwrap());
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn damaged_key_is_rejected() {
-        let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
+        let keys = stored_keys(&OpeningKey::generate().unwrap(), "correct horse");
         let key = &keys[0];
         let damaged = StoredKey { public: "AAAA".to_owned(), ..key.clone() };
         assert!(

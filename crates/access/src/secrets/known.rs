@@ -242,16 +242,16 @@ mod tests {
         (secrets, terminals)
     }
 
-    fn hidden(terminal: Option<&TerminalId>, text: &str) -> SecretText {
+    fn mask_for(terminal: Option<&TerminalId>, text: &str) -> SecretText {
         SecretText { terminal: terminal.cloned(), text: text.to_owned() }
     }
 
     #[test]
     fn remote_secrets_are_masked_only_in_that_machines_terminals() {
         let (secrets, [there, elsewhere, here]) = secrets();
-        secrets.hide_on("box", hidden(None, "DELETE"));
+        secrets.hide_on("box", mask_for(None, "DELETE"));
         for terminal in [&there, &elsewhere, &here] {
-            secrets.hide_on("box", hidden(Some(terminal), "EVERYTHING"));
+            secrets.hide_on("box", mask_for(Some(terminal), "EVERYTHING"));
         }
         let question = "DELETE EVERYTHING?".to_owned();
         assert_eq!(secrets.within(&there).masked(question.clone()), format!("{MASK} {MASK}?"));
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn secret_known_before_its_terminal_is_masked_in_it() {
         let (secrets, terminal) = (Redactor::default(), TerminalId::random());
-        secrets.hide_on("box", hidden(Some(&terminal), "hunter22"));
+        secrets.hide_on("box", mask_for(Some(&terminal), "hunter22"));
         assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), "hunter22");
         secrets.place(&terminal, "box");
         assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), MASK);
@@ -290,7 +290,7 @@ mod tests {
             ("more bytes than the limit", many(300, 4000)),
         ] {
             let (secrets, [there, elsewhere, here]) = secrets();
-            texts.iter().for_each(|text| secrets.hide_on("box", hidden(None, text)));
+            texts.iter().for_each(|text| secrets.hide_on("box", mask_for(None, text)));
             let within = secrets.within(&there);
             let text = || "text".to_owned();
             assert_eq!(within.masked(text()), MASK, "{lie}");
@@ -328,7 +328,7 @@ mod tests {
         for _ in 0..3 * MAX_MACHINE_SECRETS {
             let terminal = TerminalId::random();
             secrets.place(&terminal, "box");
-            secrets.hide_on("box", hidden(Some(&terminal), "hunter22"));
+            secrets.hide_on("box", mask_for(Some(&terminal), "hunter22"));
             assert_eq!(secrets.within(&terminal).masked("a hunter22".to_owned()), format!("a {MASK}"));
             secrets.forget(&terminal);
         }

@@ -282,7 +282,7 @@ mod tests {
         RedactedStream::new(Arc::new(known))
     }
 
-    fn masked(secrets: &[&str], portions: &[&str]) -> String {
+    fn mask_portions(secrets: &[&str], portions: &[&str]) -> String {
         let mut stream = stream(secrets);
         let mut out: Vec<u8> = portions.iter().flat_map(|portion| stream.pass(portion.as_bytes())).collect();
         out.extend(stream.flush());
@@ -291,25 +291,25 @@ mod tests {
 
     #[test]
     fn secret_is_hidden_wherever_it_is_cut() {
-        assert_eq!(masked(&["hunter2!"], &["is hunter2!."]), "is ••••••••.");
-        assert_eq!(masked(&["hunter2!"], &["is hun", "t", "er2!."]), "is ••••••••.");
-        assert_eq!(masked(&["hunter2!"], &["is hun", "ting"]), "is hunting");
-        assert_eq!(masked(&["漢字パス"], &["漢字パス|"]), "••••••••|");
+        assert_eq!(mask_portions(&["hunter2!"], &["is hunter2!."]), "is ••••••••.");
+        assert_eq!(mask_portions(&["hunter2!"], &["is hun", "t", "er2!."]), "is ••••••••.");
+        assert_eq!(mask_portions(&["hunter2!"], &["is hun", "ting"]), "is hunting");
+        assert_eq!(mask_portions(&["漢字パス"], &["漢字パス|"]), "••••••••|");
     }
 
     #[test]
     fn sequences_and_line_ends_within_a_secret_remain() {
         let colours = "\x1b[1mhun\x1b[0;32mter\r\n2\x1b]0;title\x07!\x1b[m";
-        assert_eq!(masked(&["hunter2!"], &[colours]), "\x1b[1m•••\x1b[0;32m•••\r\n•\x1b]0;title\x07•\x1b[m");
+        assert_eq!(mask_portions(&["hunter2!"], &[colours]), "\x1b[1m•••\x1b[0;32m•••\r\n•\x1b]0;title\x07•\x1b[m");
         let title = "\x1b]0;ssh hunter2! x\x1b\\hunter";
-        assert_eq!(masked(&["hunter2!"], &[title]), "\x1b]0;ssh •••••••• x\x1b\\hunter");
-        assert_eq!(masked(&["hunter2!"], &["\x1b]0;hunter\x07\x1b]0;2!\x07"]), "\x1b]0;hunter\x07\x1b]0;2!\x07");
+        assert_eq!(mask_portions(&["hunter2!"], &[title]), "\x1b]0;ssh •••••••• x\x1b\\hunter");
+        assert_eq!(mask_portions(&["hunter2!"], &["\x1b]0;hunter\x07\x1b]0;2!\x07"]), "\x1b]0;hunter\x07\x1b]0;2!\x07");
     }
 
     #[test]
     fn overlapping_secrets_are_both_hidden() {
-        assert_eq!(masked(&["abcd", "cdefgh"], &["xabcdefghx"]), "x••••••••x");
-        assert_eq!(masked(&["abcd", "abcdefgh"], &["abcd", "efg abcdefgh"]), "••••efg ••••••••");
+        assert_eq!(mask_portions(&["abcd", "cdefgh"], &["xabcdefghx"]), "x••••••••x");
+        assert_eq!(mask_portions(&["abcd", "abcdefgh"], &["abcd", "efg abcdefgh"]), "••••efg ••••••••");
     }
 
     #[test]

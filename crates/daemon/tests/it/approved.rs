@@ -11,7 +11,7 @@ use steplatch_testkit::TestDaemon;
 use steplatch_workflow::Proof;
 
 /// Returns a machine that asks a person and then performs these actions in order.
-fn gated(actions: &[Value]) -> Value {
+fn gated_machine(actions: &[Value]) -> Value {
     let mut states = serde_json::Map::new();
     let ask = json!({"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}});
     let all: Vec<&Value> = std::iter::once(&ask).chain(actions).collect();
@@ -29,7 +29,7 @@ fn command(line: &str) -> Value {
     json!({"tool": "run_command", "params": {"command": line}})
 }
 
-async fn started(daemon: &TestDaemon, definition: Value, session: Option<&str>) -> RunReply {
+async fn start(daemon: &TestDaemon, definition: Value, session: Option<&str>) -> RunReply {
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
         session_id: session.map(str::to_owned),
@@ -43,13 +43,13 @@ async fn started(daemon: &TestDaemon, definition: Value, session: Option<&str>) 
     asked
 }
 
-async fn question(daemon: &TestDaemon, run: &RunReply) -> GateInfo {
+async fn open_question(daemon: &TestDaemon, run: &RunReply) -> GateInfo {
     daemon.call(GetGate { run_id: run.run_id.clone(), ..GetGate::default() }).await.gate.unwrap()
 }
 
 /// Answers as a person, for the current content.
-async fn approved(daemon: &TestDaemon, run: &RunReply) -> AnswerGateReply {
-    let gate = question(daemon, run).await;
+async fn approve(daemon: &TestDaemon, run: &RunReply) -> AnswerGateReply {
+    let gate = open_question(daemon, run).await;
     let person = daemon.person_named("person").await;
     let answer = AnswerGate {
         run_id: gate.run_id,
@@ -66,15 +66,15 @@ async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
 }
 
 /// Approves, and returns the error of the run.
-async fn refused(daemon: &TestDaemon, run: &RunReply) -> String {
-    let reply = approved(daemon, run).await;
+async fn approve_and_fail(daemon: &TestDaemon, run: &RunReply) -> String {
+    let reply = approve(daemon, run).await;
     assert!(reply.success, "{reply:?}");
     let ended = end_of(daemon, run).await;
     assert_eq!(ended.status, "failed", "{ended:?}");
     ended.error.unwrap_or_default()
 }
 
-async fn person_types(daemon: &TestDaemon, session: &str, text: &str) {
+async fn type_as_person(daemon: &TestDaemon, session: &str, text: &str) {
     let person = daemon.person_named("person").await;
     let verb = SendInput { session_id: session.to_owned(), input_text: text.to_owned(), ..SendInput::default() };
     assert!(person.call(verb).await.unwrap().success);
@@ -98,11 +98,11 @@ async fn host_redirected_since_start_receives_nothing() {
     ];
     for action in cases {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
-        let asked = started(&daemon, gated(std::slice::from_ref(&action)), None).await;
-        let shown = question(&daemon, &asked).await.context["hosts"].clone();
+        let asked = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
+        let shown = open_question(&daemon, &asked).await.context["hosts"].clone();
         assert!(shown.as_str().unwrap().starts_with("box: ana@box.invalid:22 (ssh ana@box.invalid)"), "{shown}");
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
-        let error = refused(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &asked).await;
         assert!(
             error.contains("Host 'box' has changed since") && error.contains("evil@elsewhere.invalid"),
             "{action}: {error}"
@@ -121,9 +121,9 @@ async fn node_on_a_redirected_host_is_not_called() {
     for action in [node, graph] {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
         std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
-        let asked = started(&daemon, gated(std::slice::from_ref(&action)), None).await;
+        let asked = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
-        let error = refused(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &asked).await;
         assert!(
             error.contains("Host 'box' has changed") && error.contains("evil@elsewhere.invalid"),
             "{action}: {error}"
@@ -141,11 +141,11 @@ async fn removed_added_or_computed_host_is_refused_by_name() {
         (&[("box", "ana@box.invalid")], &[("box", "evil@elsewhere.invalid")], "{WHERE}", "Host 'box' has changed"),
     ] {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(before)).await;
-        let mut definition = gated(&[at(host)]);
+        let mut definition = gated_machine(&[at(host)]);
         definition["arguments"] = json!({"WHERE": {"default": "box"}});
-        let asked = started(&daemon, definition, None).await;
+        let asked = start(&daemon, definition, None).await;
         daemon.configure(hosts(after));
-        let error = refused(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &asked).await;
         assert!(error.contains(expected), "{host}: {error}");
         daemon.stop().await;
     }
@@ -167,8 +167,8 @@ async fn question_shows_the_terminal_of_the_run() {
     daemon.call(secret).await;
     terminal.types("echo hunter2-is-long >/dev/null; echo shown\n").await;
     terminal.sees("^shown$").await;
-    let asked = started(&daemon, gated(&[command("make release")]), Some(&session)).await;
-    let gate = question(&daemon, &asked).await;
+    let asked = start(&daemon, gated_machine(&[command("make release")]), Some(&session)).await;
+    let gate = open_question(&daemon, &asked).await;
     let shown = gate.context["terminal"].as_str().unwrap();
     for part in [session.as_str(), "opened by test", "in /tmp", "make() { touch evil.txt; }", "are compared"] {
         assert!(shown.contains(part), "no {part:?} in:\n{shown}");
@@ -176,7 +176,7 @@ async fn question_shows_the_terminal_of_the_run() {
     assert!(!shown.contains("hunter2") && !shown.contains('\u{1b}') && !shown.contains('\u{336}'), "{shown}");
     // Every surface has to show this content, and the digest covers it.
     assert!(gate.to_judge().iter().any(|(name, _)| *name == "terminal"));
-    assert!(approved(&daemon, &asked).await.success);
+    assert!(approve(&daemon, &asked).await.success);
     daemon.stop().await;
 }
 
@@ -195,13 +195,13 @@ async fn terminal_changed_during_review_refuses_first_input() {
         let session = terminal.id.clone();
         terminal.types("release() { echo good; }; trap 'release() { echo evil; }' USR2; echo ready\n").await;
         terminal.sees("^ready$").await;
-        let asked = started(&daemon, gated(&actions), Some(&session)).await;
-        let shown = question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
+        let asked = start(&daemon, gated_machine(&actions), Some(&session)).await;
+        let shown = open_question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
         assert!(shown.contains("automatically at SIGUSR2"), "{shown}");
         let person = daemon.person_named("person").await;
         let signal = SendSignal { session_id: session.clone(), signal: "USR2".to_owned() };
         assert!(person.call(signal).await.unwrap().success);
-        let error = refused(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &asked).await;
         assert!(error.contains("function release"), "{actions:?}: {error}");
         assert!(!terminal.screen().await.lines().any(|line| line.trim() == "evil"), "{actions:?}");
         daemon.stop().await;
@@ -217,11 +217,11 @@ async fn unchanged_terminal_takes_approved_input_after_restart() {
     for restarts in [false, true] {
         let session = daemon.bash().await.id.clone();
         let steps = [command("true"), command("new=1; cd /"), child.clone()];
-        let asked = started(&daemon, gated(&steps), Some(&session)).await;
+        let asked = start(&daemon, gated_machine(&steps), Some(&session)).await;
         if restarts {
             daemon = daemon.restarted().await;
         }
-        assert!(approved(&daemon, &asked).await.success);
+        assert!(approve(&daemon, &asked).await.success);
         let ended = end_of(&daemon, &asked).await;
         assert_eq!(ended.status, "completed", "after a restart: {restarts}; {ended:?}");
     }
@@ -240,10 +240,10 @@ async fn refused_input_stays_refused_for_later_attempts() {
                "transitions": [{"condition": "failure", "next_state": "again"}]},
         "again": {"action": command("echo second-$((1+1))")},
     }});
-    let asked = started(&daemon, definition, Some(&session)).await;
-    person_types(&daemon, &session, "cd /; echo moved\n").await;
+    let asked = start(&daemon, definition, Some(&session)).await;
+    type_as_person(&daemon, &session, "cd /; echo moved\n").await;
     terminal.sees("^moved$").await;
-    let error = refused(&daemon, &asked).await;
+    let error = approve_and_fail(&daemon, &asked).await;
     assert!(error.contains("directory"), "{error}");
     let screen = terminal.screen().await;
     assert!(!screen.contains("first-2") && !screen.contains("second-2"), "{screen}");
@@ -259,15 +259,15 @@ async fn incomparable_content_is_reported_with_question_and_answer() {
     terminal.types("in cat\n").await;
     terminal.sees("(?m)^in cat\\s+in cat$").await;
     let typed = json!({"tool": "send_input", "params": {"input_text": "rm -r x\n"}});
-    let asked = started(&daemon, gated(std::slice::from_ref(&typed)), Some(&session)).await;
-    let shown = question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
+    let asked = start(&daemon, gated_machine(std::slice::from_ref(&typed)), Some(&session)).await;
+    let shown = open_question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
     assert!(shown.contains("not compared before the next input: the state of 'cat'"), "{shown}");
-    let answered = approved(&daemon, &asked).await;
+    let answered = approve(&daemon, &asked).await;
     assert!(answered.success && answered.remarks.iter().any(|remark| remark.contains("not compared")), "{answered:?}");
     assert_eq!(end_of(&daemon, &asked).await.status, "completed");
     // The program ends while a person reads, so the surrounding shell would run text meant for the program.
-    let asked = started(&daemon, gated(&[typed]), Some(&session)).await;
-    person_types(&daemon, &session, "\u{4}").await;
+    let asked = start(&daemon, gated_machine(&[typed]), Some(&session)).await;
+    type_as_person(&daemon, &session, "\u{4}").await;
     let waited = steplatch_protocol::AwaitOutput {
         session_id: session.clone(),
         until: steplatch_protocol::AwaitUntil::Prompt,
@@ -275,7 +275,7 @@ async fn incomparable_content_is_reported_with_question_and_answer() {
         ..Default::default()
     };
     daemon.call(waited).await;
-    let error = refused(&daemon, &asked).await;
+    let error = approve_and_fail(&daemon, &asked).await;
     assert!(error.contains("the program that waits for input"), "{error}");
     daemon.call(ExitTerminal { session_id: session, ..ExitTerminal::default() }).await;
     daemon.stop().await;
@@ -286,23 +286,23 @@ async fn weaker_setting_requires_confirmation_by_a_person() {
     let require = |gate_proof: Proof| Configuration { gate_proof, ..Configuration::default() };
     let folder = tempfile::tempdir().unwrap();
     let daemon = TestDaemon::configured(folder, require(Proof::Terminal)).await;
-    let asked = started(&daemon, gated(&[]), None).await;
-    assert_eq!(question(&daemon, &asked).await.requires.as_deref(), Some("terminal"));
+    let asked = start(&daemon, gated_machine(&[]), None).await;
+    assert_eq!(open_question(&daemon, &asked).await.requires.as_deref(), Some("terminal"));
     daemon.configure(require(Proof::None));
-    let error = approved(&daemon, &asked).await.error.unwrap();
+    let error = approve(&daemon, &asked).await.error.unwrap();
     assert!(error.contains("gates.require = \"terminal\""), "{error}");
     // The weaker setting applies neither to a later question nor after a restart.
-    let later = started(&daemon, gated(&[]), None).await;
-    assert!(approved(&daemon, &later).await.error.unwrap().contains("gates.require = \"terminal\""));
+    let later = start(&daemon, gated_machine(&[]), None).await;
+    assert!(approve(&daemon, &later).await.error.unwrap().contains("gates.require = \"terminal\""));
     let daemon = daemon.restarted().await;
     daemon.configure(require(Proof::None));
-    assert!(approved(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
+    assert!(approve(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
     let told = daemon.call(GetApprover {}).await;
     assert_eq!((told.requires.as_deref(), told.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
     // No program can confirm it: neither an agent nor a program without its own terminal.
     let person = daemon.person_named("person").await;
     assert!(!daemon.call(LowerRequirement::default()).await.success);
     assert!(!person.call(LowerRequirement::default()).await.unwrap().success);
-    assert!(approved(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
+    assert!(approve(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
     daemon.stop().await;
 }

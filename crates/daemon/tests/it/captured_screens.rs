@@ -19,11 +19,11 @@ struct Program {
     changes: Vec<(&'static str, &'static str, bool)>,
 }
 
-fn typed(text: &str) -> Value {
+fn text_input(text: &str) -> Value {
     json!({"input_text": text})
 }
 
-fn pressed(keys: &[&str]) -> Value {
+fn key_input(keys: &[&str]) -> Value {
     json!({ "keys": keys })
 }
 
@@ -124,7 +124,7 @@ fn programs() -> Vec<Program> {
     vec![
         Program {
             text: MENU,
-            answers: vec![pressed(&["down", "enter"]), typed("demo\n")],
+            answers: vec![key_input(&["down", "enter"]), text_input("demo\n")],
             argument: None,
             done: "staging demo\n",
             changes: vec![
@@ -141,7 +141,7 @@ fn programs() -> Vec<Program> {
         },
         Program {
             text: "read -p 'Mail: ' mail\necho \"$mail\" >> log\n",
-            answers: vec![typed("ana@example.org\n")],
+            answers: vec![text_input("ana@example.org\n")],
             argument: None,
             done: "ana@example.org\n",
             changes: vec![
@@ -158,7 +158,7 @@ fn programs() -> Vec<Program> {
         },
         Program {
             text: "printf '1) small\\n2) full\\n'; read -p '#? ' n; echo \"$n\" >> log\n",
-            answers: vec![typed("2\n")],
+            answers: vec![text_input("2\n")],
             argument: None,
             done: "2\n",
             changes: vec![
@@ -172,7 +172,7 @@ fn programs() -> Vec<Program> {
 }
 
 fn machine(answers: &[Value]) -> Value {
-    let actions = std::iter::once(typed("bash program\n")).chain(answers.iter().cloned());
+    let actions = std::iter::once(text_input("bash program\n")).chain(answers.iter().cloned());
     let count = answers.len();
     let states = actions.enumerate().map(|(number, mut params)| {
         params["until"] = if number == count { "prompt" } else { "input" }.into();
@@ -266,7 +266,7 @@ async fn answer_is_typed_only_at_its_captured_screen() {
 async fn menu_with_empty_rows_is_compared_from_question_to_hint() {
     let program = Program {
         text: MENU_WITH_BLANKS,
-        answers: vec![typed("shop\n"), pressed(&["down", "enter"])],
+        answers: vec![text_input("shop\n"), key_input(&["down", "enter"])],
         argument: Some(("NAME", "shop", "mill")),
         done: "shop staging\n",
         changes: vec![
@@ -286,7 +286,7 @@ async fn menu_with_empty_rows_is_compared_from_question_to_hint() {
 async fn framed_answer_is_typed_only_below_its_question() {
     let program = Program {
         text: FRAMED,
-        answers: vec![typed("shop\n"), typed("Box\n"), pressed(&["down", "enter"])],
+        answers: vec![text_input("shop\n"), text_input("Box\n"), key_input(&["down", "enter"])],
         argument: Some(("NAME", "shop", "mill")),
         done: "shop Box us\n",
         changes: vec![

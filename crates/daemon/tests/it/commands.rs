@@ -8,7 +8,7 @@ fn command(text: &str, transitions: &Value) -> Value {
     json!({"action": {"tool": "run_command", "params": {"command": text, "timeout": 60}}, "transitions": transitions})
 }
 
-fn to(state: &str) -> Value {
+fn on_success(state: &str) -> Value {
     json!([{"condition": "success", "next_state": state}])
 }
 
@@ -16,9 +16,9 @@ fn to(state: &str) -> Value {
 async fn commands_run_in_the_terminal_or_a_separate_shell() {
     let daemon = TestDaemon::new().await;
     let states = json!({
-        "alone": command("V=lost; printf '%s' \"it's\"", &to("open")),
-        "open": {"action": {"tool": "open_terminal"}, "transitions": to("set")},
-        "set": command("V=kept{{}}; seq 3", &to("show")),
+        "alone": command("V=lost; printf '%s' \"it's\"", &on_success("open")),
+        "open": {"action": {"tool": "open_terminal"}, "transitions": on_success("set")},
+        "set": command("V=kept{{}}; seq 3", &on_success("show")),
         "show": command("echo \"$V\" {alone_output|sh}; echo {set_output|sh} | wc -l; false", &json!([
             {"condition": {"field_equals": {"exit_code": 1}, "pattern_match": "^kept"}, "next_state": "close"}
         ])),
@@ -67,7 +67,7 @@ async fn finally_state_cleans_up_after_failure_and_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let states = json!({
-        "make": command(&format!("touch {}", path("made")), &to("fail")),
+        "make": command(&format!("touch {}", path("made")), &on_success("fail")),
         "fail": {"action": {"tool": "fail", "params": {"message": "no"}}},
         "clean": command(&format!("until test -e {}; do sleep 0.05; done; rm {}", path("go"), path("made")), &json!([])),
     });
@@ -97,7 +97,7 @@ async fn secret_reference_reaches_the_command_and_no_report() {
     // The only client variable with a value known here.
     let home = daemon.place().state().parent().unwrap().display().to_string();
     let states = json!({
-        "count": command("printf %s {secret:HOME|sh} | wc -c; echo {secret:HOME}", &to("done")),
+        "count": command("printf %s {secret:HOME|sh} | wc -c; echo {secret:HOME}", &on_success("done")),
         "done": {"action": {"tool": "return", "params": {"result": "{count_output}"}}}
     });
     let ended = daemon.run(json!({"initial_state": "count", "states": states})).await;
@@ -113,8 +113,8 @@ async fn secret_reference_reaches_the_command_and_no_report() {
 #[tokio::test]
 async fn failed_run_keeps_the_last_screens_of_its_terminals() {
     let daemon = TestDaemon::new().await;
-    let typed = |text: &str, next: &str| json!({"action": {"tool": "send_input", "params": {"input_text": text, "until": "prompt"}}, "transitions": to(next)});
-    let open = |next: &str| json!({"action": {"tool": "open_terminal"}, "transitions": to(next)});
+    let typed = |text: &str, next: &str| json!({"action": {"tool": "send_input", "params": {"input_text": text, "until": "prompt"}}, "transitions": on_success(next)});
+    let open = |next: &str| json!({"action": {"tool": "open_terminal"}, "transitions": on_success(next)});
     let states = json!({
         "one": open("type"), "type": typed("echo in-the-$((1))st\n", "two"),
         "two": open("again"), "again": typed("echo in-the-$((2))nd\n", "fail"),

@@ -321,7 +321,7 @@ async fn environment_and_directory_are_the_clients() {
     session.sees("^<hi>$").await;
 }
 
-async fn spoken(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> {
+async fn exchange(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> {
     let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
     stream.write_all(lines.as_bytes()).await.unwrap();
     let mut reader = BufReader::new(stream).lines();
@@ -339,7 +339,7 @@ async fn invalid_messages_are_answered_and_the_connection_stays() {
     let lines = "{\n{\"type\":\"wish\"}\n{\"type\":\"command\",\"command_type\":\"FLY\",\"request_id\":\"a\"}\n\
                  {\"type\":\"command\",\"command_type\":\"SEND_INPUT\",\"params\":{},\"request_id\":2}\n\
                  {\"type\":\"command\",\"command_type\":\"DAEMON_STATUS\",\"request_id\":3}\n";
-    let answers = spoken(&daemon, lines, 5).await;
+    let answers = exchange(&daemon, lines, 5).await;
     assert_eq!(answers[0], json!({"type": "error", "error": "Invalid JSON"}));
     assert_eq!(answers[1]["error"], "Invalid message");
     assert_eq!((&answers[2]["error_code"], &answers[2]["request_id"]), (&json!("unknown_command"), &json!("a")));
@@ -379,7 +379,7 @@ async fn terminals_outlive_their_clients() {
     let daemon = TestDaemon::new().await;
     let open =
         "{\"type\":\"command\",\"command_type\":\"OPEN_TERMINAL\",\"params\":{\"name\":\"kept\"},\"request_id\":1}\n";
-    assert_eq!(spoken(&daemon, open, 1).await[0]["success"], true);
+    assert_eq!(exchange(&daemon, open, 1).await[0]["success"], true);
     let kept = daemon
         .call(SendInput { session_id: "kept".into(), input_text: "echo here\n".into(), ..Default::default() })
         .await;

@@ -15,18 +15,18 @@ fn machine(name: &str, states: Value) -> Value {
     json!({"name": name, "description": "for a test", "initial_state": "first", "states": states})
 }
 
-fn napping(seconds: f64) -> Value {
+fn sleeping_machine(seconds: f64) -> Value {
     machine("nap", json!({"first": {"action": {"tool": "sleep", "params": {"seconds": seconds}}}}))
 }
 
-fn asking(after: &str) -> Value {
+fn asking_machine(after: &str) -> Value {
     let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "answered_by": "anyone"}});
     let mut states = json!({"first": {"action": asks, "transitions": [{"condition": "success", "next_state": after}]}});
     states[after] = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
     machine("asking", states)
 }
 
-fn starting(definition: Value) -> RunWorkflow {
+fn start_request(definition: Value) -> RunWorkflow {
     RunWorkflow {
         workflow_definition: Some(definition),
         save_on_success: false,
@@ -39,7 +39,7 @@ async fn record(daemon: &TestDaemon, run: &str) -> RunRecord {
     daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap()
 }
 
-async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
+async fn newest_event(daemon: &TestDaemon, run: &str) -> u64 {
     daemon
         .client()
         .subscribe(Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() })
@@ -57,7 +57,7 @@ async fn run_can_be_cancelled_after_each_of_its_events() {
         "busy",
         json!({
             "first": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nest"}]},
-            "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": napping(0.05)}},
+            "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping_machine(0.05)}},
                      "transitions": [{"condition": "success", "next_state": "wait"}]},
             "wait": {"action": {"tool": "await_output", "params": {"pattern": "never", "timeout": 60}}, "timeout": 60},
         }),
@@ -65,7 +65,7 @@ async fn run_can_be_cancelled_after_each_of_its_events() {
     let mut runs = Vec::new();
     // Each cancel is one event later, from the start to the last state.
     for count in 0.. {
-        let begun = daemon.call(starting(busy.clone())).await;
+        let begun = daemon.call(start_request(busy.clone())).await;
         assert_eq!(begun.status, "running", "the start returns at once, with the id: {begun:?}");
         let follow = Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() };
         let (_, mut events) = daemon.client().subscribe(follow).await.unwrap();
@@ -95,12 +95,12 @@ async fn run_can_be_cancelled_after_each_of_its_events() {
 async fn ended_run_ignores_later_requests() {
     let daemon = TestDaemon::new().await;
     let failing = machine("failing", json!({"first": {"action": {"tool": "fail", "params": {"message": "no"}}}}));
-    let cancelled = daemon.call(starting(napping(600.0))).await.run_id;
+    let cancelled = daemon.call(start_request(sleeping_machine(600.0))).await.run_id;
     daemon.call(CancelWorkflow { run_id: cancelled.clone() }).await;
-    let runs = [daemon.run(napping(0.0)).await.run_id, daemon.run(failing).await.run_id, cancelled];
+    let runs = [daemon.run(sleeping_machine(0.0)).await.run_id, daemon.run(failing).await.run_id, cancelled];
     let mut before = Vec::new();
     for run in &runs {
-        before.push((record(&daemon, run).await, newest(&daemon, run).await));
+        before.push((record(&daemon, run).await, newest_event(&daemon, run).await));
     }
     let states: Vec<&str> = before.iter().map(|(record, _)| record.state.as_str()).collect();
     assert_eq!(states, ["completed", "failed", "cancelled"]);
@@ -118,7 +118,7 @@ async fn ended_run_ignores_later_requests() {
     }
     let daemon = daemon.restarted().await;
     for (run, before) in runs.iter().zip(before) {
-        assert_eq!((record(&daemon, run).await, newest(&daemon, run).await), before);
+        assert_eq!((record(&daemon, run).await, newest_event(&daemon, run).await), before);
     }
     daemon.stop().await;
 }
@@ -128,12 +128,12 @@ async fn run_continues_with_its_original_definition() {
     let daemon = TestDaemon::new().await;
     let save =
         |definition: Value| CreateWorkflow { workflow_definition: definition, overwrite_existing: true, reason: None };
-    assert!(daemon.call(save(asking("old"))).await.success);
+    assert!(daemon.call(save(asking_machine("old"))).await.success);
     let named =
         || RunWorkflow { workflow_name: Some("asking".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
     let begun = daemon.call(named()).await;
     assert_eq!(begun.status, "waiting", "{begun:?}");
-    assert!(daemon.call(save(asking("new"))).await.success);
+    assert!(daemon.call(save(asking_machine("new"))).await.success);
     let daemon = daemon.restarted().await;
     for (run, end) in [(begun, "old"), (daemon.call(named()).await, "new")] {
         let answer =
@@ -150,7 +150,8 @@ async fn concurrent_starts_with_one_key_give_one_run() {
     let daemon = TestDaemon::new().await;
     let starts: Vec<_> = (0..20)
         .map(|_| {
-            let verb = RunWorkflow { idempotency_key: Some("monday".to_owned()), ..starting(napping(0.01)) };
+            let verb =
+                RunWorkflow { idempotency_key: Some("monday".to_owned()), ..start_request(sleeping_machine(0.01)) };
             let client = daemon.client().clone();
             tokio::spawn(async move { client.call(verb).await.unwrap().run_id })
         })
@@ -169,14 +170,14 @@ async fn finished_runs_expire_and_unfinished_runs_do_not() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
     let kept_for = RetentionPolicy::default().time.expect("finished runs have an age");
-    let waiting = daemon.call(starting(asking("rest"))).await.run_id;
-    let finished = daemon.run(napping(0.0)).await.run_id;
+    let waiting = daemon.call(start_request(asking_machine("rest"))).await.run_id;
+    let finished = daemon.run(sleeping_machine(0.0)).await.run_id;
     clock.advance(Duration::from_secs(1));
-    let younger = daemon.run(napping(0.0)).await.run_id;
+    let younger = daemon.run(sleeping_machine(0.0)).await.run_id;
     clock.advance(kept_for - Duration::from_millis(500));
     // Runs are deleted only after a number of runs have ended.
     for _ in 0..60 {
-        daemon.run(napping(0.0)).await;
+        daemon.run(sleeping_machine(0.0)).await;
     }
     eventually("the finished run is forgotten", async || {
         let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
@@ -287,7 +288,7 @@ async fn events(daemon: &TestDaemon, run: &str) -> Vec<Value> {
 async fn machine_gate_events_have_a_limit_and_no_choices() {
     let daemon = TestDaemon::new().await;
     let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "timeout": 1.5}});
-    let begun = daemon.call(starting(machine("asks", json!({"first": {"action": asks}})))).await;
+    let begun = daemon.call(start_request(machine("asks", json!({"first": {"action": asks}})))).await;
     let events = events(&daemon, &begun.run_id).await;
     let data = |kind: &str| &events.iter().find(|event| event["event_type"] == kind).unwrap()["data"];
     assert_eq!(data("gate_waiting")["choices"], Value::Null);
@@ -312,7 +313,7 @@ async fn long_result_is_truncated_in_lists_only() {
         }),
     );
     definition["return_values"] = json!({"LONG": "long"});
-    let begun = daemon.call(starting(definition)).await;
+    let begun = daemon.call(start_request(definition)).await;
     let over =
         daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!(over.status, "completed", "{over:?}");

@@ -72,7 +72,7 @@ impl Installer {
     }
 }
 
-async fn ended(daemon: &TestDaemon, run: RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
@@ -84,7 +84,7 @@ async fn installer_is_answered_once_across_a_daemon_restart() {
     eventually("the first question is answered", async || installer.log().contains("licence=")).await;
     let daemon = daemon.restarted().await;
     installer.goes_on();
-    let run = ended(&daemon, begun).await;
+    let run = wait_for_end(&daemon, begun).await;
     assert_eq!(run.status, "completed", "{run:?}");
     assert_eq!(run.result, Some(json!({"version": "1.2", "answers": 3, "word": "wipe-7"})), "{run:?}");
     assert_eq!(installer.log(), "licence=yes\npassword=pass word\nword=wipe-7\n");

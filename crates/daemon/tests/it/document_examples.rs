@@ -147,7 +147,7 @@ fn states(reply: &Value) -> Vec<&str> {
 }
 
 /// A machine with one state, whose result is the text.
-fn repeating(name: &str, text: &str) -> Value {
+fn repeating_machine(name: &str, text: &str) -> Value {
     let action = json!({"tool": "run_node", "params": {"node_id": "identity", "input": text}});
     json!({"name": name, "description": "Repeats a text", "initial_state": "repeat", "states": {"repeat": {"action": action}}})
 }
@@ -234,7 +234,7 @@ async fn the_pipeline_of_document_000_line_1961_calls_workflows_by_name_and_noti
         ("production_deploy", "{environment}"),
         ("notify_failure", "{stage}: {message}"),
     ] {
-        assert_eq!(agent.creates(&repeating(name, text)).await["success"], true);
+        assert_eq!(agent.creates(&repeating_machine(name, text)).await["success"], true);
     }
     let request = json!({"workflow_definition": read(FULL_CI_PIPELINE), "save_on_success": false, "wait_seconds": 60});
     let good = agent.runs(request.clone()).await;
@@ -268,7 +268,7 @@ async fn the_requests_of_document_000_line_2080_run_saved_workflows() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     for (name, text) in [("my_saved_workflow", "done"), ("parameterized_workflow", "{env} {version}")] {
-        assert_eq!(agent.creates(&repeating(name, text)).await["success"], true);
+        assert_eq!(agent.creates(&repeating_machine(name, text)).await["success"], true);
     }
     let saved = agent.runs(json!({"workflow_name": "my_saved_workflow"})).await;
     assert_eq!(
@@ -291,7 +291,7 @@ async fn the_requests_of_document_000_line_2080_run_saved_workflows() {
 async fn the_conditions_of_document_000_line_1637_are_taken() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
-    let mut definition = repeating("conditions", "x");
+    let mut definition = repeating_machine("conditions", "x");
     definition["states"]["repeat"]["transitions"] =
         json!([{"condition": read_with_comments(CONDITIONS), "next_state": "repeat"}]);
     let created = agent.creates(&definition).await;
@@ -305,7 +305,7 @@ async fn a_library_of_document_000_line_70_is_listed_and_run() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let (name, created) = ("workflow1", "2025-08-03T12:00:00.123456+00:00");
-    let definition = repeating(name, "first");
+    let definition = repeating_machine(name, "first");
     let metadata = json!({
         "hash": "0123456789abcdef", "created": created, "success_count": 1, "last_execution": created, "total_states": 1
     });
@@ -458,7 +458,7 @@ async fn the_contract_of_document_001_line_20_is_refused_without_states_and_retu
     for missing in ["/description", "initial_state", "states"] {
         assert!(problems.contains(missing), "no {missing} in {problems}");
     }
-    let rest = repeating("build_project", "built");
+    let rest = repeating_machine("build_project", "built");
     for key in ["description", "initial_state", "states"] {
         definition[key] = rest[key].clone();
     }
@@ -544,7 +544,7 @@ async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
 async fn what_cannot_be_run_is_answered_as_in_document_001_line_1217() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
-    assert_eq!(agent.creates(&repeating("there", "x")).await["success"], true);
+    assert_eq!(agent.creates(&repeating_machine("there", "x")).await["success"], true);
     let missing = agent.runs(json!({"workflow_name": "nothing", "session_id": "current_session"})).await;
     let fields = ["success", "workflow_name", "session_id", "final_state", "states_executed", "workflow_signature"];
     let told = fields.map(|field| missing[field].clone());
@@ -572,7 +572,7 @@ async fn a_library_that_cannot_be_written_is_told_as_in_document_000_line_885() 
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     fs::write(agent.library(), "a file, and no folder").unwrap();
-    let ran = agent.runs(json!({"workflow_definition": repeating("unsaved", "x")})).await;
+    let ran = agent.runs(json!({"workflow_definition": repeating_machine("unsaved", "x")})).await;
     assert_eq!(
         (&ran["success"], &ran["status"], &ran["workflow_saved"]),
         (&json!(true), &json!("completed"), &json!(false))

@@ -11,7 +11,7 @@ use steplatch_protocol::{
 use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
 use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually, user_name};
 
-fn sleeping(seconds: f64) -> Value {
+fn sleeping_machine(seconds: f64) -> Value {
     json!({
         "initial_state": "sleep",
         "states": {"sleep": {"action": {"tool": "sleep", "params": {"seconds": seconds}}, "timeout": 300}},
@@ -19,7 +19,7 @@ fn sleeping(seconds: f64) -> Value {
 }
 
 /// Returns a machine that requests a judgement, and continues accordingly.
-fn judged() -> Value {
+fn judged_machine() -> Value {
     json!({
         "name": "judged",
         "initial_state": "look",
@@ -37,7 +37,7 @@ fn judged() -> Value {
     })
 }
 
-async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
+async fn start_run(daemon: &TestDaemon, definition: Value) -> RunReply {
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
         wait_seconds: Some(0.0),
@@ -56,15 +56,15 @@ async fn final_reply(daemon: &TestDaemon, run: &str) -> RunReply {
     .await
 }
 
-async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
     daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
 #[tokio::test]
 async fn gate_survives_a_restart_and_takes_one_answer() {
     let daemon = TestDaemon::new().await;
-    let begun = begin(&daemon, judged()).await;
-    let waiting = end_of(&daemon, &begun.run_id).await;
+    let begun = start_run(&daemon, judged_machine()).await;
+    let waiting = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", false), "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
     assert_eq!(gate.choices, ["it is good", "it is bad", "none of these"]);
@@ -82,7 +82,7 @@ async fn gate_survives_a_restart_and_takes_one_answer() {
     assert_eq!(refused.error.as_deref(), Some(error));
     let taken = daemon.call(answer("it is bad")).await;
     assert!(taken.success, "{taken:?}");
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("bad")));
     let unnamed = AnswerGate { gate_id: None, ..answer("it is good") };
     let told = daemon.call(unnamed).await.error.unwrap();
@@ -111,8 +111,8 @@ async fn question_for_a_person_rejects_agents_and_expires() {
             "late": {"action": {"tool": "fail", "params": {"message": "nobody answered"}}},
         },
     });
-    let begun = begin(&daemon, definition.clone()).await;
-    let gate = end_of(&daemon, &begun.run_id).await.pending_gate.unwrap();
+    let begun = start_run(&daemon, definition.clone()).await;
+    let gate = wait_for_end(&daemon, &begun.run_id).await.pending_gate.unwrap();
     assert_eq!((gate.prompt.as_str(), gate.answered_by.as_str()), ("Ship it?", "human"));
     assert!(gate.expires_at.is_some());
     let answer =
@@ -123,18 +123,18 @@ async fn question_for_a_person_rejects_agents_and_expires() {
     assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("Must be one of: ['ship', 'stop']"));
     let taken = ann.call(answer("ship")).await.unwrap();
     assert!(taken.success, "{taken:?}");
-    let asked = end_of(&daemon, &begun.run_id).await;
+    let asked = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!(asked.pending_gate.unwrap().prompt, "How?");
     assert!(daemon.call(answer("with great care")).await.success, "any text, of anyone");
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!(ended.status, "completed");
     assert_eq!(
         (&ended.final_variables["ask_by"], &ended.final_variables["answer"]),
         (&json!(user_name()), &json!("with great care"))
     );
 
-    let begun = begin(&daemon, definition).await;
-    end_of(&daemon, &begun.run_id).await;
+    let begun = start_run(&daemon, definition).await;
+    wait_for_end(&daemon, &begun.run_id).await;
     let expires = clock.now().after(Duration::from_secs(3600));
     clock.advance(Duration::from_secs(3000));
     let daemon = daemon.restarted().await;
@@ -150,8 +150,8 @@ async fn question_for_a_person_rejects_agents_and_expires() {
 #[tokio::test]
 async fn only_one_of_two_concurrent_answers_is_accepted() {
     let daemon = TestDaemon::new().await;
-    let begun = begin(&daemon, judged()).await;
-    end_of(&daemon, &begun.run_id).await;
+    let begun = start_run(&daemon, judged_machine()).await;
+    wait_for_end(&daemon, &begun.run_id).await;
     let answer =
         |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
     let (ann, bob) = (daemon.person_named("ann").await, daemon.person_named("bob").await);
@@ -168,7 +168,7 @@ async fn only_one_of_two_concurrent_answers_is_accepted() {
 async fn run_sleeps_until_its_original_wake_time() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
-    let begun = begin(&daemon, sleeping(200.0)).await;
+    let begun = start_run(&daemon, sleeping_machine(200.0)).await;
     let wakes = clock.now().after(Duration::from_secs(200));
     let sleeps = async || clock.sleepers().contains(&wakes);
     eventually("the run sleeps", sleeps).await;
@@ -179,7 +179,7 @@ async fn run_sleeps_until_its_original_wake_time() {
     let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!((looked.status.as_str(), sleeps().await), ("running", true), "{looked:?}");
     clock.advance(Duration::from_secs(1));
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     let took = ended.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
     assert_eq!(took["elapsed_time"], 200.0, "the time of both daemons counts");
@@ -192,9 +192,9 @@ async fn parent_and_child_continue_and_a_step_starts_one_child() {
     let parent = json!({
         "name": "parent",
         "initial_state": "call",
-        "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping(1.0)}}}},
+        "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping_machine(1.0)}}}},
     });
-    let begun = begin(&daemon, parent).await;
+    let begun = start_run(&daemon, parent).await;
     let (_, mut events) = daemon
         .client()
         .subscribe(Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() })
@@ -210,7 +210,7 @@ async fn parent_and_child_continue_and_a_step_starts_one_child() {
     eventually("the child exists", async || daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run).await;
     drop(events);
     let daemon = daemon.restarted().await.restarted().await;
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 1), "{ended:?}");
     let all = daemon.call(ListWorkflowRuns::default()).await.runs;
     assert_eq!(all.len(), 2);
@@ -229,8 +229,8 @@ async fn nested_gate_is_answered_through_the_top_run() {
             "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}}},
         })
     };
-    let begun = begin(&daemon, nested("outer", nested("middle", judged()))).await;
-    let waiting = end_of(&daemon, &begun.run_id).await;
+    let begun = start_run(&daemon, nested("outer", nested("middle", judged_machine()))).await;
+    let waiting = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
     assert_ne!(gate.run_id, begun.run_id, "the gate is that of the innermost run");
@@ -242,7 +242,7 @@ async fn nested_gate_is_answered_through_the_top_run() {
     let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     let answered = daemon.call(answer).await;
     assert!(answered.success, "{answered:?}");
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 2), "{ended:?}");
     daemon.stop().await;
 }
@@ -250,7 +250,7 @@ async fn nested_gate_is_answered_through_the_top_run() {
 #[tokio::test]
 async fn choice_with_a_secret_is_answered_by_its_masked_text() {
     let daemon = TestDaemon::new().await;
-    let mut definition = judged();
+    let mut definition = judged_machine();
     definition["arguments"] = json!({"TOKEN": {"description": "a token", "secret": true}});
     definition["states"]["look"]["transitions"][0]["condition"]["description"] = "{TOKEN} is shown".into();
     let verb = RunWorkflow {
@@ -266,7 +266,7 @@ async fn choice_with_a_secret_is_answered_by_its_masked_text() {
         AnswerGate { run_id: waiting.run_id.clone(), answer: gate.choices[0].clone(), ..AnswerGate::default() };
     let answered = daemon.call(answer).await;
     assert!(answered.success, "{answered:?}");
-    let ended = end_of(&daemon, &waiting.run_id).await;
+    let ended = wait_for_end(&daemon, &waiting.run_id).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("good")));
     daemon.stop().await;
 }
@@ -292,8 +292,8 @@ async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
             "use": {"action": {"tool": "await_output", "params": {"pattern": "{match_text}", "timeout": 10}}},
         },
     });
-    let begun = begin(&daemon, definition).await;
-    let waiting = end_of(&daemon, &begun.run_id).await;
+    let begun = start_run(&daemon, definition).await;
+    let waiting = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     assert!(is_stored(&daemon, &begun.run_id, "open-sesame-7"), "nothing says yet that it is a secret");
     let elsewhere = daemon.bash().await;
@@ -309,7 +309,7 @@ async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
     let daemon = daemon.restarted().await;
     let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &begun.run_id).await;
     assert_eq!(ended.status, "completed", "the run goes on with the value: {ended:?}");
     assert!(!serde_json::to_string(&ended).unwrap().contains("open-sesame-7"));
     assert!(!is_stored(&daemon, &begun.run_id, "open-sesame-7"));
@@ -408,7 +408,7 @@ async fn nested_run_with_its_own_terminal_leaves_its_parents_alone() {
 async fn repeated_key_returns_the_run_it_started() {
     let daemon = TestDaemon::new().await;
     let verb = || RunWorkflow {
-        workflow_definition: Some(sleeping(0.01)),
+        workflow_definition: Some(sleeping_machine(0.01)),
         idempotency_key: Some("deploy 7".to_owned()),
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
@@ -422,7 +422,7 @@ async fn repeated_key_returns_the_run_it_started() {
     let again = daemon.client().call_once(&step, "a step of a client").await.unwrap();
     assert_eq!((again.run_id.as_str(), again.status.as_str()), (asked.run_id.as_str(), "completed"));
     assert_ne!(asked.run_id, one.run_id);
-    let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping(0.02)), ..verb() }).await;
+    let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping_machine(0.02)), ..verb() }).await;
     let error =
         format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which had another request", one.run_id);
     assert!(other.error.as_ref().is_some_and(|told| told.starts_with(&error)), "{other:?}");
@@ -433,10 +433,10 @@ async fn repeated_key_returns_the_run_it_started() {
 #[tokio::test]
 async fn finished_runs_are_evicted_by_count_and_running_ones_never() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 3, time: None, disk: None }).await;
-    let long = begin(&daemon, sleeping(200.0)).await;
+    let long = start_run(&daemon, sleeping_machine(200.0)).await;
     // Enough runs to make the daemon check the limit.
     for _ in 0..5 {
-        let tenth = (0..10).map(|_| daemon.run(sleeping(0.001)));
+        let tenth = (0..10).map(|_| daemon.run(sleeping_machine(0.001)));
         let mut last = String::new();
         for run in tenth.collect::<Vec<_>>() {
             last = run.await.run_id;
@@ -454,7 +454,7 @@ async fn finished_runs_are_evicted_by_count_and_running_ones_never() {
 }
 
 /// A run that begins with half a megabyte of incompressible text.
-fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
+fn incompressible_run(seed: u64, seconds: f64) -> RunWorkflow {
     let mut state = seed;
     let mut character = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -462,7 +462,7 @@ fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
     };
     let text: String = (0..500_000).map(|_| character()).collect();
     RunWorkflow {
-        workflow_definition: Some(sleeping(seconds)),
+        workflow_definition: Some(sleeping_machine(seconds)),
         initial_variables: Some([("text".to_owned(), text.into())].into()),
         wait_seconds: Some(if seconds > 1.0 { 0.0 } else { 30.0 }),
         save_on_success: false,
@@ -473,19 +473,19 @@ fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
 #[tokio::test]
 async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: None, disk: Some(4 << 20) }).await;
-    let waiting = begin(&daemon, judged()).await.run_id;
-    end_of(&daemon, &waiting).await;
-    let first = daemon.call(heavy(0, 0.001)).await;
+    let waiting = start_run(&daemon, judged_machine()).await.run_id;
+    wait_for_end(&daemon, &waiting).await;
+    let first = daemon.call(incompressible_run(0, 0.001)).await;
     assert_eq!(first.status, "completed", "{:?}", first.error);
     for seed in 1..30 {
-        let run = daemon.call(heavy(seed, 0.001)).await;
+        let run = daemon.call(incompressible_run(seed, 0.001)).await;
         assert_eq!(run.status, "completed", "{:?}", run.error);
     }
     let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None, ..GetRun::default() }).await;
     assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
     // No run in progress is deleted.
     let refused = loop {
-        let begun = daemon.call(heavy(77, 300.0)).await;
+        let begun = daemon.call(incompressible_run(77, 300.0)).await;
         if begun.run_id.is_empty() {
             break begun;
         }
@@ -503,16 +503,16 @@ async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
     }
     let answer = AnswerGate { run_id: waiting.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &waiting).await.status, "completed");
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn unreadable_run_is_named_and_can_be_abandoned() {
     let daemon = TestDaemon::new().await;
-    let strange = begin(&daemon, sleeping(100.0)).await;
-    let other = begin(&daemon, judged()).await;
-    end_of(&daemon, &other.run_id).await;
+    let strange = start_run(&daemon, sleeping_machine(100.0)).await;
+    let other = start_run(&daemon, judged_machine()).await;
+    wait_for_end(&daemon, &other.run_id).await;
     let path = daemon.place().journal();
     let run: steplatch_ids::RunId = strange.run_id.parse().unwrap();
     let restarting = daemon.restarted().await;
@@ -537,7 +537,7 @@ async fn unreadable_run_is_named_and_can_be_abandoned() {
     assert_eq!(again.message, "Run was already over: cancelled");
     let answer = AnswerGate { run_id: other.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    assert_eq!(end_of(&daemon, &other.run_id).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &other.run_id).await.status, "completed");
     daemon.stop().await;
 }
 
@@ -555,9 +555,9 @@ async fn run_of_an_older_daemon_continues_by_its_rules() {
         },
     });
     let daemon = TestDaemon::new().await;
-    let (old, new) = (begin(&daemon, definition.clone()).await.run_id, begin(&daemon, definition).await.run_id);
+    let (old, new) = (start_run(&daemon, definition.clone()).await.run_id, start_run(&daemon, definition).await.run_id);
     for run in [&old, &new] {
-        assert_eq!(end_of(&daemon, run).await.status, "waiting");
+        assert_eq!(wait_for_end(&daemon, run).await.status, "waiting");
     }
     let id: steplatch_ids::RunId = old.parse().unwrap();
     let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
@@ -572,7 +572,7 @@ async fn run_of_an_older_daemon_continues_by_its_rules() {
     for (run, state, status) in [(old, "break", "failed"), (new, "mend", "completed")] {
         let answer = AnswerGate { run_id: run.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
-        let ended = end_of(&daemon, &run).await;
+        let ended = wait_for_end(&daemon, &run).await;
         assert_eq!((ended.final_state.as_deref(), ended.status.as_str()), (Some(state), status), "{ended:?}");
     }
     daemon.stop().await;
@@ -588,7 +588,7 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
             "command": ["bash", "-c", "while :; do echo again; sleep 0.01; done"],
         }}}},
     });
-    let begun = begin(&daemon, prints).await;
+    let begun = start_run(&daemon, prints).await;
     let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
     eventually("the terminal exists", async || terminals(&daemon).await > 0).await;
     // The cancel was recorded, but the daemon ended before it closed the terminal being opened.
@@ -599,7 +599,7 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
     journal.write(Append::new(run, last, 1, vec![entry])).await.unwrap();
     journal.close();
     let daemon = daemon.restarted().await;
-    assert_eq!(end_of(&daemon, &begun.run_id).await.status, "cancelled");
+    assert_eq!(wait_for_end(&daemon, &begun.run_id).await.status, "cancelled");
     assert_eq!(terminals(&daemon).await, 0, "it is closed before the run counts as over");
     daemon.stop().await;
 }

@@ -15,14 +15,14 @@ use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually, user_nam
 use steplatch_workflow::Proof;
 
 /// Returns a machine with one gate.
-fn asking(params: Value) -> Value {
+fn asking_machine(params: Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
 
 /// Starts a run and waits until it has an open gate or has finished.
-async fn started(daemon: &TestDaemon, params: Value) -> RunReply {
+async fn start_until_gate(daemon: &TestDaemon, params: Value) -> RunReply {
     let verb = RunWorkflow {
-        workflow_definition: Some(asking(params)),
+        workflow_definition: Some(asking_machine(params)),
         wait_seconds: Some(60.0),
         save_on_success: false,
         ..RunWorkflow::default()
@@ -31,13 +31,13 @@ async fn started(daemon: &TestDaemon, params: Value) -> RunReply {
 }
 
 /// Starts a run and waits until it has an open gate.
-async fn waits(daemon: &TestDaemon, params: Value) -> RunReply {
-    let waiting = started(daemon, params).await;
+async fn start_and_wait(daemon: &TestDaemon, params: Value) -> RunReply {
+    let waiting = start_until_gate(daemon, params).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     waiting
 }
 
-async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
@@ -62,7 +62,7 @@ async fn events_of(daemon: &TestDaemon, run: &RunReply) -> Vec<RunEvent> {
     all
 }
 
-fn count(events: &[RunEvent], event_type: &str) -> usize {
+fn count_events(events: &[RunEvent], event_type: &str) -> usize {
     events.iter().filter(|event| event.event_type == event_type).count()
 }
 
@@ -74,7 +74,7 @@ async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
         "count": {"type": "integer", "minimum": 1, "default": 2},
         "loud": {"type": "boolean"},
     }, "required": ["version"]});
-    let asked = waits(&daemon, json!({"prompt": "Which?", "form": form, "answered_by": "anyone"})).await;
+    let asked = start_and_wait(&daemon, json!({"prompt": "Which?", "form": form, "answered_by": "anyone"})).await;
     let gate = asked.pending_gate.clone().unwrap();
     assert_eq!(gate.form.unwrap()["properties"]["count"], json!({"type": "integer", "minimum": 1, "default": 2}));
     assert!(gate.choices.is_empty());
@@ -97,7 +97,7 @@ async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
     // As text that contains JSON, as often written by models.
     let taken = daemon.call(answer(&asked, r#"{"version": "1.2", "loud": "yes"}"#)).await;
     assert!(taken.success, "{taken:?}");
-    let ended = end_of(&daemon, &asked).await;
+    let ended = wait_for_end(&daemon, &asked).await;
     let told = |name: &str| ended.final_variables[&format!("ask_{name}")].clone();
     assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(2), json!(true)), "{ended:?}");
     let events = events_of(&daemon, &asked).await;
@@ -110,9 +110,9 @@ async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
 async fn every_answer_names_its_author_and_channel() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    let by_ann = waits(&daemon, json!({"prompt": "Go?"})).await;
+    let by_ann = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
     assert!(ann.call(answer(&by_ann, "go")).await.unwrap().success);
-    let ended = end_of(&daemon, &by_ann).await;
+    let ended = wait_for_end(&daemon, &by_ann).await;
     assert_eq!(
         (&ended.final_variables["ask_by"], &ended.final_variables["ask_through"]),
         (&json!(user_name()), &json!("cli")),
@@ -128,7 +128,7 @@ async fn every_answer_names_its_author_and_channel() {
         "{late}"
     );
 
-    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "agent"})).await;
+    let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "agent"})).await;
     let verb = Decide { run_id: decided.run_id.clone(), answer: "go".to_owned(), ..Decide::default() };
     assert!(daemon.call(verb).await.success);
     let events = events_of(&daemon, &decided).await;
@@ -140,7 +140,7 @@ async fn every_answer_names_its_author_and_channel() {
 #[tokio::test]
 async fn agents_never_answer_questions_for_people() {
     let daemon = TestDaemon::new().await;
-    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
     // Not even a client that claims to be a person may use this verb.
     let ann = daemon.person_named("ann").await;
@@ -154,7 +154,7 @@ async fn agents_never_answer_questions_for_people() {
 #[tokio::test]
 async fn first_of_many_equal_answers_wins() {
     let daemon = TestDaemon::new().await;
-    let asked = waits(&daemon, json!({"prompt": "Go?"})).await;
+    let asked = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
     let mut people = Vec::new();
     for _ in 0..8 {
         people.push(daemon.person_named("ann").await);
@@ -172,7 +172,7 @@ async fn first_of_many_equal_answers_wins() {
             "{refused:?}"
         );
     }
-    assert_eq!(count(&events_of(&daemon, &asked).await, "gate_answered"), 1);
+    assert_eq!(count_events(&events_of(&daemon, &asked).await, "gate_answered"), 1);
     daemon.stop().await;
 }
 
@@ -183,7 +183,7 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
     let ann = daemon.person_named("ann").await;
-    let asks = async || waits(&daemon, json!({"prompt": "Go?", "timeout": 3600})).await;
+    let asks = async || start_and_wait(&daemon, json!({"prompt": "Go?", "timeout": 3600})).await;
     let asked = asks().await;
     clock.advance(ALMOST);
     assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (1, 0), "at the last instant");
@@ -217,7 +217,7 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
 async fn answered_or_late(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -> (usize, usize) {
     let reply = ann.call(answer(asked, "go")).await.unwrap();
     let events = events_of(daemon, asked).await;
-    let (answers, timeouts) = (count(&events, "gate_answered"), count(&events, "gate_timeout"));
+    let (answers, timeouts) = (count_events(&events, "gate_answered"), count_events(&events, "gate_timeout"));
     assert_eq!(reply.success, answers == 1, "{reply:?} {events:?}");
     if !reply.success {
         let error = reply.error.unwrap();
@@ -229,7 +229,7 @@ async fn answered_or_late(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -
     (answers, timeouts)
 }
 
-async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) -> SetApproverReply {
+async fn set_passphrase(client: &Client, passphrase: Option<&str>, current: Option<&str>) -> SetApproverReply {
     let words = |text: &str| Passphrase(text.to_owned());
     client.call(SetApprover { passphrase: passphrase.map(words), current: current.map(words) }).await.unwrap()
 }
@@ -238,11 +238,11 @@ async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) 
 async fn passphrase_is_required_to_answer_for_people() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    assert!(sets(daemon.client(), Some("no person"), None).await.error.unwrap().contains("set by a person"));
-    assert!(sets(&ann, Some("open sesame"), None).await.success);
+    assert!(set_passphrase(daemon.client(), Some("no person"), None).await.error.unwrap().contains("set by a person"));
+    assert!(set_passphrase(&ann, Some("open sesame"), None).await.success);
     let approver = daemon.call(GetApprover {}).await;
     assert!(approver.is_set && approver.since.unwrap().starts_with("20"));
-    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
 
@@ -263,10 +263,10 @@ async fn passphrase_is_required_to_answer_for_people() {
         if reply.success { Ok(()) } else { Err(reply) }
     })
     .await;
-    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &asked).await.status, "completed");
 
     // A question that agents may answer requires no passphrase.
-    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
+    let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(ann.call(answer(&decided, "go")).await.unwrap().success);
 
     let told = serde_json::to_string(&events_of(&daemon, &asked).await).unwrap();
@@ -277,7 +277,7 @@ async fn passphrase_is_required_to_answer_for_people() {
         let found = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
         assert!(!found(b"sesame") && !found(b"barley"), "{}", file.path().display());
     }
-    assert!(sets(&ann, None, Some("open sesame")).await.success);
+    assert!(set_passphrase(&ann, None, Some("open sesame")).await.success);
     daemon.stop().await;
 }
 
@@ -312,7 +312,7 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
     assert!(daemon.call(types("echo EVIL; ")).await.success);
     let ready = Decide { run_id: asked.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
     assert!(daemon.call(ready).await.success);
-    let asked = end_of(&daemon, &asked).await;
+    let asked = wait_for_end(&daemon, &asked).await;
     assert_eq!(asked.pending_gate.as_ref().unwrap().prompt, "Release?");
     let refused = [
         daemon.call(types("echo EVIL; ")).await.error,
@@ -354,7 +354,7 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
     assert_eq!((&typed.session_id, &typed.by, typed.bytes), (&session_id, &user_name(), 13));
     assert!(gate.remarks()[0].starts_with(&format!("since the question, {} typed 13 bytes", user_name())));
     assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
-    let ended = end_of(&daemon, &asked).await;
+    let ended = wait_for_end(&daemon, &asked).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..GetScreenContent::default() }).await;
     let screen = screen.screen_content.unwrap_or_default();
@@ -368,7 +368,7 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
 async fn setting_refuses_insufficiently_proven_answers() {
     let daemon = TestDaemon::new().await;
     let person = daemon.person_named("person").await;
-    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     // The client of this test has no terminal.
     for (proof, wanted) in [
         (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
@@ -382,7 +382,7 @@ async fn setting_refuses_insufficiently_proven_answers() {
             "{refused}"
         );
     }
-    assert!(sets(&person, Some("open sesame"), None).await.success);
+    assert!(set_passphrase(&person, Some("open sesame"), None).await.success);
     let passphrase = Some(Passphrase("open sesame".to_owned()));
     let signed = PasskeyAssertion { credential_id: "none".to_owned(), ..PasskeyAssertion::default() };
     let refused = person.call(AnswerGate { passkey: Some(Box::new(signed)), ..answer(&asked, "yes") }).await.unwrap();
@@ -393,13 +393,13 @@ async fn setting_refuses_insufficiently_proven_answers() {
     let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
     assert_eq!((&answered.data["proof"], &answered.data["required"]), (&json!("passphrase"), &json!("passphrase")));
     // A stricter setting applies at once, even to an open question.
-    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     daemon.configure(Configuration { gate_proof: Proof::Passkey, ..Configuration::default() });
     let passphrase = Some(Passphrase("open sesame".to_owned()));
     let refused = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap().error.unwrap();
     assert!(refused.contains("signed with a passkey on the page"), "{refused}");
     // A question that agents may answer requires no proof.
-    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
+    let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(daemon.call(answer(&decided, "go")).await.success);
     daemon.stop().await;
 }
@@ -410,7 +410,7 @@ async fn waiting_runs_are_listed_page_by_page_without_gaps() {
     let daemon = TestDaemon::new().await;
     let mut asked = Vec::new();
     for _ in 0..5 {
-        asked.push(waits(&daemon, json!({"prompt": "Go?"})).await.run_id);
+        asked.push(start_and_wait(&daemon, json!({"prompt": "Go?"})).await.run_id);
     }
     let (mut listed, mut before) = (Vec::new(), None);
     loop {
@@ -429,7 +429,7 @@ async fn waiting_runs_are_listed_page_by_page_without_gaps() {
 }
 
 /// Returns a machine that opens a gate and then performs `action`, and fails if the action fails.
-fn approved(action: &Value) -> Value {
+fn gate_then_act(action: &Value) -> Value {
     let ways = |next: &str| json!([{"condition": {"success": true}, "next_state": next}]);
     json!({"name": "approved", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes"]}}, "transitions": ways("act")},
@@ -446,7 +446,7 @@ fn calls_node(name: &str, node: &str) -> Value {
 }
 
 /// Writes the nodes of a project; `command` is the command of its node `leaf`.
-fn declares(daemon: &TestDaemon, command: &str) {
+fn write_nodes(daemon: &TestDaemon, command: &str) {
     let declared = format!(
         "[nodes.leaf]\ntype = \"bash\"\ncommand = \"{command}\"\n\
          [nodes.other]\ntype = \"bash\"\ncommand = \"true # {command}\"\n\
@@ -500,11 +500,11 @@ async fn run_uses_named_definitions_as_of_its_start() {
             overwrite_existing: true,
             reason: None,
         };
-        declares(&daemon, "echo was approved");
+        write_nodes(&daemon, "echo was approved");
         let created = daemon.call(creates("child", "leaf")).await;
         assert!(created.success, "{created:?}");
         let verb = RunWorkflow {
-            workflow_definition: Some(approved(&action)),
+            workflow_definition: Some(gate_then_act(&action)),
             initial_variables: Some([("which".to_owned(), "child".into())].into()),
             wait_seconds: Some(60.0),
             save_on_success: false,
@@ -515,7 +515,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
         match edit {
             Edit::Nothing => {}
             Edit::Unrelated => assert!(daemon.call(creates("unrelated", "other")).await.success),
-            Edit::Leaf => declares(&daemon, "echo EVIL"),
+            Edit::Leaf => write_nodes(&daemon, "echo EVIL"),
             Edit::Child => assert!(daemon.call(creates("child", "other")).await.success),
         }
         // The next daemon detects the change too.
@@ -524,7 +524,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
         }
         let person = daemon.person_named("person").await;
         assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
-        let ended = end_of(&daemon, &asked).await;
+        let ended = wait_for_end(&daemon, &asked).await;
         let text = serde_json::to_string(&ended).unwrap();
         if wanted.is_empty() {
             assert!(ended.status == "completed" && text.contains("was approved"), "{edit:?} {ended:#?}");
@@ -535,7 +535,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
             let digests = [&asked, &again].map(|run| run.pending_gate.clone().unwrap().digest);
             assert_ne!(digests[0], digests[1], "what follows is part of what is approved");
             assert!(person.call(answer(&again, "yes")).await.unwrap().success);
-            assert_eq!(end_of(&daemon, &again).await.status, "completed");
+            assert_eq!(wait_for_end(&daemon, &again).await.status, "completed");
         }
         daemon.stop().await;
     }

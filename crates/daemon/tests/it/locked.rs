@@ -14,18 +14,18 @@ fn words(text: &str) -> Option<Passphrase> {
     Some(Passphrase(text.to_owned()))
 }
 
-async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) {
+async fn set_passphrase(client: &Client, passphrase: Option<&str>, current: Option<&str>) {
     let verb = SetApprover { passphrase: passphrase.and_then(words), current: current.and_then(words) };
     let reply = client.call(verb).await.unwrap();
     assert!(reply.success, "{reply:?}");
 }
 
-async fn unlocks(client: &Client, passphrase: &str) -> UnlockRunsReply {
+async fn unlock(client: &Client, passphrase: &str) -> UnlockRunsReply {
     client.call(UnlockRuns { passphrase: words(passphrase) }).await.unwrap()
 }
 
 /// Returns a machine that opens a terminal, requests approval, and types a given secret. `answered_by` is the approver.
-fn deploying(answered_by: &str) -> Value {
+fn deploying_machine(answered_by: &str) -> Value {
     json!({"name": "deploy", "initial_state": "open",
         "arguments": {"KEY": {"secret": true}},
         "states": {
@@ -43,7 +43,7 @@ fn deploying(answered_by: &str) -> Value {
 }
 
 /// Starts a machine with the secret and waits until its gate is open.
-async fn starts(daemon: &TestDaemon, definition: Value) -> RunReply {
+async fn start_until_gate(daemon: &TestDaemon, definition: Value) -> RunReply {
     let variables = [("KEY".to_owned(), SECRET.into())].into();
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
@@ -65,7 +65,7 @@ fn private_part(daemon: &TestDaemon, run: &RunReply) -> String {
 }
 
 /// Waits until the private part of a run is stored sealed or in plain text.
-async fn is_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
+async fn wait_until_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
     eventually(if sealed { "the run is stored sealed" } else { "the run is stored plain" }, async || {
         let private = private_part(daemon, run);
         if private.starts_with("sealed:") == sealed { Ok(()) } else { Err(private) }
@@ -74,7 +74,7 @@ async fn is_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
 }
 
 /// Returns whether any file in the state directory contains a text.
-fn is_in_a_file(daemon: &TestDaemon, text: &str) -> bool {
+fn is_in_any_file(daemon: &TestDaemon, text: &str) -> bool {
     let files = std::fs::read_dir(daemon.place().state()).unwrap().flatten().filter(|file| file.path().is_file());
     let mut bytes = files.map(|file| std::fs::read(file.path()).unwrap());
     bytes.any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
@@ -86,7 +86,7 @@ async fn answers(client: &Client, run: &RunReply, passphrase: Option<&str>) -> A
     client.call(AnswerGate { run_id, answer: "yes".to_owned(), passphrase, ..AnswerGate::default() }).await.unwrap()
 }
 
-async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
@@ -98,11 +98,11 @@ async fn is_locked(daemon: &TestDaemon, run: &RunReply) -> bool {
 async fn copied_state_cannot_pass_a_gate() {
     // redteam M14: a copy of the journal without approver.json was answered, and deployed with the person's key.
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = starts(&daemon, deploying("human")).await;
-    is_stored(&daemon, &asked, true).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let asked = start_until_gate(&daemon, deploying_machine("human")).await;
+    wait_until_stored(&daemon, &asked, true).await;
     // Text stored before the question is removed from the database's log as well.
-    eventually("the secret is in no file", async || !is_in_a_file(&daemon, SECRET)).await;
+    eventually("the secret is in no file", async || !is_in_any_file(&daemon, SECRET)).await;
     std::fs::remove_file(daemon.place().state().join("approver.json")).unwrap();
     let copy = daemon.restarted().await;
     let ann = copy.person_named("ann").await;
@@ -111,9 +111,9 @@ async fn copied_state_cannot_pass_a_gate() {
         assert!(!refused.success && refused.error.as_ref().unwrap().contains("locked"), "{refused:?}");
     }
     // A passphrase set by the attacker does not help either.
-    sets(&ann, Some("open barley"), None).await;
+    set_passphrase(&ann, Some("open barley"), None).await;
     assert!(!answers(&ann, &asked, Some("open barley")).await.success);
-    assert!(!unlocks(&ann, "open barley").await.success);
+    assert!(!unlock(&ann, "open barley").await.success);
     let now = copy.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!(now.status, "waiting");
     assert!(now.next_step.unwrap().contains("steplatch approver unlock"));
@@ -126,9 +126,12 @@ async fn copied_state_cannot_pass_a_gate() {
 #[tokio::test]
 async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let (asked, other) = (starts(&daemon, deploying("human")).await, starts(&daemon, deploying("human")).await);
-    let of_agent = starts(&daemon, deploying("agent")).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let (asked, other) = (
+        start_until_gate(&daemon, deploying_machine("human")).await,
+        start_until_gate(&daemon, deploying_machine("human")).await,
+    );
+    let of_agent = start_until_gate(&daemon, deploying_machine("agent")).await;
     let shown = asked.pending_gate.clone().unwrap();
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
@@ -140,7 +143,7 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     assert!(!private_part(&daemon, &of_agent).starts_with("sealed:"));
     let decides = |run: &RunReply| Decide { run_id: run.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
     assert!(daemon.call(decides(&of_agent)).await.success);
-    assert_eq!(end_of(&daemon, &of_agent).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &of_agent).await.status, "completed");
     let refused = daemon.call(decides(&asked)).await;
     assert!(refused.error.as_ref().unwrap().contains("locked") && !refused.passphrase_wanted, "{refused:?}");
 
@@ -148,10 +151,10 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     assert!(!missing.success && missing.passphrase_wanted, "{missing:?}");
     let agent = daemon.client().call(UnlockRuns { passphrase: words("open sesame") }).await.unwrap();
     assert!(agent.error.unwrap().contains("opened by a person"));
-    let wrong = unlocks(&ann, "open barley").await;
+    let wrong = unlock(&ann, "open barley").await;
     assert!(!wrong.success && wrong.passphrase_wanted, "{wrong:?}");
     eventually("the passphrase is checked again", async || {
-        unlocks(&ann, "open sesame").await.retry_after_seconds.is_none()
+        unlock(&ann, "open sesame").await.retry_after_seconds.is_none()
     })
     .await;
     assert!(!is_locked(&daemon, &other).await);
@@ -160,27 +163,27 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     for run in [&asked, &other] {
         let taken = answers(&ann, run, Some("open sesame")).await;
         assert!(taken.success, "{taken:?}");
-        let ended = end_of(&daemon, run).await;
+        let ended = wait_for_end(&daemon, run).await;
         assert_eq!(ended.status, "completed", "{ended:?}");
     }
-    assert_eq!(unlocks(&ann, "open sesame").await.runs, 0);
+    assert_eq!(unlock(&ann, "open sesame").await.runs, 0);
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn answer_with_the_passphrase_opens_its_own_run() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = starts(&daemon, above("above", &deploying("human"))).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let asked = start_until_gate(&daemon, nesting_machine("above", &deploying_machine("human"))).await;
     let gate = asked.pending_gate.clone().unwrap();
-    is_stored(&daemon, &asked, true).await;
+    wait_until_stored(&daemon, &asked, true).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
     let (run_id, gate_id, digest) = (asked.run_id.clone(), Some(gate.gate_id), Some(gate.digest));
     let answer = AnswerGate { run_id, gate_id, digest, answer: "yes".to_owned(), ..AnswerGate::default() };
     let taken = ann.call(AnswerGate { passphrase: words("open sesame"), ..answer }).await.unwrap();
     assert!(taken.success, "{taken:?}");
-    let ended = end_of(&daemon, &asked).await;
+    let ended = wait_for_end(&daemon, &asked).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     daemon.stop().await;
 }
@@ -189,16 +192,16 @@ async fn answer_with_the_passphrase_opens_its_own_run() {
 async fn waiting_runs_are_sealed_while_a_passphrase_is_set() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    let asked = starts(&daemon, deploying("human")).await;
+    let asked = start_until_gate(&daemon, deploying_machine("human")).await;
     assert!(private_part(&daemon, &asked).contains(SECRET));
-    sets(&ann, Some("open sesame"), None).await;
-    is_stored(&daemon, &asked, true).await;
+    set_passphrase(&ann, Some("open sesame"), None).await;
+    wait_until_stored(&daemon, &asked, true).await;
     // A new passphrase opens it, and the old one no longer does.
-    sets(&ann, Some("open barley"), Some("open sesame")).await;
+    set_passphrase(&ann, Some("open barley"), Some("open sesame")).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
     assert!(is_locked(&daemon, &asked).await);
-    assert!(!unlocks(&ann, "open sesame").await.success);
+    assert!(!unlock(&ann, "open sesame").await.success);
     // Removing the passphrase first opens all runs.
     eventually("the passphrase is checked again", async || {
         let verb = SetApprover { passphrase: None, current: words("open barley") };
@@ -207,18 +210,18 @@ async fn waiting_runs_are_sealed_while_a_passphrase_is_set() {
         if reply.success { Ok(()) } else { Err(reply) }
     })
     .await;
-    is_stored(&daemon, &asked, false).await;
+    wait_until_stored(&daemon, &asked, false).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
     assert!(!is_locked(&daemon, &asked).await);
     assert!(answers(&ann, &asked, None).await.success);
-    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &asked).await.status, "completed");
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn terminals_of_a_locked_run_stay_held_without_secrets() {
-    let mut definition = deploying("human");
+    let mut definition = deploying_machine("human");
     definition["states"]["open"]["transitions"][0]["next_state"] = "show".into();
     definition["states"]["show"] = json!({
         "action": {"tool": "send_input", "params": {"input_text": "K={KEY}; echo \"shown: $K.\"\n"}},
@@ -227,10 +230,10 @@ async fn terminals_of_a_locked_run_stay_held_without_secrets() {
         "action": {"tool": "await_output", "params": {"pattern": "shown: [^$].*\\.", "timeout": 60}},
         "transitions": [{"condition": "success", "next_state": "ask"}]});
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = starts(&daemon, definition).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let asked = start_until_gate(&daemon, definition).await;
     let session_id = asked.session_id.clone().unwrap();
-    is_stored(&daemon, &asked, true).await;
+    wait_until_stored(&daemon, &asked, true).await;
     let daemon = daemon.restarted().await;
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..Default::default() }).await;
     let screen = screen.screen_content.unwrap();
@@ -246,7 +249,7 @@ async fn terminals_of_a_locked_run_stay_held_without_secrets() {
 }
 
 /// Returns a machine that runs another machine.
-fn above(name: &str, inner: &Value) -> Value {
+fn nesting_machine(name: &str, inner: &Value) -> Value {
     json!({"name": name, "initial_state": "call", "arguments": {"KEY": {"secret": true}},
         "states": {"call": {"action": {"tool": "run_workflow",
             "params": {"workflow_definition": inner, "initial_variables": {"KEY": "{KEY}"}}}}}})
@@ -260,7 +263,7 @@ fn sealed_runs(daemon: &TestDaemon) -> Vec<bool> {
     private.map(|text| text.unwrap().unwrap_or_default().starts_with("sealed:")).collect()
 }
 
-async fn all_are_sealed(daemon: &TestDaemon, runs: usize) {
+async fn wait_until_sealed(daemon: &TestDaemon, runs: usize) {
     eventually(&format!("all {runs} runs are sealed"), async || {
         let sealed = sealed_runs(daemon);
         if sealed == vec![true; runs] { Ok(()) } else { Err(sealed) }
@@ -271,27 +274,31 @@ async fn all_are_sealed(daemon: &TestDaemon, runs: usize) {
 #[tokio::test]
 async fn nested_runs_are_sealed_again_after_being_opened() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let top = starts(&daemon, above("top", &above("middle", &deploying("human")))).await;
-    all_are_sealed(&daemon, 3).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let top =
+        start_until_gate(&daemon, nesting_machine("top", &nesting_machine("middle", &deploying_machine("human"))))
+            .await;
+    wait_until_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
     // Two people at the same time: both replies report no more locked runs.
-    let (one, other) = tokio::join!(unlocks(&ann, "open sesame"), unlocks(&ann, "open sesame"));
+    let (one, other) = tokio::join!(unlock(&ann, "open sesame"), unlock(&ann, "open sesame"));
     assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
-    all_are_sealed(&daemon, 3).await;
+    wait_until_sealed(&daemon, 3).await;
     assert!(answers(&ann, &top, Some("open sesame")).await.success);
-    assert_eq!(end_of(&daemon, &top).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &top).await.status, "completed");
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn subscriber_of_a_locked_run_sees_its_end_and_cancel_is_deep() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let (first, second) =
-        (starts(&daemon, deploying("human")).await, starts(&daemon, above("top", &deploying("human"))).await);
-    all_are_sealed(&daemon, 3).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let (first, second) = (
+        start_until_gate(&daemon, deploying_machine("human")).await,
+        start_until_gate(&daemon, nesting_machine("top", &deploying_machine("human"))).await,
+    );
+    wait_until_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
     let cancelled = daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await;
@@ -317,12 +324,12 @@ async fn subscriber_of_a_locked_run_sees_its_end_and_cancel_is_deep() {
 async fn daemon_killed_before_storing_plain_runs_leaves_them_open() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    sets(&ann, Some("open sesame"), None).await;
-    let asked = starts(&daemon, deploying("human")).await;
-    is_stored(&daemon, &asked, true).await;
+    set_passphrase(&ann, Some("open sesame"), None).await;
+    let asked = start_until_gate(&daemon, deploying_machine("human")).await;
+    wait_until_stored(&daemon, &asked, true).await;
     let sealed = private_part(&daemon, &asked);
-    sets(&ann, None, Some("open sesame")).await;
-    is_stored(&daemon, &asked, false).await;
+    set_passphrase(&ann, None, Some("open sesame")).await;
+    wait_until_stored(&daemon, &asked, false).await;
     let place = daemon.place().clone();
     let daemon = daemon.restarted_after(|| {
         let journal = rusqlite::Connection::open(place.journal()).unwrap();
@@ -331,7 +338,7 @@ async fn daemon_killed_before_storing_plain_runs_leaves_them_open() {
     });
     let daemon = daemon.await;
     assert!(!is_locked(&daemon, &asked).await && !daemon.call(GetApprover {}).await.is_set);
-    is_stored(&daemon, &asked, false).await;
+    wait_until_stored(&daemon, &asked, false).await;
     let cancelled = daemon.call(CancelWorkflow { run_id: asked.run_id.clone() }).await;
     assert!(cancelled.success, "{cancelled:?}");
     daemon.stop().await;

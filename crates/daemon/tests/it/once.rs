@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use steplatch_protocol::{GetRun, ListTerminalSessions, RunCommand, RunReply, RunWorkflow};
 use steplatch_testkit::{TestDaemon, eventually};
 
-async fn begin(daemon: &TestDaemon, definition: Value) -> String {
+async fn start_run(daemon: &TestDaemon, definition: Value) -> String {
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
         wait_seconds: Some(0.0),
@@ -18,7 +18,7 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> String {
     begun.run_id
 }
 
-async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
     eventually("the run is over", async || {
         let run = GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() };
         let reply = daemon.call(run).await;
@@ -30,12 +30,12 @@ async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
 /// Waits for the ends of runs, all of which must complete.
 async fn all_complete(daemon: &TestDaemon, ids: &[String]) {
     for id in ids {
-        let ended = end_of(daemon, id).await;
+        let ended = wait_for_end(daemon, id).await;
         assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
     }
 }
 
-async fn no_terminal_is_left(daemon: &TestDaemon) {
+async fn assert_no_terminals(daemon: &TestDaemon) {
     eventually("no terminal is left", async || {
         let open = daemon.call(ListTerminalSessions {}).await.sessions;
         if open.is_empty() { Ok(()) } else { Err(open) }
@@ -45,7 +45,7 @@ async fn no_terminal_is_left(daemon: &TestDaemon) {
 
 /// Returns a machine that appends `count` lines to a file, each by a command in a separate shell. Every third line
 /// comes from two parallel nested runs, and the last state replaces a file.
-fn appending(file: &str, name: usize, count: usize) -> Value {
+fn appending_machine(file: &str, name: usize, count: usize) -> Value {
     let line = |number: usize, branch: &str| json!({"tool": "run_command", "params": {"command": format!("echo {name}-{number}{branch} >> {file}; sleep 0.1; echo done")}});
     let state = |number: usize| {
         let next = if number == count { "put".to_owned() } else { format!("s{}", number + 1) };
@@ -72,7 +72,7 @@ async fn commands_in_separate_shells_run_once_across_restarts() {
     let (runs, count) = (4, 6);
     let mut ids = Vec::new();
     for name in 0..runs {
-        ids.push(begin(&daemon, appending(&file, name, count)).await);
+        ids.push(start_run(&daemon, appending_machine(&file, name, count)).await);
     }
     for pause in (0..12).map(|number| 30 + number * 17) {
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -91,7 +91,7 @@ async fn commands_in_separate_shells_run_once_across_restarts() {
     let mut expected: Vec<String> = expected.collect();
     expected.sort_unstable();
     assert_eq!(lines, expected);
-    no_terminal_is_left(&daemon).await;
+    assert_no_terminals(&daemon).await;
     daemon.stop().await;
 }
 
@@ -113,11 +113,11 @@ async fn runs_wait_for_a_place_at_the_terminal_limit() {
     });
     let mut ids = Vec::new();
     for _ in 0..6 {
-        ids.push(begin(&daemon, definition.clone()).await);
-        ids.push(begin(&daemon, in_a_terminal.clone()).await);
+        ids.push(start_run(&daemon, definition.clone()).await);
+        ids.push(start_run(&daemon, in_a_terminal.clone()).await);
     }
     all_complete(&daemon, &ids).await;
-    no_terminal_is_left(&daemon).await;
+    assert_no_terminals(&daemon).await;
     daemon.stop().await;
 }
 
@@ -134,7 +134,7 @@ async fn client_calls_wait_for_a_place_at_the_terminal_limit() {
     for (number, reply) in calls.join_all().await {
         assert_eq!((reply.success, reply.output), (true, format!("done-{number}\n")), "{:?}", reply.error);
     }
-    no_terminal_is_left(&daemon).await;
+    assert_no_terminals(&daemon).await;
     daemon.stop().await;
 }
 
@@ -157,9 +157,9 @@ async fn branches_wait_for_a_place_at_the_terminal_limit() {
     ];
     let mut ids = Vec::new();
     for definition in definitions {
-        ids.push(begin(&daemon, definition).await);
+        ids.push(start_run(&daemon, definition).await);
     }
     all_complete(&daemon, &ids).await;
-    no_terminal_is_left(&daemon).await;
+    assert_no_terminals(&daemon).await;
     daemon.stop().await;
 }

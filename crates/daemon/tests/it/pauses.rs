@@ -10,7 +10,7 @@ use steplatch_protocol::{
 use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually};
 
 /// Returns a machine that opens a terminal, waits for what a person types there, and continues.
-fn listening() -> Value {
+fn listening_machine() -> Value {
     json!({
         "name": "listening", "initial_state": "open",
         "states": {
@@ -22,7 +22,7 @@ fn listening() -> Value {
     })
 }
 
-fn nesting(inner: &Value) -> Value {
+fn nesting_machine(inner: &Value) -> Value {
     let action = json!({"tool": "run_workflow", "params": {"workflow_definition": inner}});
     json!({"name": "outer", "initial_state": "nest", "states": {"nest": {"action": action}}})
 }
@@ -31,7 +31,7 @@ async fn pause(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
     daemon.call(PauseWorkflow { run_id: run.to_owned() }).await
 }
 
-async fn go_on(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
+async fn resume(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
     daemon.call(ResumeWorkflow { run_id: run.to_owned() }).await
 }
 
@@ -39,12 +39,12 @@ async fn record(daemon: &TestDaemon, run: &str) -> RunRecord {
     daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap()
 }
 
-async fn end(daemon: &TestDaemon, run: &str) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
     daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() }).await
 }
 
 /// Waits until a run sends this event, and returns its data.
-async fn hears(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&str>) -> Value {
+async fn wait_for_event(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&str>) -> Value {
     let (_, mut events) = daemon
         .client()
         .subscribe(Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() })
@@ -59,7 +59,7 @@ async fn hears(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&
 }
 
 /// Types into the only open terminal.
-async fn typed(daemon: &TestDaemon, text: &str) {
+async fn type_line(daemon: &TestDaemon, text: &str) {
     let sessions = daemon.call(ListTerminalSessions {}).await.sessions;
     let session_id = sessions[0].session_id.clone();
     let verb = steplatch_protocol::SendInput { session_id, input_text: text.to_owned(), ..Default::default() };
@@ -69,8 +69,8 @@ async fn typed(daemon: &TestDaemon, text: &str) {
 #[tokio::test]
 async fn paused_run_finishes_its_step_and_stays_paused() {
     let daemon = TestDaemon::new().await;
-    let run = daemon.begin(listening()).await;
-    hears(&daemon, &run, "state_entered", Some("wait")).await;
+    let run = daemon.begin(listening_machine()).await;
+    wait_for_event(&daemon, &run, "state_entered", Some("wait")).await;
     let paused = pause(&daemon, &run).await;
     assert!(paused.success && paused.message.starts_with("Run paused"), "{paused:?}");
     assert_eq!((paused.state.as_str(), paused.paused.as_ref().unwrap().by.as_str()), ("running", "test"));
@@ -80,20 +80,20 @@ async fn paused_run_finishes_its_step_and_stays_paused() {
 
     let daemon = daemon.restarted().await;
     assert_eq!(record(&daemon, &run).await.paused, paused.paused);
-    typed(&daemon, "echo go-on\n").await;
-    hears(&daemon, &run, "state_completed", Some("wait")).await;
+    type_line(&daemon, "echo go-on\n").await;
+    wait_for_event(&daemon, &run, "state_completed", Some("wait")).await;
     let daemon = daemon.restarted().await;
     let looked = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5), ..GetRun::default() }).await;
     assert_eq!((looked.status.as_str(), looked.states_executed), ("running", 2), "it goes nowhere");
     assert_eq!(looked.paused, paused.paused);
 
-    let resumed = go_on(&daemon, &run).await;
+    let resumed = resume(&daemon, &run).await;
     assert_eq!((resumed.success, resumed.message.as_str(), resumed.paused), (true, "Run resumed", None));
-    let over = end(&daemon, &run).await;
+    let over = wait_for_end(&daemon, &run).await;
     assert_eq!((over.status.as_str(), over.final_state.as_deref()), ("completed", Some("type")), "{:?}", over.error);
     assert_eq!(over.paused, None);
-    assert_eq!(hears(&daemon, &run, "workflow_resumed", None).await, json!({"by": "test"}));
-    for reply in [pause(&daemon, &run).await, go_on(&daemon, &run).await] {
+    assert_eq!(wait_for_event(&daemon, &run, "workflow_resumed", None).await, json!({"by": "test"}));
+    for reply in [pause(&daemon, &run).await, resume(&daemon, &run).await] {
         assert_eq!((reply.success, reply.error.as_deref()), (false, Some("Run was already over: completed")));
     }
     let unknown = pause(&daemon, "run_x").await;
@@ -104,11 +104,11 @@ async fn paused_run_finishes_its_step_and_stays_paused() {
 #[tokio::test]
 async fn paused_run_is_cancelled_at_once_with_its_terminal() {
     let daemon = TestDaemon::new().await;
-    let run = daemon.begin(listening()).await;
-    hears(&daemon, &run, "state_entered", Some("wait")).await;
+    let run = daemon.begin(listening_machine()).await;
+    wait_for_event(&daemon, &run, "state_entered", Some("wait")).await;
     pause(&daemon, &run).await;
-    typed(&daemon, "echo go-on\n").await;
-    hears(&daemon, &run, "state_completed", Some("wait")).await;
+    type_line(&daemon, "echo go-on\n").await;
+    wait_for_event(&daemon, &run, "state_completed", Some("wait")).await;
     let cancelled = daemon.call(CancelWorkflow { run_id: run.clone() }).await;
     assert_eq!((cancelled.state.as_str(), cancelled.message.as_str()), ("cancelled", "Run cancelled"));
     assert_eq!(record(&daemon, &run).await.paused, None);
@@ -146,7 +146,7 @@ async fn time_limit_stops_at_a_gate_and_in_a_pause() {
     clock.advance(HOUR);
     let daemon = daemon.restarted().await;
     assert_eq!(record(&daemon, &run).await.state, "running");
-    go_on(&daemon, &run).await;
+    resume(&daemon, &run).await;
     let limit = clock.now().after(Duration::from_secs(200));
     eventually("the rest of the limit is the whole limit", async || {
         if clock.sleepers().first() == Some(&limit) { Ok(()) } else { Err(clock.sleepers()) }
@@ -155,7 +155,7 @@ async fn time_limit_stops_at_a_gate_and_in_a_pause() {
     clock.advance(Duration::from_secs(199));
     assert_eq!(record(&daemon, &run).await.state, "running");
     clock.advance(Duration::from_secs(1));
-    let over = end(&daemon, &run).await;
+    let over = wait_for_end(&daemon, &run).await;
     assert_eq!(over.error.as_deref(), Some("Workflow execution timeout (200.0s) exceeded in state 'long'"));
     daemon.stop().await;
 }
@@ -163,28 +163,28 @@ async fn time_limit_stops_at_a_gate_and_in_a_pause() {
 #[tokio::test]
 async fn nested_run_pauses_with_its_parent_or_alone() {
     let daemon = TestDaemon::new().await;
-    let run = daemon.begin(nesting(&listening())).await;
-    let told = hears(&daemon, &run, "nested_workflow_started", None).await;
+    let run = daemon.begin(nesting_machine(&listening_machine())).await;
+    let told = wait_for_event(&daemon, &run, "nested_workflow_started", None).await;
     let inner = told["child_run_id"].as_str().unwrap().to_owned();
-    hears(&daemon, &inner, "state_entered", Some("wait")).await;
+    wait_for_event(&daemon, &inner, "state_entered", Some("wait")).await;
     pause(&daemon, &run).await;
-    assert_eq!(hears(&daemon, &inner, "workflow_paused", None).await, json!({"by": "test"}));
+    assert_eq!(wait_for_event(&daemon, &inner, "workflow_paused", None).await, json!({"by": "test"}));
     let daemon = daemon.restarted().await;
     assert!(record(&daemon, &inner).await.paused.is_some());
-    go_on(&daemon, &run).await;
-    hears(&daemon, &inner, "workflow_resumed", None).await;
+    resume(&daemon, &run).await;
+    wait_for_event(&daemon, &inner, "workflow_resumed", None).await;
 
     // The parent waits for the directly paused run, and resuming the parent does not resume it.
     pause(&daemon, &inner).await;
-    hears(&daemon, &run, "nested_workflow_waiting", None).await;
+    wait_for_event(&daemon, &run, "nested_workflow_waiting", None).await;
     assert_eq!(record(&daemon, &run).await.state, "waiting");
     pause(&daemon, &run).await;
-    go_on(&daemon, &run).await;
-    typed(&daemon, "echo go-on\n").await;
-    hears(&daemon, &inner, "state_completed", Some("wait")).await;
+    resume(&daemon, &run).await;
+    type_line(&daemon, "echo go-on\n").await;
+    wait_for_event(&daemon, &inner, "state_completed", Some("wait")).await;
     assert!(record(&daemon, &inner).await.paused.is_some());
-    go_on(&daemon, &inner).await;
-    let over = end(&daemon, &run).await;
+    resume(&daemon, &inner).await;
+    let over = wait_for_end(&daemon, &run).await;
     assert_eq!(over.status, "completed", "{:?}", over.error);
     daemon.stop().await;
 }

@@ -10,7 +10,7 @@ use steplatch_testkit::TestDaemon;
 const HEADER: &str = "{\"version\":3,\"term\":{\"cols\":40,\"rows\":5},\"title\":\"build\"}\n";
 
 /// Writes a recording into the daemon's directory and lists it.
-fn recorded(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf) {
+fn write_recording(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf) {
     let folder = daemon.place().recordings();
     std::fs::create_dir_all(&folder).unwrap();
     let file = daemon.place().state().join(format!("{}.cast", TerminalId::random()));
@@ -40,7 +40,7 @@ async fn recording_is_read_in_consecutive_portions() {
     for number in 0..1500 {
         lines.push_str(&format!("[0.04,\"o\",\"{number}\\r\\n\"]\n"));
     }
-    let (id, _) = recorded(&daemon, &lines);
+    let (id, _) = write_recording(&daemon, &lines);
     let listed = daemon.call(ListRecordings::default()).await;
     let [one] = &listed.recordings[..] else { panic!("{listed:?}") };
     assert_eq!((one.recording_id.clone(), one.title.as_deref(), one.cols), (id.to_string(), Some("build"), Some(40)));
@@ -63,7 +63,7 @@ async fn replay_shows_no_secrets_in_frames_titles_or_markers() {
     let session = daemon.bash().await;
     // The file comes from elsewhere, or was recorded before the secret was known.
     let header = HEADER.replace("build", "build hunter2-and-more");
-    let (id, _) = recorded(
+    let (id, _) = write_recording(
         &daemon,
         &format!(
             "{header}[0.5,\"o\",\"token hunter2-and-\"]\n[0.5,\"o\",\"more\\u001b]2;hunter2-and-more\\u0007\"]\n\
@@ -87,7 +87,7 @@ async fn replay_shows_no_secrets_in_frames_titles_or_markers() {
 #[tokio::test]
 async fn damaged_recording_is_shown_up_to_the_damage() {
     let daemon = TestDaemon::new().await;
-    let (id, file) = recorded(&daemon, &format!("{HEADER}[0.5,\"o\",\"readable\"]\n[0.5,\"o\",\"cut of"));
+    let (id, file) = write_recording(&daemon, &format!("{HEADER}[0.5,\"o\",\"readable\"]\n[0.5,\"o\",\"cut of"));
     let all = read_whole(&daemon, &id).await;
     assert_eq!(all[0].damage.as_deref(), Some("the file ends within line 3"));
     assert!(all[0].frames[1].change.changed[0].runs[0].2 == "readable", "{all:?}");

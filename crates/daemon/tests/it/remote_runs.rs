@@ -24,7 +24,7 @@ fn config(service: &FakeService) -> steplatch_remote::Config {
     }
 }
 
-fn using(config: steplatch_remote::Config) -> Configuration {
+fn configuration_with(config: steplatch_remote::Config) -> Configuration {
     Configuration { remotes: vec![config], ..Configuration::default() }
 }
 
@@ -34,22 +34,22 @@ async fn daemon_of(service: &FakeService) -> TestDaemon {
 }
 
 async fn daemon_with(config: steplatch_remote::Config) -> TestDaemon {
-    let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), using(config)).await;
+    let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), configuration_with(config)).await;
     let refreshed = daemon.call(RefreshWorkflows::default()).await;
     assert!(refreshed.success, "{refreshed:?}");
     daemon
 }
 
-fn calling(name: &str, arguments: Value, wait: f64) -> CallTool {
+fn call_request(name: &str, arguments: Value, wait: f64) -> CallTool {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     CallTool { name: name.to_owned(), arguments, wait_seconds: Some(wait), ..CallTool::default() }
 }
 
 async fn deploy(daemon: &TestDaemon, wait: f64) -> RunReply {
-    daemon.call(calling("workflow_deploy", json!({"to": "prod"}), wait)).await
+    daemon.call(call_request("workflow_deploy", json!({"to": "prod"}), wait)).await
 }
 
-async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(30.0), ..GetRun::default() }).await
 }
 
@@ -180,7 +180,7 @@ async fn saved_workflow_does_not_shadow_a_remote_tool() {
     let saved = daemon.call(saved).await;
     assert!(saved.success, "{saved:?}");
     let key = Some("once".to_owned());
-    let call = CallTool { idempotency_key: key, ..calling("workflow_deploy", json!({"to": "prod"}), 30.0) };
+    let call = CallTool { idempotency_key: key, ..call_request("workflow_deploy", json!({"to": "prod"}), 30.0) };
     let called = daemon.call(call.clone()).await;
     assert_eq!(called.result.as_ref().map(|result| &result["originalWorkflowId"]), Some(&json!("7")), "{called:?}");
     assert_eq!(service.runs().len(), 1);
@@ -235,7 +235,7 @@ async fn documented_flow_runs_as_written() {
         // Line 430: a RUNNING status is requested again.
         service.once(Route::Status, Answer::Json(running.clone()));
         service.once(Route::Status, Answer::Json(status(word)));
-        let reply = daemon.call(calling("workflow_competitor_analysis", domain.clone(), 30.0)).await;
+        let reply = daemon.call(call_request("workflow_competitor_analysis", domain.clone(), 30.0)).await;
         let result = reply.result.clone().unwrap();
         assert_eq!((&result["success"], &result["status"]), (&json!(success), &json!(word)), "{reply:?}");
         assert_eq!(result.get("error").and_then(Value::as_str), error, "line 445");
@@ -325,8 +325,8 @@ async fn starts_beyond_the_service_limit_are_queued() {
     let run = service.runs()[0].id.clone();
     service.script("7", vec![json!({"status": "COMPLETED", "output": {}})]);
     service.script_run(&run, vec![json!({"status": "COMPLETED", "output": {}})]);
-    assert_eq!(end_of(&daemon, &first).await.status, "completed");
-    assert_eq!(end_of(&daemon, &third).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &first).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &third).await.status, "completed");
     assert_eq!(service.count(Route::Start), 2);
     daemon.stop().await;
 }
@@ -427,17 +427,17 @@ async fn cancel_and_time_limit_are_forwarded_with_their_outcome() {
     let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
     assert_eq!(cancelled.state, "cancelled", "{cancelled:?}");
     assert!(service.runs()[0].is_cancelled);
-    let told = end_of(&daemon, &run).await;
+    let told = wait_for_end(&daemon, &run).await;
     assert_eq!((told.success, &told.result.unwrap()["status"]), (false, &json!("CANCELLED")));
 
     service.once(Route::Cancel, Answer::Refuse(405, "no".to_owned()));
     let run = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Start, 2).await;
     daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
-    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run continues"));
+    assert!(wait_for_end(&daemon, &run).await.error.unwrap().contains("the remote run continues"));
 
     let limit = Duration::from_secs(1);
-    daemon.configure(using(steplatch_remote::Config { execution_timeout: limit, ..config(&service) }));
+    daemon.configure(configuration_with(steplatch_remote::Config { execution_timeout: limit, ..config(&service) }));
     let late = deploy(&daemon, 30.0).await;
     assert_eq!(late.status, "failed", "{late:?}");
     assert!(late.error.unwrap().contains("longer than 1 s, which is its limit"));
@@ -465,7 +465,7 @@ async fn paused_run_sends_no_requests() {
     let of_it = service.requests().iter().filter(|asked| asked.path.contains(&id)).count();
     assert!(of_it <= 2, "{of_it} requests about a run that is paused");
     assert!(daemon.call(ResumeWorkflow { run_id: run.run_id.clone() }).await.success);
-    assert_eq!(end_of(&daemon, &run).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &run).await.status, "completed");
     daemon.call(CancelWorkflow { run_id: other.run_id }).await;
     daemon.stop().await;
 }
@@ -482,7 +482,7 @@ async fn next_daemon_continues_and_starts_nothing_twice() {
     service.wait_for(Route::Status, 2).await;
     let id = service.runs()[0].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {"fine": true}})]);
-    let done = end_of(&daemon, &run).await;
+    let done = wait_for_end(&daemon, &run).await;
     assert_eq!(done.result.unwrap()["output"], json!({"fine": true}));
 
     // A run whose start is in progress when the daemon stops.
@@ -492,7 +492,7 @@ async fn next_daemon_continues_and_starts_nothing_twice() {
     let daemon = daemon.restarted().await;
     let id = service.runs()[1].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {}})]);
-    assert_eq!(end_of(&daemon, &run).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &run).await.status, "completed");
     assert_eq!(service.count(Route::Start), 2);
     daemon.stop().await;
 }
@@ -555,7 +555,7 @@ async fn refresh_counts_changes_and_applies_settings_at_once() {
 
     let client = daemon.person_named("watcher").await;
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
-    daemon.configure(using(steplatch_remote::Config { enabled: false, ..config(&service) }));
+    daemon.configure(configuration_with(steplatch_remote::Config { enabled: false, ..config(&service) }));
     while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {}
     assert_eq!(names(&daemon).await, [""; 0]);
     let asked = service.requests().len();
@@ -602,7 +602,7 @@ async fn run_of_a_removed_service_says_so_and_can_be_cancelled() {
     assert!(error.contains("'team' is not configured"), "{error}");
     let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
     assert_eq!(cancelled.state, "cancelled", "{cancelled:?}");
-    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run may continue"));
+    assert!(wait_for_end(&daemon, &run).await.error.unwrap().contains("the remote run may continue"));
     daemon.stop().await;
 }
 
@@ -633,7 +633,7 @@ async fn reported_reason_of_a_service_is_bounded() {
 const SECRET: &str = "s3cret-value-of-nobody";
 
 /// Types a secret into another terminal: the daemon masks it from then on.
-async fn types_a_secret(daemon: &TestDaemon) {
+async fn type_secret(daemon: &TestDaemon) {
     let session = daemon.bash().await;
     let secret = SendInput {
         session_id: session.id.clone(),
@@ -670,10 +670,10 @@ async fn secret_unknown_to_a_daemon_is_in_none_of_its_reports() {
     let gate = json!({"prompt": format!("Use {SECRET}?"), "choices": [SECRET, "no"]});
     service.script("7", vec![json!({"status": "RUNNING", "output": {"pending_gate": gate}})]);
     let daemon = daemon_of(&service).await;
-    let before = daemon.call(calling("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
+    let before = daemon.call(call_request("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
     assert_eq!(before.status, "waiting", "{before:?}");
-    types_a_secret(&daemon).await;
-    let after = daemon.call(calling("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
+    type_secret(&daemon).await;
+    let after = daemon.call(call_request("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
     assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service is given it");
     let runs = [before.run_id, after.run_id];
     let daemon = daemon.replaced().await;

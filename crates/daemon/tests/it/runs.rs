@@ -545,7 +545,7 @@ async fn secret_too_short_to_mask_does_not_prevent_saving() {
 }
 
 /// Returns a machine whose only state runs another machine.
-fn nesting(inner: &Value) -> Value {
+fn nesting_machine(inner: &Value) -> Value {
     let mut outer = machine("nest", json!({"nest": last("run_workflow", &json!({"workflow_definition": inner}))}));
     outer["name"] = "outer".into();
     outer
@@ -556,7 +556,7 @@ async fn nested_run_has_its_own_run_and_its_end_is_the_result() {
     let daemon = TestDaemon::new().await;
     let mut inner = contract(true);
     inner["name"] = "inner".into();
-    let mut outer = nesting(&inner);
+    let mut outer = nesting_machine(&inner);
     outer["states"]["nest"]["action"]["params"]["initial_variables"] = json!({"ROOT": "{place}"});
     let verb = RunWorkflow {
         workflow_definition: Some(outer),
@@ -581,7 +581,7 @@ async fn nested_run_has_its_own_run_and_its_end_is_the_result() {
 async fn failed_nested_run_fails_its_state_with_the_reason() {
     let daemon = TestDaemon::new().await;
     let inner = machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}));
-    let reply = daemon.run(nesting(&inner)).await;
+    let reply = daemon.run(nesting_machine(&inner)).await;
     assert_eq!(reply.status, "failed");
     let error = reply.error.unwrap();
     assert!(error.starts_with("State 'nest' failed: State 'open' failed: program 'no-such-shell'"), "{error}");
@@ -597,13 +597,13 @@ async fn nested_run_ends_with_its_parent_and_with_its_state() {
         "open",
         json!({"open": state("open_terminal", &json!({}), "wait"), "wait": last("sleep", &json!({"seconds": 600}))}),
     );
-    let mut outer = nesting(&inner);
+    let mut outer = nesting_machine(&inner);
     outer["states"]["nest"]["timeout"] = json!(1.5);
     let reply = daemon.run(outer).await;
     assert_eq!(reply.error.as_deref(), Some("State 'nest' timed out after 1.5s"));
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
 
-    let definition = nesting(&nesting(&inner));
+    let definition = nesting_machine(&nesting_machine(&inner));
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let run_id = daemon.call(verb).await.run_id;
     let innermost = loop {
@@ -637,7 +637,7 @@ fn nested(reply: &RunReply) -> &Value {
     &entry.unwrap_or_else(|| panic!("{reply:#?}"))["result"]
 }
 
-fn on_its_own(name: &str, states: Value) -> Value {
+fn in_own_terminal(name: &str, states: Value) -> Value {
     let initial = states.as_object().unwrap().keys().next().unwrap().clone();
     json!({"name": name, "initial_state": initial, "states": states})
 }
@@ -646,7 +646,7 @@ fn on_its_own(name: &str, states: Value) -> Value {
 async fn workflow_can_be_called_after_its_terminal_was_closed() {
     // Document 000, lines 555-585: composition. The terminal is closed by the run itself, or by another client.
     let daemon = TestDaemon::new().await;
-    let listing = on_its_own("listing", json!({"list": last("list_terminal_sessions", &json!({}))}));
+    let listing = in_own_terminal("listing", json!({"list": last("list_terminal_sessions", &json!({}))}));
     let nest = last("run_workflow", &json!({"workflow_definition": listing}));
     let definition = machine(
         "open",
@@ -666,7 +666,7 @@ async fn workflow_can_be_called_after_its_terminal_was_closed() {
             "open": state("open_terminal", &json!({}), "leave"),
             "leave": state("run_workflow", &json!({
                 "session_id": "{session_id}",
-                "workflow_definition": on_its_own("closing", json!({"close": last("exit_terminal", &json!({}))})),
+                "workflow_definition": in_own_terminal("closing", json!({"close": last("exit_terminal", &json!({}))})),
             }), "nest"),
             "nest": nest,
         }),
@@ -680,7 +680,7 @@ async fn workflow_can_be_called_after_its_terminal_was_closed() {
 async fn nested_run_uses_the_terminal_of_its_parent() {
     // Document 000, lines 178-195, 578 and 640-656.
     let daemon = TestDaemon::new().await;
-    let inner = on_its_own(
+    let inner = in_own_terminal(
         "inner",
         json!({
             "open": state("open_terminal", &json!({}), "say"),
@@ -715,7 +715,7 @@ async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
     let daemon = TestDaemon::new().await;
     let child = |output: &str| {
         let command = format!("printf '%s' {output}");
-        on_its_own("inner", json!({"say": last("run_command", &json!({"command": command}))}))
+        in_own_terminal("inner", json!({"say": last("run_command", &json!({"command": command}))}))
     };
     let nest = |inner: Value, message: &str| {
         let definition = json!({
@@ -732,7 +732,7 @@ async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
 
     // The nested run of a nested run keeps its log.
     let deep =
-        on_its_own("outer", json!({"mid": last("run_workflow", &json!({"workflow_definition": child("deep")}))}));
+        in_own_terminal("outer", json!({"mid": last("run_workflow", &json!({"workflow_definition": child("deep")}))}));
     let read = nest(deep, "{nest_execution_log.0.result.status}").await;
     assert_eq!(read.error.as_deref(), Some("State 'look' failed: completed"), "{read:#?}");
     assert_eq!(nested(&read)["execution_log"][0]["result"].get("execution_log"), None);
@@ -748,7 +748,7 @@ async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
 async fn inline_workflow_is_saved_unless_disabled() {
     // Document 000, lines 164, 646-650 and 804-807.
     let daemon = TestDaemon::new().await;
-    let inner = |name: &str| on_its_own(name, json!({"rest": last("sleep", &json!({"seconds": 0}))}));
+    let inner = |name: &str| in_own_terminal(name, json!({"rest": last("sleep", &json!({"seconds": 0}))}));
     let outer = |name: &str, own: Value| {
         let nest = json!({"workflow_definition": inner(name), "save_on_success": own});
         // The second state fails with the variables, so that the outer run is not saved.

@@ -79,7 +79,7 @@ async fn screen_watcher_receives_changed_rows_without_secrets() {
 
 #[tokio::test]
 async fn terminal_watcher_is_notified_of_possible_changes() {
-    async fn hears(events: &mut Events) {
+    async fn wait_for_event(events: &mut Events) {
         let next = timeout(EVENT_TIMEOUT, events.next()).await.expect("a change is an event");
         let event: TerminalsEvent = serde_json::from_value(next.expect("the daemon goes on")).unwrap();
         assert_eq!(event, TerminalsEvent::TerminalsChanged);
@@ -87,19 +87,19 @@ async fn terminal_watcher_is_notified_of_possible_changes() {
     let daemon = TestDaemon::new().await;
     let (reply, mut events) = daemon.client().subscribe(WatchTerminals {}).await.unwrap();
     assert!(reply.success, "{reply:?}");
-    hears(&mut events).await;
+    wait_for_event(&mut events).await;
     // The first terminal starts the host, and each of the next steps is a further change.
     let session = daemon.bash().await;
-    hears(&mut events).await;
+    wait_for_event(&mut events).await;
     session.types("echo typed-$((40+2))\n").await;
     session.sees("^typed-42").await;
-    hears(&mut events).await;
+    wait_for_event(&mut events).await;
     // No event comes without a change, after the events of earlier changes.
     let quiet = async { while timeout(std::time::Duration::from_secs(1), events.next()).await.is_ok() {} };
     timeout(EVENT_TIMEOUT, quiet).await.expect("a terminal at its prompt changes nothing");
     let closed = daemon.call(ExitTerminal { session_id: session.id.clone(), ..Default::default() }).await;
     assert!(closed.success, "{closed:?}");
-    hears(&mut events).await;
+    wait_for_event(&mut events).await;
     daemon.stop().await;
 }
 

@@ -44,7 +44,7 @@ async fn run(daemon: &TestDaemon, text: &str, variables: &[(&str, &str)]) -> Run
 }
 
 /// Answers the gate of a run, and waits for its end.
-async fn answered(daemon: &TestDaemon, run: &RunReply, answer: &str) -> RunReply {
+async fn answer_gate(daemon: &TestDaemon, run: &RunReply, answer: &str) -> RunReply {
     assert_eq!(run.status, "waiting", "{:?} {run:?}", run.error);
     let verb = Decide { run_id: run.run_id.clone(), answer: answer.to_owned(), ..Decide::default() };
     let decided = daemon.call(verb).await;
@@ -84,7 +84,7 @@ async fn backup_is_restored_once_approved() {
     let store = folder.path().join("store");
     let waiting = run(&daemon, RESTORE, &[("DIR", store.to_str().unwrap())]).await;
     fs::remove_file(store.join("data")).unwrap();
-    let restored = answered(&daemon, &waiting, "restore").await;
+    let restored = answer_gate(&daemon, &waiting, "restore").await;
     assert_eq!(restored.status, "completed", "{restored:?}");
     assert_eq!(restored.return_values["FILES"], "1");
     assert!(store.join("data").exists());
@@ -152,7 +152,7 @@ async fn login_trusts_a_new_key_once_approved() {
     shell(folder.path(), "chmod +x ssh");
     let variables = |password: &'static str| [("SSH", ssh.to_str().unwrap()), ("HOST", "box"), ("PW", password)];
     let waiting = run(&daemon, LOGIN, &variables("hunter2")).await;
-    let read = answered(&daemon, &waiting, "yes").await;
+    let read = answer_gate(&daemon, &waiting, "yes").await;
     assert_eq!((read.status.as_str(), &read.return_values["LOAD"]), ("completed", &json!("0.42")), "{read:?}");
     let known = run(&daemon, LOGIN, &variables("hunter2")).await;
     assert_eq!((known.status.as_str(), known.states_executed), ("completed", 3), "{known:?}");
@@ -161,8 +161,8 @@ async fn login_trusts_a_new_key_once_approved() {
     daemon.stop().await;
 }
 
-/// Changes a part of a document.
-fn broken(text: &str, pointer: &str, value: Value) -> Value {
+/// Returns a document with a changed part.
+fn broken_document(text: &str, pointer: &str, value: Value) -> Value {
     let mut document = document(text);
     *document.pointer_mut(pointer).unwrap() = value;
     document
@@ -185,42 +185,42 @@ fn each_broken_workflow_is_reported_with_its_place() {
         "close": {"action": {"tool": "exit_terminal"}}}});
     for (document, place, told) in [
         (
-            broken(RELEASE, "/states/tag/action/params/command", "git tag {nonexistent}".into()),
+            broken_document(RELEASE, "/states/tag/action/params/command", "git tag {nonexistent}".into()),
             "/states/tag/action/params/command",
             "{nonexistent} is neither an argument",
         ),
         (
-            broken(BISECT, "/states/bisect/action/params/input_text", "git bisect run sh test.sh".into()),
+            broken_document(BISECT, "/states/bisect/action/params/input_text", "git bisect run sh test.sh".into()),
             "/states/bisect/action/params/input_text",
             "the text is not entered",
         ),
         (
-            broken(INSTALL, "/states/install/action/params/rules/0/type", "yes".into()),
+            broken_document(INSTALL, "/states/install/action/params/rules/0/type", "yes".into()),
             "/states/install/action/params/rules/0/type",
             "the text is not entered",
         ),
         (
-            broken(INSTALL, "/states/install/action/params/rules/0", json!({"when": "x", "send": "yes\n"})),
+            broken_document(INSTALL, "/states/install/action/params/rules/0", json!({"when": "x", "send": "yes\n"})),
             "/states/install/action/params/rules/0",
             "the rule has no answer",
         ),
         (
-            broken(DEPLOY, "/states/ask/transitions/0", json!({"when": "success", "next": "done"})),
+            broken_document(DEPLOY, "/states/ask/transitions/0", json!({"when": "success", "next": "done"})),
             "/states/ask/transitions/0/next",
             "did you mean 'next_state'?",
         ),
         (
-            broken(DEPLOY, "/states/ask/transitions/0/condition", json!({"exit_code": 0})),
+            broken_document(DEPLOY, "/states/ask/transitions/0/condition", json!({"exit_code": 0})),
             "/states/ask/transitions/0/condition/exit_code",
             "field_equals",
         ),
         (
-            broken(BISECT, "/return_values/CULPRIT/from", "{bisect_group.1}".into()),
+            broken_document(BISECT, "/return_values/CULPRIT/from", "{bisect_group.1}".into()),
             "/return_values/CULPRIT/from",
             "did you mean 'bisect_groups'?",
         ),
         (
-            broken(DEPLOY, "/states/deploy/transitions/0/next_state", "asks".into()),
+            broken_document(DEPLOY, "/states/deploy/transitions/0/next_state", "asks".into()),
             "/states/deploy/transitions/0/next_state",
             "did you mean 'ask'?",
         ),

@@ -8,7 +8,7 @@ use steplatch_protocol::{ListTerminalSessions, PageServerRecord, RunReply, RunWo
 use steplatch_testkit::TestDaemon;
 
 /// Returns a machine whose first states produce a value, and whose last state writes it to a file.
-fn writing(states: &[(&str, Value)], value: &str, to: &Path) -> Value {
+fn writing_machine(states: &[(&str, Value)], value: &str, to: &Path) -> Value {
     let names: Vec<&str> = states.iter().map(|(name, _)| *name).chain(["write"]).collect();
     let mut all: serde_json::Map<String, Value> = states
         .iter()
@@ -65,7 +65,7 @@ async fn value_reaches_a_later_step_unchanged() {
         ("a branch's result", vec![("all", parallel(returns))], "{all_results.b.all.0}\n"),
     ];
     for (what, states, value) in cases {
-        let ended = daemon.run(writing(&states, value, &path("copy"))).await;
+        let ended = daemon.run(writing_machine(&states, value, &path("copy"))).await;
         assert_eq!(ended.status, "completed", "{what}: {:?}", ended.error);
         let copy = fs::read_to_string(path("copy")).unwrap();
         assert!(copy == lines(), "{what}: {} of {} bytes", copy.len(), lines().len());
@@ -79,7 +79,7 @@ async fn value_reaches_a_later_step_unchanged() {
             }
             _ => vec![("open", open.clone()), ("mark", marked.clone()), ("read", history(content_mode))],
         };
-        let ended = daemon.run(writing(&states, "{read_screen_content}", &path("copy"))).await;
+        let ended = daemon.run(writing_machine(&states, "{read_screen_content}", &path("copy"))).await;
         assert_eq!(ended.status, "completed", "{content_mode}: {:?}", ended.error);
         let copy = fs::read_to_string(path("copy")).unwrap();
         assert!(copy.contains(&format!("begin\n{}end", lines())), "{content_mode}: {} bytes", copy.len());
@@ -103,7 +103,7 @@ async fn value_beyond_the_limit_fails_its_step_entirely() {
         (vec![("first", json!({"tool": "get_file", "params": {"path": path}}))], "first", "{first_content}"),
     ] {
         let copy = folder.path().join("copy");
-        let ended = daemon.run(writing(&states, value, &copy)).await;
+        let ended = daemon.run(writing_machine(&states, value, &copy)).await;
         assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some(failed)), "{ended:?}");
         let error = ended.error.unwrap();
         assert!(error.contains("1048576 bytes") && error.contains("limit"), "{error}");
@@ -169,7 +169,7 @@ async fn output_never_ends_with_newlines() {
     daemon.stop().await;
 }
 
-async fn given(daemon: &TestDaemon, definition: &Value, variables: Value) -> RunReply {
+async fn run_with(daemon: &TestDaemon, definition: &Value, variables: Value) -> RunReply {
     let verb: RunWorkflow = serde_json::from_value(json!({
         "workflow_definition": definition, "initial_variables": variables, "wait_seconds": 60, "save_on_success": false
     }))
@@ -235,7 +235,7 @@ async fn lists_and_objects_are_given_directly_or_as_json() {
         }
     });
     for hosts in [json!(["a", "b c"]), json!("[\"a\", \"b c\"]")] {
-        let ended = given(&daemon, &definition, json!({"hosts": hosts, "COUNT": 7})).await;
+        let ended = run_with(&daemon, &definition, json!({"hosts": hosts, "COUNT": 7})).await;
         assert_eq!(ended.status, "completed", "{ended:?}");
         let expected = json!([["a 7", "b c 7"], "b c", 2, ["a", "b c"], "[\"a\",\"b c\"]"]);
         assert_eq!(ended.result.unwrap(), expected);
@@ -247,14 +247,14 @@ async fn lists_and_objects_are_given_directly_or_as_json() {
         (json!({"hosts": ["a"], "options": [1]}), "options=\"[1]\" must be an object, as JSON"),
         (json!({"hosts": null}), "argument hosts is missing"),
     ] {
-        let ended = given(&daemon, &definition, variables.clone()).await;
+        let ended = run_with(&daemon, &definition, variables.clone()).await;
         let error = ended.error.unwrap();
         assert!(ended.run_id.is_empty() && error.contains(problem), "{variables}: {error}");
     }
     // A list without a declared argument of its name is a list too.
     let undeclared = json!({"initial_state": "end", "states": {
         "end": {"action": {"tool": "return", "params": {"result": ["{list.0}", "{list}", "{yes}"]}}}}});
-    let ended = given(&daemon, &undeclared, json!({"list": [1, {"a": 2}], "yes": true})).await;
+    let ended = run_with(&daemon, &undeclared, json!({"list": [1, {"a": 2}], "yes": true})).await;
     assert_eq!(ended.result.unwrap(), json!([1, [1, {"a": 2}], "true"]));
     daemon.stop().await;
 }
@@ -288,7 +288,7 @@ async fn fan_out_names_the_failed_item_and_the_reason() {
             }
         })
     };
-    let ended = given(&daemon, &deploy(json!({"max_parallel": 2})), json!({})).await;
+    let ended = run_with(&daemon, &deploy(json!({"max_parallel": 2})), json!({})).await;
     let result = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
     let error = |host: &str| format!("State 'no' failed: {host}: unreachable");
     let failed = result[0].as_array().unwrap();
@@ -302,7 +302,7 @@ async fn fan_out_names_the_failed_item_and_the_reason() {
     assert_eq!(result[2], format!("bad4: {}", error("bad4")));
 
     // In sequence, the first failure ends the list.
-    let ended = given(&daemon, &deploy(json!({})), json!({})).await;
+    let ended = run_with(&daemon, &deploy(json!({})), json!({})).await;
     let result = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
     let run_id = result[0][0]["run_id"].clone();
     assert!(run_id.is_string(), "{result}");

@@ -21,7 +21,7 @@ fn send(path: &Path, content: &[u8], piece: usize, times: usize) -> Result<(), F
     Ok(())
 }
 
-fn placed(path: &Path, content: &[u8], mode: Option<u32>, replace: bool) -> Result<FileWritten, FileError> {
+fn put_in_place(path: &Path, content: &[u8], mode: Option<u32>, replace: bool) -> Result<FileWritten, FileError> {
     finish(&target(path), content.len() as u64, FileDigest::from_content(content), mode, replace)
 }
 
@@ -40,7 +40,7 @@ proptest! {
         send(&path, &content, piece, times).unwrap();
         prop_assert!(!path.exists());
         for again in [false, true] {
-            let written = placed(&path, &content, None, true).unwrap();
+            let written = put_in_place(&path, &content, None, true).unwrap();
             let content = Some((content.len() as u64, FileDigest::from_content(&content)));
             prop_assert_eq!(written, FileWritten { path: display_path(&path), mode: 0o644, replaced: false, unchanged: again, content });
         }
@@ -64,10 +64,10 @@ fn replaced_file_keeps_its_permissions_unless_requested() {
     fs::write(&path, "old").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4750)).unwrap();
     send(&path, b"new", 10, 1).unwrap();
-    let written = placed(&path, b"new", None, true).unwrap();
+    let written = put_in_place(&path, b"new", None, true).unwrap();
     assert_eq!((written.mode, written.replaced), (0o750, true));
     send(&path, b"newer", 10, 1).unwrap();
-    assert_eq!(placed(&path, b"newer", Some(0o600), true).unwrap().mode, 0o600);
+    assert_eq!(put_in_place(&path, b"newer", Some(0o600), true).unwrap().mode, 0o600);
     assert_eq!(fs::read(&path).unwrap(), b"newer");
 }
 
@@ -76,11 +76,11 @@ fn protected_file_stays_and_equal_content_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("note");
     send(&path, b"one", 10, 1).unwrap();
-    assert!(!placed(&path, b"one", None, false).unwrap().unchanged);
+    assert!(!put_in_place(&path, b"one", None, false).unwrap().unchanged);
     send(&path, b"one", 10, 1).unwrap();
-    assert!(placed(&path, b"one", None, false).unwrap().unchanged);
+    assert!(put_in_place(&path, b"one", None, false).unwrap().unchanged);
     send(&path, b"two", 10, 1).unwrap();
-    assert_eq!(placed(&path, b"two", None, false), Err(FileError::Exists(display_path(&path))));
+    assert_eq!(put_in_place(&path, b"two", None, false), Err(FileError::Exists(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"one");
     assert_eq!(names(folder.path()), ["note"]);
 }
@@ -92,11 +92,11 @@ fn corrupted_copy_does_not_replace_the_file() {
     fs::write(&path, "old").unwrap();
     for sent in [&b"ne"[..], b"nex", b"newer"] {
         send(&path, sent, 10, 1).unwrap();
-        assert_eq!(placed(&path, b"new", None, true), Err(FileError::Damaged(display_path(&path))));
+        assert_eq!(put_in_place(&path, b"new", None, true), Err(FileError::Damaged(display_path(&path))));
     }
     // A piece whose predecessors are missing starts no file.
     assert_eq!(write(&target(&path), 5, b"x"), Err(FileError::Lost(display_path(&path))));
-    assert_eq!(placed(&path, b"new", None, true), Err(FileError::Lost(display_path(&path))));
+    assert_eq!(put_in_place(&path, b"new", None, true), Err(FileError::Lost(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(names(folder.path()), ["note"]);
 }
@@ -119,7 +119,7 @@ fn link_is_followed_and_non_file_is_refused() {
     fs::write(&real, "old").unwrap();
     symlink(&real, &link).unwrap();
     send(&link, b"new", 10, 1).unwrap();
-    placed(&link, b"new", None, true).unwrap();
+    put_in_place(&link, b"new", None, true).unwrap();
     assert_eq!(fs::read(&real).unwrap(), b"new");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 

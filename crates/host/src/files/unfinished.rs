@@ -67,7 +67,7 @@ impl UnfinishedFiles {
 mod tests {
     use super::*;
 
-    fn begun(files: &UnfinishedFiles, folder: &std::path::Path) -> (WriteTarget, std::path::PathBuf) {
+    fn begin_copy(files: &UnfinishedFiles, folder: &std::path::Path) -> (WriteTarget, std::path::PathBuf) {
         let target = WriteTarget { path: folder.join("file"), transfer: "t1".to_owned() };
         files.touch(&target);
         disk::write(&target, 0, b"half").unwrap();
@@ -78,7 +78,7 @@ mod tests {
     async fn unfinished_file_is_removed_after_a_while() {
         let folder = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
-        let (target, part) = begun(&files, folder.path());
+        let (target, part) = begin_copy(&files, folder.path());
         tokio::time::sleep(UNFINISHED_TIMEOUT / 2).await;
         files.touch(&target);
         tokio::time::sleep(UNFINISHED_TIMEOUT * 3 / 4).await;
@@ -99,7 +99,7 @@ mod tests {
     async fn finished_file_stays_and_host_end_removes_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
-        let (target, part) = begun(&files, folder.path());
+        let (target, part) = begin_copy(&files, folder.path());
         files.forget(&target);
         tokio::time::sleep(UNFINISHED_TIMEOUT * 2).await;
         assert!(part.exists());

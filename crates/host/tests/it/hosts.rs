@@ -20,10 +20,10 @@ fn folder() -> TempDir {
 }
 
 async fn hosts(folder: &Path, version: &str) -> Hosts {
-    hosts_that_tell(folder, version, |_| {}).await
+    hosts_with_sink(folder, version, |_| {}).await
 }
 
-async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(SecretText) + Send + Sync + 'static) -> Hosts {
+async fn hosts_with_sink(folder: &Path, version: &str, told: impl Fn(SecretText) + Send + Sync + 'static) -> Hosts {
     let notes = folder.join("notes");
     std::fs::create_dir_all(&notes).unwrap();
     Hosts::find(Role::Visitor, folder, &notes, Starter::InProcess(Box::default()), version, told).await.unwrap()
@@ -43,7 +43,7 @@ pub(crate) fn spec(command: &[&str]) -> Spec {
     }
 }
 
-async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
+async fn open_terminal(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
     hosts.open(spec(command)).await.unwrap().0
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn wait(pattern: &str) -> WaitRequest {
     }
 }
 
-async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
+async fn wait_for_output(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
     let (waited, view) = terminal.wait(wait(pattern)).await.unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
     (waited, view)
 }
 
-fn typed(text: &str) -> Input {
+fn text_input(text: &str) -> Input {
     Input { text: text.to_owned(), ..Input::default() }
 }
 
@@ -75,15 +75,15 @@ fn typed(text: &str) -> Input {
 async fn later_client_finds_everything_unchanged() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
-    let terminal = opened(&first, &["sh", "-c", "echo here; read x; echo got $x; exit 7"]).await;
-    sees(&terminal, "here").await;
+    let terminal = open_terminal(&first, &["sh", "-c", "echo here; read x; echo got $x; exit 7"]).await;
+    wait_for_output(&terminal, "here").await;
     drop(first);
     let second = hosts(folder.path(), "1").await;
     assert_eq!(second.list().await.len(), 1);
     let found = second.get(terminal.id().as_str()).await.unwrap().unwrap();
-    found.send(typed("word\n")).await.unwrap();
-    sees(&found, "got word").await;
-    let (_, view) = sees(&found, "here").await;
+    found.send(text_input("word\n")).await.unwrap();
+    wait_for_output(&found, "got word").await;
+    let (_, view) = wait_for_output(&found, "here").await;
     let ended = view.exit.or(found
         .wait(WaitRequest {
             patterns: Vec::new(),
@@ -109,14 +109,14 @@ async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
     let before = hosts(folder.path(), "1").await;
     let old = before.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await.unwrap().0;
     let after = hosts(folder.path(), "2").await;
-    let new = opened(&after, &["cat"]).await;
+    let new = open_terminal(&after, &["cat"]).await;
     let states: Vec<_> =
         after.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
     assert_eq!(states, [("1".into(), 1, HostState::Older), ("2".into(), 1, HostState::Current)]);
     for (terminal, word) in [(&old, "one"), (&new, "two")] {
         let found = after.get(terminal.id().as_str()).await.unwrap().unwrap();
-        found.send(typed(&format!("{word}\n"))).await.unwrap();
-        sees(&found, word).await;
+        found.send(text_input(&format!("{word}\n"))).await.unwrap();
+        wait_for_output(&found, word).await;
     }
     assert_eq!(after.get("old").await.unwrap().unwrap().id(), old.id());
     let taken = after.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await;
@@ -151,7 +151,7 @@ async fn host_of_another_version_is_named_and_left_alone() {
         std::future::pending::<()>().await;
     });
     let hosts = hosts(folder.path(), "1").await;
-    let terminal = opened(&hosts, &["cat"]).await;
+    let terminal = open_terminal(&hosts, &["cat"]).await;
     let states: Vec<_> =
         hosts.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
     assert_eq!(states, [("9.0".into(), 3, HostState::Foreign), ("1".into(), 1, HostState::Current)]);
@@ -261,21 +261,22 @@ async fn abandoned_socket_is_removed() {
 async fn input_with_a_step_is_typed_once_for_any_client() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
-    let terminal = opened(&first, &["sh", "-c", "stty -echo; echo ready; while read x; do echo \"<$x>\"; done"]).await;
-    sees(&terminal, "ready").await;
+    let terminal =
+        open_terminal(&first, &["sh", "-c", "stty -echo; echo ready; while read x; do echo \"<$x>\"; done"]).await;
+    wait_for_output(&terminal, "ready").await;
     let settle = Some(Settle { quiet: Duration::from_millis(20), at_most: Duration::from_secs(5) });
-    let input = Input { step: Some("run/say/1".into()), settle, ..typed("word\n") };
+    let input = Input { step: Some("run/say/1".into()), settle, ..text_input("word\n") };
     assert_eq!(terminal.stage("run/say/1").await.unwrap(), None);
     let sent = terminal.send(input.clone()).await.unwrap();
-    sees(&terminal, "<word>").await;
+    wait_for_output(&terminal, "<word>").await;
     drop(first);
     let second = hosts(folder.path(), "1").await;
     let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
     let told = again.send(input).await.unwrap();
     assert_eq!(told.offset, sent.offset);
     assert_eq!(again.stage("run/say/1").await.unwrap(), Some(Stage::Done));
-    again.send(typed("end\n")).await.unwrap();
-    let (_, view) = sees(&again, "<end>").await;
+    again.send(text_input("end\n")).await.unwrap();
+    let (_, view) = wait_for_output(&again, "<end>").await;
     assert_eq!(view.screen.matches("<word>").count(), 1, "{}", view.screen);
     second.shut_down().await;
 }
@@ -285,11 +286,11 @@ async fn interrupted_input_is_in_doubt_and_not_typed_again() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
     // Nobody reads the input, and the line discipline buffers at most 4 kB.
-    let terminal = opened(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
-    sees(&terminal, "ready").await;
+    let terminal = open_terminal(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
+    wait_for_output(&terminal, "ready").await;
     let minute = Duration::from_secs(60);
     let settle = Some(Settle { quiet: minute, at_most: minute });
-    let input = Input { step: Some("s".into()), settle, ..typed(&"x".repeat(200_000)) };
+    let input = Input { step: Some("s".into()), settle, ..text_input(&"x".repeat(200_000)) };
     let typing = tokio::spawn({
         let (terminal, input) = (terminal.clone(), input.clone());
         async move { terminal.send(input).await }
@@ -356,22 +357,22 @@ async fn repeated_step_belongs_to_the_older_host_of_its_client() {
 async fn person_holding_a_terminal_types_alone_across_daemons() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
-    let terminal = opened(&first, &["cat"]).await;
+    let terminal = open_terminal(&first, &["cat"]).await;
     let key = HoldKey("secret".into());
     let ann = LockHolder { name: "ann".into(), since: SystemTime::now() };
     assert_eq!(terminal.hold(ann.clone(), key.clone()).await, Ok(()));
     drop(first);
     let second = hosts(folder.path(), "1").await;
     let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
-    let refused = again.send(typed("x")).await;
+    let refused = again.send(text_input("x")).await;
     assert_eq!(refused.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
     assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "she comes back");
-    again.send(Input { holder: Some(key.clone()), ..typed("hers\n") }).await.unwrap();
-    sees(&again, "^hers$").await;
+    again.send(Input { holder: Some(key.clone()), ..text_input("hers\n") }).await.unwrap();
+    wait_for_output(&again, "^hers$").await;
     again.give_back(key).await.unwrap();
     assert_eq!(again.handed_back().await.unwrap().unwrap().holder, ann);
     assert!(again.handed_back().await.unwrap().is_none(), "told once");
-    again.send(typed("mine\n")).await.unwrap();
+    again.send(text_input("mine\n")).await.unwrap();
     second.shut_down().await;
 }
 
@@ -380,19 +381,20 @@ async fn hidden_input_is_reported_to_the_serving_daemon() {
     let folder = folder();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = told.clone();
-    let first = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
+    let first = hosts_with_sink(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     let terminal =
-        opened(&first, &["sh", "-c", "stty -echo; printf 'Password: '; read p; stty echo; echo; echo in; cat"]).await;
-    sees(&terminal, "Password").await;
-    terminal.send(typed("hunter2\n")).await.unwrap();
-    sees(&terminal, "^in$").await;
-    terminal.send(typed("seen\n")).await.unwrap();
-    sees(&terminal, "seen").await;
+        open_terminal(&first, &["sh", "-c", "stty -echo; printf 'Password: '; read p; stty echo; echo; echo in; cat"])
+            .await;
+    wait_for_output(&terminal, "Password").await;
+    terminal.send(text_input("hunter2\n")).await.unwrap();
+    wait_for_output(&terminal, "^in$").await;
+    terminal.send(text_input("seen\n")).await.unwrap();
+    wait_for_output(&terminal, "seen").await;
     first.remember(&[SecretText { terminal: None, text: "given".into() }]).await;
     assert_eq!(*told.lock().unwrap(), ["hunter2", "given"]);
     let later: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = later.clone();
-    let second = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
+    let second = hosts_with_sink(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     assert_eq!(*later.lock().unwrap(), ["hunter2", "given"]);
     second.shut_down().await;
 }
@@ -401,11 +403,11 @@ async fn hidden_input_is_reported_to_the_serving_daemon() {
 async fn attached_client_sees_screen_output_and_end() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
-    let terminal = opened(&hosts, &["sh", "-c", "echo before; read x; echo after; exit 3"]).await;
-    sees(&terminal, "before").await;
+    let terminal = open_terminal(&hosts, &["sh", "-c", "echo before; read x; echo after; exit 3"]).await;
+    wait_for_output(&terminal, "before").await;
     let mut attached = terminal.attach().await.unwrap();
     assert!(attached.snapshot.contains("before"));
-    terminal.send(typed("\n")).await.unwrap();
+    terminal.send(text_input("\n")).await.unwrap();
     let mut bytes = Vec::new();
     let exit = loop {
         match attached.next().await.unwrap() {
@@ -427,10 +429,10 @@ async fn attached_client_sees_screen_output_and_end() {
 async fn slow_listener_gets_a_fresh_screen_at_low_cost() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
-    let terminal = opened(&hosts, &["sh", "-c", "read x; seq 1 200000; echo the end; read x"]).await;
+    let terminal = open_terminal(&hosts, &["sh", "-c", "read x; seq 1 200000; echo the end; read x"]).await;
     let mut attached = terminal.attach().await.unwrap();
-    terminal.send(typed("\n")).await.unwrap();
-    sees(&terminal, "the end").await;
+    terminal.send(text_input("\n")).await.unwrap();
+    wait_for_output(&terminal, "the end").await;
     let mut redrawn = None;
     while redrawn.is_none() {
         if let AttachEvent::Redrawn(snapshot) = attached.next().await.unwrap() {

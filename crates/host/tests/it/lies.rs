@@ -84,7 +84,7 @@ impl Scene {
 }
 
 /// Returns the reason why an answer was refused.
-fn refused<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt::Debug>, lie: &str) -> &'static str {
+fn refusal<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt::Debug>, lie: &str) -> &'static str {
     match answer.map_err(Into::into) {
         Err(AskError::Implausible { host, what }) if host == "box" => what,
         other => panic!("{lie}: {other:?}"),
@@ -214,13 +214,13 @@ async fn impossible_answer_is_an_error_of_its_request() {
         (
             "a text at the prompt without end",
             View,
-            extended(view(), "typed", json!("x".repeat(400_000))),
+            with_field(view(), "typed", json!("x".repeat(400_000))),
             "a text that is too long",
         ),
         (
             "lines without end that were not entered",
             Run,
-            json!({"Ok": extended(answer::command(), "not_entered", json!("x\n".repeat(200_000)))}),
+            json!({"Ok": with_field(answer::command(), "not_entered", json!("x\n".repeat(200_000)))}),
             "a text that is too long",
         ),
         ("an input at the end of all times", Inputs, json!([with(answer::input(), "/at", end_of_times())]), time),
@@ -275,25 +275,25 @@ async fn impossible_answer_is_an_error_of_its_request() {
             Scene::new(Lies::in_terminal_replies(|ask| !matches!(ask, TerminalAsk::Describe), Lie::Value(lie))).await;
         let terminal = scene.open().await;
         let what = match request {
-            View => refused(terminal.view(false).await, name),
-            Picture => refused(terminal.picture().await, name),
-            Scrollback => refused(terminal.scrollback(1000).await, name),
-            Rows => refused(terminal.watch_rows(None).await, name),
-            Read => refused(terminal.read(Part::From(0), Limit::Head(100)).await, name),
+            View => refusal(terminal.view(false).await, name),
+            Picture => refusal(terminal.picture().await, name),
+            Scrollback => refusal(terminal.scrollback(1000).await, name),
+            Rows => refusal(terminal.watch_rows(None).await, name),
+            Read => refusal(terminal.read(Part::From(0), Limit::Head(100)).await, name),
             Send => match terminal.send(Input { text: "x".to_owned(), ..Input::default() }).await {
                 Err(steplatch_host::SendError::Ask(error)) => {
                     assert!(error.is_outcome_unknown(), "{name}: it may have been typed");
-                    refused(Err::<(), _>(error), name)
+                    refusal(Err::<(), _>(error), name)
                 }
                 other => panic!("{name}: {other:?}"),
             },
-            Wait => refused(terminal.wait(wait("ab")).await.map_err(ask_error), name),
-            Run => refused(terminal.run(command()).await.map_err(ask_error), name),
-            Inputs => refused(terminal.inputs(0).await, name),
-            Variables => refused(terminal.variables(vec!["W".to_owned()]).await.map_err(ask_error), name),
-            State => refused(terminal.check_state("gate".to_owned()).await.map_err(ask_error), name),
-            FewRows => refused(terminal.scrollback(5).await, name),
-            Pieces => refused(terminal.pieces(vec![(0, 1), (1, 2)], 10).await, name),
+            Wait => refusal(terminal.wait(wait("ab")).await.map_err(ask_error), name),
+            Run => refusal(terminal.run(command()).await.map_err(ask_error), name),
+            Inputs => refusal(terminal.inputs(0).await, name),
+            Variables => refusal(terminal.variables(vec!["W".to_owned()]).await.map_err(ask_error), name),
+            State => refusal(terminal.check_state("gate".to_owned()).await.map_err(ask_error), name),
+            FewRows => refusal(terminal.scrollback(5).await, name),
+            Pieces => refusal(terminal.pieces(vec![(0, 1), (1, 2)], 10).await, name),
         };
         assert_eq!(what, expected, "{name}");
     }
@@ -305,7 +305,7 @@ fn end_of_times() -> Value {
 }
 
 /// Returns an answer with a changed field.
-fn extended(mut answer: Value, field: &str, value: Value) -> Value {
+fn with_field(mut answer: Value, field: &str, value: Value) -> Value {
     answer[field] = value;
     answer
 }
@@ -395,7 +395,7 @@ async fn reason_is_one_line_without_effect_on_surrounding_text() {
                     json!({"Command": {"command": {"text": text}, "directory": text, "outcome": {"Refused": text}}});
                 let input = with(answer::input(), "/action", command);
                 let keys = with(with(answer::input(), "/number", 2), "/action/Typed/keys", json!([text]));
-                json!([extended(input, "highlighted", json!([text])), keys])
+                json!([with_field(input, "highlighted", json!([text])), keys])
             }
             _ => return None,
         }))
@@ -425,7 +425,7 @@ async fn reason_is_one_line_without_effect_on_surrounding_text() {
 /// Lies about the request in answers about one terminal: gates and holds rely on its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_cannot_change_the_request() {
-    let view = || extended(answer::view(), "name", json!("production"));
+    let view = || with_field(answer::view(), "name", json!("production"));
     let reply = move |ask: &Ask| {
         let Ask::Terminal(_, ask) = ask else { return None };
         Some(Lie::Value(match ask {
@@ -478,7 +478,7 @@ async fn file_is_written_only_as_requested() {
         let put = files.put(Path::new("run.sh"), b"mine", None, true).await;
         match is_finish {
             true => assert_eq!(
-                refused(put.map_err(transfer_error), name),
+                refusal(put.map_err(transfer_error), name),
                 "a written file with another content than was sent"
             ),
             false => assert_eq!((put.unwrap().length, name), (4, name)),
@@ -572,7 +572,7 @@ async fn too_long_answer_is_an_error_of_its_request() {
     let ran = |lie: Value| async move {
         let terminal = Scene::new(of(is_run, lie)).await;
         let answer = terminal.open().await.run(command()).await.map_err(ask_error);
-        refused(answer, "a command")
+        refusal(answer, "a command")
     };
     assert_eq!(ran(json!({"Ok": with(answer::command(), "/output", long.clone())})).await, more);
     assert_eq!(ran(json!({"Ok": with(answer::command(), "/tail", long.clone())})).await, more);
@@ -582,12 +582,12 @@ async fn too_long_answer_is_an_error_of_its_request() {
     );
     let read =
         Scene::new(of(|ask| matches!(ask, TerminalAsk::Read(..)), with(answer::excerpt(), "/head", long.clone())));
-    assert_eq!(refused(read.await.open().await.read(Part::From(0), Limit::Head(100)).await, "output"), more);
+    assert_eq!(refusal(read.await.open().await.read(Part::From(0), Limit::Head(100)).await, "output"), more);
     let pieces = Scene::new(of(|ask| matches!(ask, TerminalAsk::Pieces(..)), json!([long])));
-    assert_eq!(refused(pieces.await.open().await.pieces(vec![(0, 1)], 100).await, "pieces"), more);
+    assert_eq!(refusal(pieces.await.open().await.pieces(vec![(0, 1)], 100).await, "pieces"), more);
     let found = with(json!({"Ok": [answer::waited(), answer::view()]}), "/Ok/0/found/text", "x".repeat(5 << 20));
     let waited = Scene::new(of(is_wait, found)).await.open().await.wait(wait("ab")).await.map_err(ask_error);
-    assert_eq!(refused(waited, "a match"), "a match that is too long");
+    assert_eq!(refusal(waited, "a match"), "a match that is too long");
 
     // A far too large answer is not even stored, and the connection continues.
     let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Body(vec![0x91; 20 << 20]))).await;
@@ -800,7 +800,7 @@ async fn machine_never_answers_for_foreign_terminals() {
     // The liar cannot open a terminal with the id of a local one.
     let opened = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await;
     let Err(HostsError::Ask(error)) = opened else { panic!("{opened:?}") };
-    assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
+    assert_eq!(refusal(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
     // The liar's list is empty, so the terminal opened there counts as closed.
     let listed = scene.hosts.list().await;
     let ids: Vec<_> = listed.iter().map(|listed| (&listed.description.id, listed.place.is_some())).collect();
@@ -808,7 +808,7 @@ async fn machine_never_answers_for_foreign_terminals() {
     assert!(scene.hosts.get("there").await.unwrap().is_none());
     // The request may have opened a terminal; only the machine knows which one, and does not report it.
     let error = scene.hosts.opened_by("step").await.unwrap_err();
-    assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
+    assert_eq!(refusal(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
     let asked = scene.liar.received_asks();
     assert!(!asked.iter().any(|ask| matches!(ask, Ask::Find(_))), "{asked:?}");
     let typed = asked.iter().filter(|ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Send(_))));
@@ -833,7 +833,7 @@ async fn terminals_of_two_machines_are_distinct() {
     assert!(matches!(second, Err(HostsError::Ask(AskError::Implausible { .. }))), "{second:?}");
     let again = scene.open_as(spec(&["bash"])).await;
     let Err(HostsError::Ask(error)) = again else { panic!("{again:?}") };
-    assert_eq!(refused(Err::<(), _>(error), "the same id twice"), "the id of a terminal that was opened before");
+    assert_eq!(refusal(Err::<(), _>(error), "the same id twice"), "the id of a terminal that was opened before");
     let listed = scene.hosts.list().await;
     let places: Vec<_> = listed.iter().map(|listed| listed.place.as_ref().unwrap().host.as_str()).collect();
     assert_eq!(places, ["box"]);
@@ -967,7 +967,7 @@ async fn impossible_screen_size_prevents_attaching() {
     let reply = json!({"snapshot": "", "size": {"cols": 65_535, "rows": 65_535}});
     let scene =
         Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Attach), Lie::Value(reply))).await;
-    assert_eq!(refused(scene.open().await.attach().await, "attach"), "a size that no terminal has");
+    assert_eq!(refusal(scene.open().await.attach().await, "attach"), "a size that no terminal has");
 }
 
 /// Lies about directories.
@@ -994,7 +994,7 @@ async fn listed_name_is_one_path_component() {
         let scene = Scene::new(Lies::in_replies(reply)).await;
         let files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
         let listed = files.list("site".into()).await.map_err(transfer_error);
-        assert_eq!(refused(listed, &name), expected, "{name}");
+        assert_eq!(refusal(listed, &name), expected, "{name}");
     }
     // Unusual names are valid names, and names that are not UTF-8 may look alike.
     let odd = json!([entry("…"), entry("a\nb\u{1b}[31m"), entry("-rf"), entry("..."),

@@ -154,19 +154,19 @@ fn spec(command: &[&str]) -> Spec {
     Spec { inherited: vec![("HERE_ONLY".into(), "1".into())], ..super::hosts::spec(command) }
 }
 
-async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
+async fn open_terminal(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
     hosts.open_on(spec(command), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0
 }
 
 /// Answers each line.
 const ANSWERS: &[&str] = &["sh", "-c", "echo begins; while read line; do echo got $line; done"];
 
-async fn sees(terminal: &HostedTerminal, pattern: &str) {
+async fn wait_for_output(terminal: &HostedTerminal, pattern: &str) {
     let (waited, view) = terminal.wait(wait(pattern)).await.unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
 }
 
-fn typed(text: &str, step: &str) -> Input {
+fn text_input(text: &str, step: &str) -> Input {
     let settle = Some(Settle { quiet: Duration::ZERO, at_most: Duration::ZERO });
     Input { text: text.to_owned(), step: Some(step.to_owned()), settle, ..Input::default() }
 }
@@ -181,10 +181,10 @@ async fn remote_terminal_works_like_a_local_one() {
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
     assert_eq!(hosts.remote_status()[0].state, RemoteHostState::Idle);
-    let terminal = opened(&hosts, &["sh", "-c", "echo here:$HERE_ONLY; read x; echo got $x; sleep 1000"]).await;
-    sees(&terminal, "here:\n").await;
-    terminal.send(typed("word\n", "one")).await.unwrap();
-    sees(&terminal, "got word").await;
+    let terminal = open_terminal(&hosts, &["sh", "-c", "echo here:$HERE_ONLY; read x; echo got $x; sleep 1000"]).await;
+    wait_for_output(&terminal, "here:\n").await;
+    terminal.send(text_input("word\n", "one")).await.unwrap();
+    wait_for_output(&terminal, "got word").await;
     let [listed] = &hosts.list().await[..] else { panic!("one terminal") };
     assert_eq!((&listed.description.id, listed.place.as_ref().unwrap().host.as_str()), (terminal.id(), "box"));
     assert_eq!(listed.place.as_ref().unwrap().lost_since, None);
@@ -202,8 +202,8 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
     // An echo would appear within the output of cat.
-    let terminal = opened(&hosts, &["sh", "-c", "stty -echo; echo begins; exec cat"]).await;
-    sees(&terminal, "begins\n").await;
+    let terminal = open_terminal(&hosts, &["sh", "-c", "stty -echo; echo begins; exec cat"]).await;
+    wait_for_output(&terminal, "begins\n").await;
     let waiting = tokio::spawn({
         let terminal = terminal.clone();
         async move { terminal.wait(wait("line 199")).await }
@@ -212,7 +212,7 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     for number in 0..200 {
         // Half of the inputs have no step: only the session keeps those from being lost or typed twice.
         let step = (number % 2 == 0).then(|| number.to_string());
-        terminal.send(Input { step, ..typed(&format!("line {number}\n"), "") }).await.unwrap();
+        terminal.send(Input { step, ..text_input(&format!("line {number}\n"), "") }).await.unwrap();
     }
     assert!(waiting.await.unwrap().unwrap().0.found.is_some());
     cutter.abort();
@@ -231,16 +231,16 @@ async fn next_daemon_finds_terminals_and_types_a_step_once() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let first = near(folder.path(), &machine).await;
-    let terminal = opened(&first, ANSWERS).await;
-    terminal.send(typed("once\n", "step-1")).await.unwrap();
-    sees(&terminal, "got once").await;
+    let terminal = open_terminal(&first, ANSWERS).await;
+    terminal.send(text_input("once\n", "step-1")).await.unwrap();
+    wait_for_output(&terminal, "got once").await;
     let id = terminal.id().clone();
     drop((terminal, first));
     let second = near(folder.path(), &machine).await;
     let terminal = second.get(id.as_str()).await.unwrap().unwrap();
-    terminal.send(typed("once\n", "step-1")).await.unwrap();
-    terminal.send(typed("twice\n", "step-2")).await.unwrap();
-    sees(&terminal, "got twice").await;
+    terminal.send(text_input("once\n", "step-1")).await.unwrap();
+    terminal.send(text_input("twice\n", "step-2")).await.unwrap();
+    wait_for_output(&terminal, "got twice").await;
     assert_eq!(output(&terminal).await.matches("got once").count(), 1);
 }
 
@@ -249,7 +249,7 @@ async fn unreachable_machine_is_reported_with_its_terminals() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    let terminal = opened(&hosts, ANSWERS).await.with_patience(Duration::from_millis(50));
+    let terminal = open_terminal(&hosts, ANSWERS).await.with_patience(Duration::from_millis(50));
     machine.go_away(true);
     eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
         RemoteHostState::Lost { .. } => Ok(()),
@@ -265,10 +265,10 @@ async fn unreachable_machine_is_reported_with_its_terminals() {
     assert!(matches!(refused, Err(HostsError::Remote(_))));
     // A run is patient and continues once the machine is back.
     let patient = terminal.clone().with_patience(Duration::from_secs(60));
-    let typing = tokio::spawn(async move { patient.send(typed("back\n", "step")).await });
+    let typing = tokio::spawn(async move { patient.send(text_input("back\n", "step")).await });
     machine.go_away(false);
     typing.await.unwrap().unwrap();
-    sees(&terminal.with_patience(Duration::from_secs(60)), "got back").await;
+    wait_for_output(&terminal.with_patience(Duration::from_secs(60)), "got back").await;
     assert_eq!(hosts.check_remote("box", Duration::from_secs(60)).await.unwrap().state, RemoteHostState::Connected);
 }
 
@@ -277,7 +277,7 @@ async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
     let (machine, host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    let terminal = opened(&hosts, &["cat"]).await.with_patience(Duration::from_secs(60));
+    let terminal = open_terminal(&hosts, &["cat"]).await.with_patience(Duration::from_secs(60));
     host.shut_down().await;
     // A terminal that is ending may still answer that it is closed.
     eventually("the host is known as lost", async || match terminal.describe().await {

@@ -20,7 +20,7 @@ fn nodes() -> Nodes {
 }
 
 /// Returns the server's program, in the target directory like this test program.
-fn everything() -> PathBuf {
+fn everything_server() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let path = "mcp-server/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let found = exe.ancestors().map(|folder| folder.join(path)).find(|path| path.is_file());
@@ -30,20 +30,20 @@ fn everything() -> PathBuf {
 /// A server that appends its process id to `file` at each start.
 fn server(file: &Path) -> Value {
     let script = "echo $$ >> \"$1\"; exec node \"$2\" stdio";
-    json!({"command": "sh", "args": ["-c", script, "sh", file, everything()], "env": {"WITH_KEY": "{secret:KEY}"}})
+    json!({"command": "sh", "args": ["-c", script, "sh", file, everything_server()], "env": {"WITH_KEY": "{secret:KEY}"}})
 }
 
 fn pids(file: &Path) -> Vec<i32> {
     std::fs::read_to_string(file).unwrap_or_default().lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn runs(pid: i32) -> bool {
+fn is_running(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}/status")).exists()
         && !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default().contains(") Z ")
 }
 
-async fn ends(pid: i32) {
-    eventually(&format!("process {pid} ends"), async || !runs(pid)).await;
+async fn wait_for_end(pid: i32) {
+    eventually(&format!("process {pid} ends"), async || !is_running(pid)).await;
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn tool_is_called_with_declared_arguments_or_the_input() {
     assert!(text.contains("\"WITH_KEY\": \"••••••\"") && !text.contains("hunter22"), "{text}");
     assert_eq!(pids(&file).len(), 1, "declarations that are the same share a server");
     nodes.close().await;
-    assert!(!runs(pids(&file)[0]));
+    assert!(!is_running(pids(&file)[0]));
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn ended_server_is_restarted_and_its_call_is_unknown() {
     assert!(result.success, "{result:?}");
     assert_eq!(pids(&file).len(), 2);
     nodes.close().await;
-    ends(pids(&file)[1]).await;
+    wait_for_end(pids(&file)[1]).await;
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn interrupted_call_leaves_the_server_to_others() {
     assert!(nodes.run(&any, echo()).await.success);
     assert_eq!(pids(&file).len(), 1);
     drop(nodes);
-    ends(pids(&file)[0]).await;
+    wait_for_end(pids(&file)[0]).await;
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ impl OverHttp {
         let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let port = port.unwrap_or_else(free);
         let mut child = Command::new("node")
-            .arg(everything())
+            .arg(everything_server())
             .arg("streamableHttp")
             .env("PORT", port.to_string())
             .stdin(Stdio::null())

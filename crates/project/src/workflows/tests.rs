@@ -20,7 +20,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
 }
 
 /// Returns the workflows of a caller without functions.
-fn alone() -> Workflows {
+fn without_functions() -> Workflows {
     Workflows::new(Workers::new(WorkerStarter::Disabled))
 }
 
@@ -42,7 +42,7 @@ fn machine(name: &str, seconds: u32) -> Value {
 async fn completed_run_is_kept_once_found_by_name_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let workflows = alone();
+    let workflows = without_functions();
     let library = workflows.folder(&caller);
     assert_eq!(library, folder.path().join("library"));
     let kept = workflows.keep_definition(&library, machine("nap", 1).into()).await.unwrap();
@@ -72,7 +72,7 @@ async fn completed_run_is_kept_once_found_by_name_and_counted() {
 async fn number_of_listed_names_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let workflows = alone();
+    let workflows = without_functions();
     for number in 0..60 {
         workflows
             .keep_definition(&workflows.folder(&caller), machine(&format!("w{number:02}"), number).into())
@@ -88,9 +88,9 @@ async fn held_lock_delays_writers_only_for_a_while() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let disk = BlockingPool::new();
-    let workflows = Workflows { disk: disk.with_timeout(Duration::from_millis(100)), ..alone() };
+    let workflows = Workflows { disk: disk.with_timeout(Duration::from_millis(100)), ..without_functions() };
     let library = workflows.folder(&caller);
-    alone().keep_definition(&library, machine("nap", 1).into()).await.unwrap();
+    without_functions().keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     let lock = fs::File::open(library.join(".lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for _ in 0..=MAX_WRITERS {

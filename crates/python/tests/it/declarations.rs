@@ -6,7 +6,7 @@ use steplatch_python_api::{Answer, FailureKind, Kind};
 
 use crate::story::{Story, load, refused, start_of};
 
-fn says(text: &str, expected: &Expect) {
+fn check_error(text: &str, expected: &Expect) {
     expected.assert_eq(&refused(text).to_string());
 }
 
@@ -158,7 +158,7 @@ fn ids_are_checked() {
 
 #[test]
 fn an_id_can_be_used_once() {
-    says(
+    check_error(
         "BashNode(id='x', session=session, command='ls')\nasync def it(ctx):\n    pass\nif True:\n    y = Workflow(id='x', session=session, fn=it)\n",
         &expect![[r#"
             Traceback (most recent call last):
@@ -171,7 +171,7 @@ fn an_id_can_be_used_once() {
 
 #[test]
 fn non_python_file_is_refused_with_the_place() {
-    says(
+    check_error(
         "x = 1\nasync def it(ctx):\n    return (1 +\n",
         &expect![[r#"
               File "flow.py", line 3
@@ -179,7 +179,7 @@ fn non_python_file_is_refused_with_the_place() {
                            ^
             SyntaxError: unexpected EOF while parsing"#]],
     );
-    says(
+    check_error(
         "def it(:\n    pass\n",
         &expect![[r#"
           File "flow.py", line 1
@@ -307,7 +307,7 @@ fn unavailable_feature_is_refused_with_the_place() {
             AttributeError: 'Session' object has no attribute 'run'"#]],
         ),
     ] {
-        says(text, &expected);
+        check_error(text, &expected);
     }
 }
 

@@ -7,7 +7,7 @@ use steplatch_python_api::{Answer, CallKind, FailureKind, Limits, Progress, Stat
 use crate::story::{Story, load, start_of};
 
 /// Answers ended functions with their return values, as a daemon does, until other calls are pending.
-fn settled(run: &mut Story) -> Vec<String> {
+fn answer_ended(run: &mut Story) -> Vec<String> {
     let mut asked = run.asked();
     loop {
         let ended = run.progress.calls.iter().find_map(|call| match &call.kind {
@@ -48,7 +48,7 @@ fn inline_node_shares_the_variables_of_the_module() {
     let mut run = Story::begin(&program, &start_of("it", json!("in")));
     for round in 0..3 {
         run.inline(1 + 2 * round);
-        settled(&mut run);
+        answer_ended(&mut run);
     }
     assert_eq!(run.result(), json!([[1, 2, 3], 3]));
     same_after_replay(&program, &run);
@@ -77,10 +77,10 @@ fn calls_of_a_node_name_their_enclosing_call() {
     assert_eq!(run.asked(), [r#"6 ctx.run(node="command", input=2)"#]);
     assert_eq!(run.progress.calls[0].within, Some(4));
     run.value(6, json!("first"));
-    settled(&mut run);
+    answer_ended(&mut run);
     assert_eq!(run.waiting(), [2, 3, 5]);
     run.value(5, json!("second"));
-    settled(&mut run);
+    answer_ended(&mut run);
     assert_eq!(
         run.result(),
         json!([[["first", {"extra": "x"}], {}, {}], [["second", {"extra": "x"}], {}, {}], {"n": 0}])
@@ -102,7 +102,7 @@ fn failing_node_fails_alone_and_non_json_result_is_named() {
     let mut run = Story::begin(&program, &start_of("it", json!("in")));
     for round in 0..3 {
         run.inline(1 + 2 * round);
-        settled(&mut run);
+        answer_ended(&mut run);
     }
     let result = run.result();
     assert_eq!(result[0], "ValueError: so it is");
@@ -180,7 +180,7 @@ fn cancel_reaches_nodes_before_their_callers() {
     run.cancel();
     assert_eq!(run.waiting(), [1, 3], "its own call waits for the node");
     run.value(3, json!(null));
-    settled(&mut run);
+    answer_ended(&mut run);
     assert_eq!(run.result(), json!(["node", "caller"]));
     same_after_replay(&program, &run);
 }

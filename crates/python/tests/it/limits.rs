@@ -7,12 +7,12 @@ use steplatch_python_api::{Failure, FailureKind, Limits};
 
 use crate::story::{Story, load, refused, start_of, workflow};
 
-fn within(limits: &Limits, body: &str) -> Story {
+fn run_within(limits: &Limits, body: &str) -> Story {
     Story::within(&load(&workflow(body)), &start_of("it", json!(null)), limits)
 }
 
 fn failure(limits: &Limits, body: &str) -> Failure {
-    within(limits, body).failure()
+    run_within(limits, body).failure()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn endless_function_fails_after_its_time_uncatchably() {
 fn time_starts_over_with_each_call() {
     let limits = Limits { time: Duration::from_secs(1), ..Limits::default() };
     let busy = "def busy():\n    total = 0\n    for i in range(2000):\n        total += i\n";
-    let mut run = within(&limits, &format!("{busy}while await ctx.run('more'):\n    busy()\nreturn 1"));
+    let mut run = run_within(&limits, &format!("{busy}while await ctx.run('more'):\n    busy()\nreturn 1"));
     let began = Instant::now();
     let mut ordinal = 1;
     // The total takes longer than the limit of each part.
@@ -56,13 +56,15 @@ fn endless_recursion_fails() {
 #[test]
 fn endless_calls_fail() {
     let limits = Limits { calls: 100, ..Limits::default() };
-    let mut run =
-        within(&limits, "while True:\n    try:\n        ctx.emit('again')\n    except BaseException:\n        pass");
+    let mut run = run_within(
+        &limits,
+        "while True:\n    try:\n        ctx.emit('again')\n    except BaseException:\n        pass",
+    );
     assert_eq!(run.failure().kind, FailureKind::Calls, "{}", run.failure());
     assert_eq!(run.failure().message, "the function asked and told more than its limit of 100 calls");
     assert_eq!(run.progress.calls.len(), 100);
 
-    run = within(&limits, "while True:\n    await ctx.run('a')");
+    run = run_within(&limits, "while True:\n    await ctx.run('a')");
     for ordinal in 1..=100 {
         run.value(ordinal, json!(null));
     }
@@ -80,7 +82,7 @@ fn endless_printing_fails() {
 #[test]
 fn endless_events_fail() {
     let limits = Limits { told: 1 << 20, ..Limits::default() };
-    let mut run = within(
+    let mut run = run_within(
         &limits,
         "await ctx.run('a')\nwhile True:\n    try:\n        ctx.emit('x', ['y' * 10000])\n    except BaseException:\n        pass",
     );
@@ -88,7 +90,7 @@ fn endless_events_fail() {
     assert_eq!(run.failure().kind, FailureKind::Told, "{}", run.failure());
     assert!((95..106).contains(&run.progress.calls.len()), "{} of 10 kB each", run.progress.calls.len());
     // In separate portions, the total may exceed the limit.
-    let mut run = within(&limits, "for _ in range(20):\n    await ctx.run('a', 'y' * 100000)\nreturn 1");
+    let mut run = run_within(&limits, "for _ in range(20):\n    await ctx.run('a', 'y' * 100000)\nreturn 1");
     for ordinal in 1..=20 {
         run.value(ordinal, json!(null));
     }

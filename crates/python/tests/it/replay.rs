@@ -100,7 +100,7 @@ fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut Str
 
 /// Executes a function to its end, with answers by `choices`. Returns the history, with the state after each answer and
 /// after the start.
-fn played(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bool) -> (Vec<Entry>, Vec<State>) {
+fn play(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bool) -> (Vec<Entry>, Vec<State>) {
     let mut story = Story::begin(program, start);
     let mut states = vec![story.execution.state().clone()];
     let (mut inlined, mut ended) = (Vec::new(), Vec::new());
@@ -153,8 +153,8 @@ proptest! {
         body.push_str("return [seen, shared]");
         let program = load(&format!("{NODE}{}", workflow(&body)));
         let start = start_of("it", json!(null));
-        let (history, states) = played(&program, &start, &choices, false);
-        prop_assert_eq!(&(history.clone(), states.clone()), &played(&program, &start, &choices, true), "parked meanwhile");
+        let (history, states) = play(&program, &start, &choices, false);
+        prop_assert_eq!(&(history.clone(), states.clone()), &play(&program, &start, &choices, true), "parked meanwhile");
         // As read from a journal.
         let text = serde_json::to_string(&history).expect("a history is JSON");
         let read: Vec<Entry> = serde_json::from_str(&text).expect("it was written like this");

@@ -6,7 +6,7 @@ fn key(id: &str) -> Key {
     Key::new("main", id)
 }
 
-fn named(known: &BTreeMap<Key, String>, entries: &[(&str, &str)]) -> BTreeMap<Key, String> {
+fn names_of(known: &BTreeMap<Key, String>, entries: &[(&str, &str)]) -> BTreeMap<Key, String> {
     assign(known, &BTreeSet::new(), entries.iter().map(|(id, title)| (key(id), *title)))
 }
 
@@ -25,14 +25,14 @@ fn title_becomes_a_name() {
         ),
     ];
     for (title, name) in cases {
-        let names = named(&BTreeMap::new(), &[("1", title)]);
+        let names = names_of(&BTreeMap::new(), &[("1", title)]);
         assert_eq!(names[&key("1")], name, "{title:?}");
     }
 }
 
 #[test]
 fn title_without_letters_is_named_by_its_id() {
-    let names = named(&BTreeMap::new(), &[("1", "日本"), ("2", "!!!"), ("3", "日本")]);
+    let names = names_of(&BTreeMap::new(), &[("1", "日本"), ("2", "!!!"), ("3", "日本")]);
     assert_eq!(names[&key("1")], "workflow_b02d920a");
     let different: BTreeSet<&String> = names.values().collect();
     assert_eq!(different.len(), 3);
@@ -40,38 +40,38 @@ fn title_without_letters_is_named_by_its_id() {
 
 #[test]
 fn workflows_of_the_same_title_all_keep_a_suffix() {
-    let names = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "deploy!"), ("3", "Build")]);
+    let names = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "deploy!"), ("3", "Build")]);
     assert_eq!(names[&key("3")], "workflow_build");
     let (one, two) = (&names[&key("1")], &names[&key("2")]);
     assert!(one.starts_with("workflow_deploy_") && two.starts_with("workflow_deploy_") && one != two);
-    assert_eq!(&named(&names, &[("1", "Deploy")])[&key("1")], one, "the other one is gone");
+    assert_eq!(&names_of(&names, &[("1", "Deploy")])[&key("1")], one, "the other one is gone");
 }
 
 #[test]
 fn first_workflow_keeps_the_name_without_a_suffix() {
-    let first = named(&BTreeMap::new(), &[("1", "Deploy")]);
-    let second = named(&first, &[("2", "Deploy"), ("1", "Deploy")]);
+    let first = names_of(&BTreeMap::new(), &[("1", "Deploy")]);
+    let second = names_of(&first, &[("2", "Deploy"), ("1", "Deploy")]);
     assert_eq!(second[&key("1")], "workflow_deploy");
     assert_ne!(second[&key("2")], "workflow_deploy");
-    let third = named(&first, &[("2", "Deploy")]);
+    let third = names_of(&first, &[("2", "Deploy")]);
     assert_eq!(third[&key("2")], second[&key("2")], "a name is remembered while its owner is away");
 }
 
 #[test]
 fn changed_title_gives_a_new_name() {
-    let first = named(&BTreeMap::new(), &[("1", "Deploy")]);
-    assert_eq!(named(&first, &[("1", "DEPLOY?")])[&key("1")], "workflow_deploy");
-    assert_eq!(named(&first, &[("1", "Release")])[&key("1")], "workflow_release");
+    let first = names_of(&BTreeMap::new(), &[("1", "Deploy")]);
+    assert_eq!(names_of(&first, &[("1", "DEPLOY?")])[&key("1")], "workflow_deploy");
+    assert_eq!(names_of(&first, &[("1", "Release")])[&key("1")], "workflow_release");
 }
 
 #[test]
 fn title_with_a_suffix_takes_no_existing_name() {
-    let deploys = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy")]);
+    let deploys = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy")]);
     let title = deploys[&key("1")].strip_prefix(PREFIX).expect("a prefix").to_owned();
-    let names = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy"), ("3", &title)]);
+    let names = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy"), ("3", &title)]);
     let different: BTreeSet<&String> = names.values().collect();
     assert_eq!(different.len(), 3, "{names:?}");
-    let later = named(&deploys, &[("3", &title)]);
+    let later = names_of(&deploys, &[("3", &title)]);
     assert_ne!(later[&key("3")], deploys[&key("1")]);
 }
 
@@ -82,7 +82,7 @@ fn titles_with_all_suffixes_take_no_existing_name() {
     let titles = names.iter().map(|name| name.strip_prefix(PREFIX).expect("a prefix"));
     let mut entries: Vec<(&str, &str)> = ids.iter().map(String::as_str).zip(titles).collect();
     entries.extend([("1", "Deploy"), ("0", "Deploy")]);
-    let given = named(&BTreeMap::new(), &entries);
+    let given = names_of(&BTreeMap::new(), &entries);
     let different: BTreeSet<&String> = given.values().collect();
     assert_eq!(different.len(), entries.len());
     let taken: BTreeSet<String> = names.into_iter().collect();
@@ -122,7 +122,7 @@ fn entries() -> impl Strategy<Value = Vec<(String, String)>> {
     ids.prop_map(|entries| entries.into_iter().collect::<Vec<_>>()).prop_shuffle()
 }
 
-fn assigned(known: &BTreeMap<Key, String>, entries: &[(String, String)]) -> BTreeMap<Key, String> {
+fn assigned_names(known: &BTreeMap<Key, String>, entries: &[(String, String)]) -> BTreeMap<Key, String> {
     assign(known, &BTreeSet::new(), entries.iter().map(|(id, title)| (key(id), title.as_str())))
 }
 
@@ -143,12 +143,12 @@ proptest! {
 
     #[test]
     fn order_of_a_list_does_not_matter(known in entries(), entries in entries(), seed in any::<u64>()) {
-        let known = assigned(&BTreeMap::new(), &known);
+        let known = assigned_names(&BTreeMap::new(), &known);
         let mut turned = entries.clone();
         turned.reverse();
         let middle = if entries.is_empty() { 0 } else { seed as usize % entries.len() };
         turned.rotate_left(middle);
-        prop_assert_eq!(assigned(&known, &entries), assigned(&known, &turned));
+        prop_assert_eq!(assigned_names(&known, &entries), assigned_names(&known, &turned));
     }
 
     #[test]
@@ -157,13 +157,13 @@ proptest! {
         after in entries(),
         stays in prop::collection::vec(any::<bool>(), 25),
     ) {
-        let first = assigned(&BTreeMap::new(), &before);
+        let first = assigned_names(&BTreeMap::new(), &before);
         let mut next: BTreeMap<String, String> = after.into_iter().collect();
         let kept: Vec<(String, String)> =
             before.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(entry, _)| entry.clone()).collect();
         next.extend(kept.clone());
         let next: Vec<(String, String)> = next.into_iter().collect();
-        let second = assigned(&first, &next);
+        let second = assigned_names(&first, &next);
         for (id, _) in &kept {
             prop_assert_eq!(&second[&key(id)], &first[&key(id)]);
         }
@@ -177,7 +177,7 @@ proptest! {
         for (key, name) in &second {
             known.entry(key.clone()).or_insert_with(|| name.clone());
         }
-        let third = assigned(&known, &before);
+        let third = assigned_names(&known, &before);
         prop_assert_eq!(third, first);
     }
 }

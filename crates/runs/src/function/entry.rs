@@ -396,7 +396,7 @@ mod tests {
     }
 
     /// Every kind of entry, with a secret in each foreign text.
-    fn entries(secret: &str) -> Vec<Entry> {
+    fn sample_entries(secret: &str) -> Vec<Entry> {
         let (at, number) = (Timestamp(1), 1);
         let text = || format!("it is {secret}, says somebody");
         // A lowercase word may be a field name of an entry, and is not hidden there.
@@ -477,7 +477,7 @@ mod tests {
         for secret in ["quo\"te\\d", "function", "\u{FDD0}0\u{FDD1}x"] {
             let mut seal = Seal::default();
             seal.learn(secret);
-            for entry in entries(secret) {
+            for entry in sample_entries(secret) {
                 let mut closed = entry.clone();
                 closed.close(&seal);
                 let text = serde_json::to_string(&closed).unwrap();

@@ -707,7 +707,7 @@ mod tests {
     }
 
     /// Returns the answers of a terminal to these bytes, and its screen after them.
-    fn answered(bytes: &[u8]) -> (Vec<u8>, String) {
+    fn answers_and_screen(bytes: &[u8]) -> (Vec<u8>, String) {
         let screen = Emulator::new(Size { cols: 40, rows: 8 });
         let mut intake = OutputPipeline::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
         let mut replies = Vec::new();
@@ -721,9 +721,9 @@ mod tests {
             pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..37], &STATEMENTS[..]].concat()), 0..40),
         ) {
             let bytes = pieces.concat().into_bytes();
-            let (replies, shown) = answered(&passed(&[&bytes]));
+            let (replies, shown) = answers_and_screen(&passed(&[&bytes]));
             prop_assert_eq!(String::from_utf8_lossy(&replies), "");
-            prop_assert_eq!(shown, answered(&bytes).1);
+            prop_assert_eq!(shown, answers_and_screen(&bytes).1);
         }
 
         #[test]
@@ -737,12 +737,12 @@ mod tests {
         ) {
             let mut bytes = pieces.concat().into_bytes();
             let left = passed(&[&bytes]);
-            prop_assert_eq!(answered(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
+            prop_assert_eq!(answers_and_screen(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
             // Even if a character is cut in two.
             if !bytes.is_empty() {
                 bytes.remove(usize::from(cut) % bytes.len());
                 let left = passed(&[&bytes]);
-                prop_assert_eq!(answered(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
+                prop_assert_eq!(answers_and_screen(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
             }
         }
 

@@ -5,7 +5,7 @@ use steplatch_terminal::{CommandRequest, Input, InputError, NotedState, RunError
 use crate::shells::{SHELLS, Session, World, request};
 
 /// Asks a person at a gate, and returns the traps of the shell.
-async fn asks(session: &Session, gate: &str) -> Vec<String> {
+async fn ask_person(session: &Session, gate: &str) -> Vec<String> {
     match session.0.record_state(gate.to_owned()).await.unwrap() {
         NotedState::Shell { traps } => traps,
         other => panic!("no state of a shell: {other:?}"),
@@ -13,7 +13,7 @@ async fn asks(session: &Session, gate: &str) -> Vec<String> {
 }
 
 /// Types the approved input at a gate. Returns the change that refused it, if any.
-async fn types(session: &Session, gate: &str, text: &str) -> Option<String> {
+async fn type_approved(session: &Session, gate: &str, text: &str) -> Option<String> {
     let input = Input {
         text: text.to_owned(),
         approved_at: Some(gate.to_owned()),
@@ -28,7 +28,7 @@ async fn types(session: &Session, gate: &str, text: &str) -> Option<String> {
     }
 }
 
-fn approved(command: &str, gate: &str) -> CommandRequest {
+fn approved_command(command: &str, gate: &str) -> CommandRequest {
     CommandRequest { approved_at: Some(gate.to_owned()), step: Some(format!("{gate}/run")), ..request(command) }
 }
 
@@ -54,16 +54,16 @@ async fn approved_input_is_typed_if_nothing_has_changed() {
             }
         }
         session.runs("ls; true").await;
-        asks(&session, "gate").await;
-        asks(&session, "gate").await;
+        ask_person(&session, "gate").await;
+        ask_person(&session, "gate").await;
         session.0.resize(steplatch_terminal::Size { cols: 90, rows: 30 }).await.unwrap();
-        let ran = session.0.run(approved("echo approved", "gate")).await;
+        let ran = session.0.run(approved_command("echo approved", "gate")).await;
         assert_eq!(ran.unwrap_or_else(|error| panic!("{shell}: {error}")).output, "approved\n", "{shell}");
         session
             .runs("new=1; true".replace("new=1", if shell == "fish" { "set new 1" } else { "new=1" }).as_str())
             .await;
         // Only the first input is compared; later ones belong to the run.
-        let later = session.0.run(CommandRequest { step: None, ..approved("echo later", "gate") }).await;
+        let later = session.0.run(CommandRequest { step: None, ..approved_command("echo later", "gate") }).await;
         assert_eq!(later.unwrap().output, "later\n", "{shell}");
     }
 }
@@ -249,15 +249,15 @@ async fn approved_input_is_refused_after_any_change() {
             if shell == "zsh" {
                 session.runs("typeset -gA KEYED=(good 1)").await;
             }
-            asks(&session, &gate).await;
+            ask_person(&session, &gate).await;
             session.types(&format!("{change}\n")).await;
             session.prompt().await;
-            let typed = types(&session, &gate, "make\n").await.unwrap_or_default();
+            let typed = type_approved(&session, &gate, "make\n").await.unwrap_or_default();
             if !typed.contains(what) {
                 taken.push(format!("{shell}: {change}: {typed:?}"));
                 continue;
             }
-            let ran = session.0.run(approved("make", &gate)).await;
+            let ran = session.0.run(approved_command("make", &gate)).await;
             assert!(
                 matches!(&ran, Err(RunError::Changed(named)) if named.contains(what)),
                 "{shell}: {change}: {ran:?}"
@@ -277,10 +277,10 @@ async fn approved_input_is_refused_after_terminal_mode_changes() {
             let session = world.open(&[shell]).await;
             let device = session.gives("tty").await.0;
             let gate = format!("gate{number}");
-            asks(&session, &gate).await;
+            ask_person(&session, &gate).await;
             let mut stty = std::process::Command::new("stty");
             assert!(stty.args(["-F", device.trim()]).args(*setting).status().unwrap().success());
-            let ran = session.0.run(approved("echo approved", &gate)).await;
+            let ran = session.0.run(approved_command("echo approved", &gate)).await;
             let is_named = matches!(&ran, Err(RunError::Changed(named)) if named.contains("settings of the terminal"));
             assert!(is_named, "{shell}: {setting:?}: {ran:?}");
         }
@@ -292,7 +292,7 @@ async fn approved_input_is_refused_after_terminal_mode_changes() {
         let _ = session.0.record_state("gate".to_owned()).await.unwrap();
         let mut stty = std::process::Command::new("stty");
         assert!(stty.args(["-F", device.trim(), "intr", "#"]).status().unwrap().success());
-        let refused = types(&session, "gate", "yes # all\n").await.unwrap_or_default();
+        let refused = type_approved(&session, "gate", "yes # all\n").await.unwrap_or_default();
         assert!(refused.contains("settings of the terminal"), "{shell}: {refused}");
     }
 }
@@ -314,19 +314,19 @@ async fn approved_input_is_refused_if_files_of_the_shell_moved() {
             let session = world.open(&[shell]).await;
             session.runs("cd \"$(mktemp -d)\"; echo list >list; exec 3<list 4>>log").await;
             let gate = format!("gate{number}");
-            asks(&session, &gate).await;
+            ask_person(&session, &gate).await;
             session.types(&format!("{change}\n")).await;
             session.prompt().await;
-            let typed = types(&session, &gate, "cat <&3\n").await.unwrap_or_default();
+            let typed = type_approved(&session, &gate, "cat <&3\n").await.unwrap_or_default();
             assert!(typed.contains(what), "{shell}: {change}: {typed:?}");
         }
         // Writing more to an open file is not a change.
         let session = world.open(&[shell]).await;
         session.runs("cd \"$(mktemp -d)\"; exec 4>>log").await;
-        assert_eq!(asks(&session, "gate").await, [""; 0], "{shell}: nothing runs by itself");
+        assert_eq!(ask_person(&session, "gate").await, [""; 0], "{shell}: nothing runs by itself");
         session.types("echo more >&4\n").await;
         session.prompt().await;
-        assert_eq!(types(&session, "gate", "true\n").await, None, "{shell}");
+        assert_eq!(type_approved(&session, "gate", "true\n").await, None, "{shell}");
     }
 }
 
@@ -336,11 +336,11 @@ async fn trap_during_review_is_named_before_and_refused_after() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.runs("release() { echo good; }; trap 'release() { touch evil; }; echo trapped' USR2").await;
-        let traps = asks(&session, "gate").await;
+        let traps = ask_person(&session, "gate").await;
         assert!(traps.iter().any(|trap| trap.ends_with("USR2")), "{shell}: {traps:?}");
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
         // bash runs a trap when its line editor is active, at the latest at the next exchange.
-        let refused = types(&session, "gate", "release\n").await.unwrap_or_default();
+        let refused = type_approved(&session, "gate", "release\n").await.unwrap_or_default();
         assert!(refused.contains("function release"), "{shell}: {refused}");
     }
 }
@@ -361,7 +361,7 @@ async fn trap_setting_the_line_during_comparison_adds_nothing() {
         // A trap that sets the line immediately prevents a report of the shell.
         let _ = session.0.record_state(gate.clone()).await.unwrap();
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
-        let ran = session.0.run(approved("make", &gate)).await;
+        let ran = session.0.run(approved_command("make", &gate)).await;
         // Nothing else was executed, whether or not the command was.
         assert!(ran.as_ref().map_or(true, |ran| ran.output == "made\n"), "{trap}: {ran:?}");
         let screen = session.view().await.screen;
@@ -375,13 +375,13 @@ async fn line_begun_by_others_hides_no_change() {
     let session = world.open(&["bash"]).await;
     session.types("echo begun; ").await;
     session.comes_to("the line is shown", |view| view.screen.contains("echo begun;")).await;
-    asks(&session, "run/gate").await;
+    ask_person(&session, "run/gate").await;
     session.types("cd /\n").await;
     session.prompt().await;
     session.types("echo begun; ").await;
     session.comes_to("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
     assert_eq!(
-        types(&session, "run/gate", "pwd\n").await.as_deref(),
+        type_approved(&session, "run/gate", "pwd\n").await.as_deref(),
         Some("directories, directory, variable OLDPWD, variable PWD")
     );
 }
@@ -394,7 +394,7 @@ async fn incomparable_content_is_reported_and_other_program_refused() {
     session.comes_to("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
     let noted = session.0.record_state("gate".to_owned()).await.unwrap();
     assert_eq!(noted, NotedState::Program { program: Some("cat".to_owned()) });
-    assert_eq!(types(&session, "gate", "to cat\n").await, None);
+    assert_eq!(type_approved(&session, "gate", "to cat\n").await, None);
     session.0.record_state("next gate".to_owned()).await.unwrap();
     session.types("\u{4}").await;
     session.prompt().await;

@@ -10,7 +10,7 @@ fn until_input() -> Wait {
     Wait { input: Some(InputWait::Known), ..until_prompt() }
 }
 
-fn asked(command: &str) -> CommandRequest {
+fn start_asking(command: &str) -> CommandRequest {
     CommandRequest { input: true, ..request(command) }
 }
 
@@ -56,18 +56,18 @@ async fn asking_command_returns_and_keeps_running() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.0.run(asked("sh -c 'printf \"Sure? \"; read answer; exit 4'")).await.unwrap();
+        let ran = session.0.run(start_asking("sh -c 'printf \"Sure? \"; read answer; exit 4'")).await.unwrap();
         let asks = ran.asks.unwrap_or_else(|| panic!("{shell}: {}", ran.output));
         assert_eq!((ran.output.as_str(), ran.exit_code, ran.timed_out), ("Sure? ", None, false), "{shell}");
         assert_eq!((asks.program.as_deref(), asks.full_screen, asks.password), (Some("sh"), false, false), "{shell}");
         session.types("yes\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}");
-        let ran = session.0.run(asked("seq 1 200 | less -X")).await.unwrap();
+        let ran = session.0.run(start_asking("seq 1 200 | less -X")).await.unwrap();
         assert_eq!(ran.asks.and_then(|asks| asks.program).as_deref(), Some("less"), "{shell}");
         session.types("q").await;
         session.prompt().await;
-        let ran = session.0.run(asked("sleep 0.5; echo done")).await.unwrap();
+        let ran = session.0.run(start_asking("sleep 0.5; echo done")).await.unwrap();
         assert_eq!((ran.output.as_str(), ran.exit_code, ran.asks), ("done\n", Some(0), None), "{shell}");
     }
 }

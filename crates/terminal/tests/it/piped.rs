@@ -15,7 +15,7 @@ fn spec(command: &str) -> PipedSpec {
 }
 
 /// Returns whether a process runs. An ended process does not run, even before it is reaped.
-fn runs(pid: &str) -> bool {
+fn is_running(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| ![") Z ", ") X "].iter().any(|gone| stat.contains(gone)))
 }
@@ -48,13 +48,13 @@ async fn ending_a_program_ends_only_its_family() {
     // Each has a child in its own session, whose parent has ended.
     let forks = "(setsid sh -c 'echo $$; exec sleep 1000' &); sleep 1000";
     let ((one, escapee), (other, neighbour)) = (start(forks).await, start(forks).await);
-    assert!(runs(&escapee) && runs(&neighbour));
+    assert!(is_running(&escapee) && is_running(&neighbour));
     let ended = one.end(None).await;
     assert_eq!(ended.exit, Some(Exit { code: 129, signal: Some(1) }));
     assert_eq!(ended.survivors, []);
-    assert!(!runs(&escapee) && runs(&neighbour));
+    assert!(!is_running(&escapee) && is_running(&neighbour));
     assert_eq!(other.end(None).await.survivors, []);
-    assert!(!runs(&neighbour), "{:?}", std::fs::read_to_string(format!("/proc/{neighbour}/stat")));
+    assert!(!is_running(&neighbour), "{:?}", std::fs::read_to_string(format!("/proc/{neighbour}/stat")));
 }
 
 #[tokio::test]
@@ -62,9 +62,9 @@ async fn dropped_program_is_ended_with_its_family() {
     let mut piped = Programs::new().start(spec("setsid sleep 1000 & echo $!; sleep 1000")).await.unwrap();
     let mut pid = String::new();
     BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
-    assert!(runs(pid.trim()));
+    assert!(is_running(pid.trim()));
     drop(piped);
-    eventually(&format!("process {pid} ends with what started it"), async || !runs(pid.trim())).await;
+    eventually(&format!("process {pid} ends with what started it"), async || !is_running(pid.trim())).await;
 }
 
 #[tokio::test]
@@ -85,8 +85,8 @@ async fn orphan_of_an_ended_process_is_found_by_its_mark() {
     let mut line = String::new();
     reader.read_line(&mut line).await.unwrap();
     assert!(Programs::new().end_left("somebody else's").await.is_empty());
-    assert!(runs(line.trim()));
+    assert!(is_running(line.trim()));
     assert!(Programs::new().end_left(&family).await.is_empty());
-    assert!(!runs(line.trim()));
+    assert!(!is_running(line.trim()));
     assert!(piped.wait().await.is_ok(), "it has ended");
 }

@@ -17,7 +17,7 @@ fn with_key(server: &Server) -> String {
     server.ssh(user.trim(), &options)
 }
 
-async fn asks(session: &Session, text: &str) {
+async fn wait_for_question(session: &Session, text: &str) {
     let (waited, view) = session.waits(until_input()).await;
     assert!(waited.reason == Reason::Input && view.screen.contains(text), "{text:?}:\n{}", view.screen);
 }
@@ -29,12 +29,12 @@ async fn ssh_login_with_password_reports_exit_codes() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types(&format!("{}\n", server.ssh(&guest.0, ""))).await;
-    asks(&session, "(yes/no/[fingerprint])? ".trim_end()).await;
+    wait_for_question(&session, "(yes/no/[fingerprint])? ".trim_end()).await;
     session.types("yes\n").await;
-    asks(&session, "password:").await;
+    wait_for_question(&session, "password:").await;
     assert!(session.view().await.password, "the password is asked for unseen");
     session.0.send(Input { text: format!("{PASSWORD}\n"), ..Input::default() }).await.unwrap();
-    asks(&session, "$").await;
+    wait_for_question(&session, "$").await;
     let ran = session.0.run(entry("echo there")).await.unwrap();
     assert_eq!((ran.output.as_str(), ran.exit_code), ("there\n", None));
     assert_eq!(gives(&session, "sh -c 'exit 5'").await, (String::new(), Some(5)));

@@ -10,7 +10,7 @@ use super::shells::{Session, World, request, until_prompt};
 /// Maximum length of a line that the kernel buffers for a program that reads whole lines, in bytes.
 const MAX_LINE_BYTES: usize = 4095;
 
-async fn sends(session: &Session, text: &str) -> Result<(), InputError> {
+async fn send_input(session: &Session, text: &str) -> Result<(), InputError> {
     session.0.send(Input { text: text.to_owned(), ..Input::default() }).await.map(drop)
 }
 
@@ -25,15 +25,18 @@ async fn line_too_long_for_the_kernel_is_refused() {
     for reader in ["cat > typed", "head -1 > typed", "dash -c 'read -r line; printf %s \"$line\" > typed'"] {
         start(&session, reader).await;
         let before = session.view().await.screen;
-        assert!(is_too_long(&sends(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES + 1))).await), "{reader}");
-        assert!(is_too_long(&sends(&session, &format!("short\n{}", "x".repeat(MAX_LINE_BYTES + 1))).await), "{reader}");
+        assert!(is_too_long(&send_input(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES + 1))).await), "{reader}");
+        assert!(
+            is_too_long(&send_input(&session, &format!("short\n{}", "x".repeat(MAX_LINE_BYTES + 1))).await),
+            "{reader}"
+        );
         assert_eq!(session.view().await.screen, before, "{reader}: nothing was typed");
         // Two parts of one line count together.
-        sends(&session, "abc").await.unwrap();
-        assert!(is_too_long(&sends(&session, &"x".repeat(MAX_LINE_BYTES - 2)).await), "{reader}");
-        sends(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES - 3))).await.unwrap();
+        send_input(&session, "abc").await.unwrap();
+        assert!(is_too_long(&send_input(&session, &"x".repeat(MAX_LINE_BYTES - 2)).await), "{reader}");
+        send_input(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES - 3))).await.unwrap();
         if reader.starts_with("cat") {
-            sends(&session, "\u{4}").await.unwrap();
+            send_input(&session, "\u{4}").await.unwrap();
         }
         session.prompt().await;
         assert_eq!(session.gives("tr -d '\\n' < typed | wc -c").await.0, format!("{MAX_LINE_BYTES}\n"), "{reader}");
@@ -47,7 +50,7 @@ async fn secret_too_long_for_the_kernel_is_refused() {
     start(&session, "sh -c 'stty -echo; printf \"Password: \"; read word; stty echo; echo $word | wc -c'").await;
     let secret = Input { text: format!("{}\n", "p".repeat(5000)), secret: true, ..Input::default() };
     assert!(is_too_long(&session.0.send(secret).await));
-    sends(&session, "right\n").await.unwrap();
+    send_input(&session, "right\n").await.unwrap();
     session.prompt().await;
     assert!(session.view().await.screen.contains("Password: 6\n"), "{}", session.view().await.screen);
 }

@@ -331,7 +331,7 @@ fn shell_expands_contract_names_and_braces_are_placeholders() {
 }
 
 /// Returns a machine that types its secret argument.
-fn logging_in(entry: &Value) -> Value {
+fn login_machine(entry: &Value) -> Value {
     let mut document = contract(&json!({"USER": "who", "PASSWORD": entry}), &json!({}));
     document["states"]["make"]["action"]["params"]["input_text"] = "login {USER} {PASSWORD|sh}\n".into();
     document
@@ -340,7 +340,7 @@ fn logging_in(entry: &Value) -> Value {
 #[test]
 fn secret_argument_is_exported_only_if_declared() {
     let variables = json!({"USER": "ana", "PASSWORD": "hunter2 x"});
-    let mut run = Machine::start_with(&logging_in(&json!({"secret": true})), given(&variables));
+    let mut run = Machine::start_with(&login_machine(&json!({"secret": true})), given(&variables));
     assert_eq!(asked(&run), r#"set {"USER": "ana"} in term_1"#);
     run.shell_tells(&json!({}));
     assert_eq!(run.params()["input_text"], "login ana 'hunter2 x'\n");
@@ -349,9 +349,9 @@ fn secret_argument_is_exported_only_if_declared() {
     let status = |name: &str| json!({"variable": name, "status": "present", "required": true});
     assert_eq!(checked["validation_result"]["validation_log"], json!([status("USER"), status("PASSWORD")]));
     let exported = json!({"secret": true, "export": true});
-    let run = Machine::start_with(&logging_in(&exported), given(&variables));
+    let run = Machine::start_with(&login_machine(&exported), given(&variables));
     assert_eq!(asked(&run), r#"set {"PASSWORD": "hunter2 x", "USER": "ana"} in term_1"#);
-    let plain = Machine::start_with(&logging_in(&json!({"export": false})), given(&variables));
+    let plain = Machine::start_with(&login_machine(&json!({"export": false})), given(&variables));
     assert_eq!(asked(&plain), r#"set {"USER": "ana"} in term_1"#);
 
     // The same for the environment of a terminal that the run opens.
@@ -367,7 +367,7 @@ fn secret_argument_is_exported_only_if_declared() {
 fn secret_argument_without_a_value_is_read_from_the_shell() {
     // Document 001, lines 723-736: an argument is present if the shell of the session has it.
     let entry = json!({"secret": true, "schema": {"minLength": 3}});
-    let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
+    let mut run = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
     run.shell_tells(&json!({}));
     assert_eq!(asked(&run), r#"read ["PASSWORD"] in term_1"#);
     run.shell_tells(&json!({"PASSWORD": "hunter2"}));
@@ -375,12 +375,12 @@ fn secret_argument_without_a_value_is_read_from_the_shell() {
     assert_eq!(run.history.variables().get("PASSWORD"), Some(&json!("hunter2")));
     assert_eq!(History::from_iter(&run.events), run.history);
 
-    let mut short = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
+    let mut short = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
     short.shell_tells(&json!({}));
     short.shell_tells(&json!({"PASSWORD": "x"}));
     assert_eq!(short.history.final_state(), Some("validation_failed"));
 
-    let mut missing = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
+    let mut missing = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
     missing.shell_tells(&json!({}));
     missing.shell_tells(&json!({"PASSWORD": null}));
     expect!["Missing required environment variables: PASSWORD. Set them with: export PASSWORD=value"]
@@ -388,7 +388,7 @@ fn secret_argument_without_a_value_is_read_from_the_shell() {
 
     // The placeholder has the default as its value, and the default is not exported to the shell.
     let entry = json!({"secret": true, "default": "changeme"});
-    let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
+    let mut run = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
     run.shell_tells(&json!({}));
     run.shell_tells(&json!({"PASSWORD": null}));
     assert_eq!((run.state(), run.params()["input_text"].as_str()), ("make", Some("login ana changeme\n")));
@@ -403,8 +403,8 @@ fn unusable_secret_argument_causes_a_warning() {
     let unused = "/arguments/PASSWORD: warning: the secret argument 'PASSWORD' is not exported, and no state uses \
                   {PASSWORD}; write {PASSWORD|sh} where it is typed, or add \"export\": true if programs are to find it in \
                   their environment";
-    assert_eq!(warnings(&logging_in(&json!({"secret": true}))), "");
-    let mut document = logging_in(&json!({"secret": true}));
+    assert_eq!(warnings(&login_machine(&json!({"secret": true}))), "");
+    let mut document = login_machine(&json!({"secret": true}));
     for (text, expected) in [
         ("deploy\n", unused),
         ("login ${PASSWORD}\n", unused),

@@ -12,12 +12,12 @@ use steplatch_workflow::{
 use crate::machine::{Machine, definition, fields, start};
 
 /// Returns a state that types text and has these transitions.
-fn typing(transitions: &Value) -> Value {
+fn typing_state(transitions: &Value) -> Value {
     json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}, "transitions": transitions})
 }
 
 /// Returns a machine that continues to `then` if a transition with this condition holds after its first state.
-fn deciding(tool: &str, transition: &Value) -> Value {
+fn deciding_machine(tool: &str, transition: &Value) -> Value {
     let mut transition = transition.clone();
     transition["next_state"] = "then".into();
     let params = if tool == "await_output" { json!({"pattern": "x"}) } else { json!({}) };
@@ -25,7 +25,7 @@ fn deciding(tool: &str, transition: &Value) -> Value {
         "initial_state": "first",
         "states": {
             "first": {"action": {"tool": tool, "params": params}, "transitions": [transition]},
-            "then": typing(&json!([]))
+            "then": typing_state(&json!([]))
         }
     })
 }
@@ -35,17 +35,17 @@ fn two_states() -> Value {
         "name": "build",
         "initial_state": "make",
         "states": {
-            "make": typing(&json!([{"condition": "success", "next_state": "wait"}])),
+            "make": typing_state(&json!([{"condition": "success", "next_state": "wait"}])),
             "wait": {"action": {"tool": "await_output", "params": {"pattern": "\\$ $", "timeout": 60}}}
         }
     })
 }
 
-fn looping() -> Value {
-    json!({"initial_state": "again", "states": {"again": typing(&json!([{"condition": {}, "next_state": "again"}]))}})
+fn looping_machine() -> Value {
+    json!({"initial_state": "again", "states": {"again": typing_state(&json!([{"condition": {}, "next_state": "again"}]))}})
 }
 
-fn limited(max_states: u32) -> Start {
+fn limited_start(max_states: u32) -> Start {
     Start { limits: Limits::new(max_states, 1800.0).expect("limits within bounds"), ..start() }
 }
 
@@ -54,7 +54,7 @@ fn terminals() -> Value {
         "initial_state": "open",
         "states": {
             "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]},
-            "type": typing(&json!([
+            "type": typing_state(&json!([
                 {"condition": {"field_equals": {"message": "another"}}, "next_state": "open"},
                 {"condition": {"field_equals": {"message": "close"}}, "next_state": "close"}
             ])),
@@ -146,14 +146,14 @@ fn first_transition_that_holds_is_taken() {
     let mut run = Machine::start(&json!({
         "initial_state": "a",
         "states": {
-            "a": typing(&json!([
+            "a": typing_state(&json!([
                 {"condition": {"success": false}, "next_state": "b"},
                 {"condition": {"success": true, "field_equals": {"message": "no"}}, "next_state": "b"},
                 {"condition": {"success": true, "field_contains": {"message": "ok"}}, "next_state": "c"},
                 {"condition": {}, "next_state": "b"}
             ])),
-            "b": typing(&json!([])),
-            "c": typing(&json!([]))
+            "b": typing_state(&json!([])),
+            "c": typing_state(&json!([]))
         }
     }));
     run.result(&json!({"success": true, "message": "all ok"}));
@@ -197,7 +197,7 @@ fn every_condition_holds_as_in_the_table() {
         ("send_input", json!({"condition": {"outcome_unknown": true}}), &ok, false),
         ("send_input", json!({"condition": {"success": true, "outcome_unknown": true}}), &ok, false),
     ] {
-        let mut run = Machine::start(&deciding(tool, &transition));
+        let mut run = Machine::start(&deciding_machine(tool, &transition));
         run.result(result);
         assert_eq!(run.state() == "then", holds, "{tool} {transition} {result}");
     }
@@ -210,7 +210,7 @@ fn terminal_screen_is_searched_if_the_result_has_no_text() {
     let given = || Start { session_id: Some("term_1".into()), ..start() };
     let listed = Outcome::Finished { result: fields(&json!({"success": true, "total_sessions": 1})) };
     let ready = json!({"condition": {"success": true, "pattern_match": "^ready$"}});
-    let document = deciding("list_terminal_sessions", &ready);
+    let document = deciding_machine("list_terminal_sessions", &ready);
     for (screen, expected) in [(Some("$ make\nready"), "then"), (Some("$ make"), "(none)"), (None, "(none)")] {
         let mut run = Machine::start_with(&document, given());
         assert_eq!(session(&run, &listed).as_deref(), Some("term_1"));
@@ -224,7 +224,7 @@ fn terminal_screen_is_searched_if_the_result_has_no_text() {
         assert_eq!((run.state(), run.history.variables().get("screen_content")), (expected, None));
     }
     // A timed-out action has no text, so the screen of its terminal is read.
-    let mut document = deciding("send_input", &json!({"condition": {"pattern_match": "ready"}}));
+    let mut document = deciding_machine("send_input", &json!({"condition": {"pattern_match": "ready"}}));
     document["states"]["first"]["action"]["params"]["session_id"] = "term_2".into();
     let run = Machine::start_with(&document, given());
     assert_eq!(session(&run, &Outcome::TimedOut).as_deref(), Some("term_2"));
@@ -233,7 +233,7 @@ fn terminal_screen_is_searched_if_the_result_has_no_text() {
     assert_eq!(session(&run, &Outcome::TimedOut), None, "it goes on without a condition");
     // No screen is read if there is a text, no terminal, or no pattern to decide.
     let wants = |transition: &Value, start: Start, result: &Value| {
-        let run = Machine::start_with(&deciding("list_terminal_sessions", transition), start);
+        let run = Machine::start_with(&deciding_machine("list_terminal_sessions", transition), start);
         session(&run, &Outcome::Finished { result: fields(result) }).is_some()
     };
     assert!(!wants(&ready, given(), &json!({"success": true, "screen_content": ""})));
@@ -241,7 +241,7 @@ fn terminal_screen_is_searched_if_the_result_has_no_text() {
     assert!(!wants(&ready, start(), &json!({"success": true})));
     assert!(!wants(&json!({"condition": "success"}), given(), &json!({"success": true})));
     let closing = json!({"condition": {"pattern_match": "ready"}});
-    let run = Machine::start_with(&deciding("exit_terminal", &closing), given());
+    let run = Machine::start_with(&deciding_machine("exit_terminal", &closing), given());
     let closed = Outcome::Finished { result: fields(&json!({"success": true, "session_id": "term_1"})) };
     assert_eq!(session(&run, &closed), None, "it is gone");
 }
@@ -260,10 +260,10 @@ fn failed_action_without_a_transition_fails_the_run() {
 
 #[test]
 fn on_timeout_precedes_all_other_transitions() {
-    let mut document = deciding("send_input", &json!({"condition": {}}));
+    let mut document = deciding_machine("send_input", &json!({"condition": {}}));
     document["states"]["first"]["on_timeout"] = "late".into();
     document["states"]["first"]["timeout"] = 1.5.into();
-    document["states"]["late"] = typing(&json!([]));
+    document["states"]["late"] = typing_state(&json!([]));
     let mut run = Machine::start(&document);
     assert_eq!(run.history.current().unwrap().limit, Some(Duration::from_millis(1500)));
     run.outcome(Outcome::TimedOut);
@@ -272,13 +272,13 @@ fn on_timeout_precedes_all_other_transitions() {
 
 #[test]
 fn timed_out_state_without_on_timeout_uses_its_conditions() {
-    let mut run = Machine::start(&deciding("send_input", &json!({"condition": {"timeout_occurred": true}})));
+    let mut run = Machine::start(&deciding_machine("send_input", &json!({"condition": {"timeout_occurred": true}})));
     run.outcome(Outcome::TimedOut);
     assert_eq!((run.state(), run.because()), ("then", "time ran out"));
     assert_eq!(run.history.variables().get("error"), Some(&json!("State 'first' timed out after 30s")));
     assert_eq!(run.history.variables().get("first_success"), Some(&json!(false)));
 
-    let mut run = Machine::start(&deciding("send_input", &json!({"condition": "success"})));
+    let mut run = Machine::start(&deciding_machine("send_input", &json!({"condition": "success"})));
     run.outcome(Outcome::TimedOut);
     expect!["State 'first' timed out after 30s"].assert_eq(run.error());
 }
@@ -286,9 +286,9 @@ fn timed_out_state_without_on_timeout_uses_its_conditions() {
 #[test]
 fn unmatched_await_takes_on_timeout_after_all_transitions() {
     let nothing = json!({"success": true, "match_text": null, "screen_content": "busy", "timeout_occurred": true});
-    let mut document = deciding("await_output", &json!({"condition": {"pattern_match": "busy"}}));
+    let mut document = deciding_machine("await_output", &json!({"condition": {"pattern_match": "busy"}}));
     document["states"]["first"]["on_timeout"] = "late".into();
-    document["states"]["late"] = typing(&json!([]));
+    document["states"]["late"] = typing_state(&json!([]));
     let mut run = Machine::start(&document);
     run.result(&nothing);
     assert_eq!(run.state(), "then");
@@ -314,11 +314,11 @@ fn unmatched_wait_is_not_a_success() {
         ("failure", &nothing, true),
         ("timeout", &ended, true),
     ] {
-        let mut run = Machine::start(&deciding("await_output", &json!({"condition": condition})));
+        let mut run = Machine::start(&deciding_machine("await_output", &json!({"condition": condition})));
         run.result(result);
         assert_eq!(run.state() == "then", taken, "{condition} after {result}");
     }
-    let mut run = Machine::start(&deciding("await_output", &json!({"condition": "success"})));
+    let mut run = Machine::start(&deciding_machine("await_output", &json!({"condition": "success"})));
     run.result(&ended);
     expect!["State 'first' failed: the program ended with exit code 1 before /x/ came"].assert_eq(run.error());
     assert_eq!(run.history.variables().get("first_success"), Some(&json!(false)));
@@ -334,7 +334,7 @@ fn transition_treating_an_unmatched_wait_as_success_is_warned() {
     let warned = |transitions: Value| {
         let state =
             json!({"action": {"tool": "await_output", "params": {"pattern": "ok"}}, "transitions": transitions});
-        let document = json!({"initial_state": "wait", "states": {"wait": state, "end": typing(&json!([]))}});
+        let document = json!({"initial_state": "wait", "states": {"wait": state, "end": typing_state(&json!([]))}});
         definition(&document).warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     let to = |condition: Value| json!({"condition": condition, "next_state": "end"});
@@ -362,9 +362,9 @@ fn any_failed_action_takes_on_timeout_after_all_transitions() {
     // Document 000, lines 1252-1301 (test_timeout_handling): recovery from a wait in a missing session.
     let broken = json!({"success": false, "error": "Session 'x' not found"});
     for tool in ["await_output", "send_input", "open_terminal", "list_terminal_sessions"] {
-        let mut document = deciding(tool, &json!({"condition": "success"}));
+        let mut document = deciding_machine(tool, &json!({"condition": "success"}));
         document["states"]["first"]["on_timeout"] = "mend".into();
-        document["states"]["mend"] = typing(&json!([]));
+        document["states"]["mend"] = typing_state(&json!([]));
         let mut run = Machine::start(&document);
         run.result(&broken);
         assert_eq!((run.state(), run.because()), ("mend", "the action failed"), "{tool}");
@@ -382,7 +382,7 @@ fn any_failed_action_takes_on_timeout_after_all_transitions() {
 
 #[test]
 fn unknown_outcome_does_not_take_on_timeout() {
-    let mut document = deciding("send_input", &json!({"condition": "success"}));
+    let mut document = deciding_machine("send_input", &json!({"condition": "success"}));
     document["states"]["first"]["on_timeout"] = "then".into();
     let mut run = Machine::start(&document);
     run.outcome(Outcome::Unknown);
@@ -391,7 +391,7 @@ fn unknown_outcome_does_not_take_on_timeout() {
 
 #[test]
 fn workflow_judges_an_unknown_outcome() {
-    let mut run = Machine::start(&deciding("send_input", &json!({"condition": {"outcome_unknown": true}})));
+    let mut run = Machine::start(&deciding_machine("send_input", &json!({"condition": {"outcome_unknown": true}})));
     run.outcome(Outcome::Unknown);
     assert_eq!((run.state(), run.because()), ("then", "the outcome is unknown"));
 
@@ -421,13 +421,13 @@ fn state_is_limited_by_its_timeout_or_its_action() {
 
 #[test]
 fn last_allowed_state_may_finish_but_not_continue() {
-    let mut run = Machine::start_with(&two_states(), limited(2));
+    let mut run = Machine::start_with(&two_states(), limited_start(2));
     run.succeed();
     run.result(&json!({"success": true, "match_text": "$"}));
     assert!(run.completed());
     assert_eq!(run.history.states_executed(), 2);
 
-    let mut run = Machine::start_with(&looping(), limited(3));
+    let mut run = Machine::start_with(&looping_machine(), limited_start(3));
     run.succeed();
     run.succeed();
     assert_eq!(run.step().visit, 3);
@@ -551,7 +551,7 @@ fn conditions_see_the_variables_before_the_action() {
                 "action": {"tool": "get_screen_content"},
                 "transitions": [{"condition": {"field_equals": {"screen_content": "{screen_content}"}}, "next_state": "same"}]
             },
-            "same": typing(&json!([]))
+            "same": typing_state(&json!([]))
         }
     }));
     run.result(&json!({"success": true, "screen_content": "{3}"}));
@@ -561,7 +561,7 @@ fn conditions_see_the_variables_before_the_action() {
 
 #[test]
 fn invalid_resolved_pattern_fails_the_run() {
-    let document = deciding("send_input", &json!({"condition": {"pattern_match": "{prompt}$"}}));
+    let document = deciding_machine("send_input", &json!({"condition": {"pattern_match": "{prompt}$"}}));
     let with = |prompt: &str| Start { variables: fields(&json!({ "prompt": prompt })), ..start() };
     let mut run = Machine::start_with(&document, with("a("));
     run.succeed();
@@ -657,7 +657,7 @@ fn possibly_opened_terminal_is_closed() {
 #[test]
 fn history_of_another_definition_fails_without_a_panic() {
     let mut run = Machine::start(&two_states());
-    run.definition = definition(&looping());
+    run.definition = definition(&looping_machine());
     run.succeed();
     expect!["State 'make' is not in this definition"].assert_eq(run.error());
 }

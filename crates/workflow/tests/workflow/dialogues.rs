@@ -31,7 +31,7 @@ fn with(document: &Value, variables: &Value) -> Machine {
 }
 
 /// Returns the step and the parameters of the requested turn.
-fn turn(machine: &Machine) -> (String, Value) {
+fn requested_turn(machine: &Machine) -> (String, Value) {
     machine
         .last
         .effects
@@ -46,7 +46,7 @@ fn turn(machine: &Machine) -> (String, Value) {
 }
 
 /// Delivers the end of the awaited turn.
-fn hears(machine: &mut Machine, heard: &Value) {
+fn end_turn(machine: &mut Machine, heard: &Value) {
     let step = machine.history.awaited_steps().pop().expect("a turn");
     machine.wait(Duration::from_secs(1));
     machine.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(heard) } });
@@ -55,27 +55,27 @@ fn hears(machine: &mut Machine, heard: &Value) {
 #[test]
 fn each_answer_is_recorded_before_typing_under_its_own_step() {
     let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "hunter2"}));
-    let (step, first) = turn(&machine);
+    let (step, first) = requested_turn(&machine);
     assert_eq!(step, "run_0123456789abcdef/install/1/1");
     assert_eq!(
         first,
         json!({"session_id": "term_1", "input_text": "./install.sh\n", "timeout": 60.0,
                "patterns": ["Installed (\\S+)", "user (?P<user>\\w+)\\?", "[Pp]assword:"]})
     );
-    hears(
+    end_turn(
         &mut machine,
         &json!({"success": true, "reason": "match", "matched": 1, "match_text": "user root?",
                                 "groups": ["root"], "offset": 40}),
     );
     let Some(Event::QuestionAnswered { answer, .. }) = machine.last.events.first() else { panic!("no answer") };
     assert_eq!((answer.input_text.as_str(), answer.since), ("root:ana\n", Some(40)));
-    let (step, second) = turn(&machine);
+    let (step, second) = requested_turn(&machine);
     assert_eq!(step, "run_0123456789abcdef/install/1/2");
     assert_eq!(
         (&second["input_text"], &second["since"], &second["timeout"]),
         (&json!("root:ana\n"), &json!(40), &json!(59.0))
     );
-    hears(
+    end_turn(
         &mut machine,
         &json!({"success": true, "reason": "match", "matched": 2, "match_text": "Password:", "offset": 60}),
     );
@@ -83,10 +83,10 @@ fn each_answer_is_recorded_before_typing_under_its_own_step() {
         !serde_json::to_string(&machine.last.events).expect("JSON").contains("hunter2"),
         "a secret is not recorded"
     );
-    let (_, third) = turn(&machine);
+    let (_, third) = requested_turn(&machine);
     assert_eq!((&third["input_text"], &third["secret"]), (&json!("hunter2\n"), &json!(true)));
     assert_eq!(third["patterns"].as_array().map(Vec::len), Some(2), "the password is typed once");
-    hears(
+    end_turn(
         &mut machine,
         &json!({"success": true, "reason": "match", "matched": 0, "match_text": "Installed 1.2",
                                 "groups": ["1.2"], "offset": 99}),
@@ -103,8 +103,8 @@ fn each_answer_is_recorded_before_typing_under_its_own_step() {
 fn turn_is_repeated_after_a_restart_with_the_same_step() {
     let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "x"}));
     let heard = json!({"success": true, "reason": "match", "matched": 1, "match_text": "user a?", "groups": ["a"], "offset": 7});
-    hears(&mut machine, &heard);
-    let (step, asked) = turn(&machine);
+    end_turn(&mut machine, &heard);
+    let (step, asked) = requested_turn(&machine);
     let again = resume(&machine.history, machine.now);
     let again = again.iter().find_map(|effect| match effect {
         Effect::Perform { step, params, .. } => Some((step.to_string(), Value::from(params.clone()))),
@@ -121,10 +121,10 @@ fn failures_are_those_of_an_action() {
     let document = machine(&params());
     let variables = json!({"NAME": "ana", "PW": "x"});
     let mut asked = with(&document, &variables);
-    hears(&mut asked, &json!({"success": true, "reason": "input", "screen_content": "Overwrite? [y/N]"}));
+    end_turn(&mut asked, &json!({"success": true, "reason": "input", "screen_content": "Overwrite? [y/N]"}));
     assert_eq!(asked.error(), "State 'install' failed: the program asks what no rule answers: Overwrite? [y/N]");
     let mut late = with(&document, &variables);
-    hears(&mut late, &json!({"success": true, "reason": "timeout"}));
+    end_turn(&mut late, &json!({"success": true, "reason": "timeout"}));
     assert_eq!(late.state(), "late");
     let mut lost = with(&document, &variables);
     let step = lost.history.awaited_steps().pop().expect("a turn");
@@ -145,7 +145,7 @@ fn unresolved_placeholder_fails_before_typing() {
     let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "dialogue", "params": {
         "rules": [{"when": "q (?P<word>.)", "type": "{word}{groups.1}{match_text}{later}\n"}]}}}}});
     let machine = with(&document, &json!({"later": "1"}));
-    assert_eq!(turn(&machine).1["patterns"], json!(["q (?P<word>.)"]));
+    assert_eq!(requested_turn(&machine).1["patterns"], json!(["q (?P<word>.)"]));
     let mut start = start();
     start.session_id = Some("term_1".to_owned());
     let machine = Machine::start_with(&document, start);
@@ -212,9 +212,9 @@ fn later_dialogue_starts_with_its_own_text() {
     }});
     let mut machine = with(&document, &json!({"PW": "hunter2"}));
     let matched = |text: &str, matched: u32| json!({"success": true, "reason": "match", "matched": matched, "match_text": text, "groups": [], "offset": 9});
-    hears(&mut machine, &matched("Password:", 1));
-    hears(&mut machine, &matched("ok", 0));
-    let (step, begun) = turn(&machine);
+    end_turn(&mut machine, &matched("Password:", 1));
+    end_turn(&mut machine, &matched("ok", 0));
+    let (step, begun) = requested_turn(&machine);
     assert_eq!((step.as_str(), &begun["input_text"]), ("run_0123456789abcdef/two/1/1", &json!("./two\n")), "{begun}");
     let again = resume(&machine.history, machine.now);
     assert!(

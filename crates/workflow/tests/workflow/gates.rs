@@ -16,7 +16,7 @@ fn last(tool: &str) -> Value {
 }
 
 /// A judged transition between two decided ones.
-fn judged() -> Value {
+fn judged_state() -> Value {
     json!({
         "initial_state": "build",
         "states": {
@@ -36,7 +36,7 @@ fn judged() -> Value {
 }
 
 fn at_gate(result: &Value) -> Machine {
-    let mut run = Machine::start(&judged());
+    let mut run = Machine::start(&judged_state());
     run.result(result);
     run
 }
@@ -143,7 +143,7 @@ fn unknown_or_late_answer_decides_nothing() {
 
 #[test]
 fn time_at_a_gate_does_not_count() {
-    let mut run = Machine::start(&judged());
+    let mut run = Machine::start(&judged_state());
     run.wait(Duration::from_secs(1000));
     run.result(&json!({"success": true}));
     assert_eq!(run.last.effects[0], Effect::DisarmDeadline);
@@ -161,7 +161,7 @@ fn time_at_a_gate_does_not_count() {
 
 #[test]
 fn run_at_a_gate_can_be_cancelled() {
-    let mut run = Machine::start_with(&judged(), Start { session_id: Some("term_1".into()), ..start() });
+    let mut run = Machine::start_with(&judged_state(), Start { session_id: Some("term_1".into()), ..start() });
     run.result(&json!({"success": true}));
     let step = run.history.gate().unwrap().step.clone();
     run.input(Input::Cancel { reason: "enough".into() });
@@ -172,7 +172,7 @@ fn run_at_a_gate_can_be_cancelled() {
 #[test]
 fn unanswerable_descriptions_are_refused() {
     let document = |descriptions: &[Value]| {
-        let mut document = judged();
+        let mut document = judged_state();
         document["states"]["build"]["transitions"] = descriptions
             .iter()
             .map(|description| json!({"condition": {"description": description}, "next_state": "ship"}))
@@ -193,7 +193,7 @@ fn unanswerable_descriptions_are_refused() {
 }
 
 /// A machine that opens a gate before it continues.
-fn asking(params: &Value) -> Value {
+fn asking_machine(params: &Value) -> Value {
     json!({
         "initial_state": "ask",
         "states": {
@@ -220,7 +220,7 @@ fn answers(run: &mut Machine, choice: &str) -> bool {
 fn action_asks_and_the_answer_is_its_result() {
     let params = json!({"prompt": "Ship {what}?", "choices": ["ship", "stop"]});
     let given = Start { variables: fields(&json!({"what": "it"})), ..start() };
-    let mut run = Machine::start_with(&asking(&params), given);
+    let mut run = Machine::start_with(&asking_machine(&params), given);
     let gate = run.history.gate().unwrap();
     assert_eq!((gate.prompt().as_str(), gate.choices()), ("Ship it?", vec!["ship", "stop"]));
     assert_eq!(gate.answered_by(), AnsweredBy::Human);
@@ -239,7 +239,7 @@ fn action_asks_and_the_answer_is_its_result() {
 
 #[test]
 fn open_question_takes_any_text_and_unanswered_one_times_out() {
-    let mut run = Machine::start(&asking(&json!({"prompt": "How?", "timeout": "60", "answered_by": "anyone"})));
+    let mut run = Machine::start(&asking_machine(&json!({"prompt": "How?", "timeout": "60", "answered_by": "anyone"})));
     assert!(run.history.gate().unwrap().choices().is_empty());
     let expires = run.history.gate().unwrap().expires_at().unwrap();
     assert_eq!(expires.since(run.now), Duration::from_secs(60));
@@ -259,14 +259,14 @@ fn open_question_takes_any_text_and_unanswered_one_times_out() {
         run.input(Input::GateAnswered { step, choice: "x".into(), by: "bob".into() }).events.is_empty(),
         "too late"
     );
-    let mut run = Machine::start(&asking(&json!({"prompt": "How?"})));
+    let mut run = Machine::start(&asking_machine(&json!({"prompt": "How?"})));
     assert!(answers(&mut run, "gently"));
     assert!(run.completed(), "an answer that no transition is for is a success all the same");
 }
 
 #[test]
 fn invalid_question_is_reported_in_advance_and_when_asked() {
-    let problems = |params: &Value| problems(&asking(params));
+    let problems = |params: &Value| problems(&asking_machine(params));
     for (params, problem) in [
         (json!({}), "'prompt' must contain the question"),
         (json!({"prompt": " "}), "/params/prompt: 'prompt' must contain the question"),
@@ -289,7 +289,7 @@ fn invalid_question_is_reported_in_advance_and_when_asked() {
         assert!(found.contains(problem), "no {problem:?} in {found}");
     }
     let given = Start { variables: fields(&json!({"wait": "soon"})), ..start() };
-    let run = Machine::start_with(&asking(&json!({"prompt": "?", "timeout": "{wait}"})), given);
+    let run = Machine::start_with(&asking_machine(&json!({"prompt": "?", "timeout": "{wait}"})), given);
     assert!(run.error().starts_with("State 'ask': 'timeout' of a gate is a number"), "{}", run.error());
 }
 
@@ -299,7 +299,7 @@ fn form_fields_are_parts_of_the_result() {
         "version": {"type": "string", "title": "Version of {what}"},
         "count": {"type": "integer", "minimum": 1, "default": 2},
     }});
-    let mut document = asking(&json!({"prompt": "Which?", "form": form}));
+    let mut document = asking_machine(&json!({"prompt": "Which?", "form": form}));
     document["states"]["ask"]["transitions"][0]["condition"] = json!({"field_equals": {"count": 3}});
     document["states"]["ship"]["action"]["params"]["input_text"] =
         json!("{ask_version} x{ask_count} {answer} {ask_by}");
@@ -317,7 +317,7 @@ fn form_fields_are_parts_of_the_result() {
     assert_eq!(run.params()["input_text"], r#"1.2 x3 {"version":"1.2","count":3} ann"#);
     assert_eq!(History::from_iter(&run.events), run.history);
     let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
-    let mut other = Machine::start_with(&asking(&json!({"prompt": "?", "form": form})), given);
+    let mut other = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), given);
     assert!(answers(&mut other, r#"{"version": "1"}"#));
     assert_eq!(other.history.variables().get("ask_count"), Some(&json!(2)), "its default");
 }
@@ -326,7 +326,7 @@ fn form_fields_are_parts_of_the_result() {
 fn form_broken_by_a_variable_is_reported_when_asked() {
     let form = json!({"properties": {"count": {"type": "{kind}"}}});
     let given = Start { variables: fields(&json!({"kind": "heap"})), ..start() };
-    let run = Machine::start_with(&asking(&json!({"prompt": "?", "form": form})), given);
+    let run = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), given);
     assert!(run.error().starts_with("State 'ask': field 'count' has type \"heap\""), "{}", run.error());
 }
 

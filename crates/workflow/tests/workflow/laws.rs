@@ -45,7 +45,7 @@ fn waited_for(history: &History) -> Vec<String> {
 }
 
 /// Effects that must never be performed twice.
-fn at_most_once(effect: &Effect) -> bool {
+fn must_not_repeat(effect: &Effect) -> bool {
     match effect {
         Effect::Perform { tool, .. } => matches!(tool.as_str(), "send_input" | "open_terminal" | "run_command"),
         Effect::StartRun { .. } => true,
@@ -125,10 +125,10 @@ impl World {
                     _ => {}
                 }
             }
-            if at_most_once(effect) {
+            if must_not_repeat(effect) {
                 match self.ledger.get(&step) {
                     Some(before) => {
-                        assert_eq!(timeless(before), timeless(effect), "asked again it is the same");
+                        assert_eq!(without_limit(before), without_limit(effect), "asked again it is the same");
                         assert!(limit_of(effect) <= limit_of(before), "with no more time than before");
                         // The effect began, but its outcome was lost.
                         if let Input::Outcome { outcome, .. } = &mut brought {
@@ -208,7 +208,7 @@ impl World {
 }
 
 /// Returns an effect without its time limit.
-fn timeless(effect: &Effect) -> Effect {
+fn without_limit(effect: &Effect) -> Effect {
     let mut effect = effect.clone();
     if let Effect::Perform { limit, .. } | Effect::StartRun { limit, .. } | Effect::Sleep { limit, .. } = &mut effect {
         *limit = None;

@@ -10,7 +10,7 @@ use steplatch_workflow::{
 
 use crate::machine::{Machine, definition, fields, problems, start};
 
-fn nesting(params: &Value) -> Value {
+fn nesting_machine(params: &Value) -> Value {
     json!({
         "initial_state": "nest",
         "states": {
@@ -36,7 +36,7 @@ fn child(run: &Machine) -> &Child {
 
 #[test]
 fn child_receives_only_its_arguments() {
-    let document = nesting(&json!({
+    let document = nesting_machine(&json!({
         "workflow_name": "{which}", "initial_variables": {"WHO": "{user}", "N": 3}, "max_states": "7",
         "execution_timeout": 60, "keep_terminals": true
     }));
@@ -62,7 +62,7 @@ fn child_works_in_its_opened_terminal_unless_one_is_named() {
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
     let given = Start { session_id: Some("term_1".into()), ..start() };
     let terminal = |params: &Value, inner: &Value| {
-        let run = Machine::start_with(&nesting(params), given.clone());
+        let run = Machine::start_with(&nesting_machine(params), given.clone());
         child(&run).terminal(&definition(inner)).map(str::to_owned)
     };
     let left_out = json!({"workflow_name": "build"});
@@ -76,7 +76,7 @@ fn child_works_in_its_opened_terminal_unless_one_is_named() {
 fn placeholders_of_an_inline_definition_belong_to_the_child() {
     let mut inner = one_sleep();
     inner["states"]["rest"]["action"]["params"]["seconds"] = "{pause}".into();
-    let document = nesting(&json!({"workflow_definition": inner, "session_id": "{pause}"}));
+    let document = nesting_machine(&json!({"workflow_definition": inner, "session_id": "{pause}"}));
     let run = Machine::start_with(&document, Start { variables: fields(&json!({"pause": "9"})), ..start() });
     assert_eq!(child(&run).workflow, ChildWorkflow::Inline(inner));
     assert_eq!(child(&run).session_id.as_deref(), Some("9"));
@@ -86,7 +86,7 @@ fn placeholders_of_an_inline_definition_belong_to_the_child() {
 fn result_of_a_child_is_the_result_of_the_action() {
     let mut inner = Machine::start_with(&one_sleep(), Start { depth: 2, ..start() });
     inner.succeed();
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     run.outcome(child_outcome(&inner.history, "completed"));
     assert!(run.completed());
     assert_eq!(run.history.recursion_depth(), 2);
@@ -96,7 +96,7 @@ fn result_of_a_child_is_the_result_of_the_action() {
 
     let mut inner = Machine::start(&one_sleep());
     inner.input(Input::Cancel { reason: "enough".into() });
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     run.outcome(child_outcome(&inner.history, "cancelled"));
     assert_eq!((run.state(), run.because()), ("mend", "the action failed"));
     assert_eq!(run.history.variables().get("nest_error"), Some(&json!("enough")));
@@ -104,7 +104,8 @@ fn result_of_a_child_is_the_result_of_the_action() {
 
 #[test]
 fn fifth_level_is_the_last() {
-    let at = |depth: u32| Machine::start_with(&nesting(&json!({"workflow_name": "me"})), Start { depth, ..start() });
+    let at =
+        |depth: u32| Machine::start_with(&nesting_machine(&json!({"workflow_name": "me"})), Start { depth, ..start() });
     assert_eq!(child(&at(4)).depth, 5);
     let mut run = at(5);
     let [_, Effect::Answer { step, outcome }] = &run.last.effects[..] else { panic!("{:?}", run.last) };
@@ -125,7 +126,7 @@ fn invalid_resolved_parameters_fail_the_action() {
         (json!({"workflow_name": "x", "initial_variables": "{name}"}), "'initial_variables' must be an object"),
     ] {
         let variables = fields(&json!({"name": "../x"}));
-        let run = Machine::start_with(&nesting(&params), Start { variables, ..start() });
+        let run = Machine::start_with(&nesting_machine(&params), Start { variables, ..start() });
         let Effect::Answer { outcome: Outcome::Finished { result }, .. } = &run.last.effects[1] else {
             panic!("{:?}", run.last)
         };
@@ -137,31 +138,31 @@ fn invalid_resolved_parameters_fail_the_action() {
 fn nested_definition_is_checked_with_the_outer_one() {
     let mut inner = one_sleep();
     inner["states"]["rest"]["transitions"] = json!([{"condition": {}, "next_state": "nowhere"}]);
-    let document = nesting(&json!({"workflow_definition": inner, "workflow_nam": "x", "max_states": 0}));
+    let document = nesting_machine(&json!({"workflow_definition": inner, "workflow_nam": "x", "max_states": 0}));
     expect![[r#"
         /states/nest/action/params/workflow_nam: unknown key 'workflow_nam' in a run_workflow, did you mean 'workflow_name'?
         /states/nest/action/params/max_states: max_states must be from 1 to 1000, not 0
         /states/nest/action/params/workflow_definition/states/rest/transitions/0/next_state: State 'rest' references non-existent state 'nowhere'"#]]
     .assert_eq(&problems(&document));
     expect!["/states/nest/action/params: Either 'workflow_definition' or 'workflow_name' must be provided"]
-        .assert_eq(&problems(&nesting(&json!({}))));
+        .assert_eq(&problems(&nesting_machine(&json!({}))));
     expect![
         "/states/nest/action/params/workflow_name: Provide either 'workflow_definition' OR 'workflow_name', not both"
     ]
-    .assert_eq(&problems(&nesting(&json!({"workflow_definition": one_sleep(), "workflow_name": "x"}))));
+    .assert_eq(&problems(&nesting_machine(&json!({"workflow_definition": one_sleep(), "workflow_name": "x"}))));
 
     let mut document = one_sleep();
     for _ in 0..5 {
-        document = nesting(&json!({"workflow_definition": document}));
+        document = nesting_machine(&json!({"workflow_definition": document}));
     }
     definition(&document);
-    let problem = problems(&nesting(&json!({"workflow_definition": document})));
+    let problem = problems(&nesting_machine(&json!({"workflow_definition": document})));
     assert!(problem.ends_with("workflow_definition: workflows are nested at most 5 levels deep"), "{problem}");
 }
 
 #[test]
 fn start_and_end_of_a_child_are_recorded_once() {
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     let step = run.step();
     let began = Input::ChildBegan { step: step.clone(), workflow: "inner".into() };
     let at = run.now;
@@ -169,7 +170,7 @@ fn start_and_end_of_a_child_are_recorded_once() {
     assert_eq!(run.input(began.clone()).events, [started]);
     assert_eq!(run.input(began).events, [], "told again, by the next daemon, it is known");
     let mut stopped =
-        Machine { history: run.history.clone(), ..Machine::start(&nesting(&json!({"workflow_name": "x"}))) };
+        Machine { history: run.history.clone(), ..Machine::start(&nesting_machine(&json!({"workflow_name": "x"}))) };
     stopped.now = at;
     let cancelled = stopped.input(Input::Cancel { reason: "enough".into() }).events.clone();
     let end = Event::ChildEnded { at, step, workflow: "inner".into(), end: ChildEnd::Cancelled, error: None };
@@ -184,7 +185,7 @@ fn start_and_end_of_a_child_are_recorded_once() {
 
 #[test]
 fn cancelling_or_timing_out_abandons_a_child() {
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     let step = run.step();
     run.wait(Duration::from_secs(1800));
     run.input(Input::DeadlinePassed);
@@ -194,7 +195,7 @@ fn cancelling_or_timing_out_abandons_a_child() {
 #[test]
 fn waiting_time_of_a_child_does_not_count() {
     let hour = Duration::from_secs(3600);
-    let mut run = Machine::start(&nesting(&json!({"workflow_definition": one_sleep()})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_definition": one_sleep()})));
     let step = run.step();
     let waits = |waits| Input::ChildWaits { step: step.clone(), waits };
     assert_eq!(run.input(waits(false)).events, [], "it does not wait, which is known");
@@ -216,7 +217,7 @@ fn waiting_time_of_a_child_does_not_count() {
 }
 
 /// A machine that opens a terminal, closes it, runs another workflow, and types.
-fn composed() -> Value {
+fn composed_machine() -> Value {
     let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
     json!({
         "initial_state": "open",
@@ -232,13 +233,13 @@ fn composed() -> Value {
 #[test]
 fn closed_terminal_is_passed_to_no_child() {
     // Document 000, lines 555-585: a workflow can be composed of others after any other action.
-    let mut run = Machine::start(&composed());
+    let mut run = Machine::start(&composed_machine());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert_eq!(run.params(), json!({"workflow_name": "inner"}));
     assert_eq!((child(&run).session_id.as_deref(), child(&run).inherits), (None, false));
     // A given terminal is forgotten too when another one is opened.
-    let mut document = composed();
+    let mut document = composed_machine();
     document["initial_state"] = "close".into();
     document["states"]["nest"] = json!({
         "action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]
@@ -272,7 +273,7 @@ fn child_reports_like_its_run() {
     assert_eq!((&variables["user"], &variables["nest_final_state"]), (&json!("ana"), &json!("z")));
     assert_eq!(variables.get("nest_final_variables"), None, "those of the runs below it stay with them");
 
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     run.outcome(Outcome::Finished { result });
     let value = |name: &str| run.history.variables().get(name).cloned();
     assert_eq!((value("nest_final_state"), value("session_id")), (Some(json!("nest")), Some(json!("term_1"))));
@@ -287,7 +288,7 @@ fn child_reports_like_its_run() {
 #[test]
 fn omitted_value_of_a_nested_run_is_named_with_its_limit() {
     let failed = |read: &str, result: &Value| {
-        let mut document = nesting(&json!({"workflow_name": "inner"}));
+        let mut document = nesting_machine(&json!({"workflow_name": "inner"}));
         document["states"]["nest"]["transitions"] = json!([{"condition": "success", "next_state": "read"}]);
         document["states"]["read"] = json!({"action": {"tool": "send_input", "params": {"input_text": read}}});
         document["states"].as_object_mut().unwrap().remove("mend");
@@ -312,7 +313,7 @@ fn omitted_value_of_a_nested_run_is_named_with_its_limit() {
 fn open_terminal_of_a_child_passes_to_a_run_without_one() {
     // Document 000, lines 640-656: the session_id of a nested run is then the session_id of the run.
     let left = |opened: &Value| json!({"success": true, "status": "completed", "session_id": "term_7", "open_terminals": opened});
-    let mut document = composed();
+    let mut document = composed_machine();
     document["initial_state"] = "nest".into();
     let mut run = Machine::start(&document);
     run.result(&left(&json!(["term_7"])));
@@ -335,7 +336,7 @@ fn open_terminal_of_a_child_passes_to_a_run_without_one() {
 
 #[test]
 fn arguments_are_exported_in_a_terminal_left_by_a_child() {
-    let mut document = composed();
+    let mut document = composed_machine();
     document["initial_state"] = "nest".into();
     document["arguments"] = json!({"ROOT": "where"});
     let mut run = Machine::start_with(&document, Start { variables: fields(&json!({"ROOT": "/src"})), ..start() });
@@ -350,7 +351,7 @@ fn arguments_are_exported_in_a_terminal_left_by_a_child() {
 fn inline_child_is_saved_unless_disabled() {
     // Document 000, lines 164 and 804-807: save_on_success is a parameter of a nested call too.
     let saves = |own: &Value, outer: bool| {
-        let document = nesting(&json!({"workflow_definition": one_sleep(), "save_on_success": own}));
+        let document = nesting_machine(&json!({"workflow_definition": one_sleep(), "save_on_success": own}));
         child(&Machine::start_with(&document, Start { save_on_success: outer, ..start() })).save_on_success
     };
     assert!(saves(&Value::Null, true) && saves(&json!(true), true));
@@ -364,7 +365,7 @@ fn initial_session_id_is_the_terminal_of_the_run() {
     let with = |variables: Value, session_id: Option<&str>| {
         let session_id = session_id.map(str::to_owned);
         Machine::start_with(
-            &nesting(&json!({"workflow_name": "inner"})),
+            &nesting_machine(&json!({"workflow_name": "inner"})),
             Start { variables: fields(&variables), session_id, ..start() },
         )
     };
@@ -375,7 +376,10 @@ fn initial_session_id_is_the_terminal_of_the_run() {
 
     let named = json!({"workflow_name": "inner", "initial_variables": {"session_id": "{mine}"}});
     let variables = fields(&json!({"mine": "term_5"}));
-    let run = Machine::start_with(&nesting(&named), Start { session_id: Some("term_1".into()), variables, ..start() });
+    let run = Machine::start_with(
+        &nesting_machine(&named),
+        Start { session_id: Some("term_1".into()), variables, ..start() },
+    );
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
     assert_eq!(child(&run).terminal(&definition(&opening)), Some("term_5"), "and it is named, not left to the child");
 }

@@ -6,7 +6,7 @@ use steplatch_workflow::{FailureReason, Start, Status};
 
 use crate::machine::{Machine, definition, fields, start};
 
-fn typing(text: &str) -> Value {
+fn typing_machine(text: &str) -> Value {
     json!({
         "arguments": {"PROJECT": "where to build", "MODE": {"default": "debug"}, "NOTE": {"required": false}},
         "initial_state": "look",
@@ -32,7 +32,7 @@ fn warnings(document: &Value) -> String {
 }
 
 /// Returns the error of starting a machine with these variables, with an empty shell environment.
-fn refused(document: &Value, variables: &Value) -> String {
+fn start_error(document: &Value, variables: &Value) -> String {
     let checked = definition(document).check_start(&fields(variables), |_| false);
     checked.err().map(|error| error.to_string()).unwrap_or_default()
 }
@@ -41,9 +41,9 @@ fn given(variables: &Value) -> Start {
     Start { session_id: Some("term_1".into()), variables: fields(variables), ..start() }
 }
 
-/// Returns a run of [`typing`] whose shell has `PROJECT`, before the state that types.
-fn begun(text: &str, first: &Value) -> Machine {
-    let mut run = Machine::start_with(&typing(text), given(&json!({"PROJECT": "/src"})));
+/// Returns a run of [`typing_machine`] whose shell has `PROJECT`, before the state that types.
+fn typing_run(text: &str, first: &Value) -> Machine {
+    let mut run = Machine::start_with(&typing_machine(text), given(&json!({"PROJECT": "/src"})));
     run.shell_tells(&json!({}));
     run.shell_tells(&json!({"MODE": null, "NOTE": null}));
     run.shell_tells(&json!({}));
@@ -57,13 +57,13 @@ fn unset_name_is_a_warning_with_place_and_nearest_name() {
         "{PROJECT} {MODE|sh} {NOTE} {session_id} {run_id} {wait_match_text} {look_anything} {wait_groups.1}",
         "${HOME} ${UNKNOWN} %{http_code} {{nobody}} a{2,3} {} {a,b} awk '{print $1}' {{.Names}} {\"a\": 1}",
     ] {
-        assert_eq!(warnings(&typing(known)), "", "{known}");
+        assert_eq!(warnings(&typing_machine(known)), "", "{known}");
     }
     expect![[r#"
         /states/type/action/params/input_text: warning: {PROJCT} is neither an argument nor a result of a state, did you mean 'PROJECT'? Start runs with it: add PROJCT to initial_variables. To use it as literal text, write {{PROJCT}}
         /states/type/action/params/input_text: warning: {print} is neither an argument nor a result of a state. Start runs with it: add print to initial_variables. To use it as literal text, write {{print}}"#]]
-    .assert_eq(&warnings(&typing("cd {PROJCT|sh}; awk '{print}' {PROJCT}")));
-    let mut document = typing("x");
+    .assert_eq(&warnings(&typing_machine("cd {PROJCT|sh}; awk '{print}' {PROJCT}")));
+    let mut document = typing_machine("x");
     document["states"]["wait"]["transitions"][0]["condition"] = json!({"pattern_match": "v{version|regex}"});
     expect!["/states/wait/transitions/0/condition: warning: {version} is neither an argument nor a result of a state. Start runs with it: add version to initial_variables. To use it as literal text, write {{version}}"]
         .assert_eq(&warnings(&document));
@@ -71,24 +71,24 @@ fn unset_name_is_a_warning_with_place_and_nearest_name() {
 
 #[test]
 fn missing_variables_prevent_the_start() {
-    let document = typing("cd {PROJECT} && {command}");
-    assert_eq!(refused(&document, &json!({"PROJECT": "/src", "command": "make"})), "");
+    let document = typing_machine("cd {PROJECT} && {command}");
+    assert_eq!(start_error(&document, &json!({"PROJECT": "/src", "command": "make"})), "");
     expect!["Invalid arguments, so nothing was started: argument PROJECT (where to build) is missing; add PROJECT to initial_variables; {command} at /states/type/action/params/input_text has no value. Add command to initial_variables, or write {{command}} for literal text"]
-        .assert_eq(&refused(&document, &json!({"NOTE": "x"})));
+        .assert_eq(&start_error(&document, &json!({"NOTE": "x"})));
     let in_shell = definition(&document).check_start(&fields(&json!({"command": "make"})), |name| name == "PROJECT");
     assert_eq!(in_shell, Ok(()));
 
     // A state that opens the terminal may set the argument.
-    let mut document = typing("x");
+    let mut document = typing_machine("x");
     document["states"]["look"]["action"] =
         json!({"tool": "open_terminal", "params": {"environment": {"PROJECT": "/src"}}});
-    assert_eq!(refused(&document, &json!({})), "");
+    assert_eq!(start_error(&document, &json!({})), "");
 
-    let mut document = typing("x");
+    let mut document = typing_machine("x");
     document["arguments"] =
         json!({"VERSION": {"schema": {"pattern": "^\\d+$"}}, "KEY": {"secret": true, "schema": {"minLength": 3}}});
     expect![[r#"Invalid arguments, so nothing was started: VERSION="1.2" must match the pattern '^\d+$'; KEY=•••••• must have at least 3 characters"#]]
-        .assert_eq(&refused(&document, &json!({"VERSION": "1.2", "KEY": "x"})));
+        .assert_eq(&start_error(&document, &json!({"VERSION": "1.2", "KEY": "x"})));
 }
 
 #[test]
@@ -113,17 +113,17 @@ fn nested_workflow_needs_its_missing_variables() {
 
 #[test]
 fn unresolved_placeholder_fails_the_run_before_its_action() {
-    let run = begun("{wait_match_text}", &json!({"success": true, "message": "skip"}));
+    let run = typing_run("{wait_match_text}", &json!({"success": true, "message": "skip"}));
     assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::UnresolvedVariable, .. }));
     expect!["State 'type': {wait_match_text} has no value: state 'wait' has not been executed. If it is meant as text, write {{wait_match_text}}"]
         .assert_eq(run.error());
     assert_eq!((run.history.final_state(), run.history.states_executed()), (Some("look"), 1));
 
-    let run = begun("{NOTE}", &json!({"success": true, "message": "skip"}));
+    let run = typing_run("{NOTE}", &json!({"success": true, "message": "skip"}));
     expect!["State 'type': {NOTE} has no value: the argument was not given, and has no default. If it is meant as text, write {{NOTE}}"]
         .assert_eq(run.error());
 
-    let mut run = begun("{wait_groups.1}", &json!({"success": true}));
+    let mut run = typing_run("{wait_groups.1}", &json!({"success": true}));
     run.result(&json!({"success": true, "match_text": "x"}));
     expect!["State 'type': {wait_groups.1} has no value: the last result of state 'wait' does not have it. If it is meant as text, write {{wait_groups.1}}"]
         .assert_eq(run.error());
@@ -131,7 +131,7 @@ fn unresolved_placeholder_fails_the_run_before_its_action() {
 
 #[test]
 fn unresolved_condition_fails_the_run_when_reached() {
-    let mut document = typing("x");
+    let mut document = typing_machine("x");
     document["states"]["look"]["transitions"] = json!([
         {"condition": {"field_equals": {"message": "skip"}}, "next_state": "type"},
         {"condition": {"field_contains": {"screen_content": "{wait_match_text}"}}, "next_state": "wait"}
@@ -148,11 +148,11 @@ fn unresolved_condition_fails_the_run_when_reached() {
 
 #[test]
 fn fail_message_keeps_unresolved_placeholders() {
-    let mut document = typing("x");
+    let mut document = typing_machine("x");
     document["states"]["type"]["action"] =
         json!({"tool": "fail", "params": {"message": "broken: {wait_error} {nobody}"}});
     assert!(warnings(&document).contains("{nobody} is neither an argument"));
-    assert_eq!(refused(&document, &json!({"PROJECT": "/src"})), "");
+    assert_eq!(start_error(&document, &json!({"PROJECT": "/src"})), "");
     let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
     run.shell_tells(&json!({}));
     run.result(&json!({"success": true, "message": "skip"}));
@@ -161,17 +161,17 @@ fn fail_message_keeps_unresolved_placeholders() {
 
 #[test]
 fn arguments_and_their_defaults_fill_placeholders() {
-    let run = begun("{PROJECT} {MODE} {MODE|sh} ${MODE}", &json!({"success": true, "message": "skip"}));
+    let run = typing_run("{PROJECT} {MODE} {MODE|sh} ${MODE}", &json!({"success": true, "message": "skip"}));
     assert_eq!(run.params()["input_text"], "/src debug debug ${MODE}");
 
     // A value of the shell takes precedence over a default.
-    let mut run = Machine::start_with(&typing("{PROJECT} {MODE} {NOTE}"), given(&json!({})));
+    let mut run = Machine::start_with(&typing_machine("{PROJECT} {MODE} {NOTE}"), given(&json!({})));
     run.shell_tells(&json!({"PROJECT": "/here", "MODE": "release", "NOTE": "n"}));
     run.result(&json!({"success": true, "message": "skip"}));
     assert_eq!(run.params()["input_text"], "/here release n");
 
     // A default is known before there is a shell to query.
-    let mut document = typing("{MODE}");
+    let mut document = typing_machine("{MODE}");
     document["arguments"] = json!({"DIR": {"default": "/tmp"}});
     document["states"]["look"]["action"] = json!({"tool": "open_terminal", "params": {"working_directory": "{DIR}"}});
     document["states"]["type"]["action"]["params"]["input_text"] = "x".into();
@@ -181,7 +181,7 @@ fn arguments_and_their_defaults_fill_placeholders() {
 
 #[test]
 fn wait_groups_are_variables_by_number_and_by_name() {
-    let mut document = typing("{wait_groups.1}/{wait_groups.patch|sh}/{patch}/{wait_groups.0}");
+    let mut document = typing_machine("{wait_groups.1}/{wait_groups.patch|sh}/{patch}/{wait_groups.0}");
     document["states"]["wait"]["action"]["params"]["pattern"] = r"v(\d+)(?:\.(?P<patch>\d+))?(?P<rest>-.*)?".into();
     document["states"]["wait"]["transitions"] =
         json!([{"condition": {"field_equals": {"groups.1": "4"}}, "next_state": "type"}]);
@@ -203,10 +203,10 @@ fn secret_reference_is_replaced_and_required_at_start() {
     let document = json!({"initial_state": "type", "states": {
         "type": {"action": {"tool": "run_command", "params": {"command": "login {secret:TOKEN|sh} {secret:} {note}"}}}}});
     assert_eq!(definition(&document).secrets().collect::<Vec<_>>(), ["TOKEN"]);
-    expect!["Invalid arguments, so nothing was started: secret TOKEN was not found; set the variable TOKEN in the environment of the client that starts the run"].assert_eq(&refused(&document, &json!({"note": "x"})));
+    expect!["Invalid arguments, so nothing was started: secret TOKEN was not found; set the variable TOKEN in the environment of the client that starts the run"].assert_eq(&start_error(&document, &json!({"note": "x"})));
     // The content of a variable is not a reference.
     let variables = json!({"secret:TOKEN": "it's", "note": "{secret:TOKEN}"});
-    assert_eq!(refused(&document, &variables), "");
+    assert_eq!(start_error(&document, &variables), "");
     let run = Machine::start_with(&document, given(&variables));
     assert_eq!(run.params()["command"], r"login 'it'\''s' {secret:} {secret:TOKEN}");
     assert!(!run.history.variables().to_map().contains_key("secret:TOKEN"), "no report lists it");

@@ -22,12 +22,12 @@ fn play_with(document: &Value, stubs: &Value, variables: &Value, limits: Limits)
 }
 
 /// Returns the problems of stubs.
-fn refused(document: &Value, stubs: &Value) -> String {
+fn stub_problems(document: &Value, stubs: &Value) -> String {
     Stubs::read(stubs, &definition(document), &Tools).expect_err("stubs with mistakes").to_string()
 }
 
 /// The path in short: a state with its time, an arrow with its reason.
-fn told(rehearsal: &Rehearsal) -> String {
+fn path_text(rehearsal: &Rehearsal) -> String {
     let line = |passage: &RehearsalStep| match passage {
         RehearsalStep::State { at, state, visit, elapsed_time, source, .. } => {
             format!("{at:.1} {state}#{visit} {elapsed_time:.1}s {source:?}")
@@ -56,7 +56,7 @@ fn node_call_succeeds_unless_stubbed() {
     assert_eq!((&played.end, played.final_state.as_deref()), (&RehearsalEnd::Completed, Some("three")));
     let RehearsalStep::State { params, .. } = &played.path[2] else { panic!("{played:?}") };
     assert_eq!(params["input"], "count");
-    assert!(refused(&document, &json!({"states": {"two": {"outptu": ""}}})).contains("did you mean 'output'"));
+    assert!(stub_problems(&document, &json!({"states": {"two": {"outptu": ""}}})).contains("did you mean 'output'"));
 }
 
 /// A build that is repeated until it succeeds, awaited, and judged.
@@ -126,7 +126,7 @@ fn rehearsal_takes_the_path_and_time_of_a_run() {
           ReturnValues true
         Completed after 33s
     "#]]
-    .assert_eq(&told(&rehearsal));
+    .assert_eq(&path_text(&rehearsal));
     assert_eq!(rehearsal.return_values["STATUS"], "green");
     assert_eq!((rehearsal.states_executed, rehearsal.final_state.as_deref()), (11, Some("end")));
     assert_eq!(rehearsal.left_over, Vec::<String>::new());
@@ -193,7 +193,7 @@ fn action_longer_than_its_state_times_out() {
     let rehearsal = play(&document, &json!({"tools": {"send_input": {"elapsed_time": 2.5}}}));
     assert_eq!(rehearsal.end, RehearsalEnd::Completed);
     assert_eq!(rehearsal.elapsed_time, Duration::from_secs(6));
-    let sources: Vec<String> = told(&rehearsal).lines().map(|line| line.trim().to_owned()).collect();
+    let sources: Vec<String> = path_text(&rehearsal).lines().map(|line| line.trim().to_owned()).collect();
     assert!(sources.contains(&"0.0 a#1 2.0s Tool".to_owned()), "{sources:?}");
 }
 
@@ -218,12 +218,12 @@ fn misspelt_stubs_are_named_with_suggestions() {
         /gates/judge: state 'judge' does not offer 'there are no warning'; it offers 'there are no warnings', 'none of these'
         /shell/PROJECT_ROT: 'PROJECT_ROT' is neither an argument nor a return value of this workflow, did you mean 'PROJECT_ROOT'?
         /shell/STATUS: the value of a variable is a text, not a list"#]]
-    .assert_eq(&refused(&build(), &stubs));
+    .assert_eq(&stub_problems(&build(), &stubs));
     let odd = json!({"initial_state": "a", "states": {
         "a": {"action": {"tool": "send_input", "params": {"input_text": "x"}},
               "transitions": [{"condition": {"field_equals": {"verdict.level": 1}}, "next_state": "a"}]}
     }});
-    assert!(refused(&odd, &json!({"states": {"a": {"verdit": 1}}})).contains("did you mean 'verdict'?"));
+    assert!(stub_problems(&odd, &json!({"states": {"a": {"verdit": 1}}})).contains("did you mean 'verdict'?"));
     assert_eq!(play(&odd, &json!({"states": {"a": {"something_else": 1}}})).end, RehearsalEnd::Completed);
 }
 
@@ -295,7 +295,7 @@ proptest! {
 }
 
 /// A machine that reveals its secrets in every possible way.
-fn careless() -> Value {
+fn careless_machine() -> Value {
     json!({
         "initial_state": "open",
         "arguments": {
@@ -353,8 +353,8 @@ fn careless_stubs() -> Value {
     })
 }
 
-/// Returns the secrets of [`careless`] that occur in a text.
-fn seen(text: &str) -> Vec<&'static str> {
+/// Returns the secrets of [`careless_machine`] that occur in a text.
+fn revealed_secrets(text: &str) -> Vec<&'static str> {
     let all = ["QUOTED", "default-key", "inner-secret", "out-secret", "ana-pass", "\"917", "917,", "917\\n"];
     all.into_iter().filter(|secret| text.contains(secret)).collect()
 }
@@ -362,10 +362,10 @@ fn seen(text: &str) -> Vec<&'static str> {
 #[test]
 fn rehearsal_shows_no_secrets() {
     let variables = json!({"TOKEN": TOKEN, "PIN": "917", "USER_NAME": "ana"});
-    let rehearsal = play_with(&careless(), &careless_stubs(), &variables, Limits::default());
+    let rehearsal = play_with(&careless_machine(), &careless_stubs(), &variables, Limits::default());
     assert_eq!(rehearsal.states_executed, 7, "{rehearsal:#?}");
     let text = serde_json::to_string(&rehearsal).unwrap();
-    assert_eq!(seen(&text), [""; 0], "{text}");
+    assert_eq!(revealed_secrets(&text), [""; 0], "{text}");
     let state = |wanted: &str| {
         let of = |passage: &RehearsalStep| match passage {
             RehearsalStep::State { state, params, result, .. } if state == wanted => {
@@ -395,17 +395,17 @@ fn stuck_or_returning_rehearsal_shows_no_secret_either() {
     let variables = json!({"TOKEN": TOKEN, "PIN": "917", "USER_NAME": "ana"});
     let mut stubs = careless_stubs();
     stubs["gates"] = json!({"judge": format!("{TOKEN} was not printed")});
-    let stuck = play_with(&careless(), &stubs, &variables, Limits::default());
+    let stuck = play_with(&careless_machine(), &stubs, &variables, Limits::default());
     let RehearsalEnd::Stuck { error } = &stuck.end else { panic!("{:?}", stuck.end) };
     assert!(error.contains("does not offer '•••••• was not printed'"), "{error}");
     let mut stubs = careless_stubs();
     stubs["gates"] = json!({"judge": "none of these"});
-    let returned = play_with(&careless(), &stubs, &variables, Limits::default());
+    let returned = play_with(&careless_machine(), &stubs, &variables, Limits::default());
     assert_eq!(returned.end, RehearsalEnd::Completed);
     assert_eq!(returned.return_values["OUT_TOKEN"], "••••••");
     for rehearsal in [stuck, returned] {
         let text = serde_json::to_string(&rehearsal).unwrap();
-        assert_eq!(seen(&text), [""; 0], "{text}");
+        assert_eq!(revealed_secrets(&text), [""; 0], "{text}");
     }
 }
 
@@ -430,6 +430,6 @@ fn form_is_answered_with_its_fields() {
         "State 'ask' does not take its answer: 'version' must be filled in; 'count' must be a whole number, not \"some\""
     );
     let played = play(&document, &json!({"gates": {"ask": {"version": "1.2", "count": 3}}}));
-    assert_eq!(played.end, RehearsalEnd::Completed, "{}", told(&played));
+    assert_eq!(played.end, RehearsalEnd::Completed, "{}", path_text(&played));
     assert_eq!(played.final_state.as_deref(), Some("three"));
 }

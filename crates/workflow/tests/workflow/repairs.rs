@@ -72,14 +72,14 @@ fn another_question() -> Value {
 }
 
 /// A run of a machine with the arguments of the installer.
-fn begun(document: &Value) -> Machine {
+fn installer_run(document: &Value) -> Machine {
     let variables = json!({"TOKEN": "x", "PORT": "80"}).as_object().expect("an object").clone();
     Machine::start_with(document, steplatch_workflow::Start { variables, ..super::machine::start() })
 }
 
 /// A run that waits at the unknown question.
-fn stopped() -> Machine {
-    let mut run = begun(&installer());
+fn stopped_run() -> Machine {
+    let mut run = installer_run(&installer());
     while run.history.current().is_some_and(|current| current.step.place != "question") {
         run.result(&json!({"success": true, "session_id": "term_1"}));
     }
@@ -113,7 +113,7 @@ fn answer(run: &mut Machine, choice: &str) {
 
 #[test]
 fn accepted_patch_continues_the_run_with_the_patched_machine() {
-    let mut run = stopped();
+    let mut run = stopped_run();
     let under = run.history.gate().unwrap().clone();
     assert!(under.asks_where_to_go_on());
     let proposal = propose(&mut run, &another_question());
@@ -149,7 +149,7 @@ fn accepted_patch_continues_the_run_with_the_patched_machine() {
 
 #[test]
 fn accepted_patch_is_saved_once_even_if_the_run_has_ended() {
-    let mut run = stopped();
+    let mut run = stopped_run();
     propose(&mut run, &another_question());
     let early = run.history.gate().unwrap().step.clone();
     let saved = |step: &StepId, version| Input::PatchSaved { step: step.clone(), version: Some(version), error: None };
@@ -171,7 +171,7 @@ fn accepted_patch_is_saved_once_even_if_the_run_has_ended() {
 
 #[test]
 fn declined_patch_changes_nothing_and_the_next_has_a_new_name() {
-    let mut run = stopped();
+    let mut run = stopped_run();
     let under = run.history.gate().unwrap().clone();
     propose(&mut run, &another_question());
     answer(&mut run, DECLINE);
@@ -194,7 +194,7 @@ fn propose_only() -> Proposal {
 
 #[test]
 fn accepted_patch_may_leave_the_next_state_open() {
-    let mut run = stopped();
+    let mut run = stopped_run();
     let patch = json!([{"op": "add", "path": "/states/skip", "value": {"action": {"tool": "fail", "params": {"message": "x"}}}}]);
     propose(&mut run, &patch);
     answer(&mut run, ACCEPT_AND_ASK);
@@ -235,7 +235,7 @@ fn self_copying_patch_is_refused() {
 
 #[test]
 fn states_after_a_persons_gate_are_that_persons_choice() {
-    let run = stopped();
+    let run = stopped_run();
     let gate = run.history.gate().expect("a gate waits");
     assert!(gate.choices().contains(&"go to 'agree'"));
     assert_eq!(gate.choices_for_person(), ["go to 'agree'", "go to 'done'"]);
@@ -250,7 +250,7 @@ fn states_after_a_persons_gate_are_that_persons_choice() {
         "action": {"tool": "send_input", "params": {"input_text": "./verify\n", "until": "prompt"}},
         "transitions": [{"condition": {"field_equals": {"exit_code": 0}}, "next_state": "done"}], "on_unknown": "ask"
     });
-    let mut run = begun(&document);
+    let mut run = installer_run(&document);
     while run.history.current().is_some_and(|current| current.step.place != "verify") {
         run.result(&json!({"success": true, "session_id": "term_1", "match_text": "x", "exit_code": 0}));
         if run.history.gate().is_some() {
@@ -262,7 +262,7 @@ fn states_after_a_persons_gate_are_that_persons_choice() {
     // An agent may answer this gate itself, so it is not a bypass.
     let mut document = installer();
     document["states"]["approve"]["action"]["params"]["answered_by"] = "agent".into();
-    let mut run = begun(&document);
+    let mut run = installer_run(&document);
     while run.history.current().is_some_and(|current| current.step.place != "question") {
         run.result(&json!({"success": true, "session_id": "term_1"}));
     }

@@ -29,7 +29,7 @@ fn result(output: &str) -> Value {
 }
 
 /// Returns a run of the commands that failed in the last one.
-fn failed() -> Machine {
+fn failed_run() -> Machine {
     let mut run = Machine::start(&commands());
     run.result(&result("v1"));
     run.result(&result("green"));
@@ -38,7 +38,7 @@ fn failed() -> Machine {
     run
 }
 
-fn another() -> Start {
+fn rerun_start() -> Start {
     Start { run: "run_fedcba9876543210".parse::<RunId>().expect("a run id"), ..start() }
 }
 
@@ -46,10 +46,10 @@ const LATER: Timestamp = Timestamp(1_800_000_000_000_000);
 
 #[test]
 fn rerun_has_earlier_results_without_performing_them() {
-    let run = failed();
+    let run = failed_run();
     let part = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap();
     assert_eq!(part.states_to_repeat(&run.events).into_iter().collect::<Vec<_>>(), ["ship"]);
-    let begun = begin_from(&run.definition, another(), part, LATER);
+    let begun = begin_from(&run.definition, rerun_start(), part, LATER);
     let history = History::from_iter(&begun.events);
     let current = history.current().expect("the state");
     assert_eq!(current.params, fields(&json!({"command": "ship v1 green"})));
@@ -57,19 +57,19 @@ fn rerun_has_earlier_results_without_performing_them() {
     let performed: Vec<_> = begun.effects.iter().filter(|effect| matches!(effect, Effect::Perform { .. })).collect();
     assert!(matches!(performed[..], [Effect::Perform { step, .. }] if step.place == "ship"), "{performed:?}");
     // The time limit starts anew with the run.
-    assert_eq!(history.time_left(LATER), another().limits.execution_timeout());
+    assert_eq!(history.time_left(LATER), rerun_start().limits.execution_timeout());
     assert!(begun.events.iter().all(|event| event.at() == LATER));
     assert_eq!(history.states_executed(), 3);
 }
 
 #[test]
 fn changed_earlier_state_is_refused_and_later_one_accepted() {
-    let run = failed();
+    let run = failed_run();
     let mut document = commands();
     document["states"]["ship"]["action"]["params"]["command"] = "deploy {build_output}".into();
     let repaired = definition(&document);
     let part = RecordedPart::before(&run.events, &repaired, "ship", 1).unwrap();
-    let begun = begin_from(&repaired, another(), part, LATER);
+    let begun = begin_from(&repaired, rerun_start(), part, LATER);
     let history = History::from_iter(&begun.events);
     assert_eq!(history.current().unwrap().params, fields(&json!({"command": "deploy v1"})));
     document["states"]["test"]["action"]["params"]["command"] = "true".into();
@@ -83,7 +83,7 @@ fn changed_earlier_state_is_refused_and_later_one_accepted() {
 
 #[test]
 fn unvisited_state_is_named_with_the_visited_ones() {
-    let run = failed();
+    let run = failed_run();
     for (state, visit) in [("ship", 2), ("shop", 1)] {
         let error = RecordedPart::before(&run.events, &run.definition, state, visit).unwrap_err().to_string();
         assert!(error.contains(state) && error.contains("build, test, ship"), "{error}");
@@ -105,7 +105,7 @@ fn answer_of_a_person_counts_for_one_run() {
     assert!(matches!(&refused, TakeOverError::Approved { from, .. } if from == "test"), "{refused}");
     // The question itself may be asked again.
     let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
-    let begun = begin_from(&run.definition, another(), part, LATER);
+    let begun = begin_from(&run.definition, rerun_start(), part, LATER);
     assert_eq!(*History::from_iter(&begun.events).status(), Status::Waiting);
 }
 
@@ -175,7 +175,7 @@ fn pause_before_the_state_does_not_stop_the_rerun() {
     run.input(Input::Resume { by: "ana".to_owned(), above: false });
     run.result(&result("green"));
     let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
-    let begun = begin_from(&run.definition, another(), part, LATER);
+    let begun = begin_from(&run.definition, rerun_start(), part, LATER);
     let history = History::from_iter(&begun.events);
     assert_eq!(history.paused(), None);
     assert_eq!(history.current().unwrap().params, fields(&json!({"command": "test v1"})));

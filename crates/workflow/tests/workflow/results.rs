@@ -18,12 +18,12 @@ fn look(next: &str) -> Value {
     json!({"action": {"tool": "await_output", "params": {"pattern": "load (?P<load>\\S+)"}}, "transitions": to(next)})
 }
 
-fn found() -> Value {
+fn matched_result() -> Value {
     json!({"success": true, "match_text": "load 0.5", "groups": ["0.5"]})
 }
 
 /// Performs the actions with a known result, until none is left.
-fn answered(run: &mut Machine) {
+fn perform_known(run: &mut Machine) {
     while let Some(Effect::Answer { outcome, .. }) =
         run.last.effects.iter().find(|effect| matches!(effect, Effect::Answer { .. })).cloned()
     {
@@ -47,8 +47,8 @@ fn set_takes_values_of_any_type_and_return_ends_the_run() {
     }));
     assert_eq!(warnings(&document), "");
     let mut run = Machine::start_with(&document, Start { variables: fields(&json!({"user": "ana"})), ..start() });
-    run.result(&found());
-    answered(&mut run);
+    run.result(&matched_result());
+    perform_known(&mut run);
     assert!(run.completed(), "{:?}", run.history.status());
     let result = json!({"who": "ana", "all": {"list": ["0.5", 2, null]}, "one": 2, "ok": true});
     assert_eq!(run.history.result(), Some(&result));
@@ -67,7 +67,7 @@ fn return_value_is_made_of_variables_without_a_shell() {
     assert_eq!(warnings(&document), "");
     let given = || Start { session_id: Some("term_1".into()), ..start() };
     let mut run = Machine::start_with(&document, given());
-    run.result(&found());
+    run.result(&matched_result());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert!(run.completed(), "{:?}", run.history.status());
     assert_eq!(run.history.return_values()["LOAD"], "0.5");
@@ -81,7 +81,7 @@ fn return_value_is_made_of_variables_without_a_shell() {
     document["return_values"]["REST"] = "of the shell".into();
     document["states"]["close"] = json!({"action": {"tool": "get_screen_content"}});
     let mut run = Machine::start_with(&document, given());
-    run.result(&found());
+    run.result(&matched_result());
     run.result(&json!({"success": true}));
     run.shell_tells(&json!({"REST": "x"}));
     assert!(run.completed(), "{:?}", run.history.status());

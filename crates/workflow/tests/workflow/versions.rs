@@ -14,7 +14,7 @@ fn begun_under(version: u32, document: &Value, start: Start) -> Machine {
     run
 }
 
-fn given(session: &str) -> Start {
+fn start_in(session: &str) -> Start {
     Start { session_id: Some(session.to_owned()), ..start() }
 }
 
@@ -47,7 +47,7 @@ fn closed_terminal_is_passed_on_up_to_version_3() {
     });
     let closed = json!({"success": true, "session_id": "term_1"});
     for (version, expected) in [(3, json!("term_1")), (SEMANTICS_VERSION, Value::Null)] {
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.result(&closed);
         assert_eq!(run.params()["session_id"], expected, "version {version}");
     }
@@ -64,7 +64,7 @@ fn pattern_is_not_searched_on_the_screen_up_to_version_3() {
     });
     let outcome = Outcome::Finished { result: fields(&json!({"success": true})) };
     for (version, expected) in [(3, None), (SEMANTICS_VERSION, Some("term_1"))] {
-        let run = begun_under(version, &document, given("term_1"));
+        let run = begun_under(version, &document, start_in("term_1"));
         let wanted = wants_screen(&run.definition, &run.history, &run.step(), &outcome);
         assert_eq!(wanted.as_deref(), expected, "version {version}");
     }
@@ -99,12 +99,12 @@ fn unresolved_placeholder_is_typed_up_to_version_4() {
         }
     });
     for (version, expected) in [(3, "{MODE} {rest_x} {success.y}"), (4, "{MODE} {rest_x} {success.y}")] {
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.shell_tells(&json!({"MODE": "debug"}));
         run.succeed();
         assert_eq!(run.params()["input_text"], expected, "version {version}");
     }
-    let mut run = begun_under(SEMANTICS_VERSION, &document, given("term_1"));
+    let mut run = begun_under(SEMANTICS_VERSION, &document, start_in("term_1"));
     run.shell_tells(&json!({"MODE": "debug"}));
     run.succeed();
     assert!(run.error().starts_with("State 'type': {rest_x} has no value"), "{}", run.error());
@@ -124,11 +124,11 @@ fn unmatched_wait_is_a_success_up_to_version_4() {
     });
     let nothing = json!({"success": true, "match_text": null, "timeout_occurred": true});
     for version in [3, 4] {
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.result(&nothing);
         assert_eq!(run.state(), "deploy", "version {version}");
     }
-    let mut run = begun_under(SEMANTICS_VERSION, &document, given("term_1"));
+    let mut run = begun_under(SEMANTICS_VERSION, &document, start_in("term_1"));
     run.result(&nothing);
     assert_eq!(run.error(), "State 'wait' failed: /ok/ did not come");
 }
@@ -172,7 +172,7 @@ fn output_keeps_its_final_newlines_up_to_version_5() {
         }
     });
     for (version, expected) in [(5, r#""3\n\n" "3\n\n""#), (SEMANTICS_VERSION, r#""3" "3""#)] {
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.result(&json!({"success": true, "exit_code": 0, "output": "3\n\n"}));
         assert_eq!(run.params()["command"], expected, "version {version}");
     }
@@ -195,7 +195,7 @@ fn original_output_is_kept_if_it_is_read() {
         ("{a_raw_output|json}", "3", r#""3""#),
         ("{a_output|json}", "\n", r#""""#),
     ] {
-        let mut run = begun_under(SEMANTICS_VERSION, &document(read), given("term_1"));
+        let mut run = begun_under(SEMANTICS_VERSION, &document(read), start_in("term_1"));
         run.result(&json!({"success": true, "exit_code": 0, "output": output}));
         assert_eq!(run.params()["command"], expected, "{read} of {output:?}");
         let is_kept = run.history.variables().to_map().contains_key("a_raw_output");
@@ -229,7 +229,7 @@ fn comparison_ignores_final_newlines_of_an_output() {
                 "no": {"action": {"tool": "sleep", "params": {"seconds": 1}}}
             }
         });
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.result(&json!({"success": true, "exit_code": 0, "output": output}));
         assert_eq!(run.state(), if holds { "yes" } else { "no" }, "{condition} of {output:?}, version {version}");
     }

@@ -60,13 +60,13 @@ fn an_agent_is_told_how_far_its_run_is(era: Era) {
     let home = Home::new(STEPLATCH);
     let agent = Agent::of(era, &home);
     let arguments = json!({"workflow_definition": waiting_workflow("told", "go"), "wait_seconds": 60});
-    let call = agent.begins_with_progress("run_workflow", arguments);
+    let call = agent.start_call_with_progress("run_workflow", arguments);
     let mut told = vec![call.progress()];
     while told.last().unwrap().1 != "state 2: watch (await_output)" {
         told.push(call.progress());
     }
     std::fs::write(home.path().join("go"), "").unwrap();
-    let (rest, ended) = call.ends_with_progress();
+    let (rest, ended) = call.result_with_progress();
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     told.extend(rest);
     assert!(has_grown(&told), "{told:?}");
@@ -74,7 +74,7 @@ fn an_agent_is_told_how_far_its_run_is(era: Era) {
     assert!(told.len() <= 3 && told.iter().all(|(_, message)| message.starts_with("state ")), "{told:?}");
 
     let silent = agent.begins("run_workflow", json!({"workflow_definition": waiting_workflow("untold", "go")}));
-    let (told, ended) = silent.ends_with_progress();
+    let (told, ended) = silent.result_with_progress();
     assert_eq!((told, &ended["status"]), (vec![], &json!("completed")), "nothing is told to who did not ask");
 }
 
@@ -98,12 +98,12 @@ fn run_with_many_states_reports_progress_a_few_times_a_second() {
     }}});
     let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "max_states": 1000});
     let began = Instant::now();
-    let call = agent.begins_with_progress("run_workflow", arguments);
+    let call = agent.start_call_with_progress("run_workflow", arguments);
     // The run continues until it is cancelled, so that a slow machine can send progress more than once.
     let mut told: Vec<_> = (0..3).map(|_| call.progress()).collect();
     let cancelled = agent.calls("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
     assert_eq!(cancelled["success"], true, "{cancelled}");
-    let (rest, ended) = call.ends_with_progress();
+    let (rest, ended) = call.result_with_progress();
     let most = 2 + began.elapsed().as_millis() / 250;
     told.extend(rest);
     assert_eq!(ended["status"], "cancelled", "{ended}");
@@ -115,7 +115,7 @@ fn invalid_parameters_are_refused_with_and_without_a_token() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     for arguments in [json!({"wait_seconds": 1}), json!({"workflow_definition": {"states": {}}})] {
-        let told = agent.begins_with_progress("run_workflow", arguments.clone()).ends();
+        let told = agent.start_call_with_progress("run_workflow", arguments.clone()).ends();
         let untold = agent.calls("run_workflow", arguments);
         assert_eq!((&told["success"], &told["error"]), (&json!(false), &untold["error"]));
         assert!(told["error"].is_string());
@@ -129,7 +129,7 @@ fn run_outlives_its_agent_and_is_found_by_another() {
     // Two calls in progress: one is cancelled, and the agent of the other ends.
     for (name, agent) in [("taken_back", &first), ("lost", &second)] {
         let arguments = json!({"workflow_definition": waiting_workflow(name, "go"), "wait_seconds": 100});
-        let call = agent.begins_with_progress("run_workflow", arguments);
+        let call = agent.start_call_with_progress("run_workflow", arguments);
         while call.progress().1 != "state 2: watch (await_output)" {}
         if name == "taken_back" {
             agent.cancels(&call);
@@ -144,7 +144,7 @@ fn run_outlives_its_agent_and_is_found_by_another() {
     let (taken_back, lost) = (run_of(&finder, "taken_back"), run_of(&finder, "lost"));
     let cancelled = finder.calls("cancel_run", json!({"run_id": lost}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    let wait = finder.begins_with_progress("get_run", json!({"run_id": taken_back, "wait_seconds": 100}));
+    let wait = finder.start_call_with_progress("get_run", json!({"run_id": taken_back, "wait_seconds": 100}));
     // A client that joins later receives the current state.
     while wait.progress().1 != "state 2: watch (await_output)" {}
     std::fs::write(home.path().join("go"), "").unwrap();
@@ -159,7 +159,7 @@ fn one_agent_is_asked_and_another_one_answers() {
     let home = Home::new(STEPLATCH);
     let asked = Agent::new(&home);
     let arguments = json!({"workflow_definition": judged_workflow(), "wait_seconds": 100});
-    let (told, waits) = asked.begins_with_progress("run_workflow", arguments).ends_with_progress();
+    let (told, waits) = asked.start_call_with_progress("run_workflow", arguments).result_with_progress();
     assert_eq!(told.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{told:?}");
     assert_eq!(waits["status"], "waiting", "{waits}");
     assert_eq!(waits["pending_gate"]["choices"], json!(["it is clean", "it is broken", "none of these"]));
@@ -187,7 +187,7 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let arguments = |name: &str| json!({"workflow_definition": waiting_workflow(name, "go"), "wait_seconds": 100});
-    let told = agent.begins_with_progress("run_workflow", arguments("told"));
+    let told = agent.start_call_with_progress("run_workflow", arguments("told"));
     while told.progress().1 != "state 2: watch (await_output)" {}
     let untold = agent.begins("run_workflow", arguments("untold"));
     for _ in 0..3 {
@@ -197,7 +197,7 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
         assert_eq!(agent.calls("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
     }
     std::fs::write(home.path().join("go"), "").unwrap();
-    let (progress, ended) = told.ends_with_progress();
+    let (progress, ended) = told.result_with_progress();
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     assert!(progress.iter().all(|(_, message)| message == "state 3: close (exit_terminal)"), "{progress:?}");
     assert_eq!(untold.ends()["status"], "completed");
@@ -211,7 +211,7 @@ fn long_wait_sends_progress_on_request() {
     let agent = Agent::new(&home);
     let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
     let arguments = json!({"session_id": opened["session_id"], "pattern": "never", "timeout": 5.5});
-    let (told, waited) = agent.begins_with_progress("await_output", arguments).ends_with_progress();
+    let (told, waited) = agent.start_call_with_progress("await_output", arguments).result_with_progress();
     assert_eq!((told, &waited["reason"]), (vec![(1.0, "waiting since 5 s".to_owned())], &json!("timeout")), "{waited}");
 }
 

@@ -88,7 +88,7 @@ struct Procedure {
 
 impl Procedure {
     /// Plays the workflow against its recording, without a terminal.
-    fn passes_its_recording(&self) {
+    fn assert_replays(&self) {
         self.home.runs(&["workflow", "test", "procedure"]).well();
     }
 
@@ -128,7 +128,7 @@ impl Procedure {
     }
 
     /// Checks that no file of the home contains a text: library, recording, journal, logs.
-    fn has_nowhere(&self, text: &str) {
+    fn assert_absent(&self, text: &str) {
         let mut folders = vec![self.home.path().to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -145,7 +145,7 @@ impl Procedure {
     }
 
     /// Returns whether any file of the library contains a text.
-    fn library_has(&self, text: &str) -> bool {
+    fn is_in_library(&self, text: &str) -> bool {
         let path = std::path::PathBuf::from(self.captured["path"].as_str().unwrap());
         let files = std::fs::read_dir(path.parent().unwrap()).unwrap();
         files.flatten().any(|file| std::fs::read_to_string(file.path()).is_ok_and(|found| found.contains(text)))

@@ -401,7 +401,7 @@ async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
     desk.shows("^› @greet one$").await;
     desk.presses("\r").await;
     desk.shows("^✓ ::0 @greet").await;
-    let coloured = desk.in_colours().await;
+    let coloured = desk.styled_screen().await;
     assert!(!coloured.contains("\x1b[0;32m"), "{coloured:?}");
 }
 

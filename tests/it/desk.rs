@@ -80,7 +80,7 @@ impl Desk {
     }
 
     /// Returns the screen with its styles, as escape sequences.
-    pub(crate) async fn in_colours(&self) -> String {
+    pub(crate) async fn styled_screen(&self) -> String {
         self.terminal.view(true).await.unwrap().screen
     }
 }

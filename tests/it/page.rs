@@ -80,7 +80,7 @@ impl PageHome {
     }
 
     /// Returns an unused ticket, and both halves of a session begun by a person with another ticket.
-    fn stolen(&self) -> Value {
+    fn stolen_session(&self) -> Value {
         let (origin, ticket) = self.ticket();
         let mut curl = Command::new("curl");
         let origin_header = format!("Origin: {origin}");
@@ -473,7 +473,7 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     types(format!("sh {}\n", script.display()));
     let said = waits("^\"steals\"|attack-ended-\\d+");
     assert_eq!(said["match_text"], "\"steals\"", "{}", said["screen_content"].as_str().unwrap());
-    types(format!("{}\n", page.stolen()));
+    types(format!("{}\n", page.stolen_session()));
     let said = waits("attack-ended-\\d+");
     assert_eq!(said["match_text"], "attack-ended-0", "{}", said["screen_content"].as_str().unwrap());
 

@@ -40,14 +40,14 @@ fn recorded_answer(home: &Home, run: &str) -> Value {
 #[test]
 fn accepted_dialog_of_an_earlier_client_is_the_answer() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Handshake, &home, elicitation());
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
     let call = agent.begins("run_workflow", release());
     let asked = agent.is_asked();
     assert_eq!(asked["method"], "elicitation/create");
     assert!(asked["params"]["message"].as_str().unwrap().starts_with("Release?"), "{asked}");
     let decision = &asked["params"]["requestedSchema"]["properties"]["decision"];
     assert_eq!((&decision["enum"], decision.get("default")), (&json!(["yes", "no"]), None));
-    agent.responds(&asked, json!({"action": "accept", "content": {"decision": "no"}}));
+    agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "no"}}));
     let ended = call.ends();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("no")), "{ended}");
     let answer = recorded_answer(&home, ended["run_id"].as_str().unwrap());
@@ -63,10 +63,10 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         json!({"action": "accept", "content": {}}),
         json!({"action": "decline", "content": {"decision": "yes"}}),
     ] {
-        let agent = Agent::that_can(Era::Handshake, &home, elicitation());
+        let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
         let call = agent.begins("run_workflow", release());
         let asked = agent.is_asked();
-        agent.responds(&asked, result.clone());
+        agent.send_response(&asked, result.clone());
         let waits = call.ends();
         assert_eq!(waits["status"], "waiting", "{result} {waits}");
         let run = waits["run_id"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
 #[test]
 fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Handshake, &home, elicitation());
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
     let call = agent.begins("run_workflow", release());
     let asked = agent.is_asked();
     let run = waiting_runs(&home).pop().unwrap();
@@ -104,7 +104,7 @@ fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let taken_back = agent.is_asked();
     assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
     // A late answer has no effect.
-    agent.responds(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
+    agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
     let run = waiting_runs(&home).pop().unwrap();
     assert_eq!(agent.calls("list_runs", json!({"state": "waiting"}))["runs"][0]["run_id"], json!(run));
 }
@@ -112,7 +112,7 @@ fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
 #[test]
 fn invalid_form_is_shown_again_with_its_errors() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Handshake, &home, elicitation());
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
     let form = json!({"properties": {
         "version": {"type": "string", "minLength": 3},
         "place": {"type": "string", "oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
@@ -121,11 +121,11 @@ fn invalid_form_is_shown_again_with_its_errors() {
     let asked = agent.is_asked();
     let place = &asked["params"]["requestedSchema"]["properties"]["place"];
     assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"])));
-    agent.responds(&asked, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
+    agent.send_response(&asked, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
     let again = agent.is_asked();
     let message = again["params"]["message"].as_str().unwrap();
     assert!(message.contains("'version' must have at least 3 characters, not 1"), "{message}");
-    agent.responds(&again, json!({"action": "accept", "content": {"version": "1.2", "place": "us"}}));
+    agent.send_response(&again, json!({"action": "accept", "content": {"version": "1.2", "place": "us"}}));
     let ended = call.ends();
     assert_eq!(ended["final_variables"]["ask_version"], "1.2", "{ended}");
 }
@@ -147,14 +147,14 @@ fn carried_arguments(state: &str, response: Value) -> Value {
 #[test]
 fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Stateless, &home, elicitation());
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
     let (question, state) = input_parts(&agent.begins("run_workflow", release()).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Release?"));
     assert_eq!(question["requestedSchema"]["properties"]["decision"]["enum"], json!(["yes", "no"]));
     let runs = waiting_runs(&home);
     assert_eq!(runs.len(), 1);
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let ended = agent.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).ends();
+    let ended = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).ends();
     assert_eq!(
         (&ended["status"], &ended["final_variables"]["answer"]),
         (&json!("completed"), &json!("yes")),
@@ -164,7 +164,7 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     assert_eq!(recorded_answer(&home, &runs[0])["through"], "mcp elicitation in test agent");
 
     // A replayed state is refused, and no run is started.
-    let replayed = agent.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted)).answer();
+    let replayed = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).answer();
     assert_eq!(replayed["error"]["code"], -32602);
     assert!(replayed["error"]["message"].as_str().unwrap().contains("used before"), "{replayed}");
     assert_eq!(agent.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 1);
@@ -174,16 +174,16 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
 fn carried_state_outlives_its_server_and_counts_once() {
     let home = Home::new(STEPLATCH);
     let (_, state) = {
-        let agent = Agent::that_can(Era::Stateless, &home, elicitation());
+        let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
         input_parts(&agent.begins("run_workflow", release()).answer())
     };
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let next = Agent::that_can(Era::Stateless, &home, elicitation());
-    let ended = next.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).ends();
+    let next = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+    let ended = next.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).ends();
     assert_eq!(ended["status"], "completed", "{ended}");
     // A third server has not seen the state used. The gate is closed, so the server only returns the result of the run.
-    let third = Agent::that_can(Era::Stateless, &home, elicitation());
-    let again = third.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted)).ends();
+    let third = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+    let again = third.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).ends();
     assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
     let runs = third.calls("list_runs", json!({}))["runs"].as_array().unwrap().len();
     assert_eq!(runs, 1, "nothing was started");
@@ -192,11 +192,11 @@ fn carried_state_outlives_its_server_and_counts_once() {
 #[test]
 fn carried_state_counts_only_unchanged_and_for_the_same_call() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Stateless, &home, elicitation());
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
     let (_, state) = input_parts(&agent.begins("run_workflow", release()).answer());
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
     let refused = |tool: &str, arguments: &Value, carried: &Value| {
-        let answer = agent.begins_again(tool, arguments, carried).answer();
+        let answer = agent.call_again(tool, arguments, carried).answer();
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         answer["error"]["message"].as_str().unwrap().to_owned()
     };
@@ -219,20 +219,19 @@ fn carried_state_counts_only_unchanged_and_for_the_same_call() {
     assert!(refused("run_workflow", &release(), &stateless).contains("requestState"));
     // The server of another home cannot open it.
     let another_home = Home::new(STEPLATCH);
-    let elsewhere = Agent::that_can(Era::Stateless, &another_home, elicitation());
+    let elsewhere = Agent::with_capabilities(Era::Stateless, &another_home, elicitation());
     let answer =
-        elsewhere.begins_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).answer();
+        elsewhere.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).answer();
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     assert_eq!(waiting_runs(&home).len(), 1, "nothing was answered, and nothing started");
 
     // Without a response, or with an invalid one, the question is asked again.
-    let again = agent.begins_again("run_workflow", &release(), &json!({"requestState": state})).answer();
+    let again = agent.call_again("run_workflow", &release(), &json!({"requestState": state})).answer();
     let (_, state) = input_parts(&again);
-    let again =
-        agent.begins_again("run_workflow", &release(), &carried_arguments(&state, json!({"noise": 1}))).answer();
+    let again = agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"noise": 1}))).answer();
     let (_, state) = input_parts(&again);
     let declined =
-        agent.begins_again("run_workflow", &release(), &carried_arguments(&state, json!({"action": "decline"}))).ends();
+        agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"action": "decline"}))).ends();
     assert_eq!(declined["status"], "waiting");
     assert!(declined["next_step"].as_str().unwrap().contains("was declined"), "{declined}");
     // A closed dialog cannot be accepted afterwards.
@@ -242,7 +241,7 @@ fn carried_state_counts_only_unchanged_and_for_the_same_call() {
 #[test]
 fn several_rounds_of_one_call_answer_gates_and_a_form() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Stateless, &home, json!({"elicitation": {"form": {}}}));
+    let agent = Agent::with_capabilities(Era::Stateless, &home, json!({"elicitation": {"form": {}}}));
     let arguments = json!({"wait_seconds": 60, "save_on_success": false, "workflow_definition": {
         "name": "two", "initial_state": "one", "states": {
             "one": {"action": {"tool": "gate", "params": {"prompt": "One?"}},
@@ -256,14 +255,14 @@ fn several_rounds_of_one_call_answer_gates_and_a_form() {
     assert!(question["requestedSchema"]["properties"]["answer"].is_object(), "{question}");
     let said = json!({"action": "accept", "content": {"answer": "as you like"}});
     let (question, state) =
-        input_parts(&agent.begins_again("run_workflow", &arguments, &carried_arguments(&state, said)).answer());
+        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, said)).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Two?"), "{question}");
     let wrong = json!({"action": "accept", "content": {"count": 0}});
     let (question, state) =
-        input_parts(&agent.begins_again("run_workflow", &arguments, &carried_arguments(&state, wrong)).answer());
+        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, wrong)).answer());
     assert!(question["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{question}");
     let right = json!({"action": "accept", "content": {"count": 3}});
-    let ended = agent.begins_again("run_workflow", &arguments, &carried_arguments(&state, right)).ends();
+    let ended = agent.call_again("run_workflow", &arguments, &carried_arguments(&state, right)).ends();
     let variables = &ended["final_variables"];
     assert_eq!((&variables["one_answer"], &variables["two_count"]), (&json!("as you like"), &json!(3)), "{ended}");
 }
@@ -276,7 +275,7 @@ fn client_without_dialogs_learns_where_to_answer() {
         (Era::Stateless, json!({})),
         (Era::Stateless, json!({"elicitation": {"url": {}}})),
     ] {
-        let agent = Agent::that_can(era, &home, capabilities);
+        let agent = Agent::with_capabilities(era, &home, capabilities);
         let waits = agent.calls("run_workflow", release());
         assert_eq!(waits["status"], "waiting");
         let run = waits["run_id"].as_str().unwrap();
@@ -296,7 +295,7 @@ fn client_without_dialogs_learns_where_to_answer() {
 #[test]
 fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Stateless, &home, elicitation());
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
     let for_agents = asking_workflow(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
     let waits = agent.calls("run_workflow", for_agents);
     assert_eq!(waits["status"], "waiting", "{waits}");
@@ -330,7 +329,7 @@ fn passphrase_disables_dialogs_in_favour_of_the_terminal() {
     program.stdin.take().unwrap().write_all(b"open sesame\n").unwrap();
     assert!(program.wait().unwrap().success());
     for era in [Era::Handshake, Era::Stateless] {
-        let agent = Agent::that_can(era, &home, elicitation());
+        let agent = Agent::with_capabilities(era, &home, elicitation());
         let waits = agent.calls("run_workflow", release());
         assert_eq!(waits["status"], "waiting", "{waits}");
         assert!(waits["next_step"].as_str().unwrap().contains("passphrase"), "{waits}");
@@ -341,7 +340,7 @@ fn passphrase_disables_dialogs_in_favour_of_the_terminal() {
 fn with_tasks(home: &Home, besides: Value) -> Agent {
     let mut capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
     capabilities.as_object_mut().unwrap().extend(besides.as_object().unwrap().clone());
-    Agent::that_can(Era::Stateless, home, capabilities)
+    Agent::with_capabilities(Era::Stateless, home, capabilities)
 }
 
 /// Polls a task until it is in this state.
@@ -422,7 +421,7 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
 #[test]
 fn tasks_require_a_declared_capability_and_a_started_run() {
     let home = Home::new(STEPLATCH);
-    let without = Agent::that_can(Era::Stateless, &home, elicitation());
+    let without = Agent::with_capabilities(Era::Stateless, &home, elicitation());
     let refused = without.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(refused["error"]["code"], -32021, "{refused}");
     let agent = with_tasks(&home, json!({}));

@@ -266,7 +266,7 @@ async fn run_on_a_terminal_shows_coloured_states_in_place() {
     assert!(screen.contains("✓ ended") && !screen.contains('⠋'), "{screen}");
     let lines = screen.lines().filter(|line| line.contains("ended")).count();
     assert_eq!(lines, 1, "the moving line was replaced:\n{screen}");
-    assert!(desk.in_colours().await.contains("\x1b[0;32m✓"), "green where it went well");
+    assert!(desk.styled_screen().await.contains("\x1b[0;32m✓"), "green where it went well");
 }
 
 #[tokio::test]

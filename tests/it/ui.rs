@@ -371,7 +371,7 @@ async fn no_colour_setting_disables_colours() {
     for (more, is_coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
         let desk = open_ui(&home, "", (80, 24), more).await;
         desk.shows("^ redgreen").await;
-        let screen = desk.in_colours().await;
+        let screen = desk.styled_screen().await;
         assert_eq!(screen.contains("\x1b[0;31mred"), is_coloured, "{screen:?}");
     }
 }

@@ -57,13 +57,13 @@ impl Daemon {
         self.state.lock().unwrap().tools = names.iter().map(tool).collect();
     }
 
-    fn says_that_they_changed(&self, times: usize) {
+    fn announce_change(&self, times: usize) {
         for _ in 0..times {
             self.events.send(json!({"changed": "tools"}).to_string()).unwrap();
         }
     }
 
-    fn was_asked_for(&self, verb: &str) -> usize {
+    fn count_requests(&self, verb: &str) -> usize {
         self.state.lock().unwrap().asked.iter().filter(|asked| *asked == verb).count()
     }
 
@@ -173,11 +173,11 @@ async fn list_is_sorted_and_changes_are_reported() {
 
     // An event without a change of the list causes no notification.
     let mut changes = contract.changes();
-    let looked = daemon.was_asked_for("LIST_TOOLS");
-    daemon.says_that_they_changed(1);
-    eventually("both look again", async || daemon.was_asked_for("LIST_TOOLS") >= looked + 2).await;
+    let looked = daemon.count_requests("LIST_TOOLS");
+    daemon.announce_change(1);
+    eventually("both look again", async || daemon.count_requests("LIST_TOOLS") >= looked + 2).await;
     daemon.has(&["workflow_b", "workflow_c"]);
-    daemon.says_that_they_changed(1);
+    daemon.announce_change(1);
     wait_for_change(&mut changes).await;
     assert!(changes.is_empty(), "once for one change");
     assert_eq!(workflows(&names(&contract).await), ["workflow_b", "workflow_c"]);
@@ -199,7 +199,7 @@ async fn tools_remain_without_a_daemon_until_the_next_one() {
     assert_eq!(workflows(&names(&contract).await), ["workflow_z"]);
     // The next daemon reports changes too.
     daemon.has(&[]);
-    daemon.says_that_they_changed(1);
+    daemon.announce_change(1);
     wait_for_change(&mut changes).await;
     assert_eq!(workflows(&names(&contract).await), Vec::<&str>::new());
     assert_eq!(contract.tools().await.ttl_ms, 60_000);

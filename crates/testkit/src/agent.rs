@@ -68,7 +68,7 @@ impl Agent {
 
     /// Same as [`Self::of`], for an agent with these capabilities, such as `{"elicitation": {}}`.
     #[must_use]
-    pub fn that_can(era: Era, home: &Home, capabilities: Value) -> Self {
+    pub fn with_capabilities(era: Era, home: &Home, capabilities: Value) -> Self {
         Self::start(era, home, &[], capabilities)
     }
 
@@ -146,7 +146,7 @@ impl Agent {
 
     /// Starts a call of a tool with progress notifications.
     #[must_use]
-    pub fn begins_with_progress(&self, tool: &str, arguments: Value) -> Calling {
+    pub fn start_call_with_progress(&self, tool: &str, arguments: Value) -> Calling {
         let id = self.number();
         self.call(id, tool, &arguments, json!({"progressToken": id}))
     }
@@ -154,7 +154,7 @@ impl Agent {
     /// Repeats a call of a tool with the results of its last round: `carried` has its `requestState` and the
     /// `inputResponses` to it.
     #[must_use]
-    pub fn begins_again(&self, tool: &str, arguments: &Value, carried: &Value) -> Calling {
+    pub fn call_again(&self, tool: &str, arguments: &Value, carried: &Value) -> Calling {
         self.round(self.number(), tool, arguments, json!({}), carried)
     }
 
@@ -165,7 +165,7 @@ impl Agent {
     }
 
     /// Answers a request of the server.
-    pub fn responds(&self, asked: &Value, result: Value) {
+    pub fn send_response(&self, asked: &Value, result: Value) {
         self.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
     }
 
@@ -242,12 +242,12 @@ impl Calling {
     /// Waits for the structured result.
     #[must_use]
     pub fn ends(self) -> Value {
-        self.ends_with_progress().1
+        self.result_with_progress().1
     }
 
     /// Waits for the structured result, and returns all progress notifications before it.
     #[must_use]
-    pub fn ends_with_progress(self) -> (Vec<(f64, String)>, Value) {
+    pub fn result_with_progress(self) -> (Vec<(f64, String)>, Value) {
         let mut progress = Vec::new();
         let answer = loop {
             let message = self.next();

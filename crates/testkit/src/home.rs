@@ -78,7 +78,7 @@ impl Home {
 
     /// Configures the remote service `north`, whose runs are polled every second. Its token is in a file. Other
     /// settings stay.
-    pub fn uses_service(&self, url: &str, token: &str) {
+    pub fn configure_service(&self, url: &str, token: &str) {
         let (secret, folder) = (self.path().join("token"), self.path().join(".config/steplatch"));
         std::fs::write(&secret, format!("{token}\n")).expect("a file in a new folder");
         std::fs::create_dir_all(&folder).expect("a folder in a new folder");

@@ -216,11 +216,11 @@ impl TestDaemon {
 
     /// Stops the daemon and starts another one with its directories and settings, which finds the terminals.
     pub async fn restarted(self) -> Self {
-        self.restarted_after(|| {}).await
+        self.restarted_with(|| {}).await
     }
 
     /// Restarts the daemon like [`Self::restarted`], and calls `act` while no daemon runs.
-    pub async fn restarted_after(self, act: impl FnOnce()) -> Self {
+    pub async fn restarted_with(self, act: impl FnOnce()) -> Self {
         let (configuration, clock) = (self.configuration.borrow().clone(), self.clock.clone());
         let folder = self.ended(ShutdownMode::KeepTerminals).await;
         act();

@@ -52,7 +52,7 @@ fn differences_between_two_recordings_become_arguments() {
 
     let Session { home, agent, .. } = session;
     let procedure = Procedure { home, agent, captured };
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["PROJECT_NAME=mill", "LICENCE=BSD"], &[]);
     procedure.runs(json!({"PROJECT_NAME": "inn", "LICENCE": "GPL"}));
     assert_eq!(procedure.file("copy.conf"), "inn GPL\n");

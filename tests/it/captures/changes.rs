@@ -19,7 +19,7 @@ fn changed_program_stops_the_run_without_wrong_actions() {
     session.types("9000\n");
     session.sends(json!({"input_text": "y\n", "until": "prompt"}));
     let procedure = session.captures(json!({"port": "9000"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["PORT=7777"], &[]);
     assert_eq!(procedure.file("conf"), "mirror=Paris port=7777\n");
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
@@ -68,7 +68,7 @@ fn awaited_line_is_not_sufficient() {
     session.sends(json!({"input_text": "bash build.sh\n", "pattern": "BUILD OK"}));
     session.types("yes\n");
     let procedure = session.captures(json!({}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     for decoy in [
         "echo last time: BUILD OK; echo BUILD FAILED; read -p 'Erase all? ' answer; echo $answer > published\n",
         "echo BUILD OK a year ago; exit 1\n",
@@ -153,7 +153,7 @@ fn silent_reader_that_now_asks_gets_no_answer() {
 
 /// Checks that a workflow repeats the recording, and stops at these programs.
 fn check_workflow(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     let _ = std::fs::remove_file(procedure.home.path().join("published"));
     procedure.runs(json!({}));
     assert_eq!(procedure.file("published"), "", "{what}");
@@ -197,7 +197,7 @@ fn keys_pressed_at_once_answer_the_questions_that_read_them() {
     session.types("bash ask.sh\n");
     session.sends(json!({"input_text": "yz", "until": "prompt"}));
     let procedure = session.captures(json!({}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.runs(json!({}));
     assert_eq!(procedure.file("published"), "yz\n");
 }
@@ -237,8 +237,8 @@ fn password_is_typed_only_at_its_drawn_question() {
         let arguments = procedure.arguments();
         let (name, argument) = arguments.iter().next().expect("it has a secret argument");
         assert_eq!(argument["secret"], true, "{:#}", procedure.captured);
-        procedure.has_nowhere("hunter2-captured");
-        procedure.passes_its_recording();
+        procedure.assert_absent("hunter2-captured");
+        procedure.assert_replays();
         let _ = std::fs::remove_file(procedure.home.path().join("published"));
         let secret = json!({name.as_str(): "another-one"});
         procedure.runs(secret.clone());
@@ -316,7 +316,7 @@ fn unasked_input_is_typed_only_at_an_equal_silent_read() {
         let procedure = session.captures(json!({}));
         let arguments = procedure.arguments();
         let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
-        procedure.passes_its_recording();
+        procedure.assert_replays();
         let _ = std::fs::remove_file(procedure.home.path().join("published"));
         procedure.runs(value.clone());
         assert_eq!(procedure.file("published"), "16\n", "{what}");

@@ -21,7 +21,7 @@ fn the_questions_of_npm_init() {
     }
     session.sends(json!({"input_text": "yes\n", "until": "prompt"}));
     let procedure = session.captures(json!({"name": "shop", "author": "Ana", "about": "A shop"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["NAME=store", "AUTHOR=Bo"], &[]);
     let written = procedure.file("pkg/package.json");
     assert!(written.contains("\"name\": \"store\"") && written.contains("\"author\": \"Bo\""), "{written}");
@@ -40,7 +40,7 @@ fn a_debugger_to_a_crash() {
     session.types("quit\n");
     session.sends(json!({"input_text": "y\n", "until": "prompt"}));
     let procedure = session.captures(json!({"count": "41"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["COUNT=77"], &[]);
     // A program that does not crash takes another path.
     procedure.writes("crash.c", &code.replace("n > 3", "n > 3000"));
@@ -61,9 +61,9 @@ fn a_login_over_ssh_with_a_question_about_the_host_and_a_password() {
     session.sends(json!({"input_text": "exit\n", "until": "prompt"}));
     let procedure = session.captures(json!({"fruit": "pear"}));
     assert_eq!(procedure.arguments()["PASSWORD"]["secret"], true, "{:#}", procedure.captured);
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["FRUIT=plum"], &[("PASSWORD", PASSWORD)]);
-    procedure.has_nowhere(PASSWORD);
+    procedure.assert_absent(PASSWORD);
     let run = procedure.begins(json!({"PASSWORD": "a wrong one", "FRUIT": "fig"}));
     assert_eq!(run["status"], "waiting", "a refused password stops it: {run:#}");
 }
@@ -87,7 +87,7 @@ fn dialogs_on_the_whole_screen() {
     session.sees("Start it now");
     session.sends(json!({"keys": ["enter"], "until": "prompt"}));
     let procedure = session.captures(json!({"port": "9000"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["PORT=7777"], &[]);
     assert_eq!(procedure.file("conf"), "mirror=fr port=7777 now=yes\n");
     // The keys that once led to a moved entry must not choose another one.
@@ -108,7 +108,7 @@ fn a_build_with_a_progress_bar() {
     let session = Session::begin(&[("build.sh", BUILD)]);
     session.runs("bash build.sh release");
     let procedure = session.captures(json!({"target": "release"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["TARGET=debug"], &[]);
     let runs = [json!({"TARGET": "release"}), json!({"TARGET": "release"}), json!({"TARGET": "debug"})];
     let runs = runs.map(|variables| procedure.runs(variables)["run_id"].as_str().unwrap().to_owned());

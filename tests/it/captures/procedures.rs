@@ -23,7 +23,7 @@ fn a_debugger() {
     session.sends(json!({"input_text": "continue\n", "pattern": "^total 6$"}));
     session.sends(json!({"input_text": "quit\n", "until": "prompt"}));
     let procedure = session.captures(json!({"number": "12"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["NUMBER=13"], &[]);
     procedure.writes("sum.py", &script.replace("'total'", "'amount'"));
     let run = procedure.begins(json!({"NUMBER": "12"}));
@@ -40,7 +40,7 @@ fn a_database_and_a_value_as_argument() {
     session.runs("select * from fruit;");
     session.sends(json!({"input_text": ".quit\n", "until": "prompt"}));
     let procedure = session.captures(json!({"fruit": "pear"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["FRUIT=plum"], &[]);
     let database = std::process::Command::new("sqlite3");
     let mut database = database;
@@ -56,7 +56,7 @@ fn an_interpreter_with_several_lines() {
     session.types("open('out', 'w').write(str(seven(61)))\n");
     session.sends(json!({"keys": ["ctrl-d"], "until": "prompt"}));
     let procedure = session.captures(json!({"number": "61"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["NUMBER=6"], &[]);
     assert_eq!(procedure.file("out"), "42");
 }
@@ -85,8 +85,8 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
     let left_out = procedure.captured["left_out"].to_string();
     assert!(left_out.contains("only looks around") && left_out.contains("was not found"), "{left_out}");
     assert_eq!(procedure.arguments()["PASSWORD"]["secret"], true);
-    assert!(!procedure.library_has("hunter2-captured") && !procedure.captured.to_string().contains("hunter2"));
-    procedure.passes_its_recording();
+    assert!(!procedure.is_in_library("hunter2-captured") && !procedure.captured.to_string().contains("hunter2"));
+    procedure.assert_replays();
     procedure.runs(json!({"PORT": "7777", "PASSWORD": "another-one"}));
     assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
     let mut prove = procedure.home.steplatch();
@@ -94,7 +94,7 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
     let proved = CommandOutput::of(&prove.output().unwrap()).well();
     assert!(proved.contains("proved by 3 runs"), "{proved}");
     assert_eq!(procedure.file("conf"), "port=1234 password=11\n");
-    assert!(!procedure.library_has("a-third-one"));
+    assert!(!procedure.is_in_library("a-third-one"));
     procedure.writes("install.sh", &INSTALLER.replace("read -p \"Port", "read -p \"Mirror: \" m; read -p \"Port"));
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
     let run = procedure.begins(json!({"PORT": "7777", "PASSWORD": "another-one"}));
@@ -136,7 +136,7 @@ fn a_rebase_with_a_conflict() {
     let procedure = session.captures(json!({"word": "three"}));
     let conflict = &procedure.captured["workflow_definition"]["states"]["git_rebase_main"]["transitions"][0];
     assert_eq!(conflict["condition"], json!({"field_equals": {"exit_code": 1}}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["WORD=four"], &[]);
     assert_eq!(procedure.file("rebased"), "two four\n");
 }
@@ -169,7 +169,7 @@ fn a_server_whose_port_differs_in_two_terminals() {
         .agent
         .calls("send_input", json!({"session_id": server, "keys": ["ctrl-c"], "until": "prompt", "timeout": 60}));
     let procedure = session.captures(json!({"file": "got.py"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["FILE=fetched.py"], &[]);
     assert_eq!(procedure.file("fetched.py"), SERVER);
 }
@@ -182,7 +182,7 @@ fn one_line_in_vim() {
     session.sends(json!({"input_text": ":%s/wrld/world/\n", "until": "quiet"}));
     session.sends(json!({"input_text": ":wq\n", "until": "prompt"}));
     let procedure = session.captures(json!({"word": "world"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure.proves(&["WORD=planet"], &[]);
     assert_eq!(procedure.file("a.txt"), "hello planet\nsecond\n");
 }
@@ -193,7 +193,7 @@ fn destructive_command_asks_a_person() {
     session.runs("tar -czf backup.tgz data");
     session.runs("rm -rf data && tar -xzf backup.tgz");
     let procedure = session.captures(json!({"backup": "backup.tgz"}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     let run = procedure.begins(json!({"BACKUP": "other.tgz"}));
     assert_eq!(run["status"], "waiting", "{run:#}");
     assert_eq!(run["pending_gate"]["answered_by"], "human", "{run:#}");

@@ -15,7 +15,7 @@ fn captured_installer() -> Procedure {
     session.types("sh setup.sh\n");
     session.sends(json!({"input_text": "y\n", "until": "prompt"}));
     let procedure = session.captures(json!({}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     procedure
 }
 
@@ -98,7 +98,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     procedure.runs(json!({}));
     procedure.writes("setup.sh", INSTALLER);
     procedure.runs(json!({}));
-    procedure.passes_its_recording();
+    procedure.assert_replays();
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(4));
     let history = procedure.home.runs(&["workflow", "history", "procedure"]).well();
     assert!(history.contains("repair") && history.contains("The installer asks in other words"), "{history}");
@@ -139,7 +139,7 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
     procedure.home.answers(&run, "accept, and go on with 'decline_extras'").well();
     let over = procedure.over(&run);
     assert_eq!((&over["status"], &over["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{over:#}");
-    procedure.passes_its_recording();
+    procedure.assert_replays();
 
     procedure.runs(json!({}));
     assert_eq!(procedure.file("extras"), "n\n".repeat(2));

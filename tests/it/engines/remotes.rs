@@ -19,7 +19,7 @@ impl Service {
         let fake = runtime.block_on(FakeService::start());
         fake.offer("7", "Deploy");
         fake.script("7", vec![json!({"status": "RUNNING", "output": null})]);
-        rig.home.uses_service(&fake.url(), TOKEN);
+        rig.home.configure_service(&fake.url(), TOKEN);
         eventually_blocking("its workflow is a tool", || {
             rig.home.runs(&["remote", "refresh"]);
             rig.home.runs(&["workflow", "list"]).stdout.contains("workflow_deploy")

@@ -29,15 +29,15 @@ impl Story {
         let folder = home.path().join(".config/steplatch");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("config.toml"), settings).unwrap();
-        Self::in_home(home, &text)
+        Self::from_home(home, &text)
     }
 
     /// Creates a story from a whole file.
     pub(crate) fn whole(text: &str) -> Self {
-        Self::in_home(Home::new(STEPLATCH), text)
+        Self::from_home(Home::new(STEPLATCH), text)
     }
 
-    fn in_home(home: Home, text: &str) -> Self {
+    fn from_home(home: Home, text: &str) -> Self {
         let file = home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
         Self { agent: Agent::new(&home), home, file }

@@ -44,7 +44,7 @@ impl Serving {
     }
 
     /// Starts a server that logs everything to `log` in its home.
-    pub(crate) fn talkative() -> Self {
+    pub(crate) fn with_full_log() -> Self {
         Self::started(Home::new(STEPLATCH), &["--verbose", "serve"], &[])
     }
 

@@ -20,7 +20,7 @@ fn configure(home: &Home, url: &str, token: &str) {
     let folder = home.path().join(".config/steplatch");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), "daemon.log = 'info'\n").unwrap();
-    home.uses_service(url, token);
+    home.configure_service(url, token);
 }
 
 fn kill_daemon(home: &Home) {

@@ -142,7 +142,7 @@ fn permitted_page_may_ask_and_read_the_answer() {
 
 #[test]
 fn server_logs_contain_no_token() {
-    let mut serving = Serving::talkative();
+    let mut serving = Serving::with_full_log();
     assert_eq!(serving.gets("/api/v1/runs?limit=3").0, 200);
     let wrong = "Bearer slt_wrong_0123456789abcdef";
     assert_eq!(serving.sends("GET", "/api/v1/runs", &[("authorization", wrong)], b"").status, 401);

@@ -331,7 +331,7 @@ async fn daemon_killed_before_storing_plain_runs_leaves_them_open() {
     set_passphrase(&ann, None, Some("open sesame")).await;
     wait_until_stored(&daemon, &asked, false).await;
     let place = daemon.place().clone();
-    let daemon = daemon.restarted_after(|| {
+    let daemon = daemon.restarted_with(|| {
         let journal = rusqlite::Connection::open(place.journal()).unwrap();
         let changed = journal.execute("UPDATE runs SET private = ?2 WHERE run = ?1", [&asked.run_id, &sealed]);
         assert_eq!(changed.unwrap(), 1);

@@ -44,7 +44,7 @@ impl TestHost {
     }
 
     /// Sends a request as a client that is killed before the answer.
-    async fn request_and_die(&self, ask: &Ask) {
+    async fn request_and_disconnect(&self, ask: &Ask) {
         let mut stream = UnixStream::connect(self.folder.path().join("host.sock")).await.unwrap();
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 7, ask);
@@ -134,7 +134,7 @@ async fn abandoned_opening_completes_once_for_later_clients() {
     let ask = open("run/open/1", &["cat"]);
     let mut ids = Vec::new();
     for _ in 0..20 {
-        host.request_and_die(&ask).await;
+        host.request_and_disconnect(&ask).await;
     }
     for _ in 0..3 {
         let client = host.client().await;
@@ -156,7 +156,7 @@ async fn abandoned_command_runs_once_and_keeps_its_result() {
     let file = host.folder.path().join("ran");
     let ask = run(&id, STEP, &format!("echo x >> {} && echo done", file.display()));
     for _ in 0..20 {
-        host.request_and_die(&ask).await;
+        host.request_and_disconnect(&ask).await;
     }
     let ran: CommandReply = client.ask(&ask).await.unwrap();
     let closed: steplatch_terminal::Closed =
@@ -234,7 +234,7 @@ async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     let step = "run_p4vawdxx5897paed/close/1";
     let close = Ask::Terminal(terminal.clone(), TerminalAsk::CloseOnce(None, step.to_owned()));
     // The requesting client is killed before the answer, and later clients repeat the request.
-    host.request_and_die(&close).await;
+    host.request_and_disconnect(&close).await;
     eventually("it is closed", async || list(&client).await.is_empty()).await;
     let mut replies = Vec::new();
     for _ in 0..3 {

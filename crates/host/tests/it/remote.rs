@@ -134,7 +134,7 @@ pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
 }
 
 /// Cuts each connection shortly after it is made, until the task is aborted.
-pub(super) fn cut_again_and_again(machine: &Arc<FarMachine>) -> tokio::task::JoinHandle<()> {
+pub(super) fn cut_repeatedly(machine: &Arc<FarMachine>) -> tokio::task::JoinHandle<()> {
     let machine = machine.clone();
     tokio::spawn(async move {
         // A busy machine occasionally needs a longer pause for a connection to make progress.
@@ -208,7 +208,7 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
         let terminal = terminal.clone();
         async move { terminal.wait(wait("line 199")).await }
     });
-    let cutter = cut_again_and_again(&machine);
+    let cutter = cut_repeatedly(&machine);
     for number in 0..200 {
         // Half of the inputs have no step: only the session keeps those from being lost or typed twice.
         let step = (number % 2 == 0).then(|| number.to_string());

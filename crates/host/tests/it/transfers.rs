@@ -8,7 +8,7 @@ use steplatch_files::FileError;
 use steplatch_host::{CLIENT_CONNECT_TIMEOUT, Copied, CopyOptions, MachineFiles, TransferError};
 use steplatch_patience::eventually;
 
-use super::remote::{cut_again_and_again, far, folder, near};
+use super::remote::{cut_repeatedly, far, folder, near};
 
 const OPTIONS: CopyOptions = CopyOptions { mode: None, replace: true, limit: u64::MAX };
 
@@ -34,7 +34,7 @@ async fn copy_continues_over_a_new_connection_in_both_directions() {
         (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let (source, target, back) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
     std::fs::write(&source, &content).unwrap();
-    let cutter = cut_again_and_again(&machine);
+    let cutter = cut_repeatedly(&machine);
     let sent = copy(&here, &source, &there, &target).await.unwrap();
     let fetched = copy(&there, &target, &here, &back).await.unwrap();
     cutter.abort();

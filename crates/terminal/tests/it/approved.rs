@@ -374,12 +374,12 @@ async fn line_begun_by_others_hides_no_change() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types("echo begun; ").await;
-    session.comes_to("the line is shown", |view| view.screen.contains("echo begun;")).await;
+    session.waits_until("the line is shown", |view| view.screen.contains("echo begun;")).await;
     ask_person(&session, "run/gate").await;
     session.types("cd /\n").await;
     session.prompt().await;
     session.types("echo begun; ").await;
-    session.comes_to("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
+    session.waits_until("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
     assert_eq!(
         type_approved(&session, "run/gate", "pwd\n").await.as_deref(),
         Some("directories, directory, variable OLDPWD, variable PWD")
@@ -391,7 +391,7 @@ async fn incomparable_content_is_reported_and_other_program_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types("cat\n").await;
-    session.comes_to("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+    session.waits_until("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
     let noted = session.0.record_state("gate".to_owned()).await.unwrap();
     assert_eq!(noted, NotedState::Program { program: Some("cat".to_owned()) });
     assert_eq!(type_approved(&session, "gate", "to cat\n").await, None);

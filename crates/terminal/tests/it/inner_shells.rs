@@ -268,7 +268,7 @@ async fn line_at_an_unmarked_prompt_is_not_corrupted() {
     start(&session, "PS1='ana@box:~$ ' bash --norc").await;
     for (text, keys) in [("rm -rf build", "\u{1}"), ("cat foo >", "")] {
         session.types(&format!("{text}{keys}")).await;
-        session.comes_to("the line is drawn", |view| view.screen.trim_end().ends_with(text)).await;
+        session.waits_until("the line is drawn", |view| view.screen.trim_end().ends_with(text)).await;
         for request in [entry("ls"), integrate("ls")] {
             // Until the line editor reads again, the shell is busy.
             eventually("the line is found", async || match session.0.run(request.clone()).await {

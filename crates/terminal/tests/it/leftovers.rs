@@ -35,12 +35,12 @@ async fn shell_gets_its_terminal_back_unchanged() {
             assert_eq!(ran, ("back qqq\n".into(), Some(0)), "{shell}: {left_on}");
             let history = session.history().await;
             assert!(history.contains("back qqq\n"), "{shell}: {left_on}");
-            let view = session.comes_to("the cursor is shown", |view| view.cursor.visible).await;
+            let view = session.waits_until("the cursor is shown", |view| view.cursor.visible).await;
             assert!(view.screen.contains("back qqq"), "{shell}: {left_on}:\n{}", view.screen);
             assert_eq!(view.modes, before.modes, "{shell}: {left_on}");
             // An interrupted program leaves modes on, too.
             session.types("sleep 60\n").await;
-            session.leaves_the_foreground(shell).await;
+            session.waits_for_foreground_change(shell).await;
             session.0.send(Input { keys: vec!["ctrl-c".into()], ..Input::default() }).await.unwrap();
             session.prompt().await;
             // All rows scroll.
@@ -78,7 +78,7 @@ async fn killed_full_screen_program_leaves_no_screen() {
         // It sends no query to the terminal: an unread answer would become input for the shell.
         session.types("vim -u NONE -N --cmd 'set t_RV= t_u7= t_RF= t_RB=' text\n").await;
         session
-            .comes_to("vim has the screen", |view| view.modes.alternate_screen && view.screen.contains("some"))
+            .waits_until("vim has the screen", |view| view.modes.alternate_screen && view.screen.contains("some"))
             .await;
         session.0.signal(steplatch_terminal::Signal::KILL).await.unwrap().unwrap();
         session.prompt().await;
@@ -94,12 +94,12 @@ async fn control_keys_are_bytes_while_the_terminal_collects_lines() {
         let session = world.open(&[shell]).await;
         for (key, code) in [("ctrl-c", 130), ("ctrl-\\", 131), ("ctrl-d", 0)] {
             session.types("printf '\\033[>1u'; cat\n").await;
-            session.comes_to("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
+            session.waits_until("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
             session.0.send(Input { keys: vec![key.into()], ..Input::default() }).await.unwrap();
             assert_eq!(session.prompt().await.exit_code, Some(code), "{shell}: {key}");
         }
         session.types("printf '\\033[>1u'; cat\n").await;
-        session.comes_to("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
+        session.waits_until("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
         session.0.send(Input { keys: vec!["ctrl-z".into()], ..Input::default() }).await.unwrap();
         session.prompt().await;
         let jobs = session.gives("jobs").await.0;

@@ -59,7 +59,7 @@ async fn enter_after_program_keys_runs_nothing_and_succeeds() {
             let session = world.open(&[shell]).await;
             session.runs("setopt interactive_comments 2>/dev/null; true").await;
             session.types("seq 500 | less\n").await;
-            session.comes_to("the pager waits", |view| view.modes.alternate_screen).await;
+            session.waits_until("the pager waits", |view| view.modes.alternate_screen).await;
             assert_eq!(send(&session, typed("q")).await.0, Reason::Prompt, "{shell}");
             let (waited, view) = send_and_wait(&session, typed(line)).await;
             assert!(!waited.ran_nothing, "{shell}, {line:?}:\n{}", view.screen);
@@ -86,7 +86,7 @@ async fn ctrl_c_at_an_unentered_line_leads_to_the_next_prompt() {
         let session = world.open(&[shell]).await;
         for _ in 0..10 {
             session.types("sleep 5; false").await;
-            session.comes_to("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
+            session.waits_until("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
             assert_eq!(send(&session, pressed("ctrl-c")).await.0, Reason::Prompt, "{shell}");
             let view = session.view().await;
             assert_eq!(view.typed, None, "{shell}:\n{}", view.screen);
@@ -94,7 +94,7 @@ async fn ctrl_c_at_an_unentered_line_leads_to_the_next_prompt() {
         }
         for keys in ["ctrl-c", "ctrl-u"] {
             session.types("sleep 5; false").await;
-            session.comes_to("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
+            session.waits_until("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
             session.0.send(pressed(keys)).await.unwrap();
             assert_eq!(session.gives("echo hi").await, ("hi\n".into(), Some(0)), "{shell}, {keys}");
         }
@@ -116,7 +116,7 @@ async fn command_is_not_joined_to_text_at_the_prompt() {
         }
         session.types(&format!("{command}\n")).await;
         if text.is_empty() {
-            session.comes_to("the text is at the prompt", |view| view.screen.ends_with("echo PUT")).await;
+            session.waits_until("the text is at the prompt", |view| view.screen.ends_with("echo PUT")).await;
         } else {
             session.types(text).await;
             tokio::time::sleep(Duration::from_millis(800)).await;

@@ -131,7 +131,7 @@ async fn marks_ignore_a_later_function_named_builtin() {
         let screen = session.view().await.screen;
         assert!(!screen.contains("steplatch"), "{case}:\n{screen}");
         session.types("exit 3\n").await;
-        session.comes_to("the shell has ended", |view| view.exit.is_some()).await;
+        session.waits_until("the shell has ended", |view| view.exit.is_some()).await;
         assert_eq!(session.view().await.exit.map(|exit| exit.code), Some(3), "{case}");
     }
 }

@@ -146,7 +146,7 @@ impl Session {
 
     /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may pass
     /// on the foreground shortly after the program has started.
-    pub(crate) async fn leaves_the_foreground(&self, shell: &str) {
+    pub(crate) async fn waits_for_foreground_change(&self, shell: &str) {
         eventually(&format!("{shell} hands the foreground over"), async || match self.tries("refused").await {
             Err(RunError::Busy { program: Some(program) }) => program != shell,
             Err(RunError::Busy { program: None }) => false,
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// Polls the states, because no output reports a process that begins to sleep.
-    pub(crate) async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
+    pub(crate) async fn waits_until(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
         eventually(what, async || {
             let view = self.view().await;
             if wanted(&view) { Ok(view) } else { Err((view.awaiting_input, view.screen)) }
@@ -224,7 +224,7 @@ async fn every_shell_reports_busy_state_and_exit_codes() {
         session.types("\n").await;
         assert_eq!(session.prompt().await.busy, Some(false), "{shell}: an empty line");
         session.types("half").await;
-        session.comes_to("the line is shown", |view| view.screen.ends_with("half")).await;
+        session.waits_until("the line is shown", |view| view.screen.ends_with("half")).await;
         // fish may miss an interrupt while it colours the line.
         while session.view().await.screen.ends_with("half") {
             session.types("\u{3}").await;
@@ -750,7 +750,7 @@ async fn command_right_after_a_line_waits_for_the_prompt() {
         }
         // A line read by a builtin of the shell follows just as soon.
         session.types("read answer\n").await;
-        session.comes_to(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+        session.waits_until(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
         session.types("typed\n").await;
         assert_eq!(session.gives("echo $answer").await, ("typed\n".to_owned(), Some(0)), "{shell}");
     }
@@ -797,18 +797,18 @@ async fn line_begun_by_a_person_is_not_corrupted() {
         session.types("gone\u{15}").await;
         assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}: what was taken back does not count");
         session.types("\u{1b}[A").await;
-        session.comes_to("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
+        session.waits_until("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
         let refused = session.tries("true").await.unwrap_err();
         assert_eq!(refused, RunError::HalfTyped { text: "echo next".into() }, "{shell}");
         assert!(refused.to_string().contains("Ctrl-C"), "{refused}");
         session.types("\u{15}").await;
-        session.comes_to("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
+        session.waits_until("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
         assert_eq!(session.gives("echo again").await.0, "again\n", "{shell}: the screen shows that nothing stands");
         session.types("sleep 0.2\nahe").await;
         session.sees("ahe").await;
         session.prompt().await;
         session
-            .comes_to("what was typed ahead stands on the line", |view| view.screen.trim_end().ends_with("ahe"))
+            .waits_until("what was typed ahead stands on the line", |view| view.screen.trim_end().ends_with("ahe"))
             .await;
         assert!(matches!(session.tries("true").await, Err(RunError::HalfTyped { .. })), "{shell}: typed ahead");
     }
@@ -956,7 +956,7 @@ async fn begun_line_survives_a_query_or_prevents_it() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.types("echo be").await;
-        session.comes_to("the line is shown", |view| view.screen.ends_with("echo be")).await;
+        session.waits_until("the line is shown", |view| view.screen.ends_with("echo be")).await;
         let told = session.0.variables(vec!["HOME".into()]).await;
         match shell {
             "bash" => assert_eq!(told, Err(VariablesError::HalfTyped { text: "echo be".into() })),
@@ -974,8 +974,8 @@ async fn variables_are_not_queried_during_a_command_or_by_bad_name() {
         let session = world.open(&[shell]).await;
         session.types("echo go; cat\n").await;
         session.sees("^go$").await;
-        session.leaves_the_foreground(shell).await;
-        session.comes_to("cat waits", |view| view.awaiting_input == Some(true)).await;
+        session.waits_for_foreground_change(shell).await;
+        session.waits_until("cat waits", |view| view.awaiting_input == Some(true)).await;
         let busy = session.0.variables(vec!["HOME".into()]).await;
         assert_eq!(busy, Err(VariablesError::Busy { program: Some("cat".into()) }), "{shell}");
         session.types("\u{4}").await;
@@ -1071,8 +1071,8 @@ async fn waiting_for_input_is_detected() {
             if command.contains("go") {
                 session.sees("^go$").await;
             }
-            session.comes_to(command, |view| view.awaiting_input == Some(awaiting)).await;
-            session.leaves_the_foreground(shell).await;
+            session.waits_until(command, |view| view.awaiting_input == Some(awaiting)).await;
+            session.waits_for_foreground_change(shell).await;
             let end = match command {
                 "seq 1 100000 | less" | "seq 1 100 | sort | less" => "q",
                 "vim -u NONE" => ":q!\n",
@@ -1094,7 +1094,7 @@ async fn password_is_requested_without_echo() {
         let session = world.open(&[shell]).await;
         session.types(&format!("{command}\n")).await;
         session.sees("^word: ").await;
-        let view = session.comes_to(command, |view| view.awaiting_input == Some(true)).await;
+        let view = session.waits_until(command, |view| view.awaiting_input == Some(true)).await;
         assert!(view.password, "{shell}: {command}");
         session.types("secret\n").await;
         let view = session.prompt().await;
@@ -1103,7 +1103,7 @@ async fn password_is_requested_without_echo() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types("stty -echo; cat\n").await;
-    session.comes_to("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
+    session.waits_until("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
 }
 
 /// Terminal queries as found in logs.
@@ -1227,7 +1227,7 @@ async fn input_of_a_run_at_a_prompt_starts_on_an_empty_line() {
             let lines = |view: &View| view.screen.matches("older line").count();
             let before = lines(&session.view().await);
             session.types(others).await;
-            session.comes_to("the older line is shown", |view| lines(view) > before).await;
+            session.waits_until("the older line is shown", |view| lines(view) > before).await;
             let refused = session.0.send(by_run("echo EVIL\n")).await;
             assert!(matches!(refused, Err(InputError::LineStands { .. })), "{shell}, {editing}: {refused:?}");
         }

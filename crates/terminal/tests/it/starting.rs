@@ -39,7 +39,7 @@ async fn entry_waits_for_a_starting_program() {
         world.file(".zshrc", "PS1='in$ '; [ -z \"$SLOW\" ] || sleep 3\n");
         let session = world.open(&["bash"]).await;
         session.types(&format!("{typed}\n")).await;
-        session.comes_to("it starts", |view| view.busy != Some(false) && view.awaiting_input == Some(false)).await;
+        session.waits_until("it starts", |view| view.busy != Some(false) && view.awaiting_input == Some(false)).await;
         let ran = session.0.run(entry("echo inside")).await.unwrap_or_else(|error| panic!("{shell}, {typed}: {error}"));
         assert_eq!(ran.output, "inside\n", "{typed}");
     }
@@ -57,7 +57,7 @@ async fn entry_waits_until_the_start_of_the_command_is_read() {
         let session = world.open(&[shell]).await;
         session.types("SLOW=1 bash\n").await;
         session
-            .comes_to("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
+            .waits_until("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
             .await;
         world.file("start", "");
         // This thread also runs the terminal, which reads nothing meanwhile.

@@ -158,7 +158,7 @@ async fn escape_and_the_next_key_are_two_keys_to_patient_programs() {
                 if (k.name === 'q') process.exit(); }); console.log('ready');\"";
     let session = world.open(&["bash"]).await;
     session.types(&format!("{node}\n")).await;
-    session.comes_to("it reads keys", |view| view.screen.contains("\nready")).await;
+    session.waits_until("it reads keys", |view| view.screen.contains("\nready")).await;
     let keys = ["escape", "down", "escape", "x", "q"].map(str::to_owned).to_vec();
     session.0.send(Input { text: "a".to_owned(), keys, ..Input::default() }).await.unwrap();
     session.prompt().await;

@@ -118,7 +118,7 @@ fn lower_case_argument_is_substituted_but_not_exported() {
     document["states"]["make"]["action"]["params"]["input_text"] = "ssh -p {Port} {host} $USER".into();
     let mut run = Machine::start_with(&document, given(&json!({"host": "web1"})));
     assert_eq!(asked(&run), r#"read ["USER"] in term_1"#);
-    run.shell_tells(&json!({"USER": "ana"}));
+    run.shell_reports(&json!({"USER": "ana"}));
     assert_eq!(run.state(), "make");
     let typed = run.last.effects.iter().find_map(|effect| match effect {
         Effect::Perform { params, .. } => params["input_text"].as_str().map(str::to_owned),
@@ -154,11 +154,11 @@ fn arguments_are_exported_and_replaced_before_the_first_state() {
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({"ROOT": "/src", "other": "x"})));
     assert_eq!(asked(&run), r#"set {"ROOT": "/src"} in term_1"#);
     assert_eq!(run.history.states_executed(), 0);
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!(asked(&run), r#"read ["USER", "MODE", "EXTRA"] in term_1"#);
-    run.shell_tells(&json!({"USER": "ana", "MODE": null, "EXTRA": null}));
+    run.shell_reports(&json!({"USER": "ana", "MODE": null, "EXTRA": null}));
     assert_eq!(asked(&run), r#"set {"MODE": "debug"} in term_1"#);
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!((run.state(), run.history.states_executed()), ("make", 1));
     run.succeed();
     assert!(run.completed());
@@ -187,7 +187,7 @@ fn missing_argument_fails_the_run_before_typing() {
     let arguments = json!({"A": "x", "B": "x", "C": {"required": false}});
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
     assert_eq!(asked(&run), r#"read ["A", "B", "C"] in term_1"#);
-    run.shell_tells(&json!({"A": null, "B": null, "C": "1"}));
+    run.shell_reports(&json!({"A": null, "B": null, "C": "1"}));
     expect!["Missing required environment variables: A, B. Set them with: export A=value, export B=value"]
         .assert_eq(run.error());
     assert_eq!(run.history.final_state(), Some("validation_failed"));
@@ -201,7 +201,7 @@ fn missing_argument_fails_the_run_before_typing() {
 fn invalid_value_is_named() {
     let arguments = json!({"JOBS": {"schema": {"type": "integer", "minimum": 1}}, "MODE": {"schema": {"enum": ["a"]}}});
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
-    run.shell_tells(&json!({"JOBS": "many", "MODE": "b"}));
+    run.shell_reports(&json!({"JOBS": "many", "MODE": "b"}));
     expect!["Environment variables are not as they must be: JOBS must be a whole number, MODE must be a"]
         .assert_eq(run.error());
 }
@@ -232,7 +232,7 @@ fn run_opening_its_terminal_passes_arguments_and_reads_others() {
     assert_eq!(run.params(), json!({"environment": {"LANG": "C", "ROOT": "/src"}}));
     run.result(&json!({"success": true, "session_id": "term_7"}));
     assert_eq!(asked(&run), r#"read ["USER"] in term_7"#);
-    run.shell_tells(&json!({"USER": "ana"}));
+    run.shell_reports(&json!({"USER": "ana"}));
     assert_eq!((run.state(), run.params()["session_id"].as_str()), ("make", Some("term_7")));
 
     // If every argument is given, the shell is not queried, so the program need not be a shell.
@@ -242,7 +242,7 @@ fn run_opening_its_terminal_passes_arguments_and_reads_others() {
 
     let mut run = Machine::start_with(&document, with(&json!({})));
     run.result(&json!({"success": true, "session_id": "term_7"}));
-    run.shell_tells(&json!({"USER": null, "ROOT": null}));
+    run.shell_reports(&json!({"USER": null, "ROOT": null}));
     assert_eq!(run.history.final_state(), Some("validation_failed"));
     assert_eq!(run.closed(), ["term_7"]);
 }
@@ -264,14 +264,14 @@ fn return_values_are_read_after_the_last_state() {
     run.succeed();
     assert!(!run.history.is_over());
     assert_eq!(asked(&run), r#"read ["STATUS", "COUNT", "NOTE"] in term_1"#);
-    run.shell_tells(&json!({"STATUS": "green", "COUNT": null, "NOTE": null}));
+    run.shell_reports(&json!({"STATUS": "green", "COUNT": null, "NOTE": null}));
     assert!(run.completed());
     assert_eq!(json!(run.history.return_values()), json!({"STATUS": "green", "COUNT": "0"}));
     assert_eq!(run.history.final_state(), Some("make"));
 
     let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x", "Y": "y"})), given(&json!({})));
     run.succeed();
-    run.shell_tells(&json!({"X": null, "Y": "1"}));
+    run.shell_reports(&json!({"X": null, "Y": "1"}));
     expect!["Workflow failed to set required return values: X. Expected variables: X, Y"].assert_eq(run.error());
     assert_eq!(run.history.final_state(), Some("return_validation_failed"));
     assert_eq!(json!(run.history.return_values()), json!({"Y": "1"}));
@@ -326,7 +326,7 @@ fn shell_expands_contract_names_and_braces_are_placeholders() {
     let mut document = contract(&json!({"ROOT": "x"}), &json!({"STATUS": {"required": false}}));
     document["states"]["make"]["action"]["params"]["input_text"] = "cd ${ROOT} # {ROOT} ${ROOT|sh} ${user}\n".into();
     let mut run = Machine::start_with(&document, given(&json!({"ROOT": "/src", "user": "ana"})));
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!(run.params()["input_text"], "cd ${ROOT} # /src $/src $ana\n");
 }
 
@@ -342,7 +342,7 @@ fn secret_argument_is_exported_only_if_declared() {
     let variables = json!({"USER": "ana", "PASSWORD": "hunter2 x"});
     let mut run = Machine::start_with(&login_machine(&json!({"secret": true})), given(&variables));
     assert_eq!(asked(&run), r#"set {"USER": "ana"} in term_1"#);
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!(run.params()["input_text"], "login ana 'hunter2 x'\n");
     let checked = serde_json::to_value(&run.log()[0]).unwrap();
     assert_eq!(checked["variables"], json!({"PASSWORD": "••••••", "USER": "ana"}), "it is checked like any other");
@@ -368,29 +368,29 @@ fn secret_argument_without_a_value_is_read_from_the_shell() {
     // Document 001, lines 723-736: an argument is present if the shell of the session has it.
     let entry = json!({"secret": true, "schema": {"minLength": 3}});
     let mut run = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!(asked(&run), r#"read ["PASSWORD"] in term_1"#);
-    run.shell_tells(&json!({"PASSWORD": "hunter2"}));
+    run.shell_reports(&json!({"PASSWORD": "hunter2"}));
     assert_eq!(run.params()["input_text"], "login ana hunter2\n");
     assert_eq!(run.history.variables().get("PASSWORD"), Some(&json!("hunter2")));
     assert_eq!(History::from_iter(&run.events), run.history);
 
     let mut short = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
-    short.shell_tells(&json!({}));
-    short.shell_tells(&json!({"PASSWORD": "x"}));
+    short.shell_reports(&json!({}));
+    short.shell_reports(&json!({"PASSWORD": "x"}));
     assert_eq!(short.history.final_state(), Some("validation_failed"));
 
     let mut missing = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
-    missing.shell_tells(&json!({}));
-    missing.shell_tells(&json!({"PASSWORD": null}));
+    missing.shell_reports(&json!({}));
+    missing.shell_reports(&json!({"PASSWORD": null}));
     expect!["Missing required environment variables: PASSWORD. Set them with: export PASSWORD=value"]
         .assert_eq(missing.error());
 
     // The placeholder has the default as its value, and the default is not exported to the shell.
     let entry = json!({"secret": true, "default": "changeme"});
     let mut run = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
-    run.shell_tells(&json!({}));
-    run.shell_tells(&json!({"PASSWORD": null}));
+    run.shell_reports(&json!({}));
+    run.shell_reports(&json!({"PASSWORD": null}));
     assert_eq!((run.state(), run.params()["input_text"].as_str()), ("make", Some("login ana changeme\n")));
 }
 

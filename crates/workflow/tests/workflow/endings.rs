@@ -96,7 +96,7 @@ fn finally_state_runs_before_completion_or_failure() {
     run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
     run.succeed();
     // The return values are read while the terminal is open.
-    run.shell_tells(&json!({"URL": "http://x"}));
+    run.shell_reports(&json!({"URL": "http://x"}));
     run_finally(&mut run);
     assert!(run.completed(), "{:?}", run.history.status());
     assert_eq!((run.history.return_values()["URL"].as_str(), run.history.final_state()), ("http://x", Some("done")));

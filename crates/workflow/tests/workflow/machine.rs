@@ -133,7 +133,7 @@ impl Machine {
     }
 
     /// Delivers the answer of the shell: the values of variables, null for an unset one.
-    pub(crate) fn shell_tells(&mut self, values: &Value) -> &Decision {
+    pub(crate) fn shell_reports(&mut self, values: &Value) -> &Decision {
         let value = |(name, value): (String, Value)| (name, value.as_str().map(str::to_owned));
         self.shell_answers(ShellAnswer::Told { values: fields(values).into_iter().map(value).collect() })
     }

@@ -106,7 +106,7 @@ fn answer_of_the_shell_waits_too() {
     });
     let mut run = Machine::start_with(&document, Start { session_id: Some("term_1".into()), ..start() });
     run.input(pause());
-    let [Event::VariablesTold { .. }, Event::HeldBack { .. }] = &run.shell_tells(&json!({"ROOT": "/x"})).events[..]
+    let [Event::VariablesTold { .. }, Event::HeldBack { .. }] = &run.shell_reports(&json!({"ROOT": "/x"})).events[..]
     else {
         panic!("{:?}", run.last)
     };

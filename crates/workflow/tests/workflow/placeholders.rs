@@ -44,9 +44,9 @@ fn given(variables: &Value) -> Start {
 /// Returns a run of [`typing_machine`] whose shell has `PROJECT`, before the state that types.
 fn typing_run(text: &str, first: &Value) -> Machine {
     let mut run = Machine::start_with(&typing_machine(text), given(&json!({"PROJECT": "/src"})));
-    run.shell_tells(&json!({}));
-    run.shell_tells(&json!({"MODE": null, "NOTE": null}));
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
+    run.shell_reports(&json!({"MODE": null, "NOTE": null}));
+    run.shell_reports(&json!({}));
     run.result(first);
     run
 }
@@ -138,7 +138,7 @@ fn unresolved_condition_fails_the_run_when_reached() {
     ]);
     let reached = |message: &str| {
         let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
-        run.shell_tells(&json!({}));
+        run.shell_reports(&json!({}));
         run.result(&json!({"success": true, "message": message, "screen_content": "x"}));
         run
     };
@@ -154,7 +154,7 @@ fn fail_message_keeps_unresolved_placeholders() {
     assert!(warnings(&document).contains("{nobody} is neither an argument"));
     assert_eq!(start_error(&document, &json!({"PROJECT": "/src"})), "");
     let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     run.result(&json!({"success": true, "message": "skip"}));
     assert_eq!(run.params()["message"], "broken: {wait_error} {nobody}");
 }
@@ -166,7 +166,7 @@ fn arguments_and_their_defaults_fill_placeholders() {
 
     // A value of the shell takes precedence over a default.
     let mut run = Machine::start_with(&typing_machine("{PROJECT} {MODE} {NOTE}"), given(&json!({})));
-    run.shell_tells(&json!({"PROJECT": "/here", "MODE": "release", "NOTE": "n"}));
+    run.shell_reports(&json!({"PROJECT": "/here", "MODE": "release", "NOTE": "n"}));
     run.result(&json!({"success": true, "message": "skip"}));
     assert_eq!(run.params()["input_text"], "/here release n");
 
@@ -187,7 +187,7 @@ fn wait_groups_are_variables_by_number_and_by_name() {
         json!([{"condition": {"field_equals": {"groups.1": "4"}}, "next_state": "type"}]);
     assert_eq!(warnings(&document), "");
     let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     run.result(&json!({"success": true}));
     run.result(&json!({"success": true, "match_text": "v4.2", "groups": ["4", "2", null]}));
     assert_eq!(run.params()["input_text"], "4/2/2/v4.2");

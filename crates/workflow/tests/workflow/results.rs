@@ -83,7 +83,7 @@ fn return_value_is_made_of_variables_without_a_shell() {
     let mut run = Machine::start_with(&document, given());
     run.result(&matched_result());
     run.result(&json!({"success": true}));
-    run.shell_tells(&json!({"REST": "x"}));
+    run.shell_reports(&json!({"REST": "x"}));
     assert!(run.completed(), "{:?}", run.history.status());
     assert_eq!(serde_json::to_value(run.history.return_values()).unwrap(), json!({"LOAD": "0.5", "REST": "x"}));
 

@@ -100,12 +100,12 @@ fn unresolved_placeholder_is_typed_up_to_version_4() {
     });
     for (version, expected) in [(3, "{MODE} {rest_x} {success.y}"), (4, "{MODE} {rest_x} {success.y}")] {
         let mut run = begun_under(version, &document, start_in("term_1"));
-        run.shell_tells(&json!({"MODE": "debug"}));
+        run.shell_reports(&json!({"MODE": "debug"}));
         run.succeed();
         assert_eq!(run.params()["input_text"], expected, "version {version}");
     }
     let mut run = begun_under(SEMANTICS_VERSION, &document, start_in("term_1"));
-    run.shell_tells(&json!({"MODE": "debug"}));
+    run.shell_reports(&json!({"MODE": "debug"}));
     run.succeed();
     assert!(run.error().starts_with("State 'type': {rest_x} has no value"), "{}", run.error());
 }

@@ -216,7 +216,7 @@ fn terminal_of_a_reconnecting_machine_is_known() {
         assert!(told.code != 0 && is_right && !told.stderr.contains("not found"), "{request:?}: {told:?}");
     }
     std::fs::remove_file(&slow).unwrap();
-    eventually_blocking("the terminal is there again", || {
+    eventually_blocking("the terminal is listed again", || {
         let ran = home.runs(&["terminal", "run", "far", "echo on"]);
         if ran.code == 0 && ran.stdout.contains("on") { Ok(()) } else { Err(ran) }
     });

@@ -579,7 +579,7 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     page.home.runs(&["daemon", "restart"]).well();
     let (_, elsewhere) = running_server(runtime, |record| record["port"] != port);
-    eventually_blocking("the log says where it is", || {
+    eventually_blocking("the log has its address", || {
         let log = std::fs::read_to_string(runtime.join("daemon.log")).unwrap();
         let is_told = log.contains(&format!("the page is at http://localhost:{elsewhere}/: "));
         if is_told && log.contains(&port.to_string()) { Ok(()) } else { Err(log) }

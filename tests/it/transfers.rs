@@ -54,13 +54,13 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
 
     let output = std::thread::scope(|scope| {
         let copying = scope.spawn(|| home.runs(&["cp", "image.bin", "build:inbox"]));
-        eventually_blocking("a part has arrived", || unfinished().then_some(()).ok_or("nothing"));
+        eventually_blocking("a portion has arrived", || unfinished().then_some(()).ok_or("nothing"));
         for round in 0..4 {
             Far::cut(&home);
             if round == 2 {
                 kill(next_daemon(&home, 0));
             }
-            eventually_blocking("the connection is there again", || {
+            eventually_blocking("the connection is restored", || {
                 let checked = home.runs(&["hosts", "check", "build", "--json"]);
                 if checked.code == 0 { Ok(()) } else { Err(checked) }
             });

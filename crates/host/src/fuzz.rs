@@ -37,7 +37,7 @@ fn is_stable<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
     let Ok(value) = read_body::<T>(body) else { return false };
     let (mut once, mut twice) = (Vec::new(), Vec::new());
     write_frame(&mut once, 7, &value);
-    let read: T = read_body(&once[HEAD_BYTES..]).expect("what was written is read");
+    let read: T = read_body(&once[HEAD_BYTES..]).expect("an encoded value can be read");
     write_frame(&mut twice, 7, &read);
     assert_eq!(once.escape_ascii().to_string(), twice.escape_ascii().to_string());
     let (taken, number, range) = first_frame(&once).expect("a frame").expect("a whole one");

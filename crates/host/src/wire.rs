@@ -590,14 +590,14 @@ pub enum Refusal {
 /// Returns the body of a frame.
 pub(crate) fn body_of(body: &impl Serialize) -> Vec<u8> {
     // Every type of the protocol can be encoded.
-    rmp_serde::to_vec_named(body).expect("what is spoken can be written")
+    rmp_serde::to_vec_named(body).expect("a message can be encoded")
 }
 
 /// Appends a frame to `out`.
 pub(crate) fn write_frame(out: &mut Vec<u8>, number: u64, body: &impl Serialize) {
     append_frame(out, number, |out| {
         // Writing to memory does not fail, and every type of the protocol can be encoded.
-        rmp_serde::encode::write_named(out, body).expect("what is spoken can be written");
+        rmp_serde::encode::write_named(out, body).expect("a message can be encoded");
     });
 }
 

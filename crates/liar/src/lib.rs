@@ -320,7 +320,7 @@ pub fn to_msgpack(value: &Value) -> Vec<u8> {
 /// If the bytes are not MessagePack.
 #[must_use]
 pub fn from_msgpack(bytes: &[u8]) -> Value {
-    rmp_serde::from_slice(bytes).expect("these bytes were written as MessagePack")
+    rmp_serde::from_slice(bytes).expect("the bytes are MessagePack")
 }
 
 /// Returns a record of the link: its kind, its length, its body.

@@ -80,7 +80,7 @@ impl Seals {
         getrandom::fill(&mut once).expect("the operating system has randomness");
         let carried = RequestState { asked, state, once: u128::from_le_bytes(once) };
         let options = SealOptions::new().associated_data(call.as_bytes()).ttl(self.lifetime);
-        self.codec().await.seal_json_with(&carried, &options).expect("what is carried has only JSON in it")
+        self.codec().await.seal_json_with(&carried, &options).expect("the carried state contains only JSON")
     }
 
     /// Opens the seal that a `call` returned.
@@ -126,7 +126,7 @@ impl Seals {
                     None => random_key(),
                 });
                 let key = key.await.unwrap_or_else(|_| random_key());
-                RequestStateCodec::try_new(key).expect("the key is as long as it must be")
+                RequestStateCodec::try_new(key).expect("the key has the required length")
             })
             .await
     }
@@ -180,7 +180,7 @@ fn read_key(path: &Path) -> io::Result<Option<Key>> {
 pub(crate) fn call_fingerprint(method: &str, name: &str, arguments: Option<&JsonObject>) -> String {
     let arguments: BTreeMap<_, _> =
         arguments.into_iter().flatten().map(|(name, value)| (name, sort_fields(value))).collect();
-    let arguments = serde_json::to_string(&arguments).expect("arguments have only JSON in them");
+    let arguments = serde_json::to_string(&arguments).expect("arguments contain only JSON");
     format!("{method} {name} {arguments}")
 }
 

@@ -140,13 +140,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn condition_is_polled_until_it_holds() {
         let mut looks = 0;
-        let value = eventually("the third look", async || {
+        let value = eventually("the third poll", async || {
             looks += 1;
             if looks == 3 { Ok("three") } else { Err(looks) }
         });
         assert_eq!(value.await, "three");
         let mut looks = 0;
-        let value = eventually_blocking("the second look", || {
+        let value = eventually_blocking("the second poll", || {
             looks += 1;
             (looks == 2).then_some(looks)
         });

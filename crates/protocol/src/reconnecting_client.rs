@@ -234,7 +234,7 @@ impl ReconnectingClient {
     /// If no daemon runs or can be started, the daemon refuses, or the connection was lost: too often, or once for a
     /// verb that must not be repeated.
     pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, AskError> {
-        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let params = serde_json::to_value(verb).expect("the parameters of a verb contain only JSON");
         let (data, _) = self.call_raw(V::NAME, params).await?;
         serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source }.into())
     }

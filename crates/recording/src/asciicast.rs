@@ -83,7 +83,7 @@ impl Events {
 }
 
 fn line(value: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(value).expect("an event has only JSON in it");
+    let mut line = serde_json::to_string(value).expect("an event contains only JSON");
     line.push('\n');
     line
 }

@@ -98,7 +98,7 @@ pub fn assign<'a>(
     for (key, base) in &bases {
         if !assigned.contains_key(key) {
             let name = suffixed_names(key, base).find(|name| used.insert(name.clone()));
-            assigned.insert(key.clone(), name.expect("there are suffixes without end"));
+            assigned.insert(key.clone(), name.expect("the suffixes are endless"));
         }
     }
     assigned

@@ -267,7 +267,7 @@ impl RunStatus {
         Summary {
             state: self.state.name().to_owned(),
             finished_at: ended.map(|ended| u64::try_from(ended.0 / 1000).unwrap_or(0)),
-            text: serde_json::to_string(&summary).expect("a summary has only JSON in it"),
+            text: serde_json::to_string(&summary).expect("a summary contains only JSON"),
         }
     }
 }

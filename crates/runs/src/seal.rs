@@ -118,12 +118,12 @@ impl Seal {
     /// Returns the stored form of an entry.
     pub(crate) fn close(&self, entry: &impl Serialize) -> String {
         if self.secrets.is_empty() {
-            let text = serde_json::to_string(entry).expect("an entry has only JSON in it");
+            let text = serde_json::to_string(entry).expect("an entry contains only JSON");
             if !text.contains(MARK_START) {
                 return text;
             }
         }
-        self.seal_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
+        self.seal_entry(serde_json::to_value(entry).expect("an entry contains only JSON"))
     }
 
     /// Returns the secrets that are long enough for a search in texts, with their numbers.
@@ -409,7 +409,7 @@ fn redact<E: SealedEntry>(
 }
 
 fn plain(entry: &impl Serialize) -> String {
-    serde_json::to_string(entry).expect("an entry has only JSON in it")
+    serde_json::to_string(entry).expect("an entry contains only JSON")
 }
 
 /// Returns whether one of these JSON texts contains a secret, or its form after a filter.

@@ -22,7 +22,7 @@ impl<J: Journal> Scripted<J> {
     #[boxed]
     pub async fn entries_are_read_back_in_order(&self) {
         self.append(0, &["one", "two"]).await.expect("an append to an empty history");
-        self.append(2, &["three"]).await.expect("an append behind the last entry");
+        self.append(2, &["three"]).await.expect("an append after the last entry");
         assert_eq!(self.texts(1).await, [(1, "one".into()), (2, "two".into()), (3, "three".into())]);
         assert_eq!(self.texts(3).await, [(3, "three".into())]);
         assert!(self.texts(4).await.is_empty());
@@ -56,7 +56,7 @@ impl<J: Journal> Scripted<J> {
         let left = self.known().await;
         assert_eq!((left.len(), &left[0].run), (1, &other));
         assert!(self.texts(1).await.is_empty());
-        self.append(0, &["again"]).await.expect("a run that was forgotten begins anew");
+        self.append(0, &["again"]).await.expect("a forgotten run starts over");
         assert!(self.known().await[0].number > left[0].number);
     }
 
@@ -80,7 +80,7 @@ impl<J: Journal> Scripted<J> {
         let all = self.known().await;
         assert_eq!(names(&all), ["c", "b", "a"]);
         let over = Append::new(all[1].run.clone(), 1, 1, vec!["over".into()]).with_summary(finished("b", 7));
-        self.journal.write(over).await.expect("an append behind the last entry");
+        self.journal.write(over).await.expect("an append after the last entry");
         // Entries without a summary leave it, and a summary without entries takes its place.
         self.journal.append(&all[2].run, 1, 1, vec!["on".into()]).await.expect("an append");
         let renamed = Append::new(all[2].run.clone(), 2, 1, Vec::new()).with_summary(running("A"));
@@ -152,7 +152,7 @@ impl<J: Journal> Scripted<J> {
         append.redacted = vec![(1, "•".into()), (3, "• ".repeat(20_000)), (4, "not there yet".into())];
         let late = Append { after: 2, ..append.clone() };
         assert!(matches!(self.journal.write(late).await, Err(AppendError::Conflict { .. })));
-        self.journal.write(append).await.expect("an append behind the last entry");
+        self.journal.write(append).await.expect("an append after the last entry");
         let texts: Vec<String> = self.texts(1).await.into_iter().map(|(_, text)| text).collect();
         assert_eq!(texts, ["•".to_owned(), "two".into(), "• ".repeat(20_000), "four".into()]);
         let theirs = self.journal.read(&other, 1).await.expect("a history that is whole");

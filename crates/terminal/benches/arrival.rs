@@ -44,7 +44,7 @@ async fn main() {
             ..Wait::default()
         };
         let (waited, view) = terminal.wait(wait).await.expect("the terminal is open");
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("1970 is over").as_secs_f64();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_secs_f64();
         let found = waited.found.unwrap_or_else(|| panic!("nothing came:\n{}", view.screen));
         let printed: f64 = found.groups[0].as_deref().and_then(|text| text.parse().ok()).expect("a time was printed");
         delays.push((now - printed) * 1e3);

@@ -38,7 +38,7 @@ fn unicode() -> String {
 fn repeated(mut write: impl FnMut(&mut String, usize) -> std::fmt::Result) -> String {
     let mut out = String::new();
     for line in 1.. {
-        write(&mut out, line).expect("a text takes what is written to it");
+        write(&mut out, line).expect("writing to a string does not fail");
         if out.len() >= BYTES {
             break;
         }

@@ -23,7 +23,7 @@ fn portions() -> Vec<String> {
     (0..PORTIONS)
         .map(|portion| {
             (0..LINES_PER_PORTION).fold(String::new(), |mut text, at| {
-                write!(text, "{}", line(portion * LINES_PER_PORTION + at)).expect("a text takes what is written to it");
+                write!(text, "{}", line(portion * LINES_PER_PORTION + at)).expect("writing to a string does not fail");
                 text
             })
         })

@@ -302,7 +302,7 @@ pub(crate) fn normalize(command: &str) -> Result<String, RunError> {
 pub(crate) fn cd_command(folder: &str, kind: Kind) -> Result<String, RunError> {
     // `cd -` means the previous directory.
     let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
-    let word = quoted(&folder, kind).into_string().expect("a text that was quoted is a text");
+    let word = quoted(&folder, kind).into_string().expect("a quoted text is a text");
     // Call the builtin: an alias or a function of the user may change to another directory and succeed.
     let cd = match kind {
         Kind::Bash => "\\builtin cd",

@@ -162,7 +162,7 @@ impl QueryScript {
 
     /// Adds the commands that set a variable, unless it is an array or read-only. The caller has checked the name.
     pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
-        let value = quoted(value, self.kind).into_string().expect("a text that was quoted is a text");
+        let value = quoted(value, self.kind).into_string().expect("a quoted text is a text");
         let assignment = match (self.kind, export) {
             // An alias may replace a reserved word of the shell, so use none.
             (Kind::Bash, _) => {

@@ -100,7 +100,7 @@ impl Agent {
                     // The token is the number of the call.
                     Some("notifications/progress") => message["params"]["progressToken"]
                         .as_u64()
-                        .map(|id| expected.lock().unwrap().get(&id).cloned().expect("progress of a call under way")),
+                        .map(|id| expected.lock().unwrap().get(&id).cloned().expect("progress of a call in progress")),
                     _ => message["id"].as_u64().and_then(|id| expected.lock().unwrap().remove(&id)),
                 };
                 if let Some(waiting) = waiting {

@@ -212,7 +212,7 @@ pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
     release_command(rig);
     rig.crashes();
     rig.recovers();
-    eventually_blocking("the run rests", || {
+    eventually_blocking("the run is paused", || {
         let run = rig.run(&run);
         run["paused"]["since"].is_string() && run["states_executed"] == 2
     });

@@ -64,7 +64,7 @@ pub(super) fn gathered_calls_of_a_function_run_at_once(rig: &Rig) {
         json!({}),
     );
     // A wait for the end also returns at the gate.
-    eventually_blocking("the run is over", || rig.run(&run)["status"] == "completed");
+    eventually_blocking("the run has ended", || rig.run(&run)["status"] == "completed");
     let ended = rig.run(&run);
     assert_eq!(ended["result"], json!([true, true, 0.3, "nobody", "done"]), "{ended}");
 }

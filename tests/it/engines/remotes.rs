@@ -144,7 +144,7 @@ pub(super) fn machine_is_paused_with_its_remote_workflow(rig: &Rig) {
     let run = rig.begins(above());
     let there = service.run();
     rig.home.runs(&["runs", "pause", &run]).well();
-    let below = eventually_blocking("the run below is paused", || {
+    let below = eventually_blocking("the nested run is paused", || {
         let below = rig.below(&run)?;
         (!below["paused"].is_null()).then_some(below)
     });

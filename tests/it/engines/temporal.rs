@@ -85,7 +85,7 @@ fn unavailable_server_is_named_and_nothing_is_lost() {
     rig.kills_server();
     let run = rig.begins(asking);
     let trouble = format!("Temporal at {} is not reached", rig.address());
-    eventually_blocking("the run says what it waits for", || {
+    eventually_blocking("the run reports its reason to wait", || {
         rig.home.runs(&["runs", "show", &run]).stdout.contains(&trouble)
     });
     rig.start_server();
@@ -106,7 +106,7 @@ fn start_without_a_worker_is_refused_with_the_next_step() {
     rig.kills_worker();
     let end =
         json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let refused = eventually_blocking("the daemon knows that the worker is gone", || {
+    let refused = eventually_blocking("the daemon has noticed the end of the worker", || {
         Some(rig.asks_for_run(end.clone(), json!({}))).filter(|reply| reply["success"] == false)
     });
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
@@ -170,7 +170,7 @@ fn worker_killed_during_a_node_loses_nothing() {
     rig.answers(&gate, "yes");
     assert_eq!(rig.ended(&run)["result"], "hidden-words");
     assert_eq!(counted_lines(&rig, "counted"), ["begun"]);
-    eventually_blocking("it is over there as well", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
+    eventually_blocking("it has ended at the service too", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
     rig.kills_server();
     let stored = rig.stored();
     assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "what its node printed is sealed");
@@ -264,7 +264,7 @@ fn cancel_without_a_worker_ends_the_run_once_one_starts() {
         rig.gate(run);
     }
     rig.kills_worker();
-    eventually_blocking("the daemon knows that the worker is gone", || {
+    eventually_blocking("the daemon has noticed the end of the worker", || {
         rig.asks_for_run(asking.clone(), json!({}))["success"] == false
     });
     let cancels = runs.each_ref().map(|run| rig.agent.begins("cancel_run", json!({"run_id": run})));
@@ -290,13 +290,13 @@ fn unsealed_input_is_refused_and_named() {
     let answer = json!({"input": {"kind": "gate_answered", "step": step, "choice": "yes", "by": {"who": "mallory"}}});
     let sent = ["workflow", "signal", "--workflow-id", &run, "--name", "notify", "--input", &answer.to_string()];
     assert_eq!(rig.asks_server(&sent).code, 0);
-    eventually_blocking("the worker says what it refuses", || {
+    eventually_blocking("the worker logs its refusal", || {
         std::fs::read_to_string(rig.worker_log()).unwrap().contains("a payload is not sealed")
     });
     assert_eq!(rig.gate(&run), gate, "nobody has answered");
     // The signal stays in the history, so only without it does the run continue.
     assert_eq!(rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
-    eventually_blocking("the run is over here as well", || rig.run(&run)["status"] == "cancelled");
+    eventually_blocking("the run has ended here too", || rig.run(&run)["status"] == "cancelled");
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn children_of_a_terminated_run_end_with_it() {
         rig.start_worker();
         rig.await_worker();
         rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).well();
-        eventually_blocking("all runs are over", || {
+        eventually_blocking("all runs have ended", || {
             let listed = rig.home.runs(&["runs", "list", "--json"]).json();
             let is_over = |run: &Value| run["state"] != "waiting" && run["state"] != "running";
             if listed["runs"].as_array().unwrap().iter().all(is_over) { Ok(()) } else { Err(listed) }

@@ -95,7 +95,7 @@ fn unresponsive_function_is_ended_by_time_or_second_cancel() {
     let id = run["run_id"].as_str().unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
-        eventually_blocking("it was told", || types(&story.events(&run)).contains(&"told"));
+        eventually_blocking("it was notified", || types(&story.events(&run)).contains(&"told"));
         story.home.runs(&["runs", "cancel", id]).well();
         assert_eq!(story.looks(&run, 0.0)["status"], "cancelled");
         first.join().unwrap().well();
@@ -145,7 +145,7 @@ fn cancel_outlives_the_daemon() {
         // No daemon runs that could answer it.
         drop(cancelling.join().unwrap());
     });
-    eventually_blocking("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
+    eventually_blocking("it has ended", || story.looks(&run, 0.0)["status"] == "cancelled");
     assert_eq!(noted_text(&story), "cleaned\n", "the command was not run again, and what follows it was");
     assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1);
 }
@@ -166,7 +166,7 @@ fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
         // No daemon runs that could answer it.
         drop(cancelling.join().unwrap());
     });
-    eventually_blocking("it is over", || story.looks(run, 0.0)["status"] == "cancelled");
+    eventually_blocking("it has ended", || story.looks(run, 0.0)["status"] == "cancelled");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
     let run = story.begins(60.0);
     story.answers(&run, "a").well();
     // The answer is accepted before the function continues.
-    eventually_blocking("it is over", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
+    eventually_blocking("it has ended", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
     let events = story.events(&run);
     assert_eq!(types(&events), ["workflow_started", "gate_waiting", "gate_answered", "workflow_completed"]);
 
@@ -211,7 +211,7 @@ fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
     ] {
         let story = Story::of(body, "");
         let run = story.begins(0.0);
-        eventually_blocking("it is over", || types(&story.events(&run)).last() == Some(&end));
+        eventually_blocking("it has ended", || types(&story.events(&run)).last() == Some(&end));
         assert_eq!(types(&story.events(&run)), ["workflow_started", "gate_waiting", "gate_timeout", end]);
     }
 }

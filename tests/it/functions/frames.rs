@@ -29,7 +29,7 @@ fn function_is_a_node_with_calls_of_the_run() {
     );
     // A wait ends at its gate.
     let over = story.looks(&story.begins(0.0), 0.0);
-    eventually_blocking("it is over", || story.looks(&over, 0.0)["status"] == "completed");
+    eventually_blocking("it has ended", || story.looks(&over, 0.0)["status"] == "completed");
     let over = story.looks(&over, 0.0);
     let result = &over["result"];
     assert_eq!((&result[0], &result[1]), (&json!("abab"), &json!("ccc")));

@@ -65,7 +65,7 @@ fn children_are_listed_and_answered_through_their_parent() {
         story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
     }
     // The other child waits until its timeout.
-    eventually_blocking("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
+    eventually_blocking("it has ended", || story.looks(&waiting, 0.0)["status"] == "completed");
     let over = story.looks(&waiting, 0.0);
     assert_eq!(over["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
     let failed = over["result"][1].as_array().unwrap();
@@ -310,7 +310,7 @@ fn function_end_closes_the_terminals_of_its_machine() {
     assert_eq!(open(), 1, "the function may give it to another machine");
     story.kills_the_daemon();
     story.answers(&waiting, "yes").well();
-    eventually_blocking("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
+    eventually_blocking("it has ended", || story.looks(&waiting, 0.0)["status"] == "completed");
     eventually_blocking("its terminal is closed", || open() == 0);
 }
 
@@ -333,7 +333,7 @@ fn run_end_closes_the_terminal_of_an_unknown_node_call() {
     story.kills_the_daemon();
     eventually_blocking("it asks again", || story.looks(&begun, 0.0)["status"] == "waiting");
     story.answers(&begun, "yes").well();
-    eventually_blocking("it is over", || story.looks(&begun, 0.0)["status"] == "completed");
+    eventually_blocking("it has ended", || story.looks(&begun, 0.0)["status"] == "completed");
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     eventually_blocking("its terminal is closed", || open() == 0);
 }

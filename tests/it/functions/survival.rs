@@ -199,7 +199,7 @@ fn locked_run_keeps_results_of_children_until_answered() {
         let runs = story.home.runs(&["runs", "list", "--json"]).json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)
     };
-    eventually_blocking("the run below is over", || is_over("completed"));
+    eventually_blocking("the nested run has ended", || is_over("completed"));
     story.home.runs(&["daemon", "restart"]).well();
     let answered = story.home.pipes(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
     assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");

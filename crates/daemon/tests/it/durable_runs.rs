@@ -49,7 +49,7 @@ async fn start_run(daemon: &TestDaemon, definition: Value) -> RunReply {
 
 /// Waits for the end of a run that may be at a gate, and returns its reply.
 async fn final_reply(daemon: &TestDaemon, run: &str) -> RunReply {
-    eventually("the run is over", async || {
+    eventually("the run has ended", async || {
         let looked = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() }).await;
         if ["waiting", "running"].contains(&looked.status.as_str()) { Err(looked) } else { Ok(looked) }
     })
@@ -174,7 +174,7 @@ async fn run_sleeps_until_its_original_wake_time() {
     eventually("the run sleeps", sleeps).await;
     clock.advance(Duration::from_secs(150));
     let daemon = daemon.restarted().await;
-    eventually("the run sleeps on until the same moment", sleeps).await;
+    eventually("the run sleeps until its original wake time", sleeps).await;
     clock.advance(Duration::from_secs(49));
     let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!((looked.status.as_str(), sleeps().await), ("running", true), "{looked:?}");

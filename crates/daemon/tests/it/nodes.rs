@@ -294,7 +294,7 @@ async fn timed_out_graph_ends_its_calls() {
     let result = author.client.call(verb).await.unwrap();
     assert_eq!((result.success, result.error.as_deref()), (false, Some("Node 'g' took longer than 3 s")), "{result:?}");
     let pid = author.project().join("slow.pid");
-    eventually("the step is over", async || pid.exists() && !running(&pid)).await;
+    eventually("the step has ended", async || pid.exists() && !running(&pid)).await;
     daemon.stop().await;
 }
 
@@ -351,7 +351,7 @@ async fn program_ended_between_two_calls_is_restarted() {
     let killed = std::process::Command::new("kill").arg("-9").arg(fs::read_to_string(&pid).unwrap().trim()).status();
     assert!(killed.unwrap().success());
     eventually("the program has ended", async || !running(&pid)).await;
-    eventually("the terminal has learned it", async || {
+    eventually("the terminal knows it", async || {
         daemon.call(ListTerminalSessions::default()).await.sessions.iter().all(|session| session.state == "exited")
     })
     .await;

@@ -19,7 +19,7 @@ async fn start_run(daemon: &TestDaemon, definition: Value) -> String {
 }
 
 async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
-    eventually("the run is over", async || {
+    eventually("the run has ended", async || {
         let run = GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() };
         let reply = daemon.call(run).await;
         if reply.status == "running" { Err(reply) } else { Ok(reply) }

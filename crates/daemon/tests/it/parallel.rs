@@ -157,7 +157,7 @@ async fn pause_and_cancel_reach_all_nested_runs() {
     }
     daemon.call(ResumeWorkflow { run_id: run.clone() }).await;
     for below in &below {
-        eventually("it goes on", async || !is_paused(below).await).await;
+        eventually("it continues", async || !is_paused(below).await).await;
     }
     daemon.call(CancelWorkflow { run_id: run.clone() }).await;
     assert_eq!(wait_for_end(&daemon, &run).await.status, "cancelled");

@@ -16,7 +16,7 @@ async fn screen_with(events: &mut Events, text: &str) -> Vec<ScreenChange> {
     loop {
         let next =
             timeout(EVENT_TIMEOUT, events.next()).await.unwrap_or_else(|_| panic!("{text} does not come: {changes:?}"));
-        let event = serde_json::from_value(next.expect("the daemon goes on")).unwrap();
+        let event = serde_json::from_value(next.expect("the daemon continues")).unwrap();
         let ScreenEvent::ScreenChanged(change) = event else { panic!("{event:?}") };
         let found = change.changed.iter().flat_map(|row| &row.runs).any(|run| run.2.contains(text));
         changes.push(*change);
@@ -81,7 +81,7 @@ async fn screen_watcher_receives_changed_rows_without_secrets() {
 async fn terminal_watcher_is_notified_of_possible_changes() {
     async fn wait_for_event(events: &mut Events) {
         let next = timeout(EVENT_TIMEOUT, events.next()).await.expect("a change is an event");
-        let event: TerminalsEvent = serde_json::from_value(next.expect("the daemon goes on")).unwrap();
+        let event: TerminalsEvent = serde_json::from_value(next.expect("the daemon continues")).unwrap();
         assert_eq!(event, TerminalsEvent::TerminalsChanged);
     }
     let daemon = TestDaemon::new().await;

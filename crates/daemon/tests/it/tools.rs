@@ -57,7 +57,7 @@ async fn tools_changed(events: &mut Events) {
         }
         panic!("the connection ended");
     };
-    tokio::time::timeout(Duration::from_secs(60), told).await.expect("a change that is told");
+    tokio::time::timeout(Duration::from_secs(60), told).await.expect("a reported change");
 }
 
 fn call_request(name: &str, arguments: Value) -> CallTool {

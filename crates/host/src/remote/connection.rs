@@ -583,7 +583,7 @@ impl Supervisor {
         if session.is_none() {
             *session = Some(OpenSession::new().map_err(|error| connection_failure(&error))?);
         }
-        let open = session.as_mut().expect("a session was begun if there was none");
+        let open = session.as_mut().expect("a missing session was begun");
         let hello = Hello {
             client: self.route.client_id,
             session: open.id,

@@ -218,7 +218,7 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     cutter.abort();
     let lines: String = (0..200).map(|number| format!("line {number}\n")).collect();
     let expected = format!("begins\n{lines}");
-    eventually("all lines are there once, in their order", async || {
+    eventually("all lines have arrived once and in order", async || {
         let output = output(&terminal).await;
         if output == expected { Ok(()) } else { Err(output) }
     })

@@ -195,8 +195,8 @@ fn pack(program: &impl Serialize, info: &ExecutionInfo) -> Option<Box<[u8]>> {
 
 fn unpack<T: DeserializeOwned>(bytes: &[u8], info: &ExecutionInfo) -> T {
     let whole = lz4_flex::block::decompress_size_prepended_with_dict(bytes, &info.packed);
-    let whole = whole.expect("what was packed here can be unpacked");
-    postcard::from_bytes(&whole).expect("what was packed here can be read")
+    let whole = whole.expect("packed text can be unpacked");
+    postcard::from_bytes(&whole).expect("packed data can be read")
 }
 
 /// Reads the arguments of a call: its name, and its parameters by name.

@@ -227,7 +227,7 @@ impl SealedEntry for Entry {
     fn sealed_text(&self, seal: &Seal) -> String {
         let mut entry = self.clone();
         entry.close(seal);
-        serde_json::to_string(&entry).expect("an entry has only JSON in it")
+        serde_json::to_string(&entry).expect("an entry contains only JSON")
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn marks_line(kind: Kind, nonce: &str) -> String {
         }
         Kind::Fish | Kind::Posix => return frame_with_marks(printf_of(kind), nonce, &statements),
     };
-    let statements = quoted(statements, kind).into_string().expect("a text that was quoted is a text");
+    let statements = quoted(statements, kind).into_string().expect("a quoted text is a text");
     frame_with_marks(printf_of(kind), nonce, &format!("{without_aliases}{statements}"))
 }
 

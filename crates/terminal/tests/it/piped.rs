@@ -64,7 +64,7 @@ async fn dropped_program_is_ended_with_its_family() {
     BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
     assert!(is_running(pid.trim()));
     drop(piped);
-    eventually(&format!("process {pid} ends with what started it"), async || !is_running(pid.trim())).await;
+    eventually(&format!("process {pid} ends with its parent"), async || !is_running(pid.trim())).await;
 }
 
 #[tokio::test]

@@ -147,7 +147,7 @@ impl Session {
     /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may pass
     /// on the foreground shortly after the program has started.
     pub(crate) async fn waits_for_foreground_change(&self, shell: &str) {
-        eventually(&format!("{shell} hands the foreground over"), async || match self.tries("refused").await {
+        eventually(&format!("{shell} passes on the foreground"), async || match self.tries("refused").await {
             Err(RunError::Busy { program: Some(program) }) => program != shell,
             Err(RunError::Busy { program: None }) => false,
             other => panic!("{shell} is not busy: {other:?}"),

@@ -62,7 +62,7 @@ fn json_length(document: &Value) -> usize {
     }
 
     let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, document).expect("a counter takes everything");
+    serde_json::to_writer(&mut counter, document).expect("a counter accepts everything");
     counter.0
 }
 

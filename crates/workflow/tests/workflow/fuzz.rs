@@ -34,7 +34,7 @@ fn next_input(history: &History, pick: u64) -> Input {
         let answer = ShellAnswer::Told { values: exchange.read.iter().map(value).collect() };
         return Input::ShellAnswered { step: exchange.step.clone(), answer };
     }
-    let gate = history.gate().expect("a run that goes on waits for something");
+    let gate = history.gate().expect("an unfinished run waits for something");
     let choices = gate.choices();
     let choice = choices[(pick % choices.len() as u64) as usize].to_owned();
     Input::GateAnswered { step: gate.step.clone(), choice, by: "ann".into() }

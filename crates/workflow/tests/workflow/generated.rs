@@ -174,7 +174,7 @@ pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
         let answer = luck.shell.as_ref().map_or_else(failed, told);
         return Input::ShellAnswered { step: exchange.step.clone(), answer };
     }
-    let gate = history.gate().expect("a run that goes on waits for something");
+    let gate = history.gate().expect("an unfinished run waits for something");
     let choices = gate.choices();
     let choice = choices[usize::from(luck.choice) % choices.len()].to_owned();
     Input::GateAnswered { step: gate.step.clone(), choice, by: "somebody".into() }

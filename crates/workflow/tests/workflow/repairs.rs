@@ -614,7 +614,7 @@ fn other_paths_after_a_refusal_stay_that_persons_choice() {
     answer(&mut run, "no");
     assert_eq!(run.state(), "tidy");
     run.result(&json!({"success": false, "exit_code": 1, "error": "it failed"}));
-    let gate = run.history.gate().expect("it asks where it goes on");
+    let gate = run.history.gate().expect("the run asks for its next state");
     assert_eq!(gate.choices_for_person(), ["do 'tidy' again", "go to 'build'", "go to 'check'", "go to 'done'"]);
     answer(&mut run, "go on with 'declined'");
     run.result(&json!({"success": false, "error": "A person said no"}));

@@ -56,7 +56,7 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
             "$schema" | "$defs" | "title" | "description" | "default" | "format" => true,
             "$ref" => {
                 let pointer = wanted.as_str().expect("a reference").trim_start_matches('#');
-                let inner = first_misfit(root, root.pointer(pointer).expect("what is referred to"), value, at);
+                let inner = first_misfit(root, root.pointer(pointer).expect("a resolvable reference"), value, at);
                 if inner.is_some() {
                     return inner;
                 }

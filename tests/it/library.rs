@@ -24,7 +24,7 @@ fn names(list: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn two_daemons_save_forty_workflows_in_one_library_and_lose_none() {
+fn two_daemons_save_forty_workflows_and_lose_none() {
     const EACH: usize = 20;
     let shared = tempfile::tempdir().unwrap();
     let library = shared.path().join("library");

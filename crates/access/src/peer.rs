@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_until_it_ends() {
+    fn process_is_known_until_it_ends() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let handle = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();

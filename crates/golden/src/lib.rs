@@ -102,7 +102,7 @@ mod tests {
     const INSIDE: &str = "{\"kind\":\"one\",\"number\":1}\n{\"kind\":\"two\"}\n{\"kind\":\"three\"}\n";
 
     #[test]
-    fn every_variant_needs_a_line_that_is_written_as_it_stands() {
+    fn every_variant_needs_an_exact_line() {
         check_enum::<Outside>("{\"one\":1}\n\"two\"\n", Tag::Outside);
         check_enum::<Inside>(INSIDE, Tag::Field("kind"));
         for (changed, says) in [

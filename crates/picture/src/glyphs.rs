@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_character_comes_from_the_font_that_has_it() {
+    fn each_character_comes_from_the_first_font_with_it() {
         let expected = [
             ('a', false, Some(Source::Text)),
             ('é', false, Some(Source::Text)),

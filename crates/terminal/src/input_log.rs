@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_entries_are_dropped() {
+    fn oldest_entries_are_dropped() {
         let mut log = InputLog::default();
         for number in 0..MAX_ENTRIES as u64 + 10 {
             log.add(None, at(number), typed("ls\n"));

@@ -7,7 +7,7 @@ use super::Session;
 use crate::ssh_server::{Guest, PASSWORD, Server};
 
 #[test]
-fn the_questions_of_npm_init() {
+fn questions_of_npm_init_are_captured() {
     let session = Session::begin(&[]);
     session.runs("mkdir -p pkg && cd pkg && echo '{}' > package.json");
     session.types("npm init\n");
@@ -28,7 +28,7 @@ fn the_questions_of_npm_init() {
 }
 
 #[test]
-fn a_debugger_to_a_crash() {
+fn debugger_session_to_a_crash_is_captured() {
     let code = "#include <stdlib.h>\nint at(int *p, int n) { return p[n]; }\n\
                 int main(int c, char **v) { int n = atoi(v[1]); return n > 3 ? at(0, n) : 0; }\n";
     let session = Session::begin(&[("crash.c", code)]);
@@ -49,7 +49,7 @@ fn a_debugger_to_a_crash() {
 }
 
 #[test]
-fn a_login_over_ssh_with_a_question_about_the_host_and_a_password() {
+fn ssh_login_with_host_question_and_password_is_captured() {
     let server = Server::new();
     let Some(guest) = Guest::new() else { return };
     let session = Session::begin(&[]);
@@ -77,7 +77,7 @@ echo "mirror=$mirror port=$port now=$now" > conf
 "#;
 
 #[test]
-fn dialogs_on_the_whole_screen() {
+fn full_screen_dialogs_are_captured() {
     let session = Session::begin(&[("setup.sh", DIALOGS)]);
     session.sends(json!({"input_text": "bash setup.sh\n", "until": "quiet"}));
     session.sees("Which mirror");
@@ -104,7 +104,7 @@ echo; echo "linked $1 in 0.$RANDOM s"
 "#;
 
 #[test]
-fn a_build_with_a_progress_bar() {
+fn build_with_a_progress_bar_is_captured() {
     let session = Session::begin(&[("build.sh", BUILD)]);
     session.runs("bash build.sh release");
     let procedure = session.captures(json!({"target": "release"}));

@@ -92,7 +92,7 @@ const SCRIPT: [&str; 8] =
     ["script", "-q", "--log-io", "io.log", "--log-timing", "t.log", "-c", "bash --norc --noprofile"];
 
 #[test]
-fn a_recording_of_script() {
+fn script_recording_becomes_a_workflow() {
     import_and_run(
         &[
             "script",
@@ -113,12 +113,12 @@ fn a_recording_of_script() {
 }
 
 #[test]
-fn a_recording_of_script_in_one_log() {
+fn single_log_of_script_becomes_a_workflow() {
     import_and_run(&SCRIPT, "t.log");
 }
 
 #[test]
-fn an_imported_workflow_is_proved() {
+fn imported_workflow_is_proved() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     record_person(&home, &SCRIPT, &[(&PROMPTS, "echo built > out; cat out; wc -c out\r"), (&PROMPTS, "exit\r")]);
     let recording = home.path().join("t.log");
@@ -138,7 +138,7 @@ echo "$name $mirror ${#key}" > conf
 "#;
 
 #[test]
-fn a_recording_of_dialogs_on_the_whole_screen() {
+fn full_screen_dialogs_become_a_workflow() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::write(home.path().join("setup.sh"), DIALOGS).unwrap();
     let steps: Steps<'_> = &[
@@ -170,7 +170,7 @@ fn a_recording_of_dialogs_on_the_whole_screen() {
 }
 
 #[test]
-fn a_recording_of_an_editor() {
+fn recording_of_an_editor_becomes_a_workflow() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::write(home.path().join("a.txt"), "one\n").unwrap();
     let steps: Steps<'_> = &[
@@ -195,12 +195,12 @@ fn a_recording_of_an_editor() {
 }
 
 #[test]
-fn a_script_of_autoexpect() {
+fn autoexpect_script_becomes_a_workflow() {
     import_and_run(&["autoexpect", "-quiet", "-f", "ask.exp", "bash", "--norc", "--noprofile"], "ask.exp");
 }
 
 #[test]
-fn an_asciicast_with_input() {
+fn asciicast_with_input_becomes_a_workflow() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let cast = r#"{"version":3,"term":{"cols":80,"rows":24}}
 [0.1,"o","$ "]

@@ -11,7 +11,7 @@ use super::Session;
 use crate::desk::Desk;
 
 #[test]
-fn a_debugger() {
+fn debugger_is_captured() {
     let script =
         "def total(xs):\n    s = 0\n    for x in xs:\n        s += x\n    return s\nprint('total', total([1, 2, 3]))\n";
     let session = Session::begin(&[("sum.py", script)]);
@@ -32,7 +32,7 @@ fn a_debugger() {
 }
 
 #[test]
-fn a_database_and_a_value_as_argument() {
+fn database_with_a_value_as_argument_is_captured() {
     let session = Session::begin(&[]);
     session.runs("sqlite3 shop.db");
     session.runs("create table if not exists fruit(id integer primary key, name text);");
@@ -49,7 +49,7 @@ fn a_database_and_a_value_as_argument() {
 }
 
 #[test]
-fn an_interpreter_with_several_lines() {
+fn interpreter_with_several_lines_is_captured() {
     let session = Session::begin(&[]);
     session.types("python3 -q\n");
     session.types("def seven(x):\n    return x * 7\n\n");
@@ -73,7 +73,7 @@ echo "port=$port password=${#password}" > conf
 "#;
 
 #[test]
-fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
+fn installer_is_captured_without_its_password() {
     let session = Session::begin(&[("install.sh", INSTALLER)]);
     session.runs("ls");
     session.runs("gti status");
@@ -116,7 +116,7 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
 }
 
 #[test]
-fn a_rebase_with_a_conflict() {
+fn rebase_with_a_conflict_is_captured() {
     let session = Session::begin(&[]);
     for command in [
         "repo=$(mktemp -d) && cd $repo && git init -q -b main .",
@@ -157,7 +157,7 @@ urllib.request.urlretrieve(sys.argv[1], sys.argv[2])
 ";
 
 #[test]
-fn a_server_whose_port_differs_in_two_terminals() {
+fn server_with_a_varying_port_is_captured() {
     let mut session = Session::begin(&[("serve.py", SERVER), ("fetch.py", FETCH)]);
     let begun = session.sends(json!({"input_text": "python3 serve.py\n", "pattern": "Serving on .*"}));
     let line = begun["waited"]["match_text"].as_str().unwrap();
@@ -175,7 +175,7 @@ fn a_server_whose_port_differs_in_two_terminals() {
 }
 
 #[test]
-fn one_line_in_vim() {
+fn edit_in_vim_is_captured() {
     let session = Session::begin(&[("original.txt", "hello wrld\nsecond\n")]);
     session.runs("cp original.txt a.txt");
     session.sends(json!({"input_text": "vim -u NONE -N a.txt\n", "until": "quiet"}));

@@ -155,7 +155,7 @@ fn repeating_machine(name: &str, text: &str) -> Value {
 /// Document 000, lines 1669-1706, 2061-2082 (automatic saving, the same logic once, by name), 52 and 66 (a duplicate has no
 /// saved name).
 #[tokio::test]
-async fn the_simple_workflow_of_document_000_line_1671_runs_is_saved_once_and_runs_by_name() {
+async fn simple_workflow_of_document_000_line_1671() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let request = json!({"workflow_definition": read(SIMPLE_TEST)});
@@ -185,7 +185,7 @@ async fn the_simple_workflow_of_document_000_line_1671_runs_is_saved_once_and_ru
 
 /// Document 000, lines 1709-1790.
 #[tokio::test]
-async fn the_branching_workflow_of_document_000_line_1710_follows_what_npm_prints() {
+async fn branching_workflow_of_document_000_line_1710() {
     let daemon = TestDaemon::new().await;
     for (printed, way) in [("  12 passing (3ms)", "tests_passed"), ("  2 failing", "tests_failed")] {
         let npm = format!("#!/bin/sh\necho '{printed}'\n");
@@ -199,7 +199,7 @@ async fn the_branching_workflow_of_document_000_line_1710_follows_what_npm_print
 
 /// Document 000, lines 1793-1957: a person at the terminal decides how a debugger continues.
 #[tokio::test]
-async fn the_interactive_workflow_of_document_000_line_1794_goes_where_a_person_says() {
+async fn interactive_workflow_of_document_000_line_1794() {
     let daemon = TestDaemon::new().await;
     // A debugger that passes unknown commands to the shell, so that the example's `read` prompts the person.
     let python = "#!/bin/bash\nprintf '(Pdb) '\nwhile IFS= read -r line; do\n  case \"$line\" in\n    q) exit 0 ;;\n    \
@@ -224,7 +224,7 @@ async fn the_interactive_workflow_of_document_000_line_1794_goes_where_a_person_
 
 /// Document 000, lines 1959-2055.
 #[tokio::test]
-async fn the_pipeline_of_document_000_line_1961_calls_workflows_by_name_and_notifies_of_failures() {
+async fn pipeline_of_document_000_line_1961() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     for (name, text) in [
@@ -264,7 +264,7 @@ async fn the_pipeline_of_document_000_line_1961_calls_workflows_by_name_and_noti
 
 /// Document 000, lines 2080-2089.
 #[tokio::test]
-async fn the_requests_of_document_000_line_2080_run_saved_workflows() {
+async fn requests_of_document_000_line_2080_run_saved_workflows() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     for (name, text) in [("my_saved_workflow", "done"), ("parameterized_workflow", "{env} {version}")] {
@@ -288,7 +288,7 @@ async fn the_requests_of_document_000_line_2080_run_saved_workflows() {
 
 /// Document 000, lines 1635-1645: every condition of the table, in one object.
 #[tokio::test]
-async fn the_conditions_of_document_000_line_1637_are_taken() {
+async fn conditions_of_document_000_line_1637() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let mut definition = repeating_machine("conditions", "x");
@@ -301,7 +301,7 @@ async fn the_conditions_of_document_000_line_1637_are_taken() {
 
 /// Document 000, lines 70-90 (the files of a library), 104 (a run by name counts) and 116-121 (what a list shows).
 #[tokio::test]
-async fn a_library_of_document_000_line_70_is_listed_and_run() {
+async fn library_of_document_000_line_70_is_listed_and_run() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let (name, created) = ("workflow1", "2025-08-03T12:00:00.123456+00:00");
@@ -335,7 +335,7 @@ async fn a_library_of_document_000_line_70_is_listed_and_run() {
 /// Document 001, lines 17-47, 430-462 and 578-655: the contract is created, its variables are set, the workflow runs in
 /// the agent's terminal, and the agent reads the results.
 #[tokio::test]
-async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
+async fn build_of_document_001_line_580_is_checked_twice() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[("make", "#!/bin/sh\necho \"made $1 in $PWD\"\n")]).await;
     let definition = read(BUILD_PROJECT);
@@ -439,7 +439,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
 
 /// Document 001, lines 19-27 (an abridged request) and 1115-1122 (a refusal has every field).
 #[tokio::test]
-async fn the_contract_of_document_001_line_20_is_refused_without_states_and_returned_with_them() {
+async fn contract_of_document_001_line_20_requires_states() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let mut definition = json!({
@@ -477,7 +477,7 @@ async fn the_contract_of_document_001_line_20_is_refused_without_states_and_retu
 /// Document 001, lines 1033-1101: the example of the tool's description, which omits its states `handle_error` and
 /// `failure`.
 #[tokio::test]
-async fn the_example_of_document_001_line_1035_runs_with_the_states_that_it_leads_to() {
+async fn example_of_document_001_line_1035_runs_with_all_states() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let mut definition = read_with_comments(WORKFLOW_IDENTIFIER);
@@ -506,7 +506,7 @@ async fn the_example_of_document_001_line_1035_runs_with_the_states_that_it_lead
 
 /// Document 001, lines 436-446 (a stored file), 451-469 (the index beside it) and 511-523 (a run is counted).
 #[tokio::test]
-async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
+async fn library_of_document_001_line_436_is_listed_and_run() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let definition = json!({
@@ -541,7 +541,7 @@ async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
 /// Document 001, lines 1216-1241: the reply to an invalid request has every field, and its error begins with these
 /// words.
 #[tokio::test]
-async fn what_cannot_be_run_is_answered_as_in_document_001_line_1217() {
+async fn invalid_request_is_answered_as_in_document_001_line_1217() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     assert_eq!(agent.creates(&repeating_machine("there", "x")).await["success"], true);
@@ -568,7 +568,7 @@ async fn what_cannot_be_run_is_answered_as_in_document_001_line_1217() {
 
 /// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and gives the reason.
 #[tokio::test]
-async fn a_library_that_cannot_be_written_is_told_as_in_document_000_line_885() {
+async fn unwritable_library_is_reported_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     fs::write(agent.library(), "a file, and no folder").unwrap();
@@ -590,7 +590,7 @@ async fn a_library_that_cannot_be_written_is_told_as_in_document_000_line_885() 
 /// Document 000, lines 184 and 495, and document 001, lines 680 and 900: `success` shows that a run has completed. All
 /// other replies name the next step.
 #[tokio::test]
-async fn only_a_run_that_completed_is_a_success_as_in_document_000_line_184() {
+async fn only_completion_is_a_success_as_in_document_000_line_184() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let machine = |action: Value| json!({"initial_state": "only", "states": {"only": {"action": action}}});
@@ -639,7 +639,7 @@ async fn only_a_run_that_completed_is_a_success_as_in_document_000_line_184() {
 
 /// Document 001, lines 1345-1352.
 #[tokio::test]
-async fn the_schema_has_the_fields_of_document_001_line_1347() {
+async fn schema_has_the_fields_of_document_001_line_1347() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let schema = agent.calls("GET_WORKFLOW_SCHEMA", json!({})).await;

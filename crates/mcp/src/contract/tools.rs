@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_tools_stays_within_its_budget() {
+    fn list_of_tools_stays_within_its_budget() {
         let bytes = serde_json::to_string(&all()).unwrap().len();
         assert!(bytes <= BUDGET, "{bytes} bytes");
         let tools = all();

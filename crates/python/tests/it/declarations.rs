@@ -11,7 +11,7 @@ fn check_error(text: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_file_declares_workflows_nodes_and_graphs() {
+fn file_declares_workflows_nodes_and_graphs() {
     let program = load(
         r#"from steplatch import Workflow, BashNode, Graph, Step, session
 
@@ -157,7 +157,7 @@ fn ids_are_checked() {
 }
 
 #[test]
-fn an_id_can_be_used_once() {
+fn id_can_be_used_once() {
     check_error(
         "BashNode(id='x', session=session, command='ls')\nasync def it(ctx):\n    pass\nif True:\n    y = Workflow(id='x', session=session, fn=it)\n",
         &expect![[r#"
@@ -312,7 +312,7 @@ fn unavailable_feature_is_refused_with_the_place() {
 }
 
 #[test]
-fn a_file_only_declares() {
+fn file_only_declares() {
     let failure = refused("ctx = WorkflowContext(None, {})\nawait ctx.run('a')\n");
     assert_eq!(failure.kind, FailureKind::Stuck);
     assert_eq!(failure.message, "a file only declares; what asks for something belongs into a function");

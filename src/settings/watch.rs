@@ -72,7 +72,7 @@ impl Watch {
         while self.changed.try_recv().is_ok() {}
         self.pending = false;
         if let Err(error) = self.update_watches() {
-            tracing::warn!(%error, "the settings cannot be watched any more; send SIGHUP after a change");
+            tracing::warn!(%error, "the settings can no longer be watched; send SIGHUP after a change");
         }
     }
 

@@ -173,7 +173,7 @@ async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
             Ok(connection) => break connection,
             Err(error) => {
                 let error = error_with_causes(&error);
-                tracing::warn!("Temporal at {address} is not reached, and is tried again: {error}");
+                tracing::warn!("Temporal at {address} cannot be reached; trying again: {error}");
                 backoff.pause().await;
             }
         }
@@ -218,7 +218,7 @@ async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(
                 return Err(WorkerError::Refused { address, error: status.message().to_owned() });
             }
             Err(status) => {
-                tracing::warn!("Temporal at {address} does not answer, and is asked again: {}", status.message());
+                tracing::warn!("Temporal at {address} does not answer; trying again: {}", status.message());
                 backoff.pause().await;
             }
         }
@@ -299,7 +299,7 @@ async fn serve_runs(daemon: &DaemonConnection, settings: &WorkerSettings) -> Res
             Ok((reply, events)) if reply.success => return Ok((reply.host, events)),
             Ok((reply, _)) => return Err(WorkerError::Daemon(reply.error.unwrap_or_default())),
             Err(error) if DaemonConnection::is_loss(&error) => {
-                tracing::warn!("the daemon is not reached, and is tried again: {error}");
+                tracing::warn!("the daemon cannot be reached; trying again: {error}");
                 backoff.pause().await;
             }
             Err(error) => return Err(WorkerError::Daemon(error.to_string())),
@@ -327,7 +327,7 @@ impl Bridge {
                     Err(error) => tracing::error!(%error, "a request of the daemon cannot be read"),
                 }
             }
-            tracing::info!("the daemon went away");
+            tracing::info!("the daemon disconnected");
             match serve_runs(&self.daemon, &self.settings).await {
                 Ok((_, new_requests)) => requests = new_requests,
                 Err(error) => return error,
@@ -408,7 +408,7 @@ impl Bridge {
                 Err(WorkflowGetResultError::Cancelled { .. }) => break "it was cancelled".to_owned(),
                 Err(WorkflowGetResultError::NotFound(_)) => return,
                 Err(error) => {
-                    tracing::debug!(%error, run_id, "a run is watched again");
+                    tracing::debug!(%error, run_id, "watching a run again");
                     backoff.pause().await;
                 }
             }
@@ -455,7 +455,7 @@ impl Bridge {
                 // A missing run has ended, or has not begun; the next connected worker gets the request again.
                 Ok(()) | Err(WorkflowInteractionError::NotFound(_)) => return,
                 Err(error) => {
-                    tracing::info!(%error, run_id, "a run is cancelled once Temporal is reached");
+                    tracing::info!(%error, run_id, "the cancellation of a run waits for Temporal");
                     backoff.pause().await;
                 }
             }

@@ -58,7 +58,7 @@ impl ProofRequirement {
             Ok(stored) if stored.version == FILE_VERSION && !stored.changes.is_empty() => Some(stored.changes),
             Ok(_) | Err(_) => {
                 // Refusing all answers would protect nothing: a program that can damage the file can remove it.
-                tracing::warn!(file = %file.display(), "it cannot be read; the setting gates.require counts");
+                tracing::warn!(file = %file.display(), "the file cannot be read; the setting gates.require applies");
                 None
             }
         });

@@ -1033,7 +1033,7 @@ impl Hosts {
                     end_process(host.greeting().pid);
                 }
                 if tokio::time::timeout(SHUTDOWN_TIMEOUT, host.lost()).await.is_err() {
-                    tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals are left");
+                    tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals stay open");
                 }
             })
         });
@@ -1180,7 +1180,7 @@ impl Hosts {
                 version = greeting.version,
                 wire = greeting.wire,
                 terminals = greeting.terminals,
-                "a terminal host speaks another version; its terminals go on and can be reached with that version"
+                "a terminal host speaks another version; its terminals continue and can be reached with that version"
             ),
         }
         if state != HostState::Foreign {

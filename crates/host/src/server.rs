@@ -174,7 +174,7 @@ pub async fn serve(
                 if let Some(path) = &path {
                     match listen(path) {
                         Ok(new_listener) => listener = new_listener,
-                        Err(error) => tracing::warn!(%error, "the socket cannot be made again"),
+                        Err(error) => tracing::warn!(%error, "the socket cannot be created again"),
                     }
                 }
             }

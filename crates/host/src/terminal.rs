@@ -220,7 +220,7 @@ impl HostedTerminal {
         if matches!(self.keeper, Keeper::Remote(_)) {
             let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
             if let Err(error) = remembered {
-                tracing::warn!(%error, terminal = %self.id, "a host on another machine does not learn a secret");
+                tracing::warn!(%error, terminal = %self.id, "a secret was not sent to a host on another machine");
             }
         }
     }
@@ -582,7 +582,7 @@ impl Attached {
                 }
                 (AttachEvent::Resized(size), Some(_)) if size.checked().is_none() => {
                     // Not a warning: the remote machine could fill the log.
-                    tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports a size that no terminal has");
+                    tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports an impossible terminal size");
                 }
                 (event, _) => return Some(event),
             }

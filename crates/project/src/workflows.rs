@@ -148,7 +148,9 @@ impl Workflows {
         match recorded {
             Ok(Ok(_)) => {}
             // A client removed the workflow during the run.
-            Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = %name, "a run of no saved workflow"),
+            Ok(Err(LookupError::NotFound { .. })) => {
+                tracing::debug!(workflow = %name, "a run belongs to no saved workflow")
+            }
             Ok(Err(error)) => tracing::warn!(workflow = %name, error = with_causes(&error), "a run was not counted"),
             Err(error) => tracing::warn!(workflow = %name, error = %error, "a run was not counted"),
         }
@@ -195,7 +197,9 @@ impl Workflows {
         let recorded = self.disk.run_write(record).await;
         match recorded {
             Ok(Ok(_)) => {}
-            Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = id, "a run of no saved workflow"),
+            Ok(Err(LookupError::NotFound { .. })) => {
+                tracing::debug!(workflow = id, "a run belongs to no saved workflow")
+            }
             Ok(Err(error)) => tracing::warn!(workflow = id, error = with_causes(&error), "a run was not counted"),
             Err(error) => tracing::warn!(workflow = id, error = %error, "a run was not counted"),
         }

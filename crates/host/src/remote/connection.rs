@@ -430,7 +430,7 @@ impl RemoteHost {
 
     /// Logs and returns the error for a reply that no valid host sends.
     pub(crate) fn implausible(&self, what: &'static str) -> AskError {
-        tracing::warn!(host = self.shared.route.config.name, what, "a machine sent an answer that cannot be");
+        tracing::warn!(host = self.shared.route.config.name, what, "a machine sent an impossible answer");
         AskError::Implausible { host: self.shared.route.config.name.clone(), what }
     }
 

@@ -72,7 +72,7 @@ impl SessionManager for Sessions {
         for evicted in self.admit(&id) {
             tracing::info!("the least recently used session is closed to make room");
             if let Err(error) = self.inner.close_session(&evicted).await {
-                tracing::debug!(%error, "a session did not end well");
+                tracing::debug!(%error, "a session ended with an error");
             }
         }
         Ok((id, transport))

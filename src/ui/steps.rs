@@ -330,12 +330,16 @@ mod tests {
     #[test]
     fn branches_of_a_parallel_are_steps_with_their_runs() {
         let mut steps = Steps::default();
-        let begun = json!({"state": "all", "branch": 1, "name": "eu", "child_run_id": "run_b"});
-        steps.record(&event("branch_began", begun, 0));
+        let started = json!({"state": "all", "branch": 1, "name": "eu", "child_run_id": "run_b"});
+        steps.record(&event("branch_began", started, 0));
         steps.record(&event("branch_began", json!({"state": "all", "branch": 2, "child_run_id": "run_c"}), 0));
         steps.record(&event("branch_ended", json!({"state": "all", "branch": 1, "result": {"success": false}}), 1));
-        let told: Vec<_> = steps.steps.iter().map(|step| (&*step.name, step.state, step.child.as_deref())).collect();
-        assert_eq!(told, [("eu", StepState::Failed, Some("run_b")), ("branch 2", StepState::Running, Some("run_c"))]);
+        let reported: Vec<_> =
+            steps.steps.iter().map(|step| (&*step.name, step.state, step.child.as_deref())).collect();
+        assert_eq!(
+            reported,
+            [("eu", StepState::Failed, Some("run_b")), ("branch 2", StepState::Running, Some("run_c"))]
+        );
     }
 
     #[test]

@@ -61,21 +61,21 @@ fn an_agent_is_told_how_far_its_run_is(era: Era) {
     let agent = Agent::of(era, &home);
     let arguments = json!({"workflow_definition": waiting_workflow("told", "go"), "wait_seconds": 60});
     let call = agent.start_call_with_progress("run_workflow", arguments);
-    let mut told = vec![call.progress()];
-    while told.last().unwrap().1 != "state 2: watch (await_output)" {
-        told.push(call.progress());
+    let mut reported = vec![call.progress()];
+    while reported.last().unwrap().1 != "state 2: watch (await_output)" {
+        reported.push(call.progress());
     }
     std::fs::write(home.path().join("go"), "").unwrap();
     let (rest, ended) = call.result_with_progress();
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
-    told.extend(rest);
-    assert!(has_grown(&told), "{told:?}");
+    reported.extend(rest);
+    assert!(has_grown(&reported), "{reported:?}");
     // A newer message replaces a pending one; whether the first and last are sent depends on timing.
-    assert!(told.len() <= 3 && told.iter().all(|(_, message)| message.starts_with("state ")), "{told:?}");
+    assert!(reported.len() <= 3 && reported.iter().all(|(_, message)| message.starts_with("state ")), "{reported:?}");
 
     let silent = agent.begins("run_workflow", json!({"workflow_definition": waiting_workflow("untold", "go")}));
-    let (told, ended) = silent.result_with_progress();
-    assert_eq!((told, &ended["status"]), (vec![], &json!("completed")), "nothing is told to who did not ask");
+    let (reported, ended) = silent.result_with_progress();
+    assert_eq!((reported, &ended["status"]), (vec![], &json!("completed")), "nothing is told to who did not ask");
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn run_with_many_states_reports_progress_a_few_times_a_second() {
     let began = Instant::now();
     let call = agent.start_call_with_progress("run_workflow", arguments);
     // The run continues until it is cancelled, so that a slow machine can send progress more than once.
-    let mut told: Vec<_> = (0..3).map(|_| call.progress()).collect();
+    let mut reported: Vec<_> = (0..3).map(|_| call.progress()).collect();
     let cancelled = agent.calls("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
     assert_eq!(cancelled["success"], true, "{cancelled}");
     let (rest, ended) = call.result_with_progress();
     let most = 2 + began.elapsed().as_millis() / 250;
-    told.extend(rest);
+    reported.extend(rest);
     assert_eq!(ended["status"], "cancelled", "{ended}");
-    assert!(has_grown(&told) && told.len() as u128 <= most, "{told:?}");
+    assert!(has_grown(&reported) && reported.len() as u128 <= most, "{reported:?}");
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn invalid_parameters_are_refused_with_and_without_a_token() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     for arguments in [json!({"wait_seconds": 1}), json!({"workflow_definition": {"states": {}}})] {
-        let told = agent.start_call_with_progress("run_workflow", arguments.clone()).ends();
+        let reported = agent.start_call_with_progress("run_workflow", arguments.clone()).ends();
         let untold = agent.calls("run_workflow", arguments);
-        assert_eq!((&told["success"], &told["error"]), (&json!(false), &untold["error"]));
-        assert!(told["error"].is_string());
+        assert_eq!((&reported["success"], &reported["error"]), (&json!(false), &untold["error"]));
+        assert!(reported["error"].is_string());
     }
 }
 
@@ -159,8 +159,8 @@ fn one_agent_is_asked_and_another_one_answers() {
     let home = Home::new(STEPLATCH);
     let asked = Agent::new(&home);
     let arguments = json!({"workflow_definition": judged_workflow(), "wait_seconds": 100});
-    let (told, waits) = asked.start_call_with_progress("run_workflow", arguments).result_with_progress();
-    assert_eq!(told.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{told:?}");
+    let (reported, waits) = asked.start_call_with_progress("run_workflow", arguments).result_with_progress();
+    assert_eq!(reported.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{reported:?}");
     assert_eq!(waits["status"], "waiting", "{waits}");
     assert_eq!(waits["pending_gate"]["choices"], json!(["it is clean", "it is broken", "none of these"]));
     let run = waits["run_id"].as_str().unwrap();
@@ -187,8 +187,8 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let arguments = |name: &str| json!({"workflow_definition": waiting_workflow(name, "go"), "wait_seconds": 100});
-    let told = agent.start_call_with_progress("run_workflow", arguments("told"));
-    while told.progress().1 != "state 2: watch (await_output)" {}
+    let reported = agent.start_call_with_progress("run_workflow", arguments("told"));
+    while reported.progress().1 != "state 2: watch (await_output)" {}
     let untold = agent.begins("run_workflow", arguments("untold"));
     for _ in 0..3 {
         // The calls are in progress, or being repeated.
@@ -197,7 +197,7 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
         assert_eq!(agent.calls("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
     }
     std::fs::write(home.path().join("go"), "").unwrap();
-    let (progress, ended) = told.result_with_progress();
+    let (progress, ended) = reported.result_with_progress();
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     assert!(progress.iter().all(|(_, message)| message == "state 3: close (exit_terminal)"), "{progress:?}");
     assert_eq!(untold.ends()["status"], "completed");
@@ -211,8 +211,12 @@ fn long_wait_sends_progress_on_request() {
     let agent = Agent::new(&home);
     let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
     let arguments = json!({"session_id": opened["session_id"], "pattern": "never", "timeout": 5.5});
-    let (told, waited) = agent.start_call_with_progress("await_output", arguments).result_with_progress();
-    assert_eq!((told, &waited["reason"]), (vec![(1.0, "waiting since 5 s".to_owned())], &json!("timeout")), "{waited}");
+    let (reported, waited) = agent.start_call_with_progress("await_output", arguments).result_with_progress();
+    assert_eq!(
+        (reported, &waited["reason"]),
+        (vec![(1.0, "waiting since 5 s".to_owned())], &json!("timeout")),
+        "{waited}"
+    );
 }
 
 #[test]
@@ -268,11 +272,11 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
 
     // The agent runs the workflow by its name, and thereby proves it.
     let by_name = |name: &str, wait: f64| json!({"workflow_name": "greeting", "initial_variables": {"name": name}, "wait_seconds": wait});
-    let ran = agent.calls("run_workflow", by_name("ada", 60.0));
-    assert_eq!((&ran["status"], &ran["final_state"]), (&json!("completed"), &json!("close")), "{ran}");
-    assert_eq!(ran["final_variables"]["hear_match_text"], "hello ada");
-    assert_eq!(ran["available_workflows"], json!([]), "a library is listed by list_workflows, not by each reply");
-    assert_eq!(ran["workflow_signature"], created["workflow_signature"]);
+    let result = agent.calls("run_workflow", by_name("ada", 60.0));
+    assert_eq!((&result["status"], &result["final_state"]), (&json!("completed"), &json!("close")), "{result}");
+    assert_eq!(result["final_variables"]["hear_match_text"], "hello ada");
+    assert_eq!(result["available_workflows"], json!([]), "a library is listed by list_workflows, not by each reply");
+    assert_eq!(result["workflow_signature"], created["workflow_signature"]);
     let described = agent.calls("describe_workflow", json!({"name": "greeting"}));
     assert_eq!((&described["metadata"]["status"], &described["metadata"]["run_count"]), (&json!("proven"), &json!(1)));
 
@@ -286,13 +290,13 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
         }
     };
     agent.cancels(&dropped);
-    let looked = loop {
-        let looked = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
-        if looked["states_executed"] == 3 {
-            break looked;
+    let inspected = loop {
+        let inspected = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+        if inspected["states_executed"] == 3 {
+            break inspected;
         }
     };
-    assert_eq!(looked["status"], "running");
+    assert_eq!(inspected["status"], "running");
     let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 120}));
     let cancelled = agent.calls("cancel_run", json!({"run_id": run}));
     assert_eq!((&cancelled["success"], &cancelled["state"]), (&json!(true), &json!("cancelled")), "{cancelled}");
@@ -323,9 +327,9 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
         "states": outer["states"]
     }}));
     assert_eq!(saved["success"], true, "{saved}");
-    let ran = agent.calls("run_workflow", json!({"workflow_name": "again_and_again", "wait_seconds": 120}));
-    assert_eq!((&ran["status"], &ran["recursion_depth"]), (&json!("failed"), &json!(5)), "{ran}");
-    assert!(ran["error"].as_str().unwrap().contains("Maximum recursion depth (5) exceeded"), "{ran}");
+    let result = agent.calls("run_workflow", json!({"workflow_name": "again_and_again", "wait_seconds": 120}));
+    assert_eq!((&result["status"], &result["recursion_depth"]), (&json!("failed"), &json!(5)), "{result}");
+    assert!(result["error"].as_str().unwrap().contains("Maximum recursion depth (5) exceeded"), "{result}");
     let described = agent.calls("describe_workflow", json!({"name": "greeting"}));
     assert_eq!(described["metadata"]["success_count"], 6, "once before, and once on each of five levels");
     assert_eq!(agent.calls("delete_workflow", json!({"name": "again_and_again"}))["success"], true);
@@ -350,11 +354,11 @@ fn agent_cannot_answer_for_a_person_even_in_a_given_shell() {
     let session = opened["session_id"].as_str().unwrap();
     let typed = format!("(setsid {STEPLATCH} gates answer {run} yes >said 2>&1; echo over >>said) & disown\n");
     let _ = agent.calls("send_input", json!({"session_id": session, "input_text": typed}));
-    let said = eventually_blocking("the command ends", || {
-        let said = std::fs::read_to_string(home.path().join("said")).unwrap_or_default();
-        if said.contains("over") { Ok(said) } else { Err(said) }
+    let output = eventually_blocking("the command ends", || {
+        let output = std::fs::read_to_string(home.path().join("said")).unwrap_or_default();
+        if output.contains("over") { Ok(output) } else { Err(output) }
     });
-    assert!(said.contains("in a terminal that steplatch keeps"), "{said}");
+    assert!(output.contains("in a terminal that steplatch keeps"), "{output}");
     assert_eq!(agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
     // A person, at a terminal outside of steplatch.
     home.runs(&["gates", "answer", &run, "yes"]).well();

@@ -135,10 +135,10 @@ fn process_left_by_a_node_is_not_a_person() {
         let text = "async def story(ctx):\n    return (await ctx.run('attack'))['output']\n\
                     BashNode(id='attack', session=session, command='sh attack.sh')\nWorkflow(id='story', session=session, fn=story)\n";
         std::fs::write(&story, text).unwrap();
-        let ran = scene
+        let result = scene
             .agent
             .calls("run_workflow", json!({"workflow_file": story.display().to_string(), "wait_seconds": 60}));
-        assert_eq!(ran["status"], "completed", "{ran}");
+        assert_eq!(result["status"], "completed", "{result}");
         let reply = reply(&file);
         assert!(is_refused(&reply), "{way}: {reply}");
     }

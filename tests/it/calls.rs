@@ -41,7 +41,7 @@ fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("steplatch.toml"), DECLARED).unwrap();
     let agent = Agent::new(&home);
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": noting_machine(), "wait_seconds": 0}));
+    let started = agent.calls("run_workflow", json!({"workflow_definition": noting_machine(), "wait_seconds": 0}));
     let file = home.path().join("noted");
     eventually_blocking("the longest node begins", || {
         let noted = noted(&file);
@@ -49,12 +49,12 @@ fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     });
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
-    let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
+    let over = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
     assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("doubt")), "{over}");
     let mut noted = noted(&file);
     // The steps of the graph run in parallel.
     noted[..2].sort();
     assert_eq!(noted, ["0.01", "0.02", "0.03", "60"], "each once");
-    let shown = home.runs(&["runs", "events", begun["run_id"].as_str().unwrap()]).well();
+    let shown = home.runs(&["runs", "events", started["run_id"].as_str().unwrap()]).well();
     assert!(shown.contains("slow  outcome unknown"), "{shown}");
 }

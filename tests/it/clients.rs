@@ -33,9 +33,9 @@ pub(crate) fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) 
     }
     command.args(server).args(["--protocol-era", era]).args(asked);
     let said = CommandOutput::of(&command.output().unwrap());
-    let told = format!("{era} {}:\n{}{}", asked.join(" "), said.stdout, said.stderr);
-    assert_eq!((said.code, said.stderr.trim()), (0, ""), "{told}");
-    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+    let reported = format!("{era} {}:\n{}{}", asked.join(" "), said.stdout, said.stderr);
+    assert_eq!((said.code, said.stderr.trim()), (0, ""), "{reported}");
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {reported}"))
 }
 
 /// Returns a command of a recent Node, ready to run in a home.

@@ -235,11 +235,11 @@ fn events_are_listed_and_followed_to_the_end() {
 fn problems_of_a_file_are_counted_below_its_name() {
     let home = home();
     write(&home, "bad.json", &json!({"initial_state": "a", "states": {"a": {"action": {"tool": "tyep"}, "when": 1}}}));
-    let said = home.runs(&["run", "bad.json"]);
-    let lines: Vec<&str> = said.stderr.lines().collect();
+    let output = home.runs(&["run", "bad.json"]);
+    let lines: Vec<&str> = output.stderr.lines().collect();
     let count = lines.len() - 1;
-    assert!(count > 1 && lines[0].ends_with(&format!("bad.json: {count} problems")), "{said:?}");
-    assert!(lines[1..].iter().all(|line| line.starts_with("  /states/a")), "{said:?}");
+    assert!(count > 1 && lines[0].ends_with(&format!("bad.json: {count} problems")), "{output:?}");
+    assert!(lines[1..].iter().all(|line| line.starts_with("  /states/a")), "{output:?}");
 }
 
 #[test]
@@ -248,17 +248,17 @@ fn stubbed_workflow_plays_identically_without_a_daemon() {
     write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
     let play =
         || home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "COMMAND=make all"]);
-    let said = play().well();
-    assert_eq!(said, play().well());
+    let output = play().well();
+    assert_eq!(output, play().well());
     for part in [
         "eval \"$COMMAND\"⏎",
         "exit code 1  (takes 3.0 s)",
         "→ done  exit_code equals 0",
         "✓ completed after 3.2 s, 7 states",
     ] {
-        assert!(said.contains(part), "no {part:?} in {said}");
+        assert!(output.contains(part), "no {part:?} in {output}");
     }
-    assert!(!said.contains('✗'), "a failure that a transition takes is no alarm: {said}");
+    assert!(!output.contains('✗'), "a failure that a transition takes is no alarm: {output}");
     let json = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
     assert_eq!((&json["end"]["status"], &json["elapsed_time"]), (&"completed".into(), &json!(3.2)));
     assert_eq!(
@@ -401,8 +401,8 @@ fn terminal_is_resized_and_its_program_signalled() {
 fn failed_run_shows_its_last_screen_but_no_closed_terminal() {
     let home = home();
     let run = |command: &str| {
-        let said = home.runs(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
-        assert_eq!(said.code, 1, "{said:?}");
+        let output = home.runs(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
+        assert_eq!(output.code, 1, "{output:?}");
         home.runs(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned()
     };
     let id = run("COMMAND=echo it broke here; false");
@@ -455,8 +455,8 @@ fn home_elsewhere(arguments: &[&str]) -> CommandOutput {
 #[test]
 fn workflow_is_drawn_as_a_picture_in_a_file() {
     let home = home();
-    let said = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
+    let output = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""));
     let picture = std::fs::read_to_string(home.path().join("retry.svg")).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n") && picture.contains(">exit_code = 0<"));
     assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg"]).well(), picture);

@@ -438,8 +438,8 @@ fn script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let waits = project.script("%story.py notes\n@greet ::story\n");
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
     assert_eq!(waits.code, 3, "{}", waits.stdout);
-    let told = format!("%story.py continues as {run}; answer it with: steplatch gates answer {run}/gate/1@");
-    assert!(waits.stderr.contains(&told), "{}", waits.stderr);
+    let reported = format!("%story.py continues as {run}; answer it with: steplatch gates answer {run}/gate/1@");
+    assert!(waits.stderr.contains(&reported), "{}", waits.stderr);
     assert!(
         waits.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),
         "{}",

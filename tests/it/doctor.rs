@@ -52,8 +52,8 @@ impl Desk {
     }
 
     fn examined(&self, arguments: &[&str]) -> (i32, Vec<Value>) {
-        let said = self.says(&[&["doctor", "--json"], arguments].concat(), &[]);
-        (said.code, said.json()["checks"].as_array().unwrap().clone())
+        let output = self.says(&[&["doctor", "--json"], arguments].concat(), &[]);
+        (output.code, output.json()["checks"].as_array().unwrap().clone())
     }
 
     /// Adds an entry to a client's configuration.
@@ -86,12 +86,12 @@ fn healthy_installation_has_no_findings() {
     for about in settings.into_iter().chain(["Codex", "Claude Code (this project)"]) {
         assert_eq!(check(&checks, about).0, "ok", "{about}: {checks:?}");
     }
-    let (state, said) = check(&checks, "VS Code (project)");
-    assert!(state == "ok" && said.starts_with("starts 'steplatch mcp': "), "{said}");
+    let (state, output) = check(&checks, "VS Code (project)");
+    assert!(state == "ok" && output.starts_with("starts 'steplatch mcp': "), "{output}");
     assert_eq!(check(&checks, "Cursor"), ("absent", "not found"));
     assert_eq!(check(&checks, "daemon").0, "absent", "it was started for the servers, and not before");
-    let said = desk.says(&["doctor"], &[]).well();
-    assert!(said.ends_with("ok: no problems\n"), "{said}");
+    let output = desk.says(&["doctor"], &[]).well();
+    assert!(output.ends_with("ok: no problems\n"), "{output}");
     let (_, checks) = desk.examined(&[]);
     assert_eq!(check(&checks, "daemon").0, "ok");
 }
@@ -122,8 +122,8 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
         ("Codex", "warning", "has no entry for steplatch"),
         ("handshake", "ok", ""),
     ] {
-        let (found, said) = check(&checks, about);
-        assert!(found == state && said.contains(part), "{about}: {found}: {said}");
+        let (found, output) = check(&checks, about);
+        assert!(found == state && output.contains(part), "{about}: {found}: {output}");
     }
     let (code, checks) = desk.examined(&["--client", "codex"]);
     assert_eq!(code, 1, "one that was asked for is missed");
@@ -140,8 +140,8 @@ fn http_entry_needs_a_listening_server() {
     assert_eq!(check(&checks, "Cursor").0, "ok");
     drop(listener);
     let (code, checks) = desk.examined(&["--client", "cursor"]);
-    let (state, said) = check(&checks, "Cursor");
-    assert!(code == 1 && state == "problem" && said.contains("connection failed"), "{said}");
+    let (state, output) = check(&checks, "Cursor");
+    assert!(code == 1 && state == "problem" && output.contains("connection failed"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,13 +157,13 @@ async fn remote_service_is_reported_with_its_workflows() {
     );
     desk.write(".config/steplatch/config.toml", &table);
     let (_, checks) = desk.examined(&[]);
-    let (state, said) = check(&checks, "flows");
-    assert!(state == "ok" && said.contains("; workflows: 1, listed "), "{state}: {said}");
+    let (state, output) = check(&checks, "flows");
+    assert!(state == "ok" && output.contains("; workflows: 1, listed "), "{state}: {output}");
     service.go_down();
     desk.says(&["remote", "refresh"], &[]);
     let (code, checks) = desk.examined(&[]);
-    let (state, said) = check(&checks, "flows");
-    assert!(code == 1 && state == "problem" && said.contains("; workflows: 1, "), "{state}: {said}");
+    let (state, output) = check(&checks, "flows");
+    assert!(code == 1 && state == "problem" && output.contains("; workflows: 1, "), "{state}: {output}");
 }
 
 #[test]
@@ -188,9 +188,9 @@ fn settings_directories_and_services_are_checked() {
     );
     let long = desk.file(&"long".repeat(30));
     fs::create_dir(&long).unwrap();
-    let said = desk.says(&["doctor", "--json"], &[("XDG_RUNTIME_DIR", &long)]);
-    assert_eq!(said.code, 1);
-    let checks = said.json()["checks"].as_array().unwrap().clone();
-    let (state, said) = check(&checks, "socket");
-    assert!(state == "problem" && said.contains("the limit of 107"), "{said}");
+    let output = desk.says(&["doctor", "--json"], &[("XDG_RUNTIME_DIR", &long)]);
+    assert_eq!(output.code, 1);
+    let checks = output.json()["checks"].as_array().unwrap().clone();
+    let (state, output) = check(&checks, "socket");
+    assert!(state == "problem" && output.contains("the limit of 107"), "{output}");
 }

@@ -101,15 +101,15 @@ fn follower_receives_each_event_once_across_killed_daemons() {
     following.hears(is_gate("Two?"));
     kill_the_daemon(&home);
     home.answers(&run, "yes").well();
-    let heard = following.ends();
-    assert_eq!(heard.last().unwrap()["event_type"], "workflow_completed");
-    let numbers: Vec<u64> = heard.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    let received = following.ends();
+    assert_eq!(received.last().unwrap()["event_type"], "workflow_completed");
+    let numbers: Vec<u64> = received.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "none is lost and none comes twice");
     // A late follower receives the same events, from any number on.
-    assert_eq!(Following::of(&home, &[&run]).ends(), heard);
-    for (from, rest) in heard.iter().enumerate() {
+    assert_eq!(Following::of(&home, &[&run]).ends(), received);
+    for (from, rest) in received.iter().enumerate() {
         let late = Following::of(&home, &[&run, "--from", &(from + 1).to_string(), "--follow"]).ends();
-        assert_eq!((&late[0], late.len()), (rest, heard.len() - from));
+        assert_eq!((&late[0], late.len()), (rest, received.len() - from));
     }
     let far = home.runs(&["runs", "events", &run, "--from", "99"]);
     assert_eq!((far.code, far.stdout.as_str()), (0, ""));
@@ -128,13 +128,13 @@ fn nested_events_appear_at_their_start_even_while_running() {
     following.hears(is_gate("Two?"));
     kill_the_daemon(&home);
     home.answers(&run, "yes").well();
-    let heard = event_texts(&following.ends());
+    let received = event_texts(&following.ends());
     let inner = ["workflow_started", "state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"]
         .into_iter()
         .chain(["state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"])
         .chain(["state_entered", "state_completed", "workflow_completed"]);
     let of = |name: &str| -> Vec<String> {
-        let mine = heard.iter().filter(|line| line.starts_with(name));
+        let mine = received.iter().filter(|line| line.starts_with(name));
         mine.map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
     };
     assert_eq!(of("asking "), inner.collect::<Vec<_>>());
@@ -146,7 +146,7 @@ fn nested_events_appear_at_their_start_even_while_running() {
         .collect();
     let expected = ["workflow_started", "state_entered", "nested_workflow_started", "nested_workflow_completed"];
     assert_eq!(without_waits, [&expected[..], &["state_completed", "workflow_completed"]].concat());
-    let at = |line: &str| heard.iter().position(|heard| heard == line).unwrap();
-    assert!(at("outer nested_workflow_started") < at("asking workflow_started"), "{heard:#?}");
-    assert!(at("asking workflow_completed") < at("outer nested_workflow_completed"), "{heard:#?}");
+    let at = |line: &str| received.iter().position(|received| received == line).unwrap();
+    assert!(at("outer nested_workflow_started") < at("asking workflow_started"), "{received:#?}");
+    assert!(at("asking workflow_completed") < at("outer nested_workflow_completed"), "{received:#?}");
 }

@@ -232,9 +232,9 @@ fn process_started_by_a_function_is_not_a_person() {
         let how = format!("{how}sh {} >said; while [ ! -e done ]; do sleep 0.02; done", script.display());
         let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"how": how}}));
         written(&story.path("done"));
-        let said = std::fs::read_to_string(story.path("said")).unwrap();
-        assert_eq!(std::fs::read_to_string(story.path("done")).unwrap(), "1\n", "{said}");
-        assert!(said.contains("was started by steplatch, for a node"), "{said}");
+        let output = std::fs::read_to_string(story.path("said")).unwrap();
+        assert_eq!(std::fs::read_to_string(story.path("done")).unwrap(), "1\n", "{output}");
+        assert!(output.contains("was started by steplatch, for a node"), "{output}");
         assert_eq!(story.looks(&run, 0.0)["status"], "waiting");
         story.answers(&run, "yes").well();
         assert_eq!(story.looks(&run, 60.0)["result"], "yes");

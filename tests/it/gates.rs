@@ -175,9 +175,9 @@ fn function_gate_takes_an_answer_only_before_its_timeout() {
             // The events end with the run.
             story.home.runs(&["runs", "events", run, "--follow"]).well();
         }
-        let said = story.home.runs(&["gates", "answer", run, "yes"]);
+        let output = story.home.runs(&["gates", "answer", run, "yes"]);
         let ended = story.ends(run);
-        assert_eq!((said.code == 0, &ended["result"]), (result != "late", &json!(result)), "{said:?}");
+        assert_eq!((output.code == 0, &ended["result"]), (result != "late", &json!(result)), "{output:?}");
         let events = story.home.runs(&["runs", "events", run, "--json"]).well();
         let of = |kind: &str| events.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
         let expected = if result == "late" { (0, 1) } else { (1, 0) };
@@ -516,9 +516,9 @@ fn nobody_answers_for_a_person_in_a_held_terminal() {
     let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("accepts.py"), ACCEPTS_ITSELF).unwrap();
     let runs = |command: String| {
-        let ran = story.agent.calls("run_command", json!({"command": command, "timeout": 60}));
-        assert_eq!(ran["timed_out"], json!(false), "{ran}");
-        ran["output"].as_str().unwrap().to_owned()
+        let result = story.agent.calls("run_command", json!({"command": command, "timeout": 60}));
+        assert_eq!(result["timed_out"], json!(false), "{result}");
+        result["output"].as_str().unwrap().to_owned()
     };
     let typed = runs(format!("{STEPLATCH} gates answer {run} yes"));
     assert!(typed.contains("in a terminal that steplatch keeps"), "{typed}");

@@ -172,17 +172,17 @@ fn completed_command_does_not_fail_when_reached_late() {
         "done": ends, "unknown": ends,
     }});
     let agent = Agent::new(&home);
-    let begun = agent
+    let started = agent
         .calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0, "save_on_success": false}));
     let lines = far.folder.path().join("lines");
     eventually_blocking("the command has begun", || {
-        std::fs::read_to_string(&lines).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(begun.clone())
+        std::fs::read_to_string(&lines).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(started.clone())
     });
     let last = next_daemon(&home, 0);
     std::fs::write(&broken, "").unwrap();
     kill(last);
     home.runs(&["daemon", "start"]).well();
-    let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 100}));
+    let over = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
     assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("done")), "{over}");
     assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");
     assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections were made in vain");
@@ -210,15 +210,15 @@ fn terminal_of_a_reconnecting_machine_is_known() {
     let first = home.runs(&["terminal", "screen", "far"]);
     assert!(first.code != 0 && first.stderr.contains("it is reconnecting"), "{first:?}");
     for request in [vec!["terminal", "screen", &session], vec!["terminal", "send", "far", "echo x", "-e"]] {
-        let told = home.runs(&request);
-        let is_right =
-            told.stderr.contains("host 'build' is not connected") && told.stderr.contains("its terminals go on");
-        assert!(told.code != 0 && is_right && !told.stderr.contains("not found"), "{request:?}: {told:?}");
+        let reported = home.runs(&request);
+        let is_right = reported.stderr.contains("host 'build' is not connected")
+            && reported.stderr.contains("its terminals go on");
+        assert!(reported.code != 0 && is_right && !reported.stderr.contains("not found"), "{request:?}: {reported:?}");
     }
     std::fs::remove_file(&slow).unwrap();
     eventually_blocking("the terminal is listed again", || {
-        let ran = home.runs(&["terminal", "run", "far", "echo on"]);
-        if ran.code == 0 && ran.stdout.contains("on") { Ok(()) } else { Err(ran) }
+        let result = home.runs(&["terminal", "run", "far", "echo on"]);
+        if result.code == 0 && result.stdout.contains("on") { Ok(()) } else { Err(result) }
     });
 }
 
@@ -361,13 +361,13 @@ fn unanswered_question_is_reported_and_not_repeated() {
     let run = gate["run_id"].as_str().unwrap();
     assert!(added.stderr.contains(&format!("steplatch gates answer {run}")), "{}", added.stderr);
     home.runs(&["runs", "cancel", run]).well();
-    let said = home.runs(&["hosts", "list", "--json"]);
+    let output = home.runs(&["hosts", "list", "--json"]);
     let host = eventually_blocking("the connection has failed", || {
         let listed = home.runs(&["hosts", "list", "--json"]).json();
         let host = listed["hosts"][0].clone();
         if host["state"] == "lost" { Ok(host) } else { Err(listed) }
     });
-    assert!(host["error"].as_str().unwrap().contains("was not answered"), "{host} {said:?}");
+    assert!(host["error"].as_str().unwrap().contains("was not answered"), "{host} {output:?}");
 }
 
 /// Returns a state of a workflow that continues if its action succeeds.
@@ -396,11 +396,11 @@ fn machine_with_login_output_takes_installation_and_terminals() {
         let agent = Agent::new(&home);
         let open = agent.calls("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
         assert_eq!(open["success"], true, "{text}: {open}");
-        let ran = agent.calls("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
+        let result = agent.calls("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
         assert_eq!(
-            (&ran["output"], &ran["exit_code"]),
+            (&result["output"], &result["exit_code"]),
             (&json!(format!("{}\n", far.guest.0)), &json!(1)),
-            "{text}: {ran}"
+            "{text}: {result}"
         );
     }
 }
@@ -469,9 +469,9 @@ timeout = 2
     .unwrap();
     let called = |node: &str, input: &str| home.runs(&["nodes", "run", node, input, "--json"]).json();
     let (user, folder) = (&far.guest.0, far.folder.path().display());
-    let ran = called("where", "sky");
-    assert_eq!(ran["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped"), "{ran}");
-    assert_eq!(ran["attributes"]["host"], "build", "{ran}");
+    let result = called("where", "sky");
+    assert_eq!(result["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped"), "{result}");
+    assert_eq!(result["attributes"]["host"], "build", "{result}");
     let failed = called("fails", "");
     assert_eq!(failed["output"], "/\nno disk", "{failed}");
     assert_eq!(failed["error"], "The command ended with exit code 3: no disk", "{failed}");

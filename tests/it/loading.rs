@@ -112,8 +112,8 @@ fn files_are_loaded_by_pattern_despite_an_invalid_one() {
 
     // Loading again changes nothing; lint reports the same and stores nothing.
     let again = project.loads(&["flows/hello.py", "--json"]).json();
-    let told = (&again[0]["kind"], &again[0]["outcome"], &again[0]["success"]);
-    assert_eq!(told, (&json!("function"), &json!("unchanged"), &json!(true)), "{again}");
+    let reported = (&again[0]["kind"], &again[0]["outcome"], &again[0]["success"]);
+    assert_eq!(reported, (&json!("function"), &json!("unchanged"), &json!(true)), "{again}");
     project.writes("flows/other.py", &greeting_file("other", "hi"));
     let linted = project.types(&["workflow", "lint", "flows/other.py", "flows/nodes.py", "hello", "nap"]);
     assert_eq!(linted.code, 2);
@@ -136,8 +136,8 @@ fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     assert_eq!(project.runs("hello"), "hello you");
     assert_eq!(project.counted("hello", 1)["status"], "proven");
     let agent = project.agent();
-    let ran = agent.calls("run_workflow", json!({"workflow_name": "hello", "initial_variables": {"name": "ana"}}));
-    assert_eq!((&ran["result"], &ran["available_workflows"]), (&json!("hello ana"), &json!([])), "{ran}");
+    let result = agent.calls("run_workflow", json!({"workflow_name": "hello", "initial_variables": {"name": "ana"}}));
+    assert_eq!((&result["result"], &result["available_workflows"]), (&json!("hello ana"), &json!([])), "{result}");
     let described = agent.calls("describe_workflow", json!({"name": "hello"}));
     assert_eq!(
         (&described["kind"], &described["description"]),
@@ -282,8 +282,12 @@ fn taken_id_is_refused_with_its_owner() {
 
     // A machine saved by a successful run gets another name.
     let machine: Value = serde_json::from_str(&NAP.replace("\"nap\"", "\"hello\"").replace("0.01", "0.02")).unwrap();
-    let ran = project.agent().calls("run_workflow", json!({"workflow_definition": machine}));
-    assert_eq!((&ran["workflow_saved"], &ran["saved_workflow_name"]), (&json!(true), &json!("hello_2")), "{ran}");
+    let result = project.agent().calls("run_workflow", json!({"workflow_definition": machine}));
+    assert_eq!(
+        (&result["workflow_saved"], &result["saved_workflow_name"]),
+        (&json!(true), &json!("hello_2")),
+        "{result}"
+    );
 
     // A workflow of the same kind, and one of another kind, from the same file: the file is loaded again.
     project.writes("hello.py", "BashNode(id='hello', command='ls')\n");

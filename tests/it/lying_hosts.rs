@@ -110,8 +110,8 @@ fn question_text_is_shown_despite_remote_secrets() {
     // No text of the remote terminals is shown any more.
     let screen = agent.calls("get_screen_content", json!({"session_id": there["session_id"]}));
     assert_eq!(screen["screen_content"], "••••••", "{screen}");
-    let ran = agent.calls("run_command", json!({"command": "echo DELETE WORD-7"}));
-    assert_eq!(ran["output"], "DELETE WORD-7\n", "{ran}");
+    let result = agent.calls("run_command", json!({"command": "echo DELETE WORD-7"}));
+    assert_eq!(result["output"], "DELETE WORD-7\n", "{result}");
 }
 
 #[test]

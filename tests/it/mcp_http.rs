@@ -34,8 +34,8 @@ impl Served {
             .unwrap();
         let mut line = String::new();
         BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let port = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let port = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
         let address = clients::doorman::opens(SocketAddr::from(([127, 0, 0, 1], port)), TOKEN);
         Self { program, address, home }
     }
@@ -83,11 +83,11 @@ impl Drop for Served {
 
 /// Returns the last message before the connection ends.
 fn last_message(mut stream: TcpStream) -> Value {
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    let message = said.lines().rev().find_map(|line| line.trim_start_matches("data: ").find('{').map(|_| line));
-    let message = message.unwrap_or_else(|| panic!("no message: {said}"));
-    serde_json::from_str(message.trim_start_matches("data: ")).unwrap_or_else(|error| panic!("{error}: {said}"))
+    let mut output = String::new();
+    stream.read_to_string(&mut output).unwrap();
+    let message = output.lines().rev().find_map(|line| line.trim_start_matches("data: ").find('{').map(|_| line));
+    let message = message.unwrap_or_else(|| panic!("no message: {output}"));
+    serde_json::from_str(message.trim_start_matches("data: ")).unwrap_or_else(|error| panic!("{error}: {output}"))
 }
 
 fn run_story(script: &str, mode: &str) {
@@ -186,10 +186,10 @@ fn public_suite_passes_for_agents() {
             node.arg(&suite).args(["server", "--url", &served.url(), "--spec-version", revision]);
             node.args(["--scenario", scenario, "-o"]).arg(served.home.path().join("results")).stdin(Stdio::null());
             let said = CommandOutput::of(&node.output().unwrap());
-            let told = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
-            assert_eq!(said.code, 0, "{told}");
-            let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&told);
-            assert!(passed.contains(", 0 failed, 0 warnings") && !passed.starts_with('0'), "{told}");
+            let reported = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
+            assert_eq!(said.code, 0, "{reported}");
+            let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&reported);
+            assert!(passed.contains(", 0 failed, 0 warnings") && !passed.starts_with('0'), "{reported}");
         }
     }
 }
@@ -206,8 +206,8 @@ fn call_with_a_lost_connection_does_not_affect_its_run() {
     let answer = served.asks("tools/call", Some("run_workflow"), call);
     let mut lines = BufReader::new(answer).lines();
     // Progress is sent only during the call.
-    let told = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
-    assert!(told.contains("state "), "{told}");
+    let reported = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
+    assert!(reported.contains("state "), "{reported}");
     drop(lines);
     let runs = served.calls("list_runs", &json!({}))["runs"].clone();
     let run = runs[0]["run_id"].as_str().unwrap();

@@ -83,9 +83,9 @@ fn nodes_are_listed_shown_and_called() {
     assert_eq!((failed.code, failed.stdout.as_str()), (1, "before\n"));
     assert!(failed.stderr.ends_with("error: The command ended with exit code 3: no such file\n"), "{failed:?}");
     let failed = project.types(&["nodes", "run", "fails", "--json"]);
-    let told = failed.json();
+    let reported = failed.json();
     assert_eq!(
-        (failed.code, &told["error_type"], &told["attributes"]["exit_code"]),
+        (failed.code, &reported["error_type"], &reported["attributes"]["exit_code"]),
         (1, &json!("exit_code"), &json!(3))
     );
     let none = project.types(&["nodes", "run", "gret", "--json"]);
@@ -111,11 +111,11 @@ fn graphs_report_how_each_step_ended() {
     let graphs = project.types(&["graph", "list", "--json"]).json()["graphs"].take();
     let ids: Vec<&Value> = graphs.as_array().unwrap().iter().map(|graph| &graph["id"]).collect();
     assert_eq!(ids, ["both", "stops"]);
-    let ran = project.types(&["graph", "run", "both", "you"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "hello hello you\n"), "{}", ran.stderr);
+    let result = project.types(&["graph", "run", "both", "you"]);
+    assert_eq!((result.code, result.stdout.as_str()), (0, "hello hello you\n"), "{}", result.stderr);
     let failure = "The command ended with exit code 3: no such file";
-    assert!(ran.stderr.contains(&format!("flaky  skipped    (2 attempts) {failure}\n")), "{}", ran.stderr);
-    assert!(ran.stderr.ends_with("last   completed\n"), "{}", ran.stderr);
+    assert!(result.stderr.contains(&format!("flaky  skipped    (2 attempts) {failure}\n")), "{}", result.stderr);
+    assert!(result.stderr.ends_with("last   completed\n"), "{}", result.stderr);
     let stopped = project.types(&["graph", "run", "stops"]);
     let expected = format!(
         "bad    failed   {failure}\nafter  not run  Step 'bad', on which it depends, failed.\nerror: Step 'bad' failed: {failure}\n"

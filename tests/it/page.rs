@@ -353,8 +353,8 @@ fn save_workflow(page: &PageHome, name: &str, is_changed: bool) -> Value {
     }
     let file = page.home.path().join("saved.json");
     std::fs::write(&file, definition.to_string()).unwrap();
-    let said = page.home.runs(&["workflow", "load", "--overwrite", file.to_str().unwrap()]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = page.home.runs(&["workflow", "load", "--overwrite", file.to_str().unwrap()]);
+    assert_eq!(output.code, 0, "{output:?}");
     json!({})
 }
 
@@ -435,8 +435,8 @@ fn program_without_a_persons_terminal_gets_no_passkey_ticket() {
     let agent = Agent::new(&page.home);
     let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} gates passkey add --print; echo exit-code-$?");
-    let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
-    assert!(told.to_string().contains("in a terminal of their own"), "{told}");
+    let reported = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
 }
 
 #[test]
@@ -471,11 +471,11 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
         agent.calls("await_output", wait)
     };
     types(format!("sh {}\n", script.display()));
-    let said = waits("^\"steals\"|attack-ended-\\d+");
-    assert_eq!(said["match_text"], "\"steals\"", "{}", said["screen_content"].as_str().unwrap());
+    let output = waits("^\"steals\"|attack-ended-\\d+");
+    assert_eq!(output["match_text"], "\"steals\"", "{}", output["screen_content"].as_str().unwrap());
     types(format!("{}\n", page.stolen_session()));
-    let said = waits("attack-ended-\\d+");
-    assert_eq!(said["match_text"], "attack-ended-0", "{}", said["screen_content"].as_str().unwrap());
+    let output = waits("attack-ended-\\d+");
+    assert_eq!(output["match_text"], "attack-ended-0", "{}", output["screen_content"].as_str().unwrap());
 
     let run = agent.calls("get_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!((&run["status"], &run["pending_gate"]["digest"]), (&json!("waiting"), &gate["digest"]), "{run:#}");
@@ -510,8 +510,8 @@ fn program_without_a_persons_terminal_gets_no_page_ticket() {
     let agent = Agent::new(&page.home);
     let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
-    let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
-    assert!(told.to_string().contains("in a terminal of their own"), "{told}");
+    let reported = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
     assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server of the page is running"));
 }
 
@@ -522,8 +522,11 @@ fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
     page.home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
     older_host::put_before(&page.home, older_host::FIRST);
     page.home.runs(&["daemon", "start"]).well();
-    let told = page.home.runs(&["daemon", "status"]).well();
-    assert!(told.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"), "{told}");
+    let reported = page.home.runs(&["daemon", "status"]).well();
+    assert!(
+        reported.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"),
+        "{reported}"
+    );
     let agent = Agent::new(&page.home);
     page.plays("older.mjs", |page, wanted| match wanted.as_str() {
         Some("replaces") => {

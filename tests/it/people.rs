@@ -70,9 +70,9 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         let waits = call.ends();
         assert_eq!(waits["status"], "waiting", "{result} {waits}");
         let run = waits["run_id"].as_str().unwrap();
-        let told = waits["next_step"].as_str().unwrap();
+        let reported = waits["next_step"].as_str().unwrap();
         let command = format!("steplatch gates answer {run}/ask/1@");
-        assert!(told.contains("still open") && told.contains(&command), "{told}");
+        assert!(reported.contains("still open") && reported.contains(&command), "{reported}");
         // Reading the run again does not ask the person again.
         let again = agent.calls("get_run", json!({"run_id": run}));
         assert_eq!(again["status"], "waiting");
@@ -253,9 +253,9 @@ fn several_rounds_of_one_call_answer_gates_and_a_form() {
     }});
     let (question, state) = input_parts(&agent.begins("run_workflow", arguments.clone()).answer());
     assert!(question["requestedSchema"]["properties"]["answer"].is_object(), "{question}");
-    let said = json!({"action": "accept", "content": {"answer": "as you like"}});
+    let output = json!({"action": "accept", "content": {"answer": "as you like"}});
     let (question, state) =
-        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, said)).answer());
+        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, output)).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Two?"), "{question}");
     let wrong = json!({"action": "accept", "content": {"count": 0}});
     let (question, state) =
@@ -279,11 +279,11 @@ fn client_without_dialogs_learns_where_to_answer() {
         let waits = agent.calls("run_workflow", release());
         assert_eq!(waits["status"], "waiting");
         let run = waits["run_id"].as_str().unwrap();
-        let told = waits["next_step"].as_str().unwrap();
-        assert!(told.contains(&format!("steplatch gates answer {run}/ask/1@")), "{told}");
+        let reported = waits["next_step"].as_str().unwrap();
+        assert!(reported.contains(&format!("steplatch gates answer {run}/ask/1@")), "{reported}");
         // The printed command works.
         let command: Vec<&str> =
-            told.split("steplatch ").nth(1).unwrap().split(". ").next().unwrap().split(' ').collect();
+            reported.split("steplatch ").nth(1).unwrap().split(". ").next().unwrap().split(' ').collect();
         let mut elsewhere = home.steplatch();
         elsewhere.env_remove("STEPLATCH_STATE_DIR").args(&command).arg("yes");
         let said = elsewhere.output().unwrap();
@@ -346,8 +346,8 @@ fn with_tasks(home: &Home, besides: Value) -> Agent {
 /// Polls a task until it is in this state.
 fn wait_for_state(agent: &Agent, task: &str, status: &str) -> Value {
     eventually_blocking(&format!("the task is {status}"), || {
-        let told = agent.requests("tasks/get", json!({"taskId": task}))["result"].clone();
-        if told["status"] == status { Ok(told) } else { Err(told) }
+        let reported = agent.requests("tasks/get", json!({"taskId": task}))["result"].clone();
+        if reported["status"] == status { Ok(reported) } else { Err(reported) }
     })
 }
 
@@ -360,8 +360,8 @@ fn question(told: &Value) -> (String, Value) {
 }
 
 fn respond(agent: &Agent, task: &str, key: &str, response: Value) {
-    let told = agent.requests("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
-    assert!(told["error"].is_null(), "{told}");
+    let reported = agent.requests("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
+    assert!(reported["error"].is_null(), "{reported}");
 }
 
 #[test]
@@ -406,8 +406,8 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
     let (key, _) = question(&wait_for_state(&agent, task, "input_required"));
     respond(&agent, task, &key, json!({"action": "decline"}));
     let waits = wait_for_state(&agent, task, "working");
-    let told = waits["statusMessage"].as_str().unwrap();
-    assert!(told.contains(&format!("steplatch gates answer {task}")), "{told}");
+    let reported = waits["statusMessage"].as_str().unwrap();
+    assert!(reported.contains(&format!("steplatch gates answer {task}")), "{reported}");
     home.runs(&["gates", "answer", task, "yes"]).well();
     wait_for_state(&agent, task, "completed");
 

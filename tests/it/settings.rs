@@ -69,8 +69,8 @@ fn services_are_shown_without_their_tokens() {
     };
     let kept = format!("file:{}", secret.display());
     fs::write(&file, service("kept", &kept) + &service("lost", "env:NO_SUCH_TOKEN_HERE")).unwrap();
-    let said = home.runs(&["config", "show", "--json"]);
-    let shown = said.json();
+    let output = home.runs(&["config", "show", "--json"]);
+    let shown = output.json();
     assert_eq!(shown["remote.kept.token"]["value"], kept.as_str());
     assert_eq!(shown["remote.kept.token"]["resolves"], true);
     assert_eq!(shown["remote.lost.token"]["resolves"], false);
@@ -83,8 +83,8 @@ fn services_are_shown_without_their_tokens() {
     fs::write(&file, service("clear", "sk-very-secret")).unwrap();
     let refused = home.runs(&["config", "show"]);
     assert!(refused.code == 2 && refused.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refused:?}");
-    for said in [said, table, checked, refused] {
-        assert!(!format!("{said:?}").contains("sk-very-secret"), "{said:?}");
+    for output in [output, table, checked, refused] {
+        assert!(!format!("{output:?}").contains("sk-very-secret"), "{output:?}");
     }
 }
 
@@ -119,10 +119,10 @@ fn daemon_does_not_start_with_invalid_settings() {
     let file = home.path().join(".config/steplatch/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "terminals.max = 0\ntools.library = 'perhaps'\n").unwrap();
-    let said = home.runs(&["daemon", "start"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("terminals.max must be a whole number from 1 to 10000, not 0"), "{said:?}");
-    assert!(said.stderr.contains("tools.library must be true or false, not perhaps"), "{said:?}");
+    let output = home.runs(&["daemon", "start"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("terminals.max must be a whole number from 1 to 10000, not 0"), "{output:?}");
+    assert!(output.stderr.contains("tools.library must be true or false, not perhaps"), "{output:?}");
 }
 
 #[test]

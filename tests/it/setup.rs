@@ -47,8 +47,8 @@ impl Desk {
 
     /// Returns the outcome for each client, by its name.
     fn outcomes(&self, arguments: &[&str]) -> Vec<(String, String)> {
-        let said = self.setup(&[arguments, &["--json"]].concat()).json();
-        let clients = said["clients"].as_array().unwrap_or_else(|| panic!("{said}")).iter();
+        let output = self.setup(&[arguments, &["--json"]].concat()).json();
+        let clients = output["clients"].as_array().unwrap_or_else(|| panic!("{output}")).iter();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         clients.map(|client| (text(&client["client"]), text(&client["outcome"]))).collect()
     }
@@ -107,11 +107,11 @@ fn all_installed_clients_get_the_entry_once() {
 fn rules_for_reading_tools_are_optional_and_removed_with_entry() {
     let settings = "{\n  \"permissions\": {\n    \"deny\": [\n      \"Bash(rm *)\"\n    ]\n  }\n}\n";
     let desk = Desk::with(&[(".claude.json", "{}\n"), (".claude/settings.json", settings)]);
-    let said = desk.setup(&[]);
-    assert!(said.stderr.contains("steplatch setup --allow-reading"), "{said:?}");
+    let output = desk.setup(&[]);
+    assert!(output.stderr.contains("steplatch setup --allow-reading"), "{output:?}");
     assert_eq!(desk.read(".claude/settings.json"), settings);
-    let said = desk.setup(&["--allow-reading"]).well();
-    assert!(said.contains("Claude Code, rules"), "{said}");
+    let output = desk.setup(&["--allow-reading"]).well();
+    assert!(output.contains("Claude Code, rules"), "{output}");
     let allowed: Value = serde_json::from_str(&desk.read(".claude/settings.json")).unwrap();
     let rules = allowed["permissions"]["allow"].as_array().unwrap();
     assert!(rules.contains(&"mcp__steplatch__await_output".into()), "{allowed}");
@@ -121,8 +121,8 @@ fn rules_for_reading_tools_are_optional_and_removed_with_entry() {
     assert_eq!(desk.read(".claude/settings.json"), settings);
     // Text that the client cannot read stays, and the entry is still added.
     desk.write(".claude/settings.json", "{");
-    let said = desk.setup(&["--allow-reading"]);
-    assert!(said.code == 1 && said.stderr.contains("settings.json of Claude Code was not changed"), "{said:?}");
+    let output = desk.setup(&["--allow-reading"]);
+    assert!(output.code == 1 && output.stderr.contains("settings.json of Claude Code was not changed"), "{output:?}");
     assert!(desk.read(".claude.json").contains("steplatch") && desk.read(".claude/settings.json") == "{");
 }
 
@@ -135,9 +135,9 @@ fn instructions_are_a_removable_block_in_agent_files() {
         (".cursor/mcp.json", "{}"),
         (".config/opencode/opencode.jsonc", "{\n  // mine\n  \"theme\": \"dark\"\n}\n"),
     ]);
-    let said = desk.setup(&["--instructions"]);
-    assert!(said.stdout.contains("Claude Code, instructions"), "{said:?}");
-    assert!(said.stderr.contains("Cursor has no file of instructions for all projects"), "{said:?}");
+    let output = desk.setup(&["--instructions"]);
+    assert!(output.stdout.contains("Claude Code, instructions"), "{output:?}");
+    assert!(output.stderr.contains("Cursor has no file of instructions for all projects"), "{output:?}");
     let block = desk.read(".config/opencode/AGENTS.md");
     assert!(block.contains("`open_terminal`") && block.lines().count() <= 12, "{block}");
     assert_eq!(desk.read(".claude/CLAUDE.md"), format!("{own}\n{block}"));
@@ -155,17 +155,18 @@ fn instructions_are_a_removable_block_in_agent_files() {
     assert_eq!(desk.read(".config/opencode/AGENTS.md"), "");
 
     // In a project, most clients read the same file.
-    let said = desk.setup(&["--instructions", "--scope", "project", "--client", "codex", "--client", "cursor"]).well();
-    assert_eq!(said.matches("AGENTS.md").count(), 1, "{said}");
+    let output =
+        desk.setup(&["--instructions", "--scope", "project", "--client", "codex", "--client", "cursor"]).well();
+    assert_eq!(output.matches("AGENTS.md").count(), 1, "{output}");
 }
 
 #[test]
 fn missing_clients_are_named_and_unchanged() {
     let desk = Desk::with(&[(".cursor/mcp.json", "{}")]);
-    let said = desk.setup(&[]);
-    let told = said.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let output = desk.setup(&[]);
+    let reported = output.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        reported.collect::<Vec<_>>(),
         [
             "· Claude Code not found",
             "· Codex not found",
@@ -194,9 +195,9 @@ fn missing_clients_are_named_and_unchanged() {
 #[test]
 fn dry_run_shows_the_difference_and_changes_nothing() {
     let desk = Desk::with(&FILES);
-    let said = desk.setup(&["--dry-run"]).well();
-    assert!(said.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{said}");
-    assert_eq!(said.matches("+++ ").count(), FILES.len(), "{said}");
+    let output = desk.setup(&["--dry-run"]).well();
+    assert!(output.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{output}");
+    assert_eq!(output.matches("+++ ").count(), FILES.len(), "{output}");
     for (name, text) in FILES {
         assert_eq!(desk.read(name), text);
     }
@@ -209,8 +210,8 @@ fn dry_run_shows_the_difference_and_changes_nothing() {
 fn entry_with_another_target_is_changed_and_reported() {
     let desk =
         Desk::with(&[(".cursor/mcp.json", r#"{"mcpServers": {"steplatch": {"command": "/old", "args": ["mcp"]}}}"#)]);
-    let said = desk.setup(&[]);
-    assert!(said.stderr.contains("the entry of Cursor was: /old mcp"), "{said:?}");
+    let output = desk.setup(&[]);
+    assert!(output.stderr.contains("the entry of Cursor was: /old mcp"), "{output:?}");
     assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
     // The name is written if `PATH` finds this very program, and is equivalent to its path.
     fs::create_dir(desk.file("bin")).unwrap();
@@ -226,11 +227,11 @@ fn entry_with_another_target_is_changed_and_reported() {
 fn broken_file_is_unchanged_and_the_others_are_configured() {
     let desk = Desk::with(&FILES);
     desk.write(".claude.json", "{\n  \"a\": 1,\n}\n");
-    let said = desk.setup(&[]);
-    assert_eq!(said.code, 1, "{said:?}");
+    let output = desk.setup(&[]);
+    assert_eq!(output.code, 1, "{output:?}");
     assert!(
-        said.stderr.contains("~/.claude.json of Claude Code was not changed: line 2, column 9: Trailing commas"),
-        "{said:?}"
+        output.stderr.contains("~/.claude.json of Claude Code was not changed: line 2, column 9: Trailing commas"),
+        "{output:?}"
     );
     assert_eq!(desk.read(".claude.json"), "{\n  \"a\": 1,\n}\n");
     assert!(desk.read(".codex/config.toml").contains("steplatch"));

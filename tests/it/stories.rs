@@ -22,12 +22,12 @@ fn example(name: &str) -> String {
 
 #[test]
 fn hello_example_opens_a_shell_reads_its_answer_and_branches() {
-    let said = home().runs(&["run", &example("hello.json")]).well();
-    assert!(said.starts_with("hello run_"), "{said}");
-    assert!(said.contains("→ today is "), "{said}");
-    assert!(said.contains("✓ rest ") || said.contains("✓ work "), "{said}");
-    assert!(said.contains("✓ completed in ") && said.contains(", 5 states"), "{said}");
-    assert!(!said.contains('\x1b'), "no colours where nobody sees them");
+    let output = home().runs(&["run", &example("hello.json")]).well();
+    assert!(output.starts_with("hello run_"), "{output}");
+    assert!(output.contains("→ today is "), "{output}");
+    assert!(output.contains("✓ rest ") || output.contains("✓ work "), "{output}");
+    assert!(output.contains("✓ completed in ") && output.contains(", 5 states"), "{output}");
+    assert!(!output.contains('\x1b'), "no colours where nobody sees them");
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn count_example_takes_arguments_and_returns_a_value() {
 fn workflows_are_checked_drawn_and_described_without_a_daemon() {
     let home = home();
     let good = ["hello", "pdb", "retry", "count"].map(|name| example(&format!("{name}.json")));
-    let said = home.runs(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).well();
-    assert_eq!(said.matches(": ok").count(), 4, "{said}");
+    let output = home.runs(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).well();
+    assert_eq!(output.matches(": ok").count(), 4, "{output}");
 
     let broken = home.path().join("broken.json");
     let states = r#"{"a": {"action": {"tool": "sleep", "params": {}}, "on_timeout": "b"}}"#;
@@ -230,10 +230,10 @@ fn socket_of_another_version_is_named_with_a_remedy() {
         });
         writeln!(stream, "{refusal}").unwrap();
     });
-    let said = home.runs(&["terminal", "list"]);
+    let output = home.runs(&["terminal", "list"]);
     newer.join().unwrap();
-    assert_eq!(said.code, 1);
-    assert!(said.stderr.contains("speaks protocol 9 only; install steplatch 9.9.9"), "{}", said.stderr);
+    assert_eq!(output.code, 1);
+    assert!(output.stderr.contains("speaks protocol 9 only; install steplatch 9.9.9"), "{}", output.stderr);
     std::fs::remove_file(socket).unwrap();
 }
 
@@ -324,8 +324,8 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     let mut recorder = home.steplatch();
     recorder.args(["terminal", "record", "shown", "shown.cast", "--idle-limit", "2.5"]).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
-    let mut told = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
-    assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
+    let mut reported = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(reported.next().unwrap().unwrap().starts_with("recording term_"));
     // A person attaches from a terminal of another size, and detaches.
     let desk = desk(&home, "terminal attach shown").await;
     desk.shows("^from before").await;
@@ -334,7 +334,7 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     home.runs(&["terminal", "send", "shown", "--secret", "hunter2!"]).well();
     home.runs(&["terminal", "send", "shown", "-e", " 漢字"]).well();
     home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
-    assert!(told.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(reported.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
 
     let file = home.path().join("shown.cast");
@@ -403,7 +403,7 @@ fn screen_is_written_as_text_ansi_html_and_png() {
 
 #[test]
 fn attach_without_a_terminal_names_its_requirement() {
-    let said = home().runs(&["terminal", "attach", "x"]);
-    assert_eq!(said.code, 2);
-    assert!(said.stderr.contains("attach needs a terminal on"), "{}", said.stderr);
+    let output = home().runs(&["terminal", "attach", "x"]);
+    assert_eq!(output.code, 2);
+    assert!(output.stderr.contains("attach needs a terminal on"), "{}", output.stderr);
 }

@@ -151,14 +151,14 @@ fn recording_continues_in_the_next_daemon() {
     let mut recorder = home.steplatch();
     recorder.args(["terminal", "record", "shown", "shown.cast"]).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
-    let mut told = BufReader::new(recorder.stderr.take().unwrap()).lines();
-    assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
+    let mut reported = BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(reported.next().unwrap().unwrap().starts_with("recording term_"));
     home.runs(&["terminal", "send", "shown", "-e", "echo before-$((1 + 1))"]).well();
     let first = next_daemon(&home, 0);
     kill(first);
     home.runs(&["terminal", "send", "shown", "-e", "echo after-$((1 + 1))"]).well();
     home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
-    assert!(told.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(reported.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
     let recorded = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
     // As printed, or on the screen that the recorder received.
@@ -230,8 +230,8 @@ fn superseded_daemon_ends_without_changing_the_state() {
         "only": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let ran = agent.calls("run_workflow", arguments.clone());
-    eventually_blocking(&format!("the first daemon ends: {ran}"), || !is_running(first));
+    let result = agent.calls("run_workflow", arguments.clone());
+    eventually_blocking(&format!("the first daemon ends: {result}"), || !is_running(first));
     assert_eq!(agent.calls("run_workflow", arguments)["status"], "completed");
     let listed = agent.calls("list_terminal_sessions", json!({}));
     assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the terminal is the next daemon's");
@@ -293,7 +293,7 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     let state = |line: &str, next: Value| json!({"action": {"tool": "run_command", "params": append(line)}, "transitions": next});
     let machine = json!({"initial_state": "one", "states": {
         "one": state("one", json!([{"condition": "success", "next_state": "two"}])), "two": state("two", json!([]))}});
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
+    let started = agent.calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
     let call = agent.begins("run_command", append("call"));
     kill(daemon);
     next_daemon(&home, daemon);
@@ -305,7 +305,7 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     assert_eq!(opened["status"], "completed", "{opened}");
     signal(Signal::CONT);
     let called = call.answer();
-    let run = json!({"run_id": begun["run_id"], "wait_seconds": 60});
+    let run = json!({"run_id": started["run_id"], "wait_seconds": 60});
     let ended = agent.calls("get_run", run);
     assert_eq!(ended["status"], "completed", "{ended}");
     let text = std::fs::read_to_string(&file).unwrap();

@@ -118,9 +118,9 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     );
     assert_eq!(put["success"], true, "{put}");
     assert_eq!(put["file"]["path"], json!(far.folder.path().join("hello.sh")), "{put}");
-    let ran = agent.calls("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
+    let result = agent.calls("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
     let sum = put["file"]["sha256"].as_str().unwrap();
-    assert_eq!(ran["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{ran}");
+    assert_eq!(result["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{result}");
 
     let first = agent.calls("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
     // The umlaut does not fit entirely.

@@ -111,8 +111,12 @@ fn agent_rehearses_a_machine_without_running_anything() {
                    "read": {"match_text": "load average: 0.5"}},
         "gates": {"trust": "yes"}
     }));
-    let told = played["result"]["structuredContent"].clone();
-    assert_eq!((&told["status"], &told["return_values"]["LOAD"]), (&json!("completed"), &json!("0.5")), "{played:#}");
+    let reported = played["result"]["structuredContent"].clone();
+    assert_eq!(
+        (&reported["status"], &reported["return_values"]["LOAD"]),
+        (&json!("completed"), &json!("0.5")),
+        "{played:#}"
+    );
     assert!(!played.to_string().contains("hunter2"), "{played:#}");
     let stuck = rehearses(json!({"states": {"login": {"prints": ["Continue (yes/no)?"]}}})).to_string();
     assert!(stuck.contains("the rehearsal needs more") && stuck.contains("trust"), "{stuck}");

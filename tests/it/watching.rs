@@ -81,15 +81,15 @@ fn serve(stream: &UnixStream, asked: &Mutex<Vec<Value>>, plays: &dyn Fn(&Value, 
                 plays(&question, before)
             }
         };
-        let mut said =
+        let mut output =
             format!("{}\n", json!({"type": "result", "success": true, "data": play.reply, "request_id": id}));
         for mut event in play.events {
             event["type"] = "event".into();
             event["request_id"] = id.clone();
-            said.push_str(&format!("{event}\n"));
+            output.push_str(&format!("{event}\n"));
         }
         // The client may have disconnected.
-        if writing.write_all(said.as_bytes()).is_err() || play.hangs_up {
+        if writing.write_all(output.as_bytes()).is_err() || play.hangs_up {
             return;
         }
     }
@@ -131,13 +131,13 @@ fn run_display_is_undisturbed_by_ending_daemons() {
         "GET_RUN" => Play::says(json!({"success": true, "run_id": "run_x", "status": "completed"})),
         other => panic!("nobody asks for {other}"),
     });
-    let said = daemon.home.runs(&["run", "./story.json"]).well();
-    let lines: Vec<String> = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let output = daemon.home.runs(&["run", "./story.json"]).well();
+    let lines: Vec<String> = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "story run_x");
     assert_eq!(lines[1], "✓ one send_input make⏎ 0 µs");
     assert_eq!(lines[2], "? two sleep 1 s → unknown: the daemon ended meanwhile 0 µs");
     assert_eq!(lines[3], "✓ completed in 6.0 s, 2 states", "as the events tell it");
-    assert_eq!(lines.len(), 4, "{said}");
+    assert_eq!(lines.len(), 4, "{output}");
     assert_eq!(daemon.asked("SUBSCRIBE").len(), story().len());
 }
 
@@ -151,10 +151,10 @@ fn run_evicted_while_watched_is_reported() {
         ("SUBSCRIBE", _) => Play::says(json!({"success": false, "error": "Run 'run_x' not found"})),
         (other, _) => panic!("nobody asks for {other}"),
     });
-    let said = daemon.home.runs(&["run", "./story.json"]);
-    assert_eq!(said.code, 1);
+    let output = daemon.home.runs(&["run", "./story.json"]);
+    assert_eq!(output.code, 1);
     let expected = "error: the daemon no longer knows run run_x; list runs with: steplatch runs list\n";
-    assert_eq!(said.stderr, expected);
+    assert_eq!(output.stderr, expected);
 }
 
 #[test]
@@ -248,8 +248,8 @@ fn closed_input_explains_how_to_answer_later() {
     person.sees("by number or text:");
     person.sends(json!({"keys": ["c-d"]}));
     let screen = person.sees("exit-code-3");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
+    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
+    assert!(screen.contains(&reported), "no {reported:?} on:\n{screen}");
 }
 
 #[test]
@@ -260,8 +260,8 @@ fn ctrl_c_at_a_question_leaves_it_open() {
     person.sees("Ctrl-C leaves the question open, twice cancels the run");
     person.sends(json!({"keys": ["c-c"]}));
     let screen = person.sees("exit-code-3");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
+    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
+    assert!(screen.contains(&reported), "no {reported:?} on:\n{screen}");
 }
 
 #[test]
@@ -290,8 +290,8 @@ fn waiting_run_without_a_terminal_says_how_to_answer() {
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     let said = CommandOutput::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
     assert_eq!(said.code, 3, "{said:?}");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(said.stdout.contains(&told), "{said:?}");
+    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
+    assert!(said.stdout.contains(&reported), "{said:?}");
     assert!(said.stdout.contains("2  it is broken\n") && !said.stdout.contains('\x1b'), "{said:?}");
 
     let json = CommandOutput::of(

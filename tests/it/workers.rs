@@ -81,12 +81,12 @@ fn history(progress: &Progress, answer: Answer) -> Vec<Entry> {
 async fn execution_continues_by_its_history_after_a_killed_worker() {
     let noted = WorkerNote::new();
     let mut execution = noted.workers.execution(function(TWO));
-    let begun = execution.replay(Vec::new()).await.unwrap();
-    assert_eq!(start_asking(&begun), "one");
+    let started = execution.replay(Vec::new()).await.unwrap();
+    assert_eq!(start_asking(&started), "one");
     noted.kill_the_last();
     let answer = Answer::Value(json!(40));
     assert!(execution.answer(1, answer.clone()).await.unwrap().is_none(), "nobody is there to take it");
-    let replayed = execution.replay(history(&begun, answer)).await.unwrap();
+    let replayed = execution.replay(history(&started, answer)).await.unwrap();
     assert_eq!(start_asking(&replayed), "two");
     let over = execution.answer(2, Answer::Value(json!(2))).await.unwrap().unwrap();
     assert_eq!(over.state, State::Completed(json!(42)));
@@ -101,10 +101,10 @@ async fn execution_crashing_two_workers_fails_alone() {
     // With its own limit, the execution would fail by itself.
     let limits = Limits { memory: 1 << 40, ..Limits::default() };
     let mut deadly = noted.workers.execution(Function { limits, ..function(DEADLY) });
-    let begun = deadly.replay(Vec::new()).await.unwrap();
+    let started = deadly.replay(Vec::new()).await.unwrap();
     let answer = Answer::Value(Value::Null);
     assert!(deadly.answer(1, answer.clone()).await.unwrap().is_none(), "the first time it is replayed");
-    let failed = deadly.replay(history(&begun, answer)).await.unwrap_err();
+    let failed = deadly.replay(history(&started, answer)).await.unwrap_err();
     assert!(matches!(failed, WorkersError::CrashedTwice(_)), "{failed}");
     assert!(failed.to_string().contains("ran out of memory"), "{failed}");
     // The other execution was in the first of the two workers, and is not affected.

@@ -316,10 +316,10 @@ mod tests {
         for (seconds, is_taken) in [(59, true), (61, false)] {
             let ticket = logins.issue().ticket.unwrap();
             clock.advance(Duration::from_secs(seconds));
-            let begun = logins.begin(&BeginPageSession { ticket, browser: String::new() });
-            assert_eq!(begun.success, is_taken, "after {seconds} s: {begun:?}");
-            assert_eq!(begun.half.is_some() && begun.cookie.is_some(), is_taken);
-            if let Some(error) = begun.error {
+            let started = logins.begin(&BeginPageSession { ticket, browser: String::new() });
+            assert_eq!(started.success, is_taken, "after {seconds} s: {started:?}");
+            assert_eq!(started.half.is_some() && started.cookie.is_some(), is_taken);
+            if let Some(error) = started.error {
                 assert!(error.contains("invalid or expired") && error.ends_with("steplatch open"), "{error}");
             }
         }

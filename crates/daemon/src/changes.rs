@@ -133,11 +133,11 @@ mod tests {
         }
         changes.run(&other);
         changes.tools();
-        let told = watching.next().await;
+        let reported = watching.next().await;
         let mut runs = [one.to_string(), other.to_string()];
         runs.sort();
         let [first, second] = runs.map(|run_id| Change::Run { run_id });
-        assert_eq!(told, [Change::Tools, first, second]);
+        assert_eq!(reported, [Change::Tools, first, second]);
         changes.tools();
         assert_eq!(watching.next().await, [Change::Tools]);
         drop(watching);

@@ -282,11 +282,11 @@ mod tests {
         outbox.send_message(2, &long).unwrap();
         let late = outbox.clone();
         // This message has no room until the other side reads.
-        let told = tokio::spawn(async move { late.send_paced(3, &"last").await });
+        let reported = tokio::spawn(async move { late.send_paced(3, &"last").await });
         let mut read = vec![0; 2 * (700_000 + 5 + 12) + 12 + 5];
         theirs.read_exact(&mut read).await.unwrap();
         assert!(read.ends_with(b"last"));
-        assert_eq!(told.await.unwrap(), Ok(()));
+        assert_eq!(reported.await.unwrap(), Ok(()));
     }
 
     #[tokio::test]

@@ -126,7 +126,7 @@ async fn silent_connection_is_lost_but_a_live_one_is_not() {
     let (_theirs, mut remote) = duplex(64);
     let (one, other) = duplex(64);
     let (mut here, mut there) = (Session::new(), Session::new());
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let (mut reader, mut writer) = split(one);
     let mut rest = BytesMut::new();
     {
@@ -144,7 +144,7 @@ async fn silent_connection_is_lost_but_a_live_one_is_not() {
         let ended = pump(&mut here, &mut local, &mut reader, &mut writer, &mut rest).await;
         assert!(matches!(ended, Ended::Silent), "{ended}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(3600) + SILENCE_TIMEOUT * 2);
+    assert!(started.elapsed() < Duration::from_secs(3600) + SILENCE_TIMEOUT * 2);
 }
 
 #[tokio::test]

@@ -173,9 +173,9 @@ async fn list_is_sorted_and_changes_are_reported() {
 
     // An event without a change of the list causes no notification.
     let mut changes = contract.changes();
-    let looked = daemon.count_requests("LIST_TOOLS");
+    let inspected = daemon.count_requests("LIST_TOOLS");
     daemon.announce_change(1);
-    eventually("both look again", async || daemon.count_requests("LIST_TOOLS") >= looked + 2).await;
+    eventually("both look again", async || daemon.count_requests("LIST_TOOLS") >= inspected + 2).await;
     daemon.has(&["workflow_b", "workflow_c"]);
     daemon.announce_change(1);
     wait_for_change(&mut changes).await;

@@ -88,8 +88,8 @@ async fn play_connection(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Va
         return;
     }
     let greeting = json!({"protocol_version": PROTOCOL_VERSION, "version": "0", "pid": 1});
-    let said = format!("{}\n", result_line(&hello, &greeting));
-    writing.write_all(said.as_bytes()).await.unwrap();
+    let output = format!("{}\n", result_line(&hello, &greeting));
+    writing.write_all(output.as_bytes()).await.unwrap();
     if matches!(play, Play::HangUpInstead(HelloIs::Answered)) {
         return;
     }
@@ -106,13 +106,13 @@ async fn play_connection(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Va
         }
         Play::HangUpAtOnce | Play::HangUpInstead(_) => unreachable!("it hung up above"),
     };
-    let mut said = format!("{}\n", result_line(&question, &reply));
+    let mut output = format!("{}\n", result_line(&question, &reply));
     for mut event in events {
         event["type"] = "event".into();
         event["request_id"] = question["request_id"].clone();
-        said.push_str(&format!("{event}\n"));
+        output.push_str(&format!("{event}\n"));
     }
-    let _ = writing.write_all(said.as_bytes()).await;
+    let _ = writing.write_all(output.as_bytes()).await;
     if stays {
         // Until the client has disconnected.
         while let Ok(Some(_)) = lines.next_line().await {}
@@ -250,8 +250,8 @@ async fn unknown_run_ends_the_subscription_with_the_daemons_error() {
 #[tokio::test]
 async fn subscription_waits_for_a_run_to_begin() {
     let unknown = || Play::Answer(json!({"success": false, "error": "Run 'run_x' not found"}), vec![]);
-    let begun = Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]);
-    let daemon = Played::new([unknown(), unknown(), begun, unknown()]);
+    let started = Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]);
+    let daemon = Played::new([unknown(), unknown(), started, unknown()]);
     let mut follower = daemon.steady("/bin/true").follow_from_its_beginning("run_x");
     assert_eq!(follower.next().await.unwrap().unwrap().seq, 1);
     let error = follower.next().await.unwrap_err();

@@ -163,15 +163,15 @@ mod tests {
             looks in prop::collection::vec((0u8..3, 0u64..1_000_000_000, -1.0f64..2.0), 0..60),
         ) {
             let mut pace = PollBackoff::new(ms(longest));
-            for (looked, retry_after, jitter) in looks {
-                let looked = match looked {
+            for (inspected, retry_after, jitter) in looks {
+                let inspected = match inspected {
                     0 => PollResult::Changed,
                     1 => PollResult::Same,
                     _ => PollResult::Failed { retry_after: (retry_after % 2 == 0).then(|| ms(retry_after)) },
                 };
-                let wait = pace.next_delay(looked, jitter);
+                let wait = pace.next_delay(inspected, jitter);
                 prop_assert!(wait >= MIN_PAUSE && wait <= MAX_PAUSE.max(ms(longest)));
-                if !matches!(looked, PollResult::Failed { .. }) {
+                if !matches!(inspected, PollResult::Failed { .. }) {
                     prop_assert!(wait <= ms(longest).max(MIN_PAUSE));
                 }
             }

@@ -60,8 +60,9 @@ mod tests {
         let old = list(&[("kept", "a"), ("gone", "a"), ("other", "a")]);
         let new = list(&[("new", "a"), ("other", "b"), ("kept", "a")]);
         let changes = diff(&old, &new);
-        let told = [&changes.added, &changes.updated, &changes.removed, &changes.unchanged].map(|ids| ids.join(" "));
-        assert_eq!(told, ["new", "other", "gone", "kept"]);
+        let reported =
+            [&changes.added, &changes.updated, &changes.removed, &changes.unchanged].map(|ids| ids.join(" "));
+        assert_eq!(reported, ["new", "other", "gone", "kept"]);
         assert!(changes.is_any() && !diff(&new, &new).is_any());
     }
 }

@@ -490,10 +490,10 @@ mod tests {
     #[test]
     fn summary_of_an_older_daemon_has_no_known_result() {
         let text = r#"{"workflow":"w","started":5,"input":{"a":"b"},"ended":7}"#;
-        let told: StoredSummary = serde_json::from_str(text).unwrap();
-        assert_eq!((told.about.input, told.result), (json!({"a": "b"}), None));
+        let reported: StoredSummary = serde_json::from_str(text).unwrap();
+        assert_eq!((reported.about.input, reported.result), (json!({"a": "b"}), None));
         let null = text.replace("\"ended\":7", "\"result\":null");
-        let told: StoredSummary = serde_json::from_str(&null).unwrap();
-        assert_eq!(told.result, Some(Value::Null), "nothing was returned, and that is known");
+        let reported: StoredSummary = serde_json::from_str(&null).unwrap();
+        assert_eq!(reported.result, Some(Value::Null), "nothing was returned, and that is known");
     }
 }

@@ -540,12 +540,12 @@ mod tests {
             .into_iter()
             .map(|(seq, text)| {
                 assert!(!text.contains("first secret") && !text.contains("ond"), "{text}");
-                let said: LogLine = serde_json::from_str(&seal.open(text)).unwrap();
-                (seq, said.said)
+                let output: LogLine = serde_json::from_str(&seal.open(text)).unwrap();
+                (seq, output.said)
             })
             .collect();
-        let told = [(2, "an older \u{FDD0} one".to_owned()), (3, "both: 'sec\"ond' and first secret".to_owned())];
-        assert_eq!(redacted, told, "what holds none, or was sealed before, stays as it is");
+        let reported = [(2, "an older \u{FDD0} one".to_owned()), (3, "both: 'sec\"ond' and first secret".to_owned())];
+        assert_eq!(redacted, reported, "what holds none, or was sealed before, stays as it is");
     }
 
     #[test]

@@ -291,9 +291,9 @@ mod tests {
             for to in at..whole.len() {
                 let pieces = [&whole[..at], &whole[at..to], &whole[to..]];
                 let inputs = pieces.iter().zip(1..).map(|(piece, number)| logged(number, typed(piece, &[]))).collect();
-                let told = shown_texts(inputs, &secrets()).concat();
-                let rest = told.replace("••••••", "");
-                assert!(rest == "x  y", "{pieces:?}: {told}");
+                let reported = shown_texts(inputs, &secrets()).concat();
+                let rest = reported.replace("••••••", "");
+                assert!(rest == "x  y", "{pieces:?}: {reported}");
             }
         }
     }

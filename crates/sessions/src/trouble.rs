@@ -269,8 +269,8 @@ mod tests {
             (SessionError::Message("a name has 1 to 64 characters".to_owned()), false, false),
         ];
         for (trouble, first, repeated) in cases {
-            let told = (trouble.outcome_unknown(false), trouble.outcome_unknown(true));
-            assert_eq!(told, (first.then_some(true), repeated.then_some(true)), "{trouble:?}");
+            let reported = (trouble.outcome_unknown(false), trouble.outcome_unknown(true));
+            assert_eq!(reported, (first.then_some(true), repeated.then_some(true)), "{trouble:?}");
         }
     }
 }

@@ -392,12 +392,12 @@ mod tests {
     #[test]
     fn answer_shows_set_and_exported_variables() {
         let variable = |value: &str, exported| Some(Variable { value: value.into(), exported });
-        let told = parse_answer(b"A\x001\x00ix\x00one\ntwo\x00B\x00\x00\x00\x00C\x001\x00\x00\xff\x00", Kind::Bash);
+        let reported = parse_answer(b"A\x001\x00ix\x00one\ntwo\x00B\x00\x00\x00\x00C\x001\x00\x00\xff\x00", Kind::Bash);
         let expected = [("A", variable("one\ntwo", true)), ("B", None), ("C", variable("\u{fffd}", false))];
-        assert_eq!(told, expected.map(|(name, variable)| (name.to_owned(), variable)));
-        let told = parse_answer(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
+        assert_eq!(reported, expected.map(|(name, variable)| (name.to_owned(), variable)));
+        let reported = parse_answer(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
         let expected = [("A", variable("", true)), ("B", variable("x", false))];
-        assert_eq!(told, expected.map(|(name, variable)| (name.to_owned(), variable)));
+        assert_eq!(reported, expected.map(|(name, variable)| (name.to_owned(), variable)));
         assert_eq!(parse_answer(b"A\x001\x00", Kind::Fish), [], "half an answer is none");
     }
 

@@ -159,8 +159,8 @@ urllib.request.urlretrieve(sys.argv[1], sys.argv[2])
 #[test]
 fn server_with_a_varying_port_is_captured() {
     let mut session = Session::begin(&[("serve.py", SERVER), ("fetch.py", FETCH)]);
-    let begun = session.sends(json!({"input_text": "python3 serve.py\n", "pattern": "Serving on .*"}));
-    let line = begun["waited"]["match_text"].as_str().unwrap();
+    let started = session.sends(json!({"input_text": "python3 serve.py\n", "pattern": "Serving on .*"}));
+    let line = started["waited"]["match_text"].as_str().unwrap();
     let port = line.split(':').nth(2).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
     session.opens();
     session.runs(&format!("python3 fetch.py http://127.0.0.1:{port}/serve.py got.py"));

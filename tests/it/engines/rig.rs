@@ -145,10 +145,10 @@ impl Rig {
     /// Answers a gate as a person, and repeats the answer if the engine has not stored it in time.
     pub(crate) fn answers(&self, gate: &str, answer: &str) {
         eventually_blocking("the answer is stored", || {
-            let said = self.home.runs(&["gates", "answer", gate, answer]);
+            let output = self.home.runs(&["gates", "answer", gate, answer]);
             // An earlier answer may have been stored after all.
-            let is_stored = said.code == 0 || said.stderr.contains("already");
-            assert!(is_stored || said.stderr.contains("not stored yet"), "{said:?}");
+            let is_stored = output.code == 0 || output.stderr.contains("already");
+            assert!(is_stored || output.stderr.contains("not stored yet"), "{output:?}");
             is_stored
         });
     }
@@ -279,8 +279,8 @@ impl Rig {
     pub(crate) fn await_worker(&self) {
         let definition = json!({"initial_state": "done", "states": {"done": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
         eventually_blocking("a worker is connected", || {
-            let begun = self.asks_for_run(definition.clone(), json!({}));
-            begun["run_id"].as_str().filter(|run| !run.is_empty()).map(|run| self.ended(run))
+            let started = self.asks_for_run(definition.clone(), json!({}));
+            started["run_id"].as_str().filter(|run| !run.is_empty()).map(|run| self.ended(run))
         });
     }
 
@@ -327,12 +327,12 @@ impl Drop for Rig {
             }
             end(&mut temporal.server.lock().unwrap());
             if std::thread::panicking() {
-                let said = std::fs::read_to_string(self.worker_log()).unwrap_or_default();
-                let last = said.lines().count().saturating_sub(40);
-                let said: Vec<&str> = said.lines().skip(last).collect();
+                let output = std::fs::read_to_string(self.worker_log()).unwrap_or_default();
+                let last = output.lines().count().saturating_sub(40);
+                let output: Vec<&str> = output.lines().skip(last).collect();
                 #[allow(clippy::print_stderr, reason = "what a failed case leaves behind")]
                 {
-                    eprintln!("the workers said last:\n{}", said.join("\n"));
+                    eprintln!("the workers said last:\n{}", output.join("\n"));
                 }
             }
         }

@@ -347,13 +347,13 @@ fn foreign_worker_decides_and_own_worker_performs() {
     assert_eq!(counted_lines(&rig, "counted"), ["1", "2", "3"]);
     assert!(!other.path().join("counted").exists());
     // The other host has its own runs and its own list.
-    let begun = eventually_blocking("a run of the other host begins", || {
+    let started = eventually_blocking("a run of the other host begins", || {
         let definition =
             json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-        let begun = of_other.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
-        Some(begun).filter(|begun| begun["status"] == "completed")
+        let started = of_other.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
+        Some(started).filter(|started| started["status"] == "completed")
     });
-    assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(begun["run_id"].as_str().unwrap()));
+    assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(started["run_id"].as_str().unwrap()));
 }
 
 #[test]

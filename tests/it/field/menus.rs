@@ -165,14 +165,14 @@ impl Menu {
 
 /// Runs a definition until it ends or asks, and returns its status.
 fn run(field: &Field, definition: &Value) -> String {
-    let ran = field.reply(
+    let result = field.reply(
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 2.0 * COMMAND_TIMEOUT, "save_on_success": false}),
     );
-    if ran["status"] == "waiting" {
-        field.reply("cancel_run", json!({"run_id": ran["run_id"]}));
+    if result["status"] == "waiting" {
+        field.reply("cancel_run", json!({"run_id": result["run_id"]}));
     }
-    ran["status"].as_str().unwrap_or_default().to_owned()
+    result["status"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]

@@ -181,17 +181,17 @@ fn every_interpreter_entry_has_its_output() {
         );
         for (place, session) in [("alone", alone), ("in bash", within)] {
             for (entry, output) in interpreter.entries {
-                let ran = field.run(&session, entry, false);
-                if !ran.text.ends_with(output) && !ran.text.contains(output.trim_end())
+                let result = field.run(&session, entry, false);
+                if !result.text.ends_with(output) && !result.text.contains(output.trim_end())
                     // Rows drawn by a line editor.
-                    || ran.text.starts_with(['\n', ' '])
-                    || ran.text.contains("In [")
-                    || ran.error.is_some()
-                    || ran.exit_code.is_some()
+                    || result.text.starts_with(['\n', ' '])
+                    || result.text.contains("In [")
+                    || result.error.is_some()
+                    || result.exit_code.is_some()
                 {
                     failures.add(format!(
                         "{} {place} / {entry:?}: {:?}, {:?}; expected {output:?}",
-                        interpreter.name, ran.text, ran.error
+                        interpreter.name, result.text, result.error
                     ));
                 }
             }

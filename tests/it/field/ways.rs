@@ -205,14 +205,14 @@ fn exclamation_mark_is_refused_by_an_expanding_shell() {
     let field = Field::new();
     for shell in SHELLS.iter().filter(|shell| !shell.is_integrated) {
         let session = field.open(shell.opening(field.home.path()));
-        let ran = field.run(&session, "echo \"a!b\"", false);
-        let is_refused = ran.text.is_empty() && ran.error.as_ref().is_some_and(|error| error.contains("history"));
+        let result = field.run(&session, "echo \"a!b\"", false);
+        let is_refused = result.text.is_empty() && result.error.as_ref().is_some_and(|error| error.contains("history"));
         assert!(
-            is_refused || (ran.text == "a!b\n" && ran.error.is_none()),
+            is_refused || (result.text == "a!b\n" && result.error.is_none()),
             "{}: {:?} {:?}",
             shell.name,
-            ran.text,
-            ran.error
+            result.text,
+            result.error
         );
         field.reply("exit_terminal", json!({"session_id": session}));
     }
@@ -625,15 +625,15 @@ fn line_in_a_multiplexer_is_seen_without_an_exit_code() {
             let is_right = reply["waited"]["reason"] == "input" && has_row(&reply, row) && reply["exit_code"].is_null();
             check(line, is_right, &reply);
         }
-        let ran = field.run(&session, "echo wrong", false);
-        let is_refused = ran.error.as_ref().is_some_and(|error| error.contains("controls the screen"));
-        check("run_command", is_refused, &json!([ran.text, ran.error]));
+        let result = field.run(&session, "echo wrong", false);
+        let is_refused = result.error.as_ref().is_some_and(|error| error.contains("controls the screen"));
+        check("run_command", is_refused, &json!([result.text, result.error]));
         let screen = field.reply("get_screen_content", json!({"session_id": session}));
         check("run_command types nothing", !screen.to_string().contains("wrong"), &screen);
         let left = types("exit");
         check("its end", left["waited"]["reason"] == "input" || left["waited"]["reason"] == "prompt", &left);
-        let ran = field.run(&session, "echo back", false);
-        check("afterwards", ran.text == "back\n", &json!([ran.text, ran.error]));
+        let result = field.run(&session, "echo back", false);
+        check("afterwards", result.text == "back\n", &json!([result.text, result.error]));
         field.reply("exit_terminal", json!({"session_id": session}));
     });
 }

@@ -73,8 +73,8 @@ fn cancelled_function_always_ends_cancelled() {
         cancelled(&story, &run);
         let last = story.events(&run).pop().unwrap();
         assert_eq!(last["event_type"], "workflow_cancelled");
-        let told = last["data"]["reason"].as_str().unwrap();
-        assert!(told.starts_with(reason), "{told}");
+        let reported = last["data"]["reason"].as_str().unwrap();
+        assert!(reported.starts_with(reason), "{reported}");
     }
     // The function raises the error itself, as in the document.
     let story = Story::of("import asyncio\nraise asyncio.CancelledError()", "");

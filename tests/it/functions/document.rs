@@ -83,11 +83,11 @@ fn document_client_starts_a_run_and_reads_its_result() {
     let info = &listed["workflows"][0];
     assert_eq!((&info["id"], &info["description"]), (&json!("story"), &json!("")), "{listed}");
     assert!(info["created_at"].as_str().unwrap().starts_with("20"), "{listed}");
-    let begun = socket.asks(
+    let started = socket.asks(
         "EXECUTE_WORKFLOW",
         json!({"session_id": "default", "workflow_id": "story", "input": "text in", "params": {"n": 3}, "wait": false}),
     );
-    let run = &begun["run_id"];
+    let run = &started["run_id"];
     let waiting = socket.reaches(run, "waiting");
     let eight = ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"];
     assert!(eight.iter().all(|key| waiting.get(key).is_some()), "{waiting}");
@@ -120,7 +120,7 @@ fn document_client_starts_a_run_and_reads_its_result() {
     assert_eq!(socket.asks("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([over]));
     // 003 L1045 and L997
     let late =
-        socket.is_refused("ANSWER_GATE", json!({"session_id": "default", "run_id": begun["run_id"], "answer": "a"}));
+        socket.is_refused("ANSWER_GATE", json!({"session_id": "default", "run_id": started["run_id"], "answer": "a"}));
     assert!(late.starts_with("The gate was already answered by"), "{late}");
     let unknown = socket.is_refused("GET_WORKFLOW_RUN", json!({"session_id": "default", "run_id": "nope"}));
     assert!(unknown.starts_with("Workflow run 'nope' not found"), "{unknown}");
@@ -132,9 +132,9 @@ fn session_is_the_project_and_other_names_are_not_found() {
     let story = loaded("await ctx.sleep(1000)", "");
     let mut socket = Socket::of(&story);
     let name = story.home.path().file_name().unwrap().to_str().unwrap();
-    let begun =
+    let started =
         socket.asks("EXECUTE_WORKFLOW", json!({"session_id": name, "workflow_id": "story", "workspace": "default"}));
-    let run = &begun["run_id"];
+    let run = &started["run_id"];
     for (command, params) in [
         ("EXECUTE_WORKFLOW", json!({"workflow_id": "story"})),
         ("LIST_WORKFLOWS", json!({})),

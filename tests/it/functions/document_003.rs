@@ -501,18 +501,18 @@ workflow = Workflow(id="simple", session=session, fn=lambda ctx: "done")
 run = WorkflowRun(workflow=workflow, input="test")
 "#,
     );
-    let said = &refused.loaded.stderr;
-    assert!(said.contains("line 4") && said.contains("`steplatch run simple`"), "{said}");
+    let output = &refused.loaded.stderr;
+    assert!(output.contains("line 4") && output.contains("`steplatch run simple`"), "{output}");
     let session =
         Session::with("Workflow(id='looks', session=session, fn=lambda ctx: ctx.session.get_workflow_run('run_1'))\n");
-    let looked = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
-    assert!(looked.to_string().contains("steplatch runs show run_1"), "{looked}");
+    let inspected = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
+    assert!(inspected.to_string().contains("steplatch runs show run_1"), "{inspected}");
 }
 
 // 003 L813-818: the message for an invalid ID
 #[test]
 fn invalid_id_is_named() {
     let refused = Session::of("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").loaded;
-    let said = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
-    assert!(refused.stderr.contains(said), "{refused:?}");
+    let output = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
+    assert!(refused.stderr.contains(output), "{refused:?}");
 }

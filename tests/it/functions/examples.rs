@@ -17,8 +17,8 @@ fn example(name: &str) -> Story {
 fn three_commands_at_once_are_summed_up() {
     let story = example("fan_out.py");
     let over = story.begins(60.0);
-    let told = over["result"].as_str().unwrap();
-    let names: Vec<&str> = told.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+    let reported = over["result"].as_str().unwrap();
+    let names: Vec<&str> = reported.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
     assert_eq!(names, ["kernel", "uptime", "load"], "{over}");
     let asked = story.events(&over).into_iter().find(|event| event["event_type"] == "asked").unwrap();
     assert_eq!(asked["data"], json!({"answers": 3, "failed": []}));

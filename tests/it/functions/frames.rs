@@ -111,9 +111,9 @@ fn project_graph_has_its_own_run() {
                 [graphs.greet]\nsteps = [{id = \"say\", node = \"hello\", input = \"{input}\"}]\n";
     std::fs::write(story.home.path().join("steplatch.toml"), toml).unwrap();
     let folder = story.home.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let said = story.home.runs(&["graph", "run", "greet", "me", "--json"]).json();
-    assert_eq!(said["output"], format!("hello me in {folder}"), "{said}");
-    let run = story.home.runs(&["runs", "show", said["run_id"].as_str().unwrap(), "--json"]).json();
+    let output = story.home.runs(&["graph", "run", "greet", "me", "--json"]).json();
+    assert_eq!(output["output"], format!("hello me in {folder}"), "{output}");
+    let run = story.home.runs(&["runs", "show", output["run_id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(run["state"], "completed", "{run}");
     let over = story.begins(60.0);
     assert_eq!(over["result"], format!("hello you in {folder}"), "{over}");

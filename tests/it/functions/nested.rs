@@ -219,8 +219,8 @@ fn descendants_of_a_machine_count_together() {
     let asked = json!({"workflow_definition": nests, "wait_seconds": 0, "save_on_success": false});
     let machine = story.agent.calls("run_workflow", asked);
     let child = || {
-        let begun = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
-        begun.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
+        let started = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
+        started.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
     };
     let child = eventually_blocking("the function has begun", child);
     // One of the 500 is the function itself.
@@ -279,8 +279,8 @@ fn unnamed_workflow_is_not_run() {
             json!({"name": "deploy", "description": "Deploys", "initial_state": "evil", "states": {"evil": state}});
         let created = story.agent.calls("create_workflow", json!({"workflow_definition": machine}));
         assert_eq!(created["success"], true, "{created}");
-        let ran = story.begins(60.0);
-        assert_ne!(ran["result"], "evil", "{call}: {ran}");
+        let result = story.begins(60.0);
+        assert_ne!(result["result"], "evil", "{call}: {result}");
     }
 }
 
@@ -326,14 +326,14 @@ Workflow(id='story', session=session, fn=story)
 #[test]
 fn run_end_closes_the_terminal_of_an_unknown_node_call() {
     let story = Story::whole(STARTS_SHELL);
-    let begun = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    let started = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     written(&story.path("begun"));
     story.kills_the_daemon();
-    eventually_blocking("it asks", || story.looks(&begun, 0.0)["status"] == "waiting");
+    eventually_blocking("it asks", || story.looks(&started, 0.0)["status"] == "waiting");
     story.kills_the_daemon();
-    eventually_blocking("it asks again", || story.looks(&begun, 0.0)["status"] == "waiting");
-    story.answers(&begun, "yes").well();
-    eventually_blocking("it has ended", || story.looks(&begun, 0.0)["status"] == "completed");
+    eventually_blocking("it asks again", || story.looks(&started, 0.0)["status"] == "waiting");
+    story.answers(&started, "yes").well();
+    eventually_blocking("it has ended", || story.looks(&started, 0.0)["status"] == "completed");
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     eventually_blocking("its terminal is closed", || open() == 0);
 }

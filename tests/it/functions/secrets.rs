@@ -20,12 +20,12 @@ fn reports(told: &str) -> bool {
 /// Returns all reports of a daemon about a run; starts a daemon if there is none.
 fn told(story: &Story, run: &Value) -> String {
     let id = run["run_id"].as_str().unwrap();
-    let said = [
+    let output = [
         story.home.runs(&["runs", "events", id, "--json"]),
         story.home.runs(&["runs", "show", id, "--json"]),
         story.home.runs(&["runs", "list", "--json"]),
     ];
-    let told: String = said.map(CommandOutput::well).concat();
+    let told: String = output.map(CommandOutput::well).concat();
     assert!(told.contains(id), "{told}");
     told
 }
@@ -45,8 +45,8 @@ fn is_in_no_file(story: &Story) {
 }
 
 fn start_run(mut command: Command) -> Value {
-    let begun = CommandOutput::of(&command.output().unwrap());
-    json!({"run_id": begun.well().trim()})
+    let started = CommandOutput::of(&command.output().unwrap());
+    json!({"run_id": started.well().trim()})
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     );
     let begin = || {
         let variables = json!({"input": SECRET});
-        let begun =
+        let started =
             story.begins_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
-        assert_eq!(begun["status"], "waiting", "{begun}");
-        begun
+        assert_eq!(started["status"], "waiting", "{started}");
+        started
     };
     let before = begin();
     let terminal = story.agent.calls("open_terminal", json!({"command": ["cat"]}));

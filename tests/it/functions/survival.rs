@@ -89,11 +89,11 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
             }
         };
         assert_eq!(over["status"], "completed", "{over}");
-        let told: Vec<&Value> = over["result"].as_array().unwrap().iter().collect();
-        assert_eq!(told.len(), expected.len(), "{over}");
-        for (told, expected) in told.iter().zip(expected) {
-            let known = ["unknown", "not_run", "skipped"].contains(&told.as_str().unwrap_or("skipped"));
-            assert!(**told == *expected || known, "{told} rather than {expected}: {over}");
+        let reported: Vec<&Value> = over["result"].as_array().unwrap().iter().collect();
+        assert_eq!(reported.len(), expected.len(), "{over}");
+        for (reported, expected) in reported.iter().zip(expected) {
+            let known = ["unknown", "not_run", "skipped"].contains(&reported.as_str().unwrap_or("skipped"));
+            assert!(**reported == *expected || known, "{reported} rather than {expected}: {over}");
         }
         let noted = std::fs::read_to_string(story.path("noted")).unwrap();
         let mut lines: Vec<&str> = noted.lines().collect();
@@ -191,8 +191,8 @@ fn locked_run_keeps_results_of_children_until_answered() {
     eventually_blocking("it asks", || gate().is_some());
     let gate = gate().unwrap();
     story.home.runs(&["daemon", "restart"]).well();
-    let looked = story.looks(&run, 0.0);
-    assert!(looked["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{looked}");
+    let inspected = story.looks(&run, 0.0);
+    assert!(inspected["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{inspected}");
     std::fs::write(story.path("go"), "").unwrap();
     // The nested run ends, and is kept until its parent has its result, regardless of the retention.
     let is_over = |state: &str| {

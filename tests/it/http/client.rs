@@ -62,11 +62,11 @@ impl Serving {
         let mut process = program.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let port = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-        let token = match told["token"].as_str() {
+        let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let port = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let token = match reported["token"].as_str() {
             Some(token) => token.to_owned(),
-            None => std::fs::read_to_string(told["token_file"].as_str().unwrap()).unwrap().trim().to_owned(),
+            None => std::fs::read_to_string(reported["token_file"].as_str().unwrap()).unwrap().trim().to_owned(),
         };
         Self { home, process, port, token }
     }

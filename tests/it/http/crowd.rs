@@ -69,10 +69,10 @@ fn silent_client_is_left_alone_and_then_disconnected() {
     slow.write_all(b"GET /health HTTP/1.1\r\n").unwrap();
     let mut silent = serving.connects();
     assert_eq!(serving.gets("/api/v1/runs").0, 200);
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     // The server closes them within the timeout of this client.
-    let _ = slow.read_to_end(&mut said);
-    assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
+    let _ = slow.read_to_end(&mut output);
+    assert!(!String::from_utf8_lossy(&output).contains("200 OK"));
     let mut nothing = Vec::new();
     assert_eq!(silent.read_to_end(&mut nothing).unwrap(), 0);
     assert_eq!(serving.gets("/api/v1/runs").0, 200);

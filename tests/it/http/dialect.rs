@@ -43,10 +43,15 @@ fn run_is_started_once_followed_and_returns_its_output() {
     assert_eq!((status, &started["correlation_id"]), (200, &started["workflow_id"]), "{started}");
     assert_eq!(send_request(&serving, "POST", "/resting/start", &key, Some(&start)).1, started, "once");
     let run = started["workflow_id"].as_str().unwrap();
-    let told = wait_for_end(&serving, &format!("/resting/runs/{run}/status"), |told| told["status"] == "COMPLETED");
-    assert_eq!((&told["input"], &told["output"]["final_state"]), (&json!({"version": "1.2"}), &json!("s2")), "{told}");
-    assert_eq!((&told["originalWorkflowId"], &told["workflowInstanceId"]), (&json!("resting"), &json!(run)));
-    assert!(told["endTime"].as_i64().unwrap() >= told["startTime"].as_i64().unwrap(), "{told}");
+    let reported =
+        wait_for_end(&serving, &format!("/resting/runs/{run}/status"), |reported| reported["status"] == "COMPLETED");
+    assert_eq!(
+        (&reported["input"], &reported["output"]["final_state"]),
+        (&json!({"version": "1.2"}), &json!("s2")),
+        "{reported}"
+    );
+    assert_eq!((&reported["originalWorkflowId"], &reported["workflowInstanceId"]), (&json!("resting"), &json!(run)));
+    assert!(reported["endTime"].as_i64().unwrap() >= reported["startTime"].as_i64().unwrap(), "{reported}");
     assert_eq!(
         send_request(&serving, "GET", &format!("/asking/runs/{run}/status"), &[], None).0,
         404,
@@ -73,14 +78,19 @@ fn documented_client_reads_the_served_answers() {
         // Line 373: both ids are texts.
         let (correlation, run) =
             (started["correlation_id"].as_str().unwrap(), started["workflow_id"].as_str().unwrap());
-        let told =
-            wait_for_end(&serving, &format!("/{workflow}/runs/{run}/status"), |told| told["status"] != "RUNNING");
-        assert_eq!((&told["status"], &told["workflow_id"]), (&json!(word), &json!(workflow)), "lines 188-196: {told}");
-        assert_eq!(told["correlationId"], correlation);
-        assert_eq!(told["input"], json!({"target_domain": "example.com"}));
-        assert!(told["output"].is_object(), "{told}");
+        let reported = wait_for_end(&serving, &format!("/{workflow}/runs/{run}/status"), |reported| {
+            reported["status"] != "RUNNING"
+        });
+        assert_eq!(
+            (&reported["status"], &reported["workflow_id"]),
+            (&json!(word), &json!(workflow)),
+            "lines 188-196: {reported}"
+        );
+        assert_eq!(reported["correlationId"], correlation);
+        assert_eq!(reported["input"], json!({"target_domain": "example.com"}));
+        assert!(reported["output"].is_object(), "{reported}");
         // Line 440: executionTime is end_time - start_time.
-        let time = |name: &str| told[name].as_i64().unwrap_or_else(|| panic!("no {name}: {told}"));
+        let time = |name: &str| reported[name].as_i64().unwrap_or_else(|| panic!("no {name}: {reported}"));
         assert_eq!(time("end_time") - time("start_time"), time("executionDuration"));
         assert!(time("create_time") <= time("start_time") && time("update_time") <= time("end_time"));
         for (snake, camel) in [("create_time", "createTime"), ("update_time", "updateTime"), ("end_time", "endTime")] {
@@ -96,13 +106,14 @@ fn waiting_run_is_running_with_its_question_and_cancellable() {
     let started = send_request(&serving, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
     let run = started["workflow_id"].as_str().unwrap();
     let path = format!("/asking/runs/{run}/status");
-    let told = wait_for_end(&serving, &path, |told| told["status"] == "RUNNING" && told["endTime"].is_null());
-    assert_eq!(told["output"]["pending_gate"]["prompt"], "Go on?");
+    let reported =
+        wait_for_end(&serving, &path, |reported| reported["status"] == "RUNNING" && reported["endTime"].is_null());
+    assert_eq!(reported["output"]["pending_gate"]["prompt"], "Go on?");
     assert_eq!(send_request(&serving, "POST", &format!("/other/runs/{run}/cancel"), &[], None).0, 404);
     let (status, cancelled) = send_request(&serving, "POST", &format!("/asking/runs/{run}/cancel"), &[], None);
     assert_eq!((status, &cancelled["status"]), (200, &json!("CANCELLED")), "{cancelled}");
-    let told = wait_for_end(&serving, &path, |told| told["status"] == "CANCELLED");
-    assert!(told["output"]["error"].is_string(), "{told}");
+    let reported = wait_for_end(&serving, &path, |reported| reported["status"] == "CANCELLED");
+    assert!(reported["output"]["error"].is_string(), "{reported}");
 }
 
 #[test]

@@ -123,8 +123,8 @@ fn http_dialog_is_trusted_unless_from_a_held_terminal() {
     serving.waits_for(&run);
     let mut outside = std::process::Command::new("python3");
     let said = outside.args([&script, &port, &serving.token, &run, "127.0.0.1"]).output().unwrap();
-    let told = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(told.contains("it completed:"), "{told}{}", String::from_utf8_lossy(&said.stderr));
+    let reported = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(reported.contains("it completed:"), "{reported}{}", String::from_utf8_lossy(&said.stderr));
 }
 
 /// Returns an address of this machine other than loopback, if there is one. Sends no packet.

@@ -82,11 +82,11 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
 
     // Both instances are killed in the middle.
     for killed in [&south, &north.home] {
-        let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+        let started = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
         let gate = wait_at_gate(&north, &gates);
         kill_daemon(killed);
         north.home.runs(&["gates", "answer", &gate, "yes"]).well();
-        let done = wait_for_end(&south, &begun);
+        let done = wait_for_end(&south, &started);
         assert_eq!(
             (&done["state"], &done["result"]["workflowInstanceId"]),
             (&json!("completed"), &json!(gate)),
@@ -96,9 +96,9 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     }
 
     // Cancelling the run here cancels the run there.
-    let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+    let started = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
     let gate = wait_at_gate(&north, &gates);
-    let cancelled = agent.calls("cancel_run", json!({"run_id": begun}));
+    let cancelled = agent.calls("cancel_run", json!({"run_id": started}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     assert_eq!(north.waits_for(&gate)["status"], "cancelled");
 }
@@ -120,14 +120,14 @@ fn call_of_a_remote_tool_returns_the_services_result() {
         assert!(good["correlationId"].is_string() && good["run_id"].is_string(), "{good}");
         let bad = agent.begins("workflow_breaks", json!({})).answer();
         assert_eq!(bad["result"]["isError"], true, "{bad}");
-        let told = &bad["result"]["structuredContent"];
-        assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");
+        let reported = &bad["result"]["structuredContent"];
+        assert_eq!((&reported["status"], &reported["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");
     }
     // Document 004, lines 484 and 496-499: each start and each end is logged, for audit.
     let log = log(&home);
     let lines = |words: &str, parts: &[&str]| {
-        let told = log.lines().filter(|line| line.contains("INFO") && line.contains(words));
-        told.filter(|line| parts.iter().all(|part| line.contains(part)) && line.contains(" run=run_")).count()
+        let reported = log.lines().filter(|line| line.contains("INFO") && line.contains(words));
+        reported.filter(|line| parts.iter().all(|part| line.contains(part)) && line.contains(" run=run_")).count()
     };
     for (tool, id, outcome) in [("workflow_deploy", "7", "completed"), ("workflow_breaks", "8", "failed")] {
         let (workflow, id) = (format!("workflow=\"{tool}\""), format!("workflow_id=\"{id}\""));
@@ -156,9 +156,13 @@ fn start_interrupted_by_a_kill_is_unknown_and_not_repeated() {
     let run = home.runs(&["run", "workflow_deploy", "--detach"]).well().trim().to_owned();
     runtime.block_on(service.wait_for(Route::Start, 1));
     kill_daemon(&home);
-    let told = wait_for_end(&home, &run);
-    assert_eq!((&told["state"], &told["result"]["status"]), (&json!("failed"), &json!("UNKNOWN")), "{told}");
-    assert!(told["error"].as_str().unwrap().contains("not started again"), "{told}");
+    let reported = wait_for_end(&home, &run);
+    assert_eq!(
+        (&reported["state"], &reported["result"]["status"]),
+        (&json!("failed"), &json!("UNKNOWN")),
+        "{reported}"
+    );
+    assert!(reported["error"].as_str().unwrap().contains("not started again"), "{reported}");
     assert_eq!(service.count(Route::Start), 1);
-    assert!(!told.to_string().contains(TOKEN));
+    assert!(!reported.to_string().contains(TOKEN));
 }

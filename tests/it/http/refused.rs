@@ -53,9 +53,9 @@ fn every_address_refuses_unauthorised_requests() {
             if wanted == 401 {
                 assert!(response.header("www-authenticate").unwrap().starts_with("Bearer"), "{path}");
             }
-            let told = response.json();
-            assert_eq!((&told["success"], &told["code"]), (&json!(false), &json!(code)), "{method} {path}");
-            assert!(told["error"].as_str().unwrap().len() > 20, "{told}");
+            let reported = response.json();
+            assert_eq!((&reported["success"], &reported["code"]), (&json!(false), &json!(code)), "{method} {path}");
+            assert!(reported["error"].as_str().unwrap().len() > 20, "{reported}");
         };
         if !open {
             refused(&[], 401, "unauthorized");
@@ -173,8 +173,8 @@ fn new_token_applies_at_once() {
     assert_eq!(serving.gets("/api/v1/runs").0, 401);
     serving.token = new["token"].as_str().unwrap().to_owned();
     assert_eq!(serving.gets("/api/v1/runs").0, 200);
-    let told = serving.home.runs(&["serve", "token"]).well();
-    assert_eq!(told.trim(), new["file"].as_str().unwrap());
+    let reported = serving.home.runs(&["serve", "token"]).well();
+    assert_eq!(reported.trim(), new["file"].as_str().unwrap());
     assert_eq!(serving.ends(Signal::TERM), Some(0));
 }
 
@@ -187,8 +187,8 @@ fn stream_of_an_old_token_ends_with_it() {
     let events = serving.follows(&run, &[]);
     serving.home.runs(&["serve", "token", "--new"]).well();
     serving.home.answers(&run, "yes").well();
-    let told: Vec<String> = events.rest().into_iter().map(|event| event.kind).collect();
-    assert!(!told.iter().any(|told| told == "gate_answered"), "{told:?}");
+    let reported: Vec<String> = events.rest().into_iter().map(|event| event.kind).collect();
+    assert!(!reported.iter().any(|reported| reported == "gate_answered"), "{reported:?}");
 }
 
 #[test]
@@ -207,9 +207,9 @@ fn environment_token_opens_the_server_and_no_terminal_sees_it() {
         .unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(process.stdout.take().unwrap()), &mut line).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert!(told["token"].is_null() && told["token_file"].is_null() && !line.contains(token), "{line}");
-    let port: u16 = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+    let reported: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert!(reported["token"].is_null() && reported["token_file"].is_null() && !line.contains(token), "{line}");
+    let port: u16 = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     let body = json!({"command": "env; tr '\\0' '\\n' < /proc/$PPID/environ"}).to_string();
     let head = format!(
@@ -234,7 +234,7 @@ fn ending_the_server_ends_streams_but_not_runs() {
     assert_eq!(events.next().unwrap().kind, "workflow_started");
     assert_eq!(serving.ends(Signal::INT), Some(0));
     assert!(events.rest().iter().all(|event| event.kind == "state_entered"), "the stream ends, whole");
-    let told = serving.home.runs(&["runs", "show", &run, "--json"]).json();
-    assert_eq!(told["status"].as_str().or(told["state"].as_str()), Some("running"), "{told}");
+    let reported = serving.home.runs(&["runs", "show", &run, "--json"]).json();
+    assert_eq!(reported["status"].as_str().or(reported["state"].as_str()), Some("running"), "{reported}");
     serving.home.runs(&["runs", "cancel", &run]).well();
 }

@@ -183,8 +183,8 @@ mod tests {
     fn lineage_ends_at_process_without_parent() {
         let Lineage { known, cut } = read(&Table::of(&FAMILY), 40);
         let of = |process: &Process| (process.pid, process.evidence.mark.is_some(), process.evidence.may_be_in_group);
-        let told: Vec<_> = known.iter().map(of).collect();
-        assert_eq!(told, [(40, false, false), (30, true, false), (20, false, true), (1, false, false)]);
+        let reported: Vec<_> = known.iter().map(of).collect();
+        assert_eq!(reported, [(40, false, false), (30, true, false), (20, false, true), (1, false, false)]);
         assert_eq!(cut, None);
     }
 

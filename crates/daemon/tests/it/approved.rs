@@ -297,8 +297,8 @@ async fn weaker_setting_requires_confirmation_by_a_person() {
     let daemon = daemon.restarted().await;
     daemon.configure(require(Proof::None));
     assert!(approve(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
-    let told = daemon.call(GetApprover {}).await;
-    assert_eq!((told.requires.as_deref(), told.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
+    let reported = daemon.call(GetApprover {}).await;
+    assert_eq!((reported.requires.as_deref(), reported.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
     // No program can confirm it: neither an agent nor a program without its own terminal.
     let person = daemon.person_named("person").await;
     assert!(!daemon.call(LowerRequirement::default()).await.success);

@@ -152,9 +152,9 @@ async fn truncated_output_can_be_read_further_and_searched() {
     let daemon = TestDaemon::new().await;
     let verb =
         RunCommand { command: "seq 1 3000".to_owned(), limit: Some(100), timeout: 60.0, ..RunCommand::default() };
-    let ran = daemon.call(verb).await;
-    assert!(ran.truncated && ran.success);
-    let session_id = ran.session_id.unwrap();
+    let result = daemon.call(verb).await;
+    assert!(result.truncated && result.success);
+    let session_id = result.session_id.unwrap();
     let search = GetScreenContent {
         session_id: session_id.clone(),
         search: Some("^1234$".to_owned()),
@@ -216,8 +216,8 @@ async fn wait_continues_after_the_last_match_of_the_client() {
     };
     let first = daemon.call(wait(Some(Since::Offset(0)))).await;
     let second = daemon.call(wait(Some(Since::Last))).await;
-    let told = [first, second].map(|reply| reply.match_text.unwrap());
-    assert_eq!(told, ["a_1", "a_2"]);
+    let reported = [first, second].map(|reply| reply.match_text.unwrap());
+    assert_eq!(reported, ["a_1", "a_2"]);
     // Every one of several terminals.
     let all = AwaitOutput {
         session_ids: Some(vec![session.id.clone(), other.id.clone()]),
@@ -296,11 +296,11 @@ async fn run_is_reported_briefly_and_fully_on_request() {
 async fn pagers_and_editors_stay_closed_in_single_command_shells() {
     let daemon = TestDaemon::new().await;
     let run = |command: &str| RunCommand { command: command.to_owned(), timeout: 60.0, ..RunCommand::default() };
-    let ran = daemon.call(run("echo $PAGER $GIT_PAGER $GIT_EDITOR $DEBIAN_FRONTEND")).await;
-    assert_eq!(ran.output.trim(), "cat cat true noninteractive");
+    let result = daemon.call(run("echo $PAGER $GIT_PAGER $GIT_EDITOR $DEBIAN_FRONTEND")).await;
+    assert_eq!(result.output.trim(), "cat cat true noninteractive");
     daemon.configure(Configuration { command_pagers: true, ..Configuration::default() });
-    let ran = daemon.call(run("echo .$GIT_EDITOR.")).await;
-    assert_eq!(ran.output.trim(), "..");
+    let result = daemon.call(run("echo .$GIT_EDITOR.")).await;
+    assert_eq!(result.output.trim(), "..");
     daemon.stop().await;
 }
 
@@ -363,21 +363,21 @@ async fn nested_shell_takes_commands_and_can_be_integrated() {
         ..RunCommand::default()
     };
     daemon.call(until(&session.id, "PS1='in$ ' dash\n", AwaitUntil::Prompt)).await;
-    let ran = daemon.call(run("echo one; false", None)).await;
-    assert_eq!((ran.success, ran.output.as_str(), ran.exit_code), (true, "one\n", None));
+    let result = daemon.call(run("echo one; false", None)).await;
+    assert_eq!((result.success, result.output.as_str(), result.exit_code), (true, "one\n", None));
     // Its output was already returned.
     let sent = daemon.call(until(&session.id, "echo two\n", AwaitUntil::Prompt)).await;
     assert!(!sent.screen_content.unwrap().contains("one"));
-    let ran = daemon.call(run("", Some(true))).await;
-    assert_eq!((ran.success, ran.output.as_str()), (true, ""));
-    let ran = daemon.call(run("false", None)).await;
-    assert_eq!((ran.success, ran.exit_code), (true, Some(1)));
-    let ran = daemon.call(run("", None)).await;
-    assert!(ran.error.unwrap().contains("empty"));
+    let result = daemon.call(run("", Some(true))).await;
+    assert_eq!((result.success, result.output.as_str()), (true, ""));
+    let result = daemon.call(run("false", None)).await;
+    assert_eq!((result.success, result.exit_code), (true, Some(1)));
+    let result = daemon.call(run("", None)).await;
+    assert!(result.error.unwrap().contains("empty"));
     daemon.configure(Configuration { command_integration: true, ..Configuration::default() });
     daemon.call(until(&session.id, "PS1='in in$ ' dash\n", AwaitUntil::Prompt)).await;
-    let ran = daemon.call(run("false", None)).await;
-    assert_eq!((ran.success, ran.exit_code), (true, Some(1)), "{ran:?}");
+    let result = daemon.call(run("false", None)).await;
+    assert_eq!((result.success, result.exit_code), (true, Some(1)), "{result:?}");
     daemon.stop().await;
 }
 
@@ -390,14 +390,14 @@ async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
         timeout: Some(60.0),
         ..input(&session.id, "echo begun; sleep 600\n")
     };
-    let begun = AwaitOutput {
+    let started = AwaitOutput {
         session_id: session.id.clone(),
         pattern: "^begun".to_owned(),
         timeout: 60.0,
         ..AwaitOutput::default()
     };
     let close = async {
-        daemon.call(begun).await;
+        daemon.call(started).await;
         daemon.call(ExitTerminal { session_id: session.id.clone(), ..ExitTerminal::default() }).await
     };
     let (sent, closed) = tokio::join!(daemon.call(waits), close);
@@ -509,8 +509,8 @@ async fn question_is_in_every_reply_however_the_cursor_got_there() {
             timeout: 60.0,
             ..RunCommand::default()
         };
-        let ran = daemon.call(run).await;
-        assert!(ran.awaiting_input && ran.output.contains(asks), "by run_command, {drawing}: {ran:?}");
+        let result = daemon.call(run).await;
+        assert!(result.awaiting_input && result.output.contains(asks), "by run_command, {drawing}: {result:?}");
     }
     daemon.stop().await;
 }
@@ -561,8 +561,8 @@ async fn leftover_screen_of_a_program_is_named_with_a_remedy() {
         let error = daemon.call(run()).await.error.unwrap();
         assert!(error.contains("tput rmcup"), "{shell}: {error}");
         daemon.call(until(&session.id, "tput rmcup\n", AwaitUntil::Input)).await;
-        let ran = daemon.call(run()).await;
-        assert_eq!((ran.output.trim(), ran.error), ("typed", None), "{shell}");
+        let result = daemon.call(run()).await;
+        assert_eq!((result.output.trim(), result.error), ("typed", None), "{shell}");
     }
     daemon.stop().await;
 }
@@ -605,15 +605,18 @@ async fn command_with_withheld_end_or_output_is_not_a_success() {
     let session = daemon.bash().await;
     let run = |command: &str| command_in(&session.id, command);
     daemon.call(run("exec > >(cat)")).await;
-    let ran = daemon.call(run("echo late")).await;
-    assert_eq!((ran.success, ran.exit_code, ran.outcome_unknown), (false, Some(0), None));
-    assert!(ran.error.unwrap().contains("pipe"));
+    let result = daemon.call(run("echo late")).await;
+    assert_eq!((result.success, result.exit_code, result.outcome_unknown), (false, Some(0), None));
+    assert!(result.error.unwrap().contains("pipe"));
     daemon.call(run("exec >/dev/tty")).await;
-    let ran = daemon.call(run("echo back")).await;
-    assert_eq!((ran.success, ran.output.as_str(), ran.error), (true, "back\n", None));
+    let result = daemon.call(run("echo back")).await;
+    assert_eq!((result.success, result.output.as_str(), result.error), (true, "back\n", None));
     daemon.call(run("shopt -s extdebug; trap false DEBUG")).await;
-    let ran = daemon.call(run("touch made")).await;
-    assert_eq!((ran.success, ran.exit_code, ran.outcome_unknown, ran.output.as_str()), (false, None, Some(true), ""));
-    assert!(ran.error.unwrap().contains("has not reported how the command ended"));
+    let result = daemon.call(run("touch made")).await;
+    assert_eq!(
+        (result.success, result.exit_code, result.outcome_unknown, result.output.as_str()),
+        (false, None, Some(true), "")
+    );
+    assert!(result.error.unwrap().contains("has not reported how the command ended"));
     daemon.stop().await;
 }

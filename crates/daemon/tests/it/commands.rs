@@ -50,12 +50,12 @@ async fn command_across_a_daemon_restart_runs_once() {
         wait_seconds: Some(0.0),
         ..RunWorkflow::default()
     };
-    let begun = daemon.call(verb).await;
+    let started = daemon.call(verb).await;
     eventually("the command runs", async || std::fs::read_to_string(path("log")).is_ok_and(|text| !text.is_empty()))
         .await;
     let daemon = daemon.restarted().await;
     std::fs::write(path("go"), "").unwrap();
-    let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    let ended = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     assert_eq!(ended.final_variables["build_output"], "once");
     daemon.stop().await;
@@ -76,15 +76,15 @@ async fn finally_state_cleans_up_after_failure_and_restart() {
         wait_seconds: Some(0.0),
         ..RunWorkflow::default()
     };
-    let begun = daemon.call(verb).await;
+    let started = daemon.call(verb).await;
     let cleaning = async || {
-        let run = daemon.call(GetRun { run_id: begun.run_id.clone(), ..GetRun::default() }).await;
+        let run = daemon.call(GetRun { run_id: started.run_id.clone(), ..GetRun::default() }).await;
         run.states_executed == 3
     };
     eventually("the run cleans up", cleaning).await;
     let daemon = daemon.restarted().await;
     std::fs::write(path("go"), "").unwrap();
-    let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    let ended = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("fail")), "{ended:?}");
     assert_eq!(ended.error.as_deref(), Some("State 'fail' failed: no"));
     assert!(!folder.path().join("made").exists());
@@ -102,8 +102,11 @@ async fn secret_reference_reaches_the_command_and_no_report() {
     });
     let ended = daemon.run(json!({"initial_state": "count", "states": states})).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
-    let told = serde_json::to_string(&ended).unwrap();
-    assert!(told.contains("••••••") && !told.contains(&home) && !told.contains("secret:HOME\":"), "{told}");
+    let reported = serde_json::to_string(&ended).unwrap();
+    assert!(
+        reported.contains("••••••") && !reported.contains(&home) && !reported.contains("secret:HOME\":"),
+        "{reported}"
+    );
     let missing = json!({"initial_state": "a", "states": {"a": command("echo {secret:NO_SUCH}", &json!([]))}});
     let refused = daemon.run(missing).await;
     assert!(refused.error.unwrap().contains("secret NO_SUCH was not found"));

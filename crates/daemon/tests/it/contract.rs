@@ -290,10 +290,10 @@ async fn recording_subscriber_receives_no_secrets() {
     session.types(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
     session.types("\n").await;
     session.sees("_over$").await;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let all = loop {
-        told.push(events.next().await.unwrap());
-        let so_far = shown(told.clone());
+        reported.push(events.next().await.unwrap());
+        let so_far = shown(reported.clone());
         if so_far.contains("hunt_over") {
             break so_far;
         }
@@ -312,9 +312,9 @@ async fn environment_and_directory_are_the_clients() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("echo \"[$HOME|$PWD|$TERM]\"\n").await;
-    let said = session.sees(r"\[(.*)\|(.*)\|xterm-256color\]").await;
-    let home = said.trim_matches(['[', ']']).split('|').next().unwrap().to_owned();
-    assert!(said.starts_with(&format!("[{home}|{home}|")), "{said}");
+    let output = session.sees(r"\[(.*)\|(.*)\|xterm-256color\]").await;
+    let home = output.trim_matches(['[', ']']).split('|').next().unwrap().to_owned();
+    assert!(output.starts_with(&format!("[{home}|{home}|")), "{output}");
     let with = OpenTerminal { environment: Some([("GREETING".to_owned(), "hi".to_owned())].into()), ..bash() };
     let session = daemon.open(with).await;
     session.types("echo \"<$GREETING>\"\n").await;
@@ -437,8 +437,8 @@ fn run(session: Option<&str>, command: &str) -> RunCommand {
 async fn exact_output_in_a_live_and_a_fresh_shell() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let ran = daemon.call(run(Some(&session.id), "cd /tmp; x=7; printf 'a\\nb'; (exit 3)")).await;
-    assert_eq!((ran.success, ran.output.as_str(), ran.exit_code), (true, "a\nb", Some(3)), "{ran:?}");
+    let result = daemon.call(run(Some(&session.id), "cd /tmp; x=7; printf 'a\\nb'; (exit 3)")).await;
+    assert_eq!((result.success, result.output.as_str(), result.exit_code), (true, "a\nb", Some(3)), "{result:?}");
     let kept = daemon.call(run(Some(&session.id), "echo $PWD $x")).await;
     assert_eq!((kept.output.as_str(), kept.exit_code), ("/tmp 7\n", Some(0)));
     let fresh = daemon.call(run(None, "echo x=$x; no-such-program")).await;
@@ -490,8 +490,9 @@ async fn shell_variables_are_read_and_set_without_a_trace() {
     let set = daemon.call(set).await;
     assert!(set.success, "{:?}", set.error);
     let names = ["unexported", "TARGET", "NOT_THERE"].map(str::to_owned).to_vec();
-    let told = daemon.call(GetVariables { session_id: session.id.clone(), names }).await;
-    let value = |name: &str| told.variables[name].as_ref().map(|variable| (variable.value.as_str(), variable.exported));
+    let reported = daemon.call(GetVariables { session_id: session.id.clone(), names }).await;
+    let value =
+        |name: &str| reported.variables[name].as_ref().map(|variable| (variable.value.as_str(), variable.exported));
     assert_eq!(value("unexported"), Some(("two\nlines", false)));
     assert_eq!(value("TARGET"), Some(("it's \"quoted\"", true)));
     assert_eq!(value("NOT_THERE"), None);
@@ -535,8 +536,8 @@ async fn takeover_names_the_person_and_then_the_changes() {
     assert!(signalled.error.unwrap().starts_with(&format!("{user} has held")), "signals are writes");
     let closed = daemon.call(ExitTerminal { session_id: id.clone(), ..Default::default() }).await;
     assert!(!closed.success && closed.message.starts_with(&format!("{user} has held")), "{closed:?}");
-    let ran = daemon.call(run(Some(&id), "echo mine")).await;
-    assert!(ran.error.unwrap().starts_with(&format!("{user} has held")));
+    let result = daemon.call(run(Some(&id), "echo mine")).await;
+    assert!(result.error.unwrap().starts_with(&format!("{user} has held")));
     let types = |text: &str, key: Option<&str>| {
         let bytes = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
         person.call(WriteTerminal {
@@ -554,14 +555,14 @@ async fn takeover_names_the_person_and_then_the_changes() {
     // Disconnecting has the same effect as handing back.
     drop(events);
     drop(person);
-    let told = loop {
+    let reported = loop {
         let sent = session.types("\n").await;
         if sent.success {
             break sent.handed_back.unwrap();
         }
     };
-    assert_eq!(told.by, user);
-    assert!(told.output.contains("hers-42"), "{}", told.output);
+    assert_eq!(reported.by, user);
+    assert!(reported.output.contains("hers-42"), "{}", reported.output);
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert_eq!(screen.handed_back, None, "told once");
     daemon.stop().await;

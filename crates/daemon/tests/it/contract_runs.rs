@@ -65,17 +65,17 @@ async fn run_can_be_cancelled_after_each_of_its_events() {
     let mut runs = Vec::new();
     // Each cancel is one event later, from the start to the last state.
     for count in 0.. {
-        let begun = daemon.call(start_request(busy.clone())).await;
-        assert_eq!(begun.status, "running", "the start returns at once, with the id: {begun:?}");
-        let follow = Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() };
+        let started = daemon.call(start_request(busy.clone())).await;
+        assert_eq!(started.status, "running", "the start returns at once, with the id: {started:?}");
+        let follow = Subscribe { run_id: started.run_id.clone(), from_seq: Some(1), ..Subscribe::default() };
         let (_, mut events) = daemon.client().subscribe(follow).await.unwrap();
         let mut last = Value::Null;
         for _ in 0..count {
             last = events.next().await.expect("the events end with the run");
         }
-        let cancelled = daemon.call(CancelWorkflow { run_id: begun.run_id.clone() }).await;
+        let cancelled = daemon.call(CancelWorkflow { run_id: started.run_id.clone() }).await;
         assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "after {last}: {cancelled:?}");
-        runs.push(begun.run_id);
+        runs.push(started.run_id);
         if (&last["event_type"], &last["data"]["state"]) == (&json!("state_entered"), &json!("wait")) {
             break;
         }
@@ -131,11 +131,11 @@ async fn run_continues_with_its_original_definition() {
     assert!(daemon.call(save(asking_machine("old"))).await.success);
     let named =
         || RunWorkflow { workflow_name: Some("asking".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
-    let begun = daemon.call(named()).await;
-    assert_eq!(begun.status, "waiting", "{begun:?}");
+    let started = daemon.call(named()).await;
+    assert_eq!(started.status, "waiting", "{started:?}");
     assert!(daemon.call(save(asking_machine("new"))).await.success);
     let daemon = daemon.restarted().await;
-    for (run, end) in [(begun, "old"), (daemon.call(named()).await, "new")] {
+    for (run, end) in [(started, "old"), (daemon.call(named()).await, "new")] {
         let answer =
             AnswerGate { run_id: run.run_id.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
@@ -245,19 +245,19 @@ async fn machine_record_has_its_result_and_arguments() {
     };
     let over = daemon.call(execute.clone()).await;
     assert_eq!((over.state.as_str(), &over.error), ("completed", &None), "{over:?}");
-    let told = serde_json::to_value(record(&daemon, &over.run_id).await).unwrap();
+    let reported = serde_json::to_value(record(&daemon, &over.run_id).await).unwrap();
     for key in ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"] {
-        assert!(told.get(key).is_some(), "{key} of {told}");
+        assert!(reported.get(key).is_some(), "{key} of {reported}");
     }
-    assert_eq!((&told["result"], &told["error"]), (&json!({"GREETING": "hello"}), &Value::Null));
-    assert_eq!((&told["input"], &told["params"]), (&json!("hello"), &json!({"PIN": "••••••", "n": 3})));
+    assert_eq!((&reported["result"], &reported["error"]), (&json!({"GREETING": "hello"}), &Value::Null));
+    assert_eq!((&reported["input"], &reported["params"]), (&json!("hello"), &json!({"PIN": "••••••", "n": 3})));
     let events = events(&daemon, &over.run_id).await;
     let (first, last) = (&events[0]["data"], &events.last().unwrap()["data"]);
     assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(over.run_id), &json!("returns")));
     assert_eq!((&last["run_id"], &last["result"]), (&json!(over.run_id), &json!({"GREETING": "hello"})));
     let daemon = daemon.restarted().await;
     let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
-    assert_eq!(serde_json::to_value(listed).unwrap(), told, "another daemon tells the same");
+    assert_eq!(serde_json::to_value(listed).unwrap(), reported, "another daemon tells the same");
     let elsewhere = ExecuteWorkflow { session_id: Some("elsewhere".to_owned()), ..execute.clone() };
     assert_eq!(daemon.call(elsewhere).await.error.unwrap(), "Session not found: elsewhere");
     // A machine can still use a terminal.
@@ -269,9 +269,9 @@ async fn machine_record_has_its_result_and_arguments() {
 
 async fn events(daemon: &TestDaemon, run: &str) -> Vec<Value> {
     let verb = Subscribe { run_id: run.to_owned(), from_seq: Some(1), ..Subscribe::default() };
-    let (_, mut told) = daemon.client().subscribe(verb).await.unwrap();
+    let (_, mut reported) = daemon.client().subscribe(verb).await.unwrap();
     let mut events = Vec::new();
-    while let Some(event) = told.next().await {
+    while let Some(event) = reported.next().await {
         let is_last = event["event_type"]
             .as_str()
             .is_some_and(|kind| matches!(kind, "workflow_completed" | "workflow_failed" | "workflow_cancelled"));
@@ -288,12 +288,12 @@ async fn events(daemon: &TestDaemon, run: &str) -> Vec<Value> {
 async fn machine_gate_events_have_a_limit_and_no_choices() {
     let daemon = TestDaemon::new().await;
     let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "timeout": 1.5}});
-    let begun = daemon.call(start_request(machine("asks", json!({"first": {"action": asks}})))).await;
-    let events = events(&daemon, &begun.run_id).await;
+    let started = daemon.call(start_request(machine("asks", json!({"first": {"action": asks}})))).await;
+    let events = events(&daemon, &started.run_id).await;
     let data = |kind: &str| &events.iter().find(|event| event["event_type"] == kind).unwrap()["data"];
     assert_eq!(data("gate_waiting")["choices"], Value::Null);
     assert_eq!(data("gate_timeout")["timeout"], 1.5, "{events:?}");
-    assert_eq!(data("workflow_failed")["run_id"], json!(begun.run_id));
+    assert_eq!(data("workflow_failed")["run_id"], json!(started.run_id));
     daemon.stop().await;
 }
 
@@ -313,14 +313,14 @@ async fn long_result_is_truncated_in_lists_only() {
         }),
     );
     definition["return_values"] = json!({"LONG": "long"});
-    let begun = daemon.call(start_request(definition)).await;
+    let started = daemon.call(start_request(definition)).await;
     let over =
-        daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
+        daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!(over.status, "completed", "{over:?}");
     let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
     assert!(listed.result_shortened && listed.result["LONG"].as_str().unwrap().len() < 1000, "{listed:?}");
     let daemon = daemon.restarted().await;
-    let whole = record(&daemon, &begun.run_id).await;
+    let whole = record(&daemon, &started.run_id).await;
     assert_eq!((whole.result_shortened, whole.result["LONG"].as_str().unwrap().len()), (false, 5000));
     daemon.stop().await;
 }

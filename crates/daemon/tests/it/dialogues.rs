@@ -80,16 +80,16 @@ async fn wait_for_end(daemon: &TestDaemon, run: RunReply) -> RunReply {
 async fn installer_is_answered_once_across_a_daemon_restart() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
     let verb = RunWorkflow { wait_seconds: Some(0.0), ..installer.verb("", &json!("^Installed version (\\S+)")) };
-    let begun = daemon.call(verb).await;
+    let started = daemon.call(verb).await;
     eventually("the first question is answered", async || installer.log().contains("licence=")).await;
     let daemon = daemon.restarted().await;
     installer.goes_on();
-    let run = wait_for_end(&daemon, begun).await;
+    let run = wait_for_end(&daemon, started).await;
     assert_eq!(run.status, "completed", "{run:?}");
     assert_eq!(run.result, Some(json!({"version": "1.2", "answers": 3, "word": "wipe-7"})), "{run:?}");
     assert_eq!(installer.log(), "licence=yes\npassword=pass word\nword=wipe-7\n");
-    let told = serde_json::to_string(&run).unwrap();
-    assert!(!told.contains("pass word"), "{told}");
+    let reported = serde_json::to_string(&run).unwrap();
+    assert!(!reported.contains("pass word"), "{reported}");
     let record = daemon.call(GetWorkflowRun { run_id: run.run_id }).await;
     assert!(!serde_json::to_string(&record).unwrap().contains("pass word"));
     daemon.stop().await;

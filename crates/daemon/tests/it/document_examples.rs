@@ -159,14 +159,18 @@ async fn simple_workflow_of_document_000_line_1671() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let request = json!({"workflow_definition": read(SIMPLE_TEST)});
-    let ran = agent.runs(request.clone()).await;
+    let result = agent.runs(request.clone()).await;
     assert_eq!(
-        (&ran["success"], &ran["final_state"], &ran["states_executed"]),
+        (&result["success"], &result["final_state"], &result["states_executed"]),
         (&json!(true), &json!("cleanup"), &json!(3))
     );
-    assert_eq!((&ran["workflow_saved"], &ran["saved_workflow_name"]), (&json!(true), &json!("simple_test")), "{ran}");
-    assert_eq!((&ran["available_workflows"], &ran["error"]), (&json!(["simple_test"]), &Value::Null));
-    assert!(ran["final_variables"]["session_id"].is_string(), "{ran}");
+    assert_eq!(
+        (&result["workflow_saved"], &result["saved_workflow_name"]),
+        (&json!(true), &json!("simple_test")),
+        "{result}"
+    );
+    assert_eq!((&result["available_workflows"], &result["error"]), (&json!(["simple_test"]), &Value::Null));
+    assert!(result["final_variables"]["session_id"].is_string(), "{result}");
     assert!(agent.library().join("simple_test.json").exists());
 
     let again = agent.runs(request).await;
@@ -190,9 +194,9 @@ async fn branching_workflow_of_document_000_line_1710() {
     for (printed, way) in [("  12 passing (3ms)", "tests_passed"), ("  2 failing", "tests_failed")] {
         let npm = format!("#!/bin/sh\necho '{printed}'\n");
         let agent = Agent::of(&daemon, &[("npm", &npm)]).await;
-        let ran = agent.runs(json!({"workflow_definition": read(TEST_WITH_BRANCHING), "wait_seconds": 60})).await;
-        assert_eq!((&ran["success"], &ran["final_state"]), (&json!(true), &json!("cleanup")), "{ran}");
-        assert_eq!(states(&ran), ["start_session", "run_tests", "wait_for_results", way, "cleanup"]);
+        let result = agent.runs(json!({"workflow_definition": read(TEST_WITH_BRANCHING), "wait_seconds": 60})).await;
+        assert_eq!((&result["success"], &result["final_state"]), (&json!(true), &json!("cleanup")), "{result}");
+        assert_eq!(states(&result), ["start_session", "run_tests", "wait_for_results", way, "cleanup"]);
     }
     daemon.stop().await;
 }
@@ -277,11 +281,11 @@ async fn requests_of_document_000_line_2080_run_saved_workflows() {
         "{saved}"
     );
     let variables = json!({"env": "production", "version": "v1.2.3"});
-    let ran = agent.runs(json!({"workflow_name": "parameterized_workflow", "initial_variables": variables})).await;
+    let result = agent.runs(json!({"workflow_name": "parameterized_workflow", "initial_variables": variables})).await;
     assert_eq!(
-        (&ran["success"], &ran["final_variables"]["repeat_output"]),
+        (&result["success"], &result["final_variables"]["repeat_output"]),
         (&json!(true), &json!("production v1.2.3")),
-        "{ran}"
+        "{result}"
     );
     daemon.stop().await;
 }
@@ -322,8 +326,8 @@ async fn library_of_document_000_line_70_is_listed_and_run() {
     fs::write(agent.library().join("index.json"), index.to_string()).unwrap();
     let listed = agent.calls("LIST_WORKFLOWS", json!({})).await;
     let workflow = &listed["workflows"][0];
-    let told = (&workflow["name"], &workflow["description"], &workflow["created"], &workflow["success_count"]);
-    assert_eq!(told, (&json!(name), &json!("Repeats a text"), &json!(created), &json!(1)), "{listed}");
+    let reported = (&workflow["name"], &workflow["description"], &workflow["created"], &workflow["success_count"]);
+    assert_eq!(reported, (&json!(name), &json!("Repeats a text"), &json!(created), &json!(1)), "{listed}");
     assert_eq!(agent.runs(json!({"workflow_name": name})).await["success"], true);
     let stored = read(&fs::read_to_string(file).unwrap());
     assert_eq!((&stored["metadata"]["success_count"], &stored["metadata"]["created"]), (&json!(2), &json!(created)));
@@ -496,11 +500,11 @@ async fn example_of_document_001_line_1035_runs_with_all_states() {
     let session = agent.opens_a_terminal().await;
     // The word that the example types is a shell function that prints nothing.
     agent.does(&session, "command() { echo Build complete: SUCCESS; }; export ENV_VAR_NAME=x").await;
-    let ran =
+    let result =
         agent.runs(json!({"workflow_name": "workflow_identifier", "session_id": session, "wait_seconds": 60})).await;
-    assert_eq!((&ran["success"], &ran["final_state"]), (&json!(true), &json!("success")), "{ran}");
-    assert_eq!(states(&ran), ["start", "check_result", "success"]);
-    assert_eq!(ran["return_values"], json!({"RESULT_VAR": "SUCCESS"}));
+    assert_eq!((&result["success"], &result["final_state"]), (&json!(true), &json!("success")), "{result}");
+    assert_eq!(states(&result), ["start", "check_result", "success"]);
+    assert_eq!(result["return_values"], json!({"RESULT_VAR": "SUCCESS"}));
     daemon.stop().await;
 }
 
@@ -547,20 +551,20 @@ async fn invalid_request_is_answered_as_in_document_001_line_1217() {
     assert_eq!(agent.creates(&repeating_machine("there", "x")).await["success"], true);
     let missing = agent.runs(json!({"workflow_name": "nothing", "session_id": "current_session"})).await;
     let fields = ["success", "workflow_name", "session_id", "final_state", "states_executed", "workflow_signature"];
-    let told = fields.map(|field| missing[field].clone());
+    let reported = fields.map(|field| missing[field].clone());
     let expected =
         [json!(false), json!("nothing"), json!("current_session"), json!("workflow_not_found"), json!(0), json!({})];
-    assert_eq!(told, expected, "{missing}");
+    assert_eq!(reported, expected, "{missing}");
     assert_eq!((&missing["execution_log"], &missing["available_workflows"]), (&json!([]), &json!(["there"])));
     assert_eq!(missing["error"], "Workflow 'nothing' not found. Available workflows: there");
 
     let invalid = json!({"definition": {"name": "inv", "initial_state": "a", "states": {}}, "metadata": {}});
     fs::write(agent.library().join("inv.json"), invalid.to_string()).unwrap();
     let refused = agent.runs(json!({"workflow_name": "inv", "session_id": "current_session"})).await;
-    let told = fields.map(|field| refused[field].clone());
+    let reported = fields.map(|field| refused[field].clone());
     let expected =
         [json!(false), json!("inv"), json!("current_session"), json!("definition_invalid"), json!(0), json!({})];
-    assert_eq!(told, expected, "{refused}");
+    assert_eq!(reported, expected, "{refused}");
     let error = refused["error"].as_str().unwrap();
     assert!(error.starts_with("Workflow definition validation failed: the workflow 'inv' is not valid:\n"), "{error}");
     daemon.stop().await;
@@ -572,18 +576,18 @@ async fn unwritable_library_is_reported_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     fs::write(agent.library(), "a file, and no folder").unwrap();
-    let ran = agent.runs(json!({"workflow_definition": repeating_machine("unsaved", "x")})).await;
+    let result = agent.runs(json!({"workflow_definition": repeating_machine("unsaved", "x")})).await;
     assert_eq!(
-        (&ran["success"], &ran["status"], &ran["workflow_saved"]),
+        (&result["success"], &result["status"], &result["workflow_saved"]),
         (&json!(true), &json!("completed"), &json!(false))
     );
-    assert_eq!((&ran["saved_workflow_name"], &ran["available_workflows"]), (&Value::Null, &json!([])));
-    let error = ran["error"].as_str().unwrap();
+    assert_eq!((&result["saved_workflow_name"], &result["available_workflows"]), (&Value::Null, &json!([])));
+    let error = result["error"].as_str().unwrap();
     assert!(error.starts_with("Workflow succeeded but saving failed: "), "{error}");
     assert!(error.contains("library"), "{error}");
     // The next daemon has the reason too.
-    let looked = agent.calls("GET_RUN", json!({"run_id": ran["run_id"]})).await;
-    assert_eq!(looked["error"], ran["error"]);
+    let inspected = agent.calls("GET_RUN", json!({"run_id": result["run_id"]})).await;
+    assert_eq!(inspected["error"], result["error"]);
     daemon.stop().await;
 }
 

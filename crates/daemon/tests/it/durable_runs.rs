@@ -50,8 +50,8 @@ async fn start_run(daemon: &TestDaemon, definition: Value) -> RunReply {
 /// Waits for the end of a run that may be at a gate, and returns its reply.
 async fn final_reply(daemon: &TestDaemon, run: &str) -> RunReply {
     eventually("the run has ended", async || {
-        let looked = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() }).await;
-        if ["waiting", "running"].contains(&looked.status.as_str()) { Err(looked) } else { Ok(looked) }
+        let inspected = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() }).await;
+        if ["waiting", "running"].contains(&inspected.status.as_str()) { Err(inspected) } else { Ok(inspected) }
     })
     .await
 }
@@ -63,16 +63,16 @@ async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
 #[tokio::test]
 async fn gate_survives_a_restart_and_takes_one_answer() {
     let daemon = TestDaemon::new().await;
-    let begun = start_run(&daemon, judged_machine()).await;
-    let waiting = wait_for_end(&daemon, &begun.run_id).await;
+    let started = start_run(&daemon, judged_machine()).await;
+    let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", false), "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
     assert_eq!(gate.choices, ["it is good", "it is bad", "none of these"]);
     let daemon = daemon.restarted().await;
-    let record = daemon.call(GetWorkflowRun { run_id: begun.run_id.clone() }).await.run.unwrap();
+    let record = daemon.call(GetWorkflowRun { run_id: started.run_id.clone() }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.pending_gate.as_ref()), ("waiting", Some(&gate)));
     let answer = |answer: &str| AnswerGate {
-        run_id: begun.run_id.clone(),
+        run_id: started.run_id.clone(),
         gate_id: Some(gate.gate_id.clone()),
         answer: answer.to_owned(),
         ..AnswerGate::default()
@@ -82,12 +82,12 @@ async fn gate_survives_a_restart_and_takes_one_answer() {
     assert_eq!(refused.error.as_deref(), Some(error));
     let taken = daemon.call(answer("it is bad")).await;
     assert!(taken.success, "{taken:?}");
-    let ended = wait_for_end(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("bad")));
     let unnamed = AnswerGate { gate_id: None, ..answer("it is good") };
-    let told = daemon.call(unnamed).await.error.unwrap();
+    let reported = daemon.call(unnamed).await.error.unwrap();
     let late = daemon.call(answer("it is good")).await.error.unwrap();
-    assert_eq!(told, late, "whichever gate is meant, it was the last one");
+    assert_eq!(reported, late, "whichever gate is meant, it was the last one");
     assert!(
         late.starts_with("The gate was already answered by test (socket) at 20") && late.ends_with(": it is bad"),
         "{late}"
@@ -111,38 +111,42 @@ async fn question_for_a_person_rejects_agents_and_expires() {
             "late": {"action": {"tool": "fail", "params": {"message": "nobody answered"}}},
         },
     });
-    let begun = start_run(&daemon, definition.clone()).await;
-    let gate = wait_for_end(&daemon, &begun.run_id).await.pending_gate.unwrap();
+    let started = start_run(&daemon, definition.clone()).await;
+    let gate = wait_for_end(&daemon, &started.run_id).await.pending_gate.unwrap();
     assert_eq!((gate.prompt.as_str(), gate.answered_by.as_str()), ("Ship it?", "human"));
     assert!(gate.expires_at.is_some());
-    let answer =
-        |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
+    let answer = |answer: &str| AnswerGate {
+        run_id: started.run_id.clone(),
+        answer: answer.to_owned(),
+        ..AnswerGate::default()
+    };
     let refused = daemon.call(answer("ship")).await;
     assert!(refused.error.unwrap().starts_with("This gate waits for a person"), "the test's client says it is none");
     let ann = daemon.person_named("ann").await;
     assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("Must be one of: ['ship', 'stop']"));
     let taken = ann.call(answer("ship")).await.unwrap();
     assert!(taken.success, "{taken:?}");
-    let asked = wait_for_end(&daemon, &begun.run_id).await;
+    let asked = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(asked.pending_gate.unwrap().prompt, "How?");
     assert!(daemon.call(answer("with great care")).await.success, "any text, of anyone");
-    let ended = wait_for_end(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(ended.status, "completed");
     assert_eq!(
         (&ended.final_variables["ask_by"], &ended.final_variables["answer"]),
         (&json!(user_name()), &json!("with great care"))
     );
 
-    let begun = start_run(&daemon, definition).await;
-    wait_for_end(&daemon, &begun.run_id).await;
+    let started = start_run(&daemon, definition).await;
+    wait_for_end(&daemon, &started.run_id).await;
     let expires = clock.now().after(Duration::from_secs(3600));
     clock.advance(Duration::from_secs(3000));
     let daemon = daemon.restarted().await;
-    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
-    assert_eq!(looked.status, "waiting");
+    let inspected =
+        daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
+    assert_eq!(inspected.status, "waiting");
     assert_eq!(clock.sleepers(), [expires], "the time that is left is what was left");
     clock.advance(Duration::from_secs(600));
-    let over = final_reply(&daemon, &begun.run_id).await;
+    let over = final_reply(&daemon, &started.run_id).await;
     assert_eq!(over.error.as_deref(), Some("State 'late' failed: nobody answered"));
     daemon.stop().await;
 }
@@ -150,10 +154,13 @@ async fn question_for_a_person_rejects_agents_and_expires() {
 #[tokio::test]
 async fn only_one_of_two_concurrent_answers_is_accepted() {
     let daemon = TestDaemon::new().await;
-    let begun = start_run(&daemon, judged_machine()).await;
-    wait_for_end(&daemon, &begun.run_id).await;
-    let answer =
-        |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
+    let started = start_run(&daemon, judged_machine()).await;
+    wait_for_end(&daemon, &started.run_id).await;
+    let answer = |answer: &str| AnswerGate {
+        run_id: started.run_id.clone(),
+        answer: answer.to_owned(),
+        ..AnswerGate::default()
+    };
     let (ann, bob) = (daemon.person_named("ann").await, daemon.person_named("bob").await);
     let (one, other) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
     let (one, other) = (one.unwrap(), other.unwrap());
@@ -168,7 +175,7 @@ async fn only_one_of_two_concurrent_answers_is_accepted() {
 async fn run_sleeps_until_its_original_wake_time() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
-    let begun = start_run(&daemon, sleeping_machine(200.0)).await;
+    let started = start_run(&daemon, sleeping_machine(200.0)).await;
     let wakes = clock.now().after(Duration::from_secs(200));
     let sleeps = async || clock.sleepers().contains(&wakes);
     eventually("the run sleeps", sleeps).await;
@@ -176,10 +183,11 @@ async fn run_sleeps_until_its_original_wake_time() {
     let daemon = daemon.restarted().await;
     eventually("the run sleeps until its original wake time", sleeps).await;
     clock.advance(Duration::from_secs(49));
-    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
-    assert_eq!((looked.status.as_str(), sleeps().await), ("running", true), "{looked:?}");
+    let inspected =
+        daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
+    assert_eq!((inspected.status.as_str(), sleeps().await), ("running", true), "{inspected:?}");
     clock.advance(Duration::from_secs(1));
-    let ended = wait_for_end(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     let took = ended.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
     assert_eq!(took["elapsed_time"], 200.0, "the time of both daemons counts");
@@ -194,10 +202,10 @@ async fn parent_and_child_continue_and_a_step_starts_one_child() {
         "initial_state": "call",
         "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping_machine(1.0)}}}},
     });
-    let begun = start_run(&daemon, parent).await;
+    let started = start_run(&daemon, parent).await;
     let (_, mut events) = daemon
         .client()
-        .subscribe(Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() })
+        .subscribe(Subscribe { run_id: started.run_id.clone(), from_seq: Some(1), ..Subscribe::default() })
         .await
         .unwrap();
     let child = loop {
@@ -210,12 +218,12 @@ async fn parent_and_child_continue_and_a_step_starts_one_child() {
     eventually("the child exists", async || daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run).await;
     drop(events);
     let daemon = daemon.restarted().await.restarted().await;
-    let ended = wait_for_end(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 1), "{ended:?}");
     let all = daemon.call(ListWorkflowRuns::default()).await.runs;
     assert_eq!(all.len(), 2);
     assert_eq!(all[0].run_id, child);
-    assert_eq!(all[0].parent_run_id.as_ref(), Some(&begun.run_id));
+    assert_eq!(all[0].parent_run_id.as_ref(), Some(&started.run_id));
     daemon.stop().await;
 }
 
@@ -229,20 +237,21 @@ async fn nested_gate_is_answered_through_the_top_run() {
             "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}}},
         })
     };
-    let begun = start_run(&daemon, nested("outer", nested("middle", judged_machine()))).await;
-    let waiting = wait_for_end(&daemon, &begun.run_id).await;
+    let started = start_run(&daemon, nested("outer", nested("middle", judged_machine()))).await;
+    let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
-    assert_ne!(gate.run_id, begun.run_id, "the gate is that of the innermost run");
+    assert_ne!(gate.run_id, started.run_id, "the gate is that of the innermost run");
     let daemon = daemon.restarted().await;
     let waiting = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
     let waiting = daemon.call(waiting).await.runs;
     assert_eq!(waiting.len(), 3);
     assert!(waiting.iter().all(|run| run.pending_gate.as_ref() == Some(&gate)), "{waiting:#?}");
-    let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
+    let answer =
+        AnswerGate { run_id: started.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     let answered = daemon.call(answer).await;
     assert!(answered.success, "{answered:?}");
-    let ended = wait_for_end(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 2), "{ended:?}");
     daemon.stop().await;
 }
@@ -292,10 +301,10 @@ async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
             "use": {"action": {"tool": "await_output", "params": {"pattern": "{match_text}", "timeout": 10}}},
         },
     });
-    let begun = start_run(&daemon, definition).await;
-    let waiting = wait_for_end(&daemon, &begun.run_id).await;
+    let started = start_run(&daemon, definition).await;
+    let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
-    assert!(is_stored(&daemon, &begun.run_id, "open-sesame-7"), "nothing says yet that it is a secret");
+    assert!(is_stored(&daemon, &started.run_id, "open-sesame-7"), "nothing says yet that it is a secret");
     let elsewhere = daemon.bash().await;
     let typed = SendInput {
         session_id: elsewhere.id.clone(),
@@ -304,15 +313,15 @@ async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
         ..SendInput::default()
     };
     assert!(daemon.call(typed).await.success);
-    let sealed = || !is_stored(&daemon, &begun.run_id, "open-sesame-7");
+    let sealed = || !is_stored(&daemon, &started.run_id, "open-sesame-7");
     eventually("the entries of the waiting run are sealed", async || sealed()).await;
     let daemon = daemon.restarted().await;
-    let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
+    let answer = AnswerGate { run_id: started.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    let ended = wait_for_end(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(ended.status, "completed", "the run goes on with the value: {ended:?}");
     assert!(!serde_json::to_string(&ended).unwrap().contains("open-sesame-7"));
-    assert!(!is_stored(&daemon, &begun.run_id, "open-sesame-7"));
+    assert!(!is_stored(&daemon, &started.run_id, "open-sesame-7"));
     daemon.stop().await;
 }
 
@@ -485,9 +494,9 @@ async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
     assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
     // No run in progress is deleted.
     let refused = loop {
-        let begun = daemon.call(incompressible_run(77, 300.0)).await;
-        if begun.run_id.is_empty() {
-            break begun;
+        let started = daemon.call(incompressible_run(77, 300.0)).await;
+        if started.run_id.is_empty() {
+            break started;
         }
     };
     let error = "the run was not started, because it cannot be stored: no disk space is left for the journal; \
@@ -528,9 +537,9 @@ async fn unreadable_run_is_named_and_can_be_abandoned() {
     assert_eq!(record.state, "running");
     let error = record.error.unwrap();
     assert!(error.starts_with("its history cannot be read: this version cannot read entry 3"), "{error}");
-    let looked =
+    let inspected =
         daemon.call(GetRun { run_id: strange.run_id.clone(), wait_seconds: Some(30.0), ..GetRun::default() }).await;
-    assert!(looked.error.unwrap().contains("entry 3"));
+    assert!(inspected.error.unwrap().contains("entry 3"));
     let cancelled = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
     assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "{cancelled:?}");
     let again = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
@@ -588,18 +597,18 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
             "command": ["bash", "-c", "while :; do echo again; sleep 0.01; done"],
         }}}},
     });
-    let begun = start_run(&daemon, prints).await;
+    let started = start_run(&daemon, prints).await;
     let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
     eventually("the terminal exists", async || terminals(&daemon).await > 0).await;
     // The cancel was recorded, but the daemon ended before it closed the terminal being opened.
-    let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
+    let run: steplatch_ids::RunId = started.run_id.parse().unwrap();
     let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
     let last = journal.find(&run).await.unwrap().unwrap().last;
     let entry = json!({"event": "cancelled", "at": 1, "reason": "enough"}).to_string();
     journal.write(Append::new(run, last, 1, vec![entry])).await.unwrap();
     journal.close();
     let daemon = daemon.restarted().await;
-    assert_eq!(wait_for_end(&daemon, &begun.run_id).await.status, "cancelled");
+    assert_eq!(wait_for_end(&daemon, &started.run_id).await.status, "cancelled");
     assert_eq!(terminals(&daemon).await, 0, "it is closed before the run counts as over");
     daemon.stop().await;
 }

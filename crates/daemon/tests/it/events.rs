@@ -154,20 +154,23 @@ async fn slow_reader_holds_up_no_run_and_receives_every_event() {
     assert_eq!((over.status.as_str(), over.states_executed), ("failed", 1000), "{:?}", over.error);
 
     let mut lines = BufReader::new(deaf).lines();
-    let mut heard: Vec<(u64, String)> = Vec::new();
-    while heard.last().is_none_or(|(_, name)| name != END) {
+    let mut received: Vec<(u64, String)> = Vec::new();
+    while received.last().is_none_or(|(_, name)| name != END) {
         let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await.unwrap().unwrap().unwrap();
         let event: Value = serde_json::from_str(&line).unwrap();
         if event["type"] == "event" {
-            heard.push((event["seq"].as_u64().unwrap(), event["event_type"].as_str().unwrap().to_owned()));
+            received.push((event["seq"].as_u64().unwrap(), event["event_type"].as_str().unwrap().to_owned()));
         }
     }
     let (events, newest) = event_history(&daemon, &run).await;
-    let told: Vec<(u64, String)> = events
+    let reported: Vec<(u64, String)> = events
         .iter()
         .map(|event| event["seq"].as_u64().unwrap())
         .zip(event_names(&events).into_iter().map(str::to_owned))
         .collect();
-    assert_eq!(heard, told);
-    assert!(newest > 2900 && told.len() == usize::try_from(newest).unwrap(), "{newest} events, and no number left out");
+    assert_eq!(received, reported);
+    assert!(
+        newest > 2900 && reported.len() == usize::try_from(newest).unwrap(),
+        "{newest} events, and no number left out"
+    );
 }

@@ -269,8 +269,8 @@ async fn passphrase_is_required_to_answer_for_people() {
     let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(ann.call(answer(&decided, "go")).await.unwrap().success);
 
-    let told = serde_json::to_string(&events_of(&daemon, &asked).await).unwrap();
-    assert!(!told.contains("sesame") && !told.contains("barley"));
+    let reported = serde_json::to_string(&events_of(&daemon, &asked).await).unwrap();
+    assert!(!reported.contains("sesame") && !reported.contains("barley"));
     let state = daemon.place().state().to_owned();
     for file in std::fs::read_dir(state).unwrap().flatten().filter(|file| file.path().is_file()) {
         let bytes = std::fs::read(file.path()).unwrap();

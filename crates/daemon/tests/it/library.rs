@@ -283,9 +283,9 @@ async fn ten_megabyte_definition_is_refused_at_once() {
     let author = Author::of(&daemon).await;
     let mut long = machine("long");
     long["states"]["type"]["action"]["params"]["input_text"] = "x".repeat(10 << 20).into();
-    let begun = Instant::now();
+    let started = Instant::now();
     let (refused, beside) = tokio::join!(author.creates(long), author.creates(machine("greet")));
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     assert_eq!(refused.validation_errors.len(), 1, "{refused:?}");
     assert!(refused.validation_errors[0].ends_with("at most 1048576 are read"), "{refused:?}");
     assert!(beside.success, "{beside:?}");

@@ -13,9 +13,9 @@ async fn start_run(daemon: &TestDaemon, definition: Value) -> String {
         save_on_success: false,
         ..RunWorkflow::default()
     };
-    let begun = daemon.call(verb).await;
-    assert_eq!(begun.error, None, "{begun:?}");
-    begun.run_id
+    let started = daemon.call(verb).await;
+    assert_eq!(started.error, None, "{started:?}");
+    started.run_id
 }
 
 async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {

@@ -83,9 +83,9 @@ async fn paused_run_finishes_its_step_and_stays_paused() {
     type_line(&daemon, "echo go-on\n").await;
     wait_for_event(&daemon, &run, "state_completed", Some("wait")).await;
     let daemon = daemon.restarted().await;
-    let looked = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5), ..GetRun::default() }).await;
-    assert_eq!((looked.status.as_str(), looked.states_executed), ("running", 2), "it goes nowhere");
-    assert_eq!(looked.paused, paused.paused);
+    let inspected = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5), ..GetRun::default() }).await;
+    assert_eq!((inspected.status.as_str(), inspected.states_executed), ("running", 2), "it goes nowhere");
+    assert_eq!(inspected.paused, paused.paused);
 
     let resumed = resume(&daemon, &run).await;
     assert_eq!((resumed.success, resumed.message.as_str(), resumed.paused), (true, "Run resumed", None));
@@ -135,9 +135,9 @@ async fn time_limit_stops_at_a_gate_and_in_a_pause() {
         wait_seconds: Some(60.0),
         ..RunWorkflow::default()
     };
-    let begun = daemon.call(verb).await;
-    assert_eq!(begun.status, "waiting", "{begun:?}");
-    let run = begun.run_id;
+    let started = daemon.call(verb).await;
+    assert_eq!(started.status, "waiting", "{started:?}");
+    let run = started.run_id;
     // Both longer than the time limit: first at the gate, then paused.
     clock.advance(HOUR);
     pause(&daemon, &run).await;
@@ -164,8 +164,8 @@ async fn time_limit_stops_at_a_gate_and_in_a_pause() {
 async fn nested_run_pauses_with_its_parent_or_alone() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(nesting_machine(&listening_machine())).await;
-    let told = wait_for_event(&daemon, &run, "nested_workflow_started", None).await;
-    let inner = told["child_run_id"].as_str().unwrap().to_owned();
+    let reported = wait_for_event(&daemon, &run, "nested_workflow_started", None).await;
+    let inner = reported["child_run_id"].as_str().unwrap().to_owned();
     wait_for_event(&daemon, &inner, "state_entered", Some("wait")).await;
     pause(&daemon, &run).await;
     assert_eq!(wait_for_event(&daemon, &inner, "workflow_paused", None).await, json!({"by": "test"}));

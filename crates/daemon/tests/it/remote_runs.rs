@@ -101,9 +101,12 @@ async fn remote_workflow_is_a_tool_with_an_ordinary_run() {
     assert_eq!(start.headers["authorization"], format!("Api-Key {TOKEN}"));
     assert_eq!(start.body["source"], "application");
 
-    let told = events(&daemon, &reply).await;
-    assert_eq!(told.first().map(String::as_str), Some("workflow_started"));
-    assert!(told.contains(&"remote_started".to_owned()) && told.contains(&"remote_status".to_owned()), "{told:?}");
+    let reported = events(&daemon, &reply).await;
+    assert_eq!(reported.first().map(String::as_str), Some("workflow_started"));
+    assert!(
+        reported.contains(&"remote_started".to_owned()) && reported.contains(&"remote_status".to_owned()),
+        "{reported:?}"
+    );
     let record = daemon.call(GetWorkflowRun { run_id: reply.run_id.clone() }).await.run.unwrap();
     assert_eq!((record.workflow_id.as_str(), record.state.as_str()), ("workflow_deploy", "completed"));
     let asked = CheckWorkflowStatus { workflow_id: "7".to_owned(), run_id: reply.run_id, remote: None };
@@ -312,9 +315,9 @@ async fn starts_beyond_the_service_limit_are_queued() {
     let second = deploy(&daemon, 0.0).await;
     let third = deploy(&daemon, 0.0).await;
     let client = daemon.person_named("follower").await;
-    let (_, mut told) =
+    let (_, mut reported) =
         client.subscribe(Subscribe { run_id: third.run_id.clone(), ..Subscribe::default() }).await.unwrap();
-    while told.next().await.unwrap()["event_type"] != "remote_queued" {}
+    while reported.next().await.unwrap()["event_type"] != "remote_queued" {}
     let remote = remotes(&daemon).await.remotes.remove(0);
     assert_eq!((remote.running, remote.queued), (1, 2));
     let waiting = daemon.call(GetRun { run_id: second.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
@@ -368,8 +371,8 @@ async fn refused_start_is_retried_only_if_that_may_help() {
     service.once(Route::Start, Answer::Echo(401));
     let echoed = deploy(&daemon, 30.0).await;
     assert!(!serde_json::to_string(&echoed).unwrap().contains(TOKEN), "{echoed:?}");
-    let told = events(&daemon, &echoed).await;
-    assert!(!format!("{told:?}").contains(TOKEN));
+    let reported = events(&daemon, &echoed).await;
+    assert!(!format!("{reported:?}").contains(TOKEN));
     daemon.stop().await;
 }
 
@@ -411,8 +414,8 @@ async fn run_waiting_for_remote_input_reports_it_with_stopped_time() {
     service.wait_for(Route::Status, 4).await;
     let run = service.runs()[0].id.clone();
     service.script_run(&run, vec![json!({"status": "COMPLETED", "output": {"shipped": true}})]);
-    let told = events(&daemon, &waiting).await;
-    assert_eq!(told.last().map(String::as_str), Some("workflow_completed"), "{told:?}");
+    let reported = events(&daemon, &waiting).await;
+    assert_eq!(reported.last().map(String::as_str), Some("workflow_completed"), "{reported:?}");
     daemon.stop().await;
 }
 
@@ -427,8 +430,8 @@ async fn cancel_and_time_limit_are_forwarded_with_their_outcome() {
     let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
     assert_eq!(cancelled.state, "cancelled", "{cancelled:?}");
     assert!(service.runs()[0].is_cancelled);
-    let told = wait_for_end(&daemon, &run).await;
-    assert_eq!((told.success, &told.result.unwrap()["status"]), (false, &json!("CANCELLED")));
+    let reported = wait_for_end(&daemon, &run).await;
+    assert_eq!((reported.success, &reported.result.unwrap()["status"]), (false, &json!("CANCELLED")));
 
     service.once(Route::Cancel, Answer::Refuse(405, "no".to_owned()));
     let run = deploy(&daemon, 0.0).await;
@@ -526,9 +529,9 @@ async fn failing_service_removes_no_tool() {
     service.offer("8", "Rollback");
     service.come_up().await;
     // The daemon requests the list again on its own.
-    let told =
+    let reported =
         async { while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {} };
-    tokio::time::timeout(Duration::from_secs(60), told).await.expect("it recovers");
+    tokio::time::timeout(Duration::from_secs(60), reported).await.expect("it recovers");
     assert_eq!(names(&daemon).await, ["workflow_deploy", "workflow_rollback"]);
     daemon.stop().await;
 }
@@ -588,17 +591,17 @@ async fn run_of_a_removed_service_says_so_and_can_be_cancelled() {
     daemon.configure(Configuration::default());
     let client = daemon.person_named("watcher").await;
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
-    let told = async {
+    let reported = async {
         loop {
-            let told =
+            let reported =
                 daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
-            if let Some(error) = told.error {
+            if let Some(error) = reported.error {
                 return error;
             }
             changes.next().await;
         }
     };
-    let error = tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    let error = tokio::time::timeout(Duration::from_secs(60), reported).await.unwrap();
     assert!(error.contains("'team' is not configured"), "{error}");
     let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
     assert_eq!(cancelled.state, "cancelled", "{cancelled:?}");
@@ -618,9 +621,9 @@ async fn reported_reason_of_a_service_is_bounded() {
     assert_eq!(run.status, "waiting");
     let client = daemon.person_named("follower").await;
     let verb = Subscribe { run_id: run.run_id.clone(), ..Subscribe::default() };
-    let (_, mut told) = client.subscribe(verb).await.unwrap();
+    let (_, mut reported) = client.subscribe(verb).await.unwrap();
     let gate = loop {
-        let event = told.next().await.unwrap();
+        let event = reported.next().await.unwrap();
         if event["event_type"] == "remote_status" && !event["data"]["pending_gate"].is_null() {
             break event;
         }

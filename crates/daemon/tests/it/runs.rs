@@ -524,9 +524,9 @@ async fn secret_contract_variables_are_hidden_even_if_short() {
     assert_eq!(reply.status, "completed", "{reply:#?}");
     assert_eq!(reply.return_values["STATUS"], "••••••");
     assert_eq!(reply.return_values["PIN"], "••••••");
-    let told = serde_json::to_string(&reply).unwrap();
-    assert!(!told.contains("it's here") && !told.contains("ereh s'ti"), "{told}");
-    assert!(!told.contains("q=Z"), "too short to be hidden in a screen, and told nowhere: {told}");
+    let reported = serde_json::to_string(&reply).unwrap();
+    assert!(!reported.contains("it's here") && !reported.contains("ereh s'ti"), "{reported}");
+    assert!(!reported.contains("q=Z"), "too short to be hidden in a screen, and told nowhere: {reported}");
 }
 
 #[tokio::test]

@@ -126,8 +126,8 @@ async fn hold_lasts_as_long_as_its_request_and_ends_with_a_note() {
     let note = Some("look at one".to_owned());
     let back = HandBackTerminal { session_id: session.id.clone(), hold_key: "k".to_owned(), note };
     assert!(person.call(back).await.unwrap().success);
-    let told = session.types("\n").await;
-    assert_eq!(told.handed_back.unwrap().note.as_deref(), Some("look at one"));
+    let reported = session.types("\n").await;
+    assert_eq!(reported.handed_back.unwrap().note.as_deref(), Some("look at one"));
     drop(events);
     let (held, events) = person.subscribe(hold("again")).await.unwrap();
     assert!(held.success, "{held:?}");

@@ -49,7 +49,7 @@ async fn watch(client: &Client) -> Events {
 
 /// Waits for the notification that the tools changed.
 async fn tools_changed(events: &mut Events) {
-    let told = async {
+    let reported = async {
         while let Some(event) = events.next().await {
             if serde_json::from_value::<Change>(event).unwrap() == Change::Tools {
                 return;
@@ -57,7 +57,7 @@ async fn tools_changed(events: &mut Events) {
         }
         panic!("the connection ended");
     };
-    tokio::time::timeout(Duration::from_secs(60), told).await.expect("a reported change");
+    tokio::time::timeout(Duration::from_secs(60), reported).await.expect("a reported change");
 }
 
 fn call_request(name: &str, arguments: Value) -> CallTool {
@@ -134,17 +134,17 @@ async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
         assert_eq!(daemon.call(again).await.status, "completed");
     }
     prove(&daemon, greeting_machine("farewell")).await;
-    let mut told = 0;
+    let mut reported = 0;
     let before_the_last = async {
         while let Some(event) = events.next().await {
             match serde_json::from_value(event).unwrap() {
                 Change::Tools => {
-                    told += 1;
+                    reported += 1;
                     // The next event comes from a later change.
                     let last = daemon.call(call_request("workflow_farewell", json!({}))).await.run_id;
                     while let Some(event) = events.next().await {
                         match serde_json::from_value(event).unwrap() {
-                            Change::Tools => told += 1,
+                            Change::Tools => reported += 1,
                             Change::Run { run_id } if run_id == last => return,
                             Change::Run { .. } => {}
                         }
@@ -155,7 +155,7 @@ async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), before_the_last).await.unwrap();
-    assert_eq!(told, 1);
+    assert_eq!(reported, 1);
     daemon.stop().await;
 }
 

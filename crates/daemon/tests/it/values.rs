@@ -453,8 +453,8 @@ async fn lower_case_variable_is_the_argument_in_capitals() {
         };
         let ended = daemon.call(verb).await;
         assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{name}: {ended:?}");
-        let said = ended.execution_log.iter().find(|entry| entry["state"] == "say");
-        assert_eq!(said.unwrap()["result"]["output"], "shop", "{name}: {ended:?}");
+        let output = ended.execution_log.iter().find(|entry| entry["state"] == "say");
+        assert_eq!(output.unwrap()["result"]["output"], "shop", "{name}: {ended:?}");
     }
     daemon.stop().await;
 }

@@ -158,13 +158,13 @@ async fn abandoned_command_runs_once_and_keeps_its_result() {
     for _ in 0..20 {
         host.request_and_disconnect(&ask).await;
     }
-    let ran: CommandReply = client.ask(&ask).await.unwrap();
+    let result: CommandReply = client.ask(&ask).await.unwrap();
     let closed: steplatch_terminal::Closed =
         client.ask(&Ask::Terminal(id.clone(), TerminalAsk::Close(None))).await.unwrap();
     assert!(closed.survivors.is_empty());
     let again: CommandReply = host.client().await.ask(&ask).await.unwrap();
-    assert_eq!(again, ran);
-    assert!(ran.unwrap().output.contains("done"));
+    assert_eq!(again, result);
+    assert!(result.unwrap().output.contains("done"));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n");
     assert_eq!(client.unsettled().await.unwrap(), [STEP]);
     client.settle(STEP);
@@ -179,8 +179,8 @@ async fn single_command_shell_closes_only_after_its_step_is_settled() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
-    let ran: CommandReply = client.ask(&run(&id, STEP, "echo done")).await.unwrap();
-    ran.unwrap();
+    let result: CommandReply = client.ask(&run(&id, STEP, "echo done")).await.unwrap();
+    result.unwrap();
     drop(client);
     let client = host.client().await;
     assert_eq!(list(&client).await.len(), 1);

@@ -272,8 +272,8 @@ async fn input_with_a_step_is_typed_once_for_any_client() {
     drop(first);
     let second = hosts(folder.path(), "1").await;
     let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
-    let told = again.send(input).await.unwrap();
-    assert_eq!(told.offset, sent.offset);
+    let reported = again.send(input).await.unwrap();
+    assert_eq!(reported.offset, sent.offset);
     assert_eq!(again.stage("run/say/1").await.unwrap(), Some(Stage::Done));
     again.send(text_input("end\n")).await.unwrap();
     let (_, view) = wait_for_output(&again, "<end>").await;
@@ -379,8 +379,8 @@ async fn person_holding_a_terminal_types_alone_across_daemons() {
 #[tokio::test]
 async fn hidden_input_is_reported_to_the_serving_daemon() {
     let folder = folder();
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let note = told.clone();
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let note = reported.clone();
     let first = hosts_with_sink(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     let terminal =
         open_terminal(&first, &["sh", "-c", "stty -echo; printf 'Password: '; read p; stty echo; echo; echo in; cat"])
@@ -391,7 +391,7 @@ async fn hidden_input_is_reported_to_the_serving_daemon() {
     terminal.send(text_input("seen\n")).await.unwrap();
     wait_for_output(&terminal, "seen").await;
     first.remember(&[SecretText { terminal: None, text: "given".into() }]).await;
-    assert_eq!(*told.lock().unwrap(), ["hunter2", "given"]);
+    assert_eq!(*reported.lock().unwrap(), ["hunter2", "given"]);
     let later: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = later.clone();
     let second = hosts_with_sink(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;

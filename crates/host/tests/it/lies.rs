@@ -758,8 +758,8 @@ async fn silent_host_is_named_within_half_a_minute() {
     let silent = Scene::new(Lies::in_replies(greeting(|| Lie::Silence))).await.check().await.unwrap_err();
     assert!(silent.to_string().contains("does not answer"), "{silent}");
     // The head of a long answer without its content.
-    let begun = || Lie::Frames([60_u32 << 20, 0, 1].map(u32::to_be_bytes).concat());
-    let slow = Scene::new(Lies::in_replies(greeting(begun))).await.check().await.unwrap_err();
+    let started = || Lie::Frames([60_u32 << 20, 0, 1].map(u32::to_be_bytes).concat());
+    let slow = Scene::new(Lies::in_replies(greeting(started))).await.check().await.unwrap_err();
     assert!(slow.to_string().contains("does not answer"), "{slow}");
     let version = with(answer::hello(), "/version", "9.\u{202e}0");
     let scene = Scene::new(Lies::in_replies(move |ask: &Ask| {
@@ -1304,9 +1304,9 @@ async fn remote_secrets_affect_only_that_machine() {
     // The sink for this machine's secrets panics.
     let scene = Scene::new(lies).await;
     scene.open().await;
-    let heard = scene.heard.0.lock().unwrap();
-    assert_eq!(heard.len(), 51_001);
-    assert!(heard.iter().all(|(machine, _)| machine == "box"));
+    let received = scene.heard.0.lock().unwrap();
+    assert_eq!(received.len(), 51_001);
+    assert!(received.iter().all(|(machine, _)| machine == "box"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

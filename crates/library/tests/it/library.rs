@@ -341,7 +341,7 @@ fn broken_files_are_named_with_reasons_and_hide_nothing() {
     for round in ["read", "from the index"] {
         let listing = library.list().unwrap();
         assert_eq!(listing.entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["good"], "{round}");
-        let told: Vec<String> =
+        let reported: Vec<String> =
             listing.broken.iter().map(|broken| format!("{}: {}", broken.file, broken.reason)).collect();
         expect![[r#"
             bytes.json: this is not JSON: invalid unicode code point at line 1 column 17
@@ -353,7 +353,7 @@ fn broken_files_are_named_with_reasons_and_hide_nothing() {
             list.json: this is not a JSON object
             no name.json: its name cannot be that of a workflow: 'no name' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')
             text.json: its 'definition' is not a JSON object"#]]
-        .assert_eq(&told.join("\n"));
+        .assert_eq(&reported.join("\n"));
     }
     let broken = library.get(&name("cut")).unwrap_err();
     assert!(matches!(broken, LookupError::Broken { .. }), "{broken}");

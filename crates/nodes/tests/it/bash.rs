@@ -45,9 +45,9 @@ async fn output_errors_and_exit_code_are_separate() {
     assert_eq!((&result.output, &result.attributes["stdout"]), (&json!("out"), &json!("out\n")));
     assert_eq!(result.error_type, Some(ErrorType::ExitCode));
     assert_eq!(result.error.as_deref(), Some("The command ended with exit code 3: err"));
-    let told = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 3,
+    let reported = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 3,
         "command": "echo out; echo err >&2; exit 3", "interrupted": false});
-    assert_eq!(Value::Object(result.attributes), told);
+    assert_eq!(Value::Object(result.attributes), reported);
     let result = sh("printf fine").await;
     assert_eq!((result.success, result.output, result.error), (true, json!("fine"), None));
 }

@@ -52,8 +52,8 @@ async fn secret_reaches_the_server_but_no_result() {
     let request = &server.requests()[0];
     assert_eq!(request.header("authorization"), Some("Bearer hunter22"));
     assert_eq!(request.line, "GET /?k=hunter22 HTTP/1.1");
-    let told = serde_json::to_string(&result).unwrap();
-    assert!(!told.contains("hunter22") && told.contains(MASK), "{told}");
+    let reported = serde_json::to_string(&result).unwrap();
+    assert!(!reported.contains("hunter22") && reported.contains(MASK), "{reported}");
 }
 
 #[tokio::test]

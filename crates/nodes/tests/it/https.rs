@@ -25,10 +25,10 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("openssl is installed; cargo xtask test sees to it");
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap() == "ACCEPT"), "the server ended instead of listening");
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(output.any(|line| line.unwrap() == "ACCEPT"), "the server ended instead of listening");
         // The server keeps writing, and a closed pipe would end it.
-        std::thread::spawn(move || said.for_each(drop));
+        std::thread::spawn(move || output.for_each(drop));
         Self(child)
     }
 }
@@ -72,16 +72,16 @@ async fn certificate_counts_only_if_the_system_trusts_it() {
     assert_eq!(result.error_type, Some(ErrorType::Connection), "{result:?}");
     assert!(result.error.as_ref().unwrap().contains("certificate"), "{result:?}");
 
-    let told = Command::new(std::env::current_exe().unwrap())
+    let reported = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "https::certificate_counts_only_if_the_system_trusts_it", "--nocapture"])
         .env(TRUSTED, &url)
         .env("SSL_CERT_FILE", &certificate)
         .output()
         .unwrap();
     assert!(
-        told.status.success(),
+        reported.status.success(),
         "{}{}",
-        String::from_utf8_lossy(&told.stdout),
-        String::from_utf8_lossy(&told.stderr)
+        String::from_utf8_lossy(&reported.stdout),
+        String::from_utf8_lossy(&reported.stderr)
     );
 }

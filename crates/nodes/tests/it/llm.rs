@@ -90,8 +90,8 @@ async fn stream_is_forwarded_wherever_its_bytes_are_cut() {
     })
     .await;
     for _ in 0..3 {
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let telling = told.clone();
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let telling = reported.clone();
         let call = Call {
             on_text: Some(Arc::new(move |text| telling.lock().unwrap().push(text.to_owned()))),
             ..Call::new("hi")
@@ -101,7 +101,7 @@ async fn stream_is_forwarded_wherever_its_bytes_are_cut() {
         assert_eq!(result.output, "Grüße, Welt");
         assert_eq!(result.attributes["usage"]["total_tokens"], 9);
         assert_eq!(result.attributes["tool_calls"][0]["function"], json!({"name": "add", "arguments": "{\"a\":1}"}));
-        assert_eq!(*told.lock().unwrap(), ["Grüße", ", Welt"]);
+        assert_eq!(*reported.lock().unwrap(), ["Grüße", ", Welt"]);
     }
     let asked = server.requests()[0].json();
     assert_eq!((&asked["stream"], &asked["stream_options"]), (&json!(true), &json!({"include_usage": true})));

@@ -178,11 +178,11 @@ impl OverHttp {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut output = BufReader::new(child.stderr.take().unwrap()).lines();
         let listening = tokio::task::spawn_blocking(move || {
-            let found = said.find(|line| line.as_ref().unwrap().contains("listening"));
+            let found = output.find(|line| line.as_ref().unwrap().contains("listening"));
             // The server keeps writing, and a pipe without a reader would block it.
-            std::thread::spawn(move || said.for_each(drop));
+            std::thread::spawn(move || output.for_each(drop));
             found.is_some()
         });
         assert!(listening.await.unwrap(), "the server ended instead of listening");

@@ -92,8 +92,12 @@ mod tests {
         assert_eq!(Value::Object(offered(&schema)), expected);
         assert_eq!(Value::Object(offered(&json!(true))), json!({ "type": "object" }));
         let many: Map<String, Value> = (0..1_000).map(|number| (format!("p {number}"), json!({}))).collect();
-        let told = offered(&json!({ "properties": many, "description": "Some." }));
-        assert!(told["description"].as_str().is_some_and(|told| told.starts_with("Some. Also takes 'p 0', 'p 1'")));
-        assert!(told["description"].as_str().is_some_and(|told| told.len() < 600));
+        let reported = offered(&json!({ "properties": many, "description": "Some." }));
+        assert!(
+            reported["description"]
+                .as_str()
+                .is_some_and(|reported| reported.starts_with("Some. Also takes 'p 0', 'p 1'"))
+        );
+        assert!(reported["description"].as_str().is_some_and(|reported| reported.len() < 600));
     }
 }

@@ -39,9 +39,9 @@ Graph(id="both", session=session, steps=[
 ], max_parallel=2)
 "#,
     );
-    let told: Vec<_> = program.declarations().iter().map(|one| (one.id.as_str(), one.kind, one.line)).collect();
+    let reported: Vec<_> = program.declarations().iter().map(|one| (one.id.as_str(), one.kind, one.line)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("one", Kind::Bash, None),
             ("two", Kind::Bash, None),

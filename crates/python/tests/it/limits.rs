@@ -25,8 +25,8 @@ fn endless_function_fails_after_its_time_uncatchably() {
     );
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_eq!(failure.kind, FailureKind::Time, "{failure}");
-    let said = "the function computed for longer than its limit of 50ms between two calls (before its first call)";
-    assert_eq!(failure.message, said);
+    let output = "the function computed for longer than its limit of 50ms between two calls (before its first call)";
+    assert_eq!(failure.message, output);
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn endless_calls_fail() {
 fn endless_printing_fails() {
     let failure = failure(&Limits::default(), "while True:\n    print('x' * 1000)");
     assert_eq!(failure.kind, FailureKind::Told, "{failure}");
-    let said = "the function prints more than its limit of 8192 KiB between two calls";
-    assert!(failure.message.starts_with(said), "{failure}");
+    let output = "the function prints more than its limit of 8192 KiB between two calls";
+    assert!(failure.message.starts_with(output), "{failure}");
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn dropped_large_answers_do_not_accumulate() {
 #[test]
 fn ended_worker_gives_a_reason_and_another_one_continues() {
     let mut first = worker(24);
-    let begun = progress(first.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
+    let started = progress(first.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
     // More than the limit of the whole process, in one allocation that the interpreter cannot foresee.
     let limits = Limits { memory: 1 << 40, ..Limits::default() };
     let text = workflow("x = list(range(1000000))\nwhile True:\n    x = x + x");
@@ -143,7 +143,7 @@ fn ended_worker_gives_a_reason_and_another_one_continues() {
     }
     assert_eq!(first.conversation().busy_with(), Some(Some(2)), "that one is to blame");
     let mut second = worker(24);
-    let history = begun.calls.into_iter().map(Entry::Called).collect();
+    let history = started.calls.into_iter().map(Entry::Called).collect();
     let again = progress(second.ask(begin(1, POLITE, history)).expect("the worker runs"));
     assert_eq!((again.calls.len(), again.state), (0, State::Waiting(vec![1])));
     let end = progress(second.ask(answer(1, 1, json!("bo"))).expect("the worker runs"));

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 
 fn violations(schema: &Value, arguments: &Value) -> String {
-    let told = Validator::new(schema).expect("a schema").validate(arguments);
-    told.iter().map(|violation| format!("{violation}\n")).collect()
+    let reported = Validator::new(schema).expect("a schema").validate(arguments);
+    reported.iter().map(|violation| format!("{violation}\n")).collect()
 }
 
 fn check(schema: &Value, arguments: &Value, expected: Expect) {
@@ -203,9 +203,9 @@ fn patterns_of_a_schema_are_counted() {
 #[test]
 fn malicious_patterns_take_no_longer() {
     let cleaned = clean(&json!({ "properties": { "a": { "type": "string", "pattern": "^(a+)+$" } } }));
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     assert_ne!(violations(&cleaned.schema, &json!({ "a": "a".repeat(100_000) + "!" })), "");
-    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    assert!(started.elapsed() < std::time::Duration::from_secs(5));
 }
 
 /// Values that often resemble schemas.
@@ -287,8 +287,8 @@ proptest! {
         if raw.to_string().contains("$ref") { return Ok(()) }
         if let Ok(meant) = Validator::new(&raw) && meant.validate(&arguments).is_empty() {
             let cleaned = clean(&raw);
-            let told = violations(&cleaned.schema, &arguments);
-            prop_assert_eq!(&told, "", "{} became {} for {}", raw, cleaned.schema, arguments);
+            let reported = violations(&cleaned.schema, &arguments);
+            prop_assert_eq!(&reported, "", "{} became {} for {}", raw, cleaned.schema, arguments);
         }
     }
 }

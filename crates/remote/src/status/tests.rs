@@ -191,17 +191,17 @@ fn result_keeps_all_known_fields() {
 #[test]
 fn unreached_run_is_not_a_success() {
     let failed = read(json!({ "status": "FAILED", "output": { "error": "disk full", "log": "x" } }));
-    let told = result(&ids(), Some(&failed), None);
+    let reported = result(&ids(), Some(&failed), None);
     assert_eq!(
-        (&told["success"], &told["error"], &told["output"]["log"]),
+        (&reported["success"], &reported["error"], &reported["output"]["log"]),
         (&json!(false), &json!("disk full"), &json!("x"))
     );
     // Document 004, lines 159 and 231: a timed-out run is FAILED, not RUNNING.
     let running = read(json!({ "status": "RUNNING" }));
     let late = LocalEnd { status: "FAILED", error: "It took longer than 5 minutes." };
-    let told = result(&ids(), Some(&running), Some(late));
-    assert_eq!((&told["success"], &told["status"]), (&json!(false), &json!("FAILED")));
-    assert_eq!(told["error"], "It took longer than 5 minutes.");
+    let reported = result(&ids(), Some(&running), Some(late));
+    assert_eq!((&reported["success"], &reported["status"]), (&json!(false), &json!("FAILED")));
+    assert_eq!(reported["error"], "It took longer than 5 minutes.");
     let unseen = result(&ids(), None, Some(LocalEnd { status: "UNKNOWN", error: "No answer came." }));
     assert_eq!((&unseen["status"], &unseen["input"]), (&json!("UNKNOWN"), &Value::Null));
     let under_way = result(&ids(), Some(&running), None);

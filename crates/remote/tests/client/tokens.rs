@@ -54,13 +54,13 @@ async fn echoed_token_is_removed() {
         service.always(Route::List, Answer::Echo(status));
         service.always(Route::Start, Answer::Echo(status));
         service.always(Route::Status, Answer::Echo(status));
-        let said = [
+        let output = [
             format!("{:?}", client.list().await.expect_err("an error")),
             format!("{:?}", client.start("deploy", &input(), "k").await.expect_err("an error")),
             format!("{:?}", client.status("deploy", "run-1").await.expect_err("an error")),
         ];
-        for said in said {
-            assert!(!said.contains(TOKEN) && said.contains("no rights for Api-Key ••••••, sorry"), "{said}");
+        for output in output {
+            assert!(!output.contains(TOKEN) && output.contains("no rights for Api-Key ••••••, sorry"), "{output}");
         }
     }
     service.well();

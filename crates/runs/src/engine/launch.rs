@@ -120,8 +120,8 @@ mod tests {
                 attempts.set(attempts.get() + 1);
                 if attempts.get() < 9 { Err(full()) } else { last.take().expect("one further attempt") }
             };
-            let begun = begin_for_step(StartError::lacks_room, begin).await;
-            assert_eq!((begun.ok(), attempts.get()), (expected, 9));
+            let started = begin_for_step(StartError::lacks_room, begin).await;
+            assert_eq!((started.ok(), attempts.get()), (expected, 9));
         }
     }
 }

@@ -141,8 +141,8 @@ async fn private_text_is_in_no_file_once_the_log_is_empty() {
     let journal = open(&folder);
     let run = RunId::random();
     let private = "a secret that nobody reads";
-    let begun = Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_private(private);
-    journal.write(begun).await.unwrap();
+    let started = Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_private(private);
+    journal.write(started).await.unwrap();
     let holds = || {
         let files = std::fs::read_dir(folder.path().join("state")).unwrap().flatten();
         let texts = files.map(|file| std::fs::read(file.path()).unwrap());
@@ -248,8 +248,8 @@ async fn changed_entry_stops_the_reader_by_name() {
         append(&journal, &run, 0, &["one", "two", "three"]).await.unwrap();
         let of_run = format!("number = (SELECT number FROM runs WHERE run = '{run}')");
         tamper(&folder, &format!("UPDATE records SET {change} WHERE seq = 2 AND {of_run}"));
-        let said = journal.read(&run, 1).await.unwrap_err().to_string();
-        assert_eq!(said, format!("entry 2 of run {run} is damaged: {what}"));
+        let output = journal.read(&run, 1).await.unwrap_err().to_string();
+        assert_eq!(output, format!("entry 2 of run {run} is damaged: {what}"));
         assert!(journal.read(&run, 3).await.is_ok(), "an entry behind it can be looked at on its own");
     }
 }
@@ -280,8 +280,8 @@ async fn changed_long_text_stops_the_reader() {
     ];
     for (change, what) in changes {
         tamper(&folder, change);
-        let said = journal.read(&run, 1).await.unwrap_err().to_string();
-        assert_eq!(said, format!("entry 1 of run {run} is damaged: {what}"));
+        let output = journal.read(&run, 1).await.unwrap_err().to_string();
+        assert_eq!(output, format!("entry 1 of run {run} is damaged: {what}"));
     }
 }
 
@@ -292,11 +292,11 @@ async fn entry_of_a_newer_version_stops_the_reader_by_name() {
     let run = RunId::random();
     append(&journal, &run, 0, &["one"]).await.unwrap();
     journal.append(&run, 1, 2, vec!["two".into()]).await.unwrap();
-    let said = journal.read(&run, 1).await.unwrap_err().to_string();
-    assert_eq!(said, format!("entry 2 of run {run} has version 2, and 1 is the newest that is known here"));
+    let output = journal.read(&run, 1).await.unwrap_err().to_string();
+    assert_eq!(output, format!("entry 2 of run {run} has version 2, and 1 is the newest that is known here"));
     tamper(&folder, "UPDATE records SET format = 3 WHERE seq = 1");
-    let said = journal.read(&run, 1).await.unwrap_err().to_string();
-    assert_eq!(said, format!("entry 1 of run {run} has version 3, and 2 is the newest that is known here"));
+    let output = journal.read(&run, 1).await.unwrap_err().to_string();
+    assert_eq!(output, format!("entry 1 of run {run} has version 3, and 2 is the newest that is known here"));
 }
 
 #[tokio::test]

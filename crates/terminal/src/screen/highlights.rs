@@ -257,8 +257,8 @@ mod tests {
         let mut rows = rows;
         rows.extend(std::iter::repeat_n(Vec::new(), 10));
         let found = highlights(&picture(rows));
-        let told: Vec<(u16, &str)> = found.iter().map(|found| (found.row, found.text.as_str())).collect();
-        assert_eq!(told, [(2, "[*] beta"), (4, "Ready")]);
+        let reported: Vec<(u16, &str)> = found.iter().map(|found| (found.row, found.text.as_str())).collect();
+        assert_eq!(reported, [(2, "[*] beta"), (4, "Ready")]);
     }
 
     #[test]

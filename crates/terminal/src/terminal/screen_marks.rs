@@ -563,13 +563,13 @@ mod tests {
         prop_assert_eq!(&shown.tail, &None);
         let (shown, mut lines) = (shown.head.trim_end(), now.lines(line));
         let was = before.lines(line).first().cloned().unwrap_or_default();
-        let mut told: Vec<&str> = shown.split('\n').collect();
+        let mut reported: Vec<&str> = shown.split('\n').collect();
         let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
-        let told_first = told.remove(0);
+        let told_first = reported.remove(0);
         // The open line is either continued or shown again in full.
         let goes_on = first.strip_suffix(told_first).is_some_and(|known| known.trim_end() == was.trim_end());
         prop_assert!(told_first == first || goes_on, "{told_first:?} of {first:?}, which was {was:?}");
-        prop_assert_eq!(told, lines);
+        prop_assert_eq!(reported, lines);
         Ok(())
     }
 

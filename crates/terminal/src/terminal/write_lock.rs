@@ -127,9 +127,9 @@ mod tests {
             seat.acquire(ann(), key("a"), taken).unwrap();
             seat.give_back(&key("a"), (given == 20).then(|| "see /etc".to_owned()), later, given);
         }
-        let told = seat.take_handed_back().unwrap();
-        assert_eq!((told.from, told.to, told.until), (10, 40, later));
-        assert_eq!(told.note.as_deref(), Some("see /etc"), "a hold without a note keeps that of the one before");
+        let reported = seat.take_handed_back().unwrap();
+        assert_eq!((reported.from, reported.to, reported.until), (10, 40, later));
+        assert_eq!(reported.note.as_deref(), Some("see /etc"), "a hold without a note keeps that of the one before");
         assert!(seat.take_handed_back().is_none());
     }
 

@@ -57,8 +57,8 @@ async fn approved_input_is_typed_if_nothing_has_changed() {
         ask_person(&session, "gate").await;
         ask_person(&session, "gate").await;
         session.0.resize(steplatch_terminal::Size { cols: 90, rows: 30 }).await.unwrap();
-        let ran = session.0.run(approved_command("echo approved", "gate")).await;
-        assert_eq!(ran.unwrap_or_else(|error| panic!("{shell}: {error}")).output, "approved\n", "{shell}");
+        let result = session.0.run(approved_command("echo approved", "gate")).await;
+        assert_eq!(result.unwrap_or_else(|error| panic!("{shell}: {error}")).output, "approved\n", "{shell}");
         session
             .runs("new=1; true".replace("new=1", if shell == "fish" { "set new 1" } else { "new=1" }).as_str())
             .await;
@@ -257,10 +257,10 @@ async fn approved_input_is_refused_after_any_change() {
                 taken.push(format!("{shell}: {change}: {typed:?}"));
                 continue;
             }
-            let ran = session.0.run(approved_command("make", &gate)).await;
+            let result = session.0.run(approved_command("make", &gate)).await;
             assert!(
-                matches!(&ran, Err(RunError::Changed(named)) if named.contains(what)),
-                "{shell}: {change}: {ran:?}"
+                matches!(&result, Err(RunError::Changed(named)) if named.contains(what)),
+                "{shell}: {change}: {result:?}"
             );
             assert!(!session.view().await.screen.contains("make: "), "{shell}: {change}: something was typed");
         }
@@ -280,9 +280,10 @@ async fn approved_input_is_refused_after_terminal_mode_changes() {
             ask_person(&session, &gate).await;
             let mut stty = std::process::Command::new("stty");
             assert!(stty.args(["-F", device.trim()]).args(*setting).status().unwrap().success());
-            let ran = session.0.run(approved_command("echo approved", &gate)).await;
-            let is_named = matches!(&ran, Err(RunError::Changed(named)) if named.contains("settings of the terminal"));
-            assert!(is_named, "{shell}: {setting:?}: {ran:?}");
+            let result = session.0.run(approved_command("echo approved", &gate)).await;
+            let is_named =
+                matches!(&result, Err(RunError::Changed(named)) if named.contains("settings of the terminal"));
+            assert!(is_named, "{shell}: {setting:?}: {result:?}");
         }
         // A program that reads lines.
         let session = world.open(&[shell]).await;
@@ -361,9 +362,9 @@ async fn trap_setting_the_line_during_comparison_adds_nothing() {
         // A trap that sets the line immediately prevents a report of the shell.
         let _ = session.0.record_state(gate.clone()).await.unwrap();
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
-        let ran = session.0.run(approved_command("make", &gate)).await;
+        let result = session.0.run(approved_command("make", &gate)).await;
         // Nothing else was executed, whether or not the command was.
-        assert!(ran.as_ref().map_or(true, |ran| ran.output == "made\n"), "{trap}: {ran:?}");
+        assert!(result.as_ref().map_or(true, |result| result.output == "made\n"), "{trap}: {result:?}");
         let screen = session.view().await.screen;
         assert!(!screen.contains("EVIL; make"), "{trap}: {screen}");
     }

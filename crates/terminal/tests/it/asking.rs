@@ -56,19 +56,19 @@ async fn asking_command_returns_and_keeps_running() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.0.run(start_asking("sh -c 'printf \"Sure? \"; read answer; exit 4'")).await.unwrap();
-        let asks = ran.asks.unwrap_or_else(|| panic!("{shell}: {}", ran.output));
-        assert_eq!((ran.output.as_str(), ran.exit_code, ran.timed_out), ("Sure? ", None, false), "{shell}");
+        let result = session.0.run(start_asking("sh -c 'printf \"Sure? \"; read answer; exit 4'")).await.unwrap();
+        let asks = result.asks.unwrap_or_else(|| panic!("{shell}: {}", result.output));
+        assert_eq!((result.output.as_str(), result.exit_code, result.timed_out), ("Sure? ", None, false), "{shell}");
         assert_eq!((asks.program.as_deref(), asks.full_screen, asks.password), (Some("sh"), false, false), "{shell}");
         session.types("yes\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}");
-        let ran = session.0.run(start_asking("seq 1 200 | less -X")).await.unwrap();
-        assert_eq!(ran.asks.and_then(|asks| asks.program).as_deref(), Some("less"), "{shell}");
+        let result = session.0.run(start_asking("seq 1 200 | less -X")).await.unwrap();
+        assert_eq!(result.asks.and_then(|asks| asks.program).as_deref(), Some("less"), "{shell}");
         session.types("q").await;
         session.prompt().await;
-        let ran = session.0.run(start_asking("sleep 0.5; echo done")).await.unwrap();
-        assert_eq!((ran.output.as_str(), ran.exit_code, ran.asks), ("done\n", Some(0), None), "{shell}");
+        let result = session.0.run(start_asking("sleep 0.5; echo done")).await.unwrap();
+        assert_eq!((result.output.as_str(), result.exit_code, result.asks), ("done\n", Some(0), None), "{shell}");
     }
 }
 

@@ -28,9 +28,9 @@ pub(crate) async fn start(session: &Session, program: &str) {
 }
 
 pub(crate) async fn gives(session: &Session, command: &str) -> (String, Option<i32>) {
-    let ran = session.0.run(integrate(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
-    assert!(!ran.timed_out && ran.asks.is_none(), "{command}: {ran:?}");
-    (ran.output, ran.exit_code)
+    let result = session.0.run(integrate(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
+    assert!(!result.timed_out && result.asks.is_none(), "{command}: {result:?}");
+    (result.output, result.exit_code)
 }
 
 #[tokio::test]
@@ -61,8 +61,8 @@ async fn inner_shell_is_integrated_at_its_prompt_and_left_again() {
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}:\n{}", view.screen);
         // A command that requests input returns early.
-        let ran = session.0.run(integrate("sh -c 'printf \"Name: \"; read name; exit 5'")).await.unwrap();
-        assert!(ran.asks.is_some() && ran.output == "Name: ", "{shell}: {ran:?}");
+        let result = session.0.run(integrate("sh -c 'printf \"Name: \"; read name; exit 5'")).await.unwrap();
+        assert!(result.asks.is_some() && result.output == "Name: ", "{shell}: {result:?}");
         session.types("ana\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(5)), "{shell}:\n{}", view.screen);
@@ -96,9 +96,9 @@ async fn variables_of_an_inner_shell_are_read_and_set() {
         session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         let before = session.view().await.screen;
         session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await.unwrap();
-        let told = session.0.variables(vec!["GREETING".into(), "NOT_SET".into()]).await.unwrap();
+        let reported = session.0.variables(vec!["GREETING".into(), "NOT_SET".into()]).await.unwrap();
         let greeting = Variable { value: "it's $HOME".into(), exported: true };
-        assert_eq!(told, [("GREETING".into(), Some(greeting)), ("NOT_SET".into(), None)], "{shell}");
+        assert_eq!(reported, [("GREETING".into(), Some(greeting)), ("NOT_SET".into(), None)], "{shell}");
         assert_eq!(session.view().await.screen, before, "{shell}");
         assert_eq!(gives(&session, "sh -c 'echo \"$GREETING\"'").await.0, "it's $HOME\n", "{shell}");
     }
@@ -132,18 +132,19 @@ async fn command_in_an_unmarked_shell_ends_at_its_prompt() {
         for (command, output) in
             [("echo hi", "hi\n"), ("sleep 0.3; echo late", "late\n"), ("printf abc", "abc"), ("true", "")]
         {
-            let ran = session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}: {command}: {error}"));
+            let result =
+                session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}: {command}: {error}"));
             // zsh fills the line before its prompt, and fish marks it.
-            let output_is = ran.output == output || (command == "printf abc" && ran.output.starts_with(output));
-            assert!(output_is && !ran.timed_out, "{shell}: {command}: {ran:?}");
-            assert_eq!(ran.exit_code, None, "{shell}: {command}");
+            let output_is = result.output == output || (command == "printf abc" && result.output.starts_with(output));
+            assert!(output_is && !result.timed_out, "{shell}: {command}: {result:?}");
+            assert_eq!(result.exit_code, None, "{shell}: {command}");
         }
-        let ran = session.0.run(entry("cat")).await.unwrap();
-        assert!(ran.asks.is_some(), "{shell}: {ran:?}");
+        let result = session.0.run(entry("cat")).await.unwrap();
+        assert!(result.asks.is_some(), "{shell}: {result:?}");
         session.types("\u{3}").await;
         session.waits(until_input()).await;
-        let ran = session.0.run(entry("exit 7")).await.unwrap();
-        assert_eq!(ran.exit_code, Some(7), "{shell}: the shell around it says how it ended: {ran:?}");
+        let result = session.0.run(entry("exit 7")).await.unwrap();
+        assert_eq!(result.exit_code, Some(7), "{shell}: the shell around it says how it ended: {result:?}");
         assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
     }
 }
@@ -184,9 +185,10 @@ async fn interpreter_entry_is_run_and_its_output_returned() {
         for (program, entries) in cases {
             start(&session, program).await;
             for (text, output) in entries {
-                let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
+                let result =
+                    session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
                 assert_eq!(
-                    (ran.output.as_str(), ran.exit_code, ran.timed_out),
+                    (result.output.as_str(), result.exit_code, result.timed_out),
                     (*output, None, false),
                     "{program}: {text}"
                 );
@@ -205,8 +207,8 @@ async fn asking_entry_returns_and_incomplete_entry_is_withdrawn() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "python3 -q").await;
-    let ran = session.0.run(entry("input('Name: ')")).await.unwrap();
-    assert!(ran.asks.is_some() && ran.output == "Name: ", "{ran:?}");
+    let result = session.0.run(entry("input('Name: ')")).await.unwrap();
+    assert!(result.asks.is_some() && result.output == "Name: ", "{result:?}");
     session.types("ana\n").await;
     session.waits(until_input()).await;
     for part in ["print(", "def f():", "class A:\n    def m(self):", "for x in [1]:\n"] {
@@ -217,10 +219,10 @@ async fn asking_entry_returns_and_incomplete_entry_is_withdrawn() {
     assert_eq!(session.0.run(elsewhere).await, Err(RunError::NoDirectory));
     assert_eq!(session.0.run(integrate("")).await, Err(RunError::Unintegrated));
     // A line for shells is not typed into an interpreter.
-    let ran = session.0.run(integrate("2 + 2")).await.unwrap();
-    assert_eq!((ran.output.as_str(), ran.exit_code), ("4\n", None));
-    let ran = session.0.run(entry("exit(3)")).await.unwrap();
-    assert_eq!(ran.exit_code, Some(3), "{ran:?}");
+    let result = session.0.run(integrate("2 + 2")).await.unwrap();
+    assert_eq!((result.output.as_str(), result.exit_code), ("4\n", None));
+    let result = session.0.run(entry("exit(3)")).await.unwrap();
+    assert_eq!(result.exit_code, Some(3), "{result:?}");
 }
 
 #[tokio::test]
@@ -290,8 +292,8 @@ async fn inner_shell_left_by_a_command_ends_that_command() {
     let session = world.open(&["dash"]).await;
     start(&session, "PS1='in$ ' bash --norc").await;
     assert_eq!(gives(&session, "echo in").await.0, "in\n");
-    let ran = session.0.run(request("exit 3")).await.unwrap();
-    assert!(!ran.timed_out && ran.asks.is_none(), "{ran:?}");
+    let result = session.0.run(request("exit 3")).await.unwrap();
+    assert!(!result.timed_out && result.asks.is_none(), "{result:?}");
     assert_eq!(session.0.run(entry("echo out")).await.unwrap().output, "out\n");
 }
 

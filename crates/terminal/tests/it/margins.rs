@@ -37,9 +37,9 @@ async fn command_filling_its_rows_is_not_part_of_its_output() {
         let around = prompt + before.len() + behind.len();
         for width in [columns - 1, columns, columns + 1, 2 * columns] {
             let text = "x".repeat(width - around);
-            let ran = session.0.run(entry(&format!("{before}{text}{behind}"))).await;
-            let ran = ran.unwrap_or_else(|error| panic!("{program}, {width}: {error}"));
-            assert_eq!(ran.output, format!("{text}\n"), "{program}, {width} columns");
+            let result = session.0.run(entry(&format!("{before}{text}{behind}"))).await;
+            let result = result.unwrap_or_else(|error| panic!("{program}, {width}: {error}"));
+            assert_eq!(result.output, format!("{text}\n"), "{program}, {width} columns");
         }
     }
 }

@@ -126,7 +126,7 @@ async fn command_is_not_joined_to_text_at_the_prompt() {
         assert!(is_refused, "{shell} {inner}: {refused:?}");
         session.0.send(pressed("ctrl-c")).await.unwrap();
         session.waits(until_input()).await;
-        let ran = session.0.run(request("echo hi")).await.unwrap();
-        assert_eq!(ran.output, "hi\n", "{shell} {inner}");
+        let result = session.0.run(request("echo hi")).await.unwrap();
+        assert_eq!(result.output, "hi\n", "{shell} {inner}");
     }
 }

@@ -34,8 +34,8 @@ async fn commands_are_neither_expanded_nor_corrected() {
             assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{shell}: {command}");
         }
         for command in ["gco", "ecoh x", "^a^b"] {
-            let ran = session.runs(command).await;
-            assert_eq!(ran.exit_code, Some(127), "{shell}: {command}: {ran:?}");
+            let result = session.runs(command).await;
+            assert_eq!(result.exit_code, Some(127), "{shell}: {command}: {result:?}");
         }
         // Lines typed by a person behave as usual.
         match shell {
@@ -97,8 +97,8 @@ async fn command_without_effect_has_no_outcome() {
     let session = world.open(&["bash"]).await;
     for before in ["true", "sh -c 'exit 2'"] {
         session.gives(before).await;
-        let ran = session.tries("echo )(\necho two").await;
-        assert!(matches!(&ran, Err(RunError::PartlyRan { said }) if said.contains("syntax error")), "{ran:?}");
+        let result = session.tries("echo )(\necho two").await;
+        assert!(matches!(&result, Err(RunError::PartlyRan { said }) if said.contains("syntax error")), "{result:?}");
         session.gives("sh -c 'exit 2'").await;
         assert_eq!(session.gives("echo all").await, ("all\n".into(), Some(0)));
     }
@@ -119,8 +119,11 @@ async fn command_output_is_never_a_shell_mark() {
         let session = world.open(&[shell]).await;
         for command in [format!("{prints}; sleep 0.3; echo LATE; false"), format!("{prints}; echo LATE; false")] {
             for _ in 0..3 {
-                let ran = session.runs(&command).await;
-                assert!(ran.output.ends_with("LATE\n") && ran.exit_code == Some(1), "{shell}: {command}: {ran:?}");
+                let result = session.runs(&command).await;
+                assert!(
+                    result.output.ends_with("LATE\n") && result.exit_code == Some(1),
+                    "{shell}: {command}: {result:?}"
+                );
             }
         }
     }
@@ -143,14 +146,14 @@ async fn history_event_is_refused_by_an_expanding_shell() {
         let session = world.open(&["bash"]).await;
         start(&session, &format!("PS1='inner$ ' {shell}")).await;
         session.0.run(entry("echo before")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
-        let ran = session.0.run(entry("echo \"x!echo\"")).await;
+        let result = session.0.run(entry("echo \"x!echo\"")).await;
         match refuses {
-            true => assert_eq!(ran, Err(RunError::Expanded), "{shell}"),
-            false => assert_eq!(ran.unwrap().output, "x!echo\n", "{shell}"),
+            true => assert_eq!(result, Err(RunError::Expanded), "{shell}"),
+            false => assert_eq!(result.unwrap().output, "x!echo\n", "{shell}"),
         }
         if shell != "tcsh -f" {
-            let ran = session.0.run(integrate("echo \"x!echo\"")).await.unwrap();
-            assert_eq!((ran.output.as_str(), ran.exit_code), ("x!echo\n", Some(0)), "{shell}");
+            let result = session.0.run(integrate("echo \"x!echo\"")).await.unwrap();
+            assert_eq!((result.output.as_str(), result.exit_code), ("x!echo\n", Some(0)), "{shell}");
         }
     }
 }
@@ -210,8 +213,8 @@ async fn exit_message_of_a_shell_is_not_output() {
     ] {
         let world = World::new();
         let session = world.open(&["bash"]).await;
-        let ran = session.runs(command).await;
-        assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{command}: {ran:?}");
+        let result = session.runs(command).await;
+        assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{command}: {result:?}");
     }
     for shell in SHELLS {
         let world = World::new();
@@ -250,8 +253,8 @@ async fn bash_with_redirected_prompts_runs_commands() {
         let session = world.open(&["bash"]).await;
         for before in ["true", "false"] {
             session.gives(before).await;
-            let ran = session.runs(&format!("exec 2>{elsewhere}; echo one; ls /nowhere")).await;
-            assert_eq!((ran.output.as_str(), ran.exit_code), ("one\n", Some(2)), "{elsewhere}");
+            let result = session.runs(&format!("exec 2>{elsewhere}; echo one; ls /nowhere")).await;
+            assert_eq!((result.output.as_str(), result.exit_code), ("one\n", Some(2)), "{elsewhere}");
             assert_eq!(session.gives("echo two; sh -c 'exit 3'").await, ("two\n".into(), Some(3)), "{elsewhere}");
             session.types("echo three; false\n").await;
             assert_eq!(session.prompt().await.exit_code, Some(1), "{elsewhere}");

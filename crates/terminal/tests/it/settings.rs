@@ -15,8 +15,8 @@ const COMMANDS: [(&str, &str, i32); 4] =
 
 async fn check_commands(session: &Session, case: &str) {
     for (command, output, code) in COMMANDS {
-        let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {command}: {error}"));
-        assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
+        let result = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {command}: {error}"));
+        assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
     }
 }
 
@@ -60,16 +60,16 @@ async fn bash_stays_for_stopped_jobs_until_the_second_exit() {
         world.file(".bashrc", PROMPT);
         let session = world.open(&["bash"]).await;
         session.runs("sleep 50 & kill -STOP $!; sleep 0.2").await;
-        let ran = session.runs(exit).await;
-        assert!(ran.output.contains("There are stopped jobs."), "{exit}: {ran:?}");
-        assert_eq!((ran.exit_code, ran.ended), (Some(1), None), "{exit}");
+        let result = session.runs(exit).await;
+        assert!(result.output.contains("There are stopped jobs."), "{exit}: {result:?}");
+        assert_eq!((result.exit_code, result.ended), (Some(1), None), "{exit}");
         assert_eq!(session.gives("echo alive").await, ("alive\n".into(), Some(0)), "{exit}");
         // Another command comes in between.
-        let ran = session.runs(exit).await;
-        assert_eq!((ran.exit_code, ran.ended), (Some(1), None), "{exit}: {ran:?}");
-        let ran = session.runs("exit 5").await;
-        assert_eq!(ran.ended.map(|exit| exit.code), Some(5), "{exit}: {ran:?}");
-        assert_eq!(ran.output, "", "{exit}");
+        let result = session.runs(exit).await;
+        assert_eq!((result.exit_code, result.ended), (Some(1), None), "{exit}: {result:?}");
+        let result = session.runs("exit 5").await;
+        assert_eq!(result.ended.map(|exit| exit.code), Some(5), "{exit}: {result:?}");
+        assert_eq!(result.output, "", "{exit}");
     }
 }
 
@@ -77,11 +77,11 @@ async fn bash_stays_for_stopped_jobs_until_the_second_exit() {
 async fn refused_exit_of_bash_has_its_message() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    let ran = session.runs("exit 1 2").await;
-    assert!(ran.output.contains("too many arguments"), "{ran:?}");
-    assert_eq!(ran.exit_code, Some(1));
-    let ran = session.runs("logout; echo $?").await;
-    assert!(ran.output.contains("not login shell") && ran.output.ends_with("\n1\n"), "{ran:?}");
+    let result = session.runs("exit 1 2").await;
+    assert!(result.output.contains("too many arguments"), "{result:?}");
+    assert_eq!(result.exit_code, Some(1));
+    let result = session.runs("logout; echo $?").await;
+    assert!(result.output.contains("not login shell") && result.output.ends_with("\n1\n"), "{result:?}");
 }
 
 #[tokio::test]
@@ -112,9 +112,9 @@ async fn prompt_without_a_command_end_is_not_an_outcome() {
         world.file(".bashrc", PROMPT);
         let session = world.open(&["bash"]).await;
         session.tries(setting).await.unwrap();
-        let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{setting}: {error}"));
-        assert_eq!((ran.output.as_str(), ran.exit_code), (output, None), "{setting}");
-        assert!(ran.is_unreported, "{setting}: {ran:?}");
+        let result = session.tries(command).await.unwrap_or_else(|error| panic!("{setting}: {error}"));
+        assert_eq!((result.output.as_str(), result.exit_code), (output, None), "{setting}");
+        assert!(result.is_unreported, "{setting}: {result:?}");
         assert!(!world.home.path().join("made").exists());
     }
 }
@@ -132,13 +132,13 @@ async fn output_through_a_pipe_is_reported_as_such() {
         let session = world.open(&[shell]).await;
         assert!(!session.runs("echo before").await.is_piped);
         session.runs(redirection).await;
-        let ran = session.runs("echo on its way").await;
-        assert_eq!((ran.is_piped, ran.exit_code), (is_piped, Some(0)), "{shell}: {redirection}: {ran:?}");
+        let result = session.runs("echo on its way").await;
+        assert_eq!((result.is_piped, result.exit_code), (is_piped, Some(0)), "{shell}: {redirection}: {result:?}");
         session.runs("exec >/dev/tty 2>&1").await;
         // The previous prompt may still be in transit.
         session.prompt().await;
-        let ran = session.runs("echo back").await;
-        assert_eq!((ran.is_piped, ran.output.as_str()), (false, "back\n"), "{shell}: {redirection}");
+        let result = session.runs("echo back").await;
+        assert_eq!((result.is_piped, result.output.as_str()), (false, "back\n"), "{shell}: {redirection}");
     }
 }
 
@@ -164,8 +164,8 @@ async fn late_start_mark_through_a_pipe_begins_no_command() {
         ];
         // After the last redirection, the prompt precedes its line. An inner bash lacks the marks for that.
         for (command, code) in commands.into_iter().take(if is_inner { 4 } else { 6 }) {
-            let ran = session.0.run(request(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
-            assert_eq!((ran.exit_code, ran.timed_out), (Some(code), false), "{is_inner}, {command}: {ran:?}");
+            let result = session.0.run(request(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
+            assert_eq!((result.exit_code, result.timed_out), (Some(code), false), "{is_inner}, {command}: {result:?}");
             // All output in transit arrives.
             tokio::time::sleep(Duration::from_millis(700)).await;
             let view = session.view().await;
@@ -233,9 +233,9 @@ async fn inner_shell_ending_at_errors_is_integrated_and_stays() {
         start(&session, &format!("WHERE=inner {shell}")).await;
         start(&session, options).await;
         for _ in 0..2 {
-            let ran = session.0.run(integrate("echo at-$WHERE")).await;
-            let ran = ran.unwrap_or_else(|error| panic!("{shell}, {options}: {error}"));
-            assert_eq!((ran.output.as_str(), ran.exit_code), ("at-inner\n", Some(0)), "{shell}, {options}");
+            let result = session.0.run(integrate("echo at-$WHERE")).await;
+            let result = result.unwrap_or_else(|error| panic!("{shell}, {options}: {error}"));
+            assert_eq!((result.output.as_str(), result.exit_code), ("at-inner\n", Some(0)), "{shell}, {options}");
         }
     }
 }

@@ -64,12 +64,12 @@ async fn marks_and_variables_ignore_aliases_and_functions() {
         let words: Vec<&str> = shell.split(' ').collect();
         let session = world.open(&words).await;
         for (command, output, code) in [("/bin/echo said", "said\n", 0), ("sh -c 'exit 3'", "", 3)] {
-            let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
-            assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
+            let result = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
         }
         let within = CommandRequest { working_directory: Some("/tmp".into()), ..request("/bin/pwd") };
         match session.0.run(within).await {
-            Ok(ran) => assert_eq!(ran.output, "/tmp\n", "{case}"),
+            Ok(result) => assert_eq!(result.output, "/tmp\n", "{case}"),
             // Only this function changes the directory, and its replacement fails.
             Err(error @ RunError::NoFolder { .. }) if text.contains("\nbuiltin()") || text.starts_with("builtin()") => {
                 assert!(error.to_string().contains("the command was not run"), "{case}: {error}");
@@ -117,8 +117,8 @@ async fn marks_ignore_a_later_function_named_builtin() {
         for (command, output, code) in
             [("/bin/echo said", "said\n", 0), ("/bin/sh -c 'exit 3' || /bin/echo no", "no\n", 0), ("/bin/true", "", 0)]
         {
-            let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
-            assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
+            let result = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
         }
         let after = session.tries(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(after.output, before.output, "{case}");
@@ -172,8 +172,8 @@ async fn inner_shell_with_aliases_and_functions_is_integrated() {
         let greeting = Variable { value: "a b".into(), exported: true };
         assert_eq!(session.0.variables(vec!["GREETING".into()]).await.unwrap()[0].1, Some(greeting), "{case}");
         let within = CommandRequest { working_directory: Some("/tmp".into()), ..entry("/bin/pwd") };
-        let ran = session.0.run(within).await.unwrap_or_else(|error| panic!("{case}: {error}"));
-        assert_eq!(ran.output, "/tmp\n", "{case}");
+        let result = session.0.run(within).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(result.output, "/tmp\n", "{case}");
         let screen = session.view().await.screen;
         assert!(!screen.contains("wrong") && !screen.contains("steplatch"), "{case}:\n{screen}");
     }

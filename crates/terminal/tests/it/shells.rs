@@ -100,17 +100,17 @@ impl Session {
     }
 
     pub(crate) async fn runs(&self, command: &str) -> CommandResult {
-        let ran = self.tries(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        if ran.timed_out {
+        let result = self.tries(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        if result.timed_out {
             panic!("{command:?} is not over:\n{}", self.view().await.screen);
         }
-        ran
+        result
     }
 
     /// Returns the output of a command, and its exit code.
     pub(crate) async fn gives(&self, command: &str) -> (String, Option<i32>) {
-        let ran = self.runs(command).await;
-        (ran.output, ran.exit_code)
+        let result = self.runs(command).await;
+        (result.output, result.exit_code)
     }
 
     pub(crate) async fn view(&self) -> View {
@@ -139,9 +139,9 @@ impl Session {
     }
 
     async fn variable(&self, name: &str) -> Option<Variable> {
-        let told = self.0.variables(vec![name.into()]).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!((told.len(), told[0].0.as_str()), (1, name));
-        told[0].1.clone()
+        let reported = self.0.variables(vec![name.into()]).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((reported.len(), reported[0].0.as_str()), (1, name));
+        reported[0].1.clone()
     }
 
     /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may pass
@@ -271,13 +271,13 @@ async fn zsh_finds_all_user_files_and_keeps_its_directory() {
         let place = own_folder.map(|folder| format!("{}/{folder}", world.home()));
         spec.environment.extend(place.clone().map(|place| ("ZDOTDIR".into(), place.into())));
         let session = world.open_spec(spec).await;
-        let told = place.clone().unwrap_or_else(|| "home".into());
-        let read = [".zshenv", ".zprofile", ".zshrc", ".zlogin"].map(|file| format!("{file}:{told}")).join(" ");
+        let reported = place.clone().unwrap_or_else(|| "home".into());
+        let read = [".zshenv", ".zprofile", ".zshrc", ".zlogin"].map(|file| format!("{file}:{reported}")).join(" ");
         assert_eq!(session.gives("print $files").await.0, format!("{read}\n"));
-        assert_eq!(session.gives("sh -c 'echo ${ZDOTDIR-home}'").await.0, format!("{told}\n"));
+        assert_eq!(session.gives("sh -c 'echo ${ZDOTDIR-home}'").await.0, format!("{reported}\n"));
         assert_eq!(
             session.gives("unset files; zsh -ic 'print $files' 2>&1").await.0,
-            format!(".zshenv:{told} .zshrc:{told}\n")
+            format!(".zshenv:{reported} .zshrc:{reported}\n")
         );
         let environment = session.gives("env").await.0;
         assert!(!environment.contains("STEPLATCH_SHELL"), "{environment}");
@@ -358,12 +358,14 @@ async fn shell_trace_contains_nothing_of_the_integration() {
             session.runs(line).await;
         }
         for (command, code) in [("echo said", 0), ("sh -c 'exit 7'", 7), ("true", 0)] {
-            let ran = session.runs(command).await;
-            assert_eq!(ran.exit_code, Some(code), "{shell} with {line:?}: {ran:?}");
-            let is_traced =
-                ran.output.lines().any(|row| row.starts_with('+') && row.contains(command.split(' ').next().unwrap()));
-            assert!(is_traced, "its own commands are traced: {shell} with {line:?}: {ran:?}");
-            assert!(!ran.output.contains("steplatch"), "{shell} with {line:?}: {ran:?}");
+            let result = session.runs(command).await;
+            assert_eq!(result.exit_code, Some(code), "{shell} with {line:?}: {result:?}");
+            let is_traced = result
+                .output
+                .lines()
+                .any(|row| row.starts_with('+') && row.contains(command.split(' ').next().unwrap()));
+            assert!(is_traced, "its own commands are traced: {shell} with {line:?}: {result:?}");
+            assert!(!result.output.contains("steplatch"), "{shell} with {line:?}: {result:?}");
         }
         session.types("echo typed\n").await;
         session.prompt().await;
@@ -390,16 +392,16 @@ async fn shell_reports_are_correct_despite_customisation() {
             world.file(file, &format!("{rc}\n"));
             let session = world.open(&[shell]).await;
             for (command, code) in [("true", 0), ("sh -c 'echo said; exit 7'", 7), ("false", 1)] {
-                let ran = session.runs(command).await;
-                assert_eq!(ran.exit_code, Some(code), "{shell} with {rc:?}: {command}: {ran:?}");
+                let result = session.runs(command).await;
+                assert_eq!(result.exit_code, Some(code), "{shell} with {rc:?}: {command}: {result:?}");
                 if code == 7 {
-                    assert!(ran.output.ends_with("said\n"), "{shell} with {rc:?}: {ran:?}");
+                    assert!(result.output.ends_with("said\n"), "{shell} with {rc:?}: {result:?}");
                 }
             }
             // Hooks differ with `emulate sh` and a read-only list; variables work in all shells.
-            let told = session.0.variables(vec!["HOME".into()]).await;
+            let reported = session.0.variables(vec!["HOME".into()]).await;
             assert_eq!(
-                told.unwrap_or_else(|error| panic!("{shell} with {rc:?}: {error}"))[0].1,
+                reported.unwrap_or_else(|error| panic!("{shell} with {rc:?}: {error}"))[0].1,
                 exported(world.home())
             );
             let screen = session.view().await.screen;
@@ -428,8 +430,8 @@ async fn hooks_reset_at_run_time_do_no_lasting_harm() {
         session.types("true\n").await;
         session.prompt().await;
         for code in [3, 4] {
-            let ran = session.runs(&format!("sh -c 'exit {code}'")).await;
-            assert_eq!(ran.exit_code, Some(code), "{shell} after {reset}");
+            let result = session.runs(&format!("sh -c 'exit {code}'")).await;
+            assert_eq!(result.exit_code, Some(code), "{shell} after {reset}");
         }
     }
 }
@@ -494,8 +496,12 @@ async fn shell_replaced_by_exec_is_not_busy_and_has_no_prompt() {
         }
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.runs("exec sh").await;
-        assert_eq!((ran.replaced_by.is_some(), ran.exit_code, ran.ended), (true, None, None), "{shell}: {ran:?}");
+        let result = session.runs("exec sh").await;
+        assert_eq!(
+            (result.replaced_by.is_some(), result.exit_code, result.ended),
+            (true, None, None),
+            "{shell}: {result:?}"
+        );
     }
 }
 
@@ -509,9 +515,9 @@ async fn line_typed_meanwhile_is_not_part_of_a_command() {
             eventually("the command runs", async || session.view().await.busy.is_some()).await;
             session.types("sleep 2; echo second; sh -c 'exit 9'\n").await;
         };
-        let (ran, ()) = tokio::join!(command, meanwhile);
-        assert_eq!(ran.exit_code, Some(7), "{shell}: {ran:?}");
-        assert!(ran.output.ends_with("first\n"), "{shell}: {ran:?}");
+        let (result, ()) = tokio::join!(command, meanwhile);
+        assert_eq!(result.exit_code, Some(7), "{shell}: {result:?}");
+        assert!(result.output.ends_with("first\n"), "{shell}: {result:?}");
     }
 }
 
@@ -601,13 +607,13 @@ async fn command_returns_its_exact_output_and_exit_code() {
         let own = if shell == "fish" { FISH } else { POSIX };
         for round in 0..2 {
             for (command, output, code) in COMMON.iter().chain(own) {
-                let ran = session.runs(command).await;
+                let result = session.runs(command).await;
                 assert_eq!(
-                    (ran.output.as_str(), ran.exit_code),
+                    (result.output.as_str(), result.exit_code),
                     (*output, *code),
                     "{shell}, round {round}: {command:?}"
                 );
-                assert_eq!((ran.left_out, ran.tail), (0, None), "{shell}: {command:?}");
+                assert_eq!((result.left_out, result.tail), (0, None), "{shell}: {command:?}");
             }
             // The shells' messages differ.
             assert_eq!(session.runs("sh -c 'kill -9 $$'").await.exit_code, Some(137), "{shell}");
@@ -624,9 +630,9 @@ async fn misunderstood_command_returns_the_shells_message() {
     ] {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.runs(command).await;
-        assert!(ran.output.contains(complaint) && !ran.output.contains('\u{23ce}'), "{shell}: {ran:?}");
-        assert!(ran.exit_code.is_some_and(|code| codes.contains(&code)), "{shell}: {ran:?}");
+        let result = session.runs(command).await;
+        assert!(result.output.contains(complaint) && !result.output.contains('\u{23ce}'), "{shell}: {result:?}");
+        assert!(result.exit_code.is_some_and(|code| codes.contains(&code)), "{shell}: {result:?}");
         assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
     }
 }
@@ -664,9 +670,9 @@ async fn shell_without_a_line_editor_gets_each_requested_line() {
             }
             assert_eq!(session.tries("for n in 1 2\ndo").await, Err(RunError::Incomplete), "{rc}");
             assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{rc}");
-            let ran = session.runs("echo one\nsh -c 'sleep 0.1; echo two; exit 5'").await;
-            assert!(ran.output.starts_with("one\n") && ran.output.ends_with("two\n"), "{rc}: {ran:?}");
-            assert_eq!(ran.exit_code, Some(5), "{rc}: {ran:?}");
+            let result = session.runs("echo one\nsh -c 'sleep 0.1; echo two; exit 5'").await;
+            assert!(result.output.starts_with("one\n") && result.output.ends_with("two\n"), "{rc}: {result:?}");
+            assert_eq!(result.exit_code, Some(5), "{rc}: {result:?}");
         }
     }
 }
@@ -679,11 +685,11 @@ async fn command_runs_in_its_given_directory() {
         std::fs::create_dir(&odd).unwrap();
         let session = world.open(&[shell]).await;
         let folder = odd.to_str().unwrap();
-        let ran = session
+        let result = session
             .0
             .run(CommandRequest { working_directory: Some(folder.into()), ..request("pwd; command ls -1a") })
             .await;
-        assert_eq!(ran.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
+        assert_eq!(result.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
         assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
         let missing = CommandRequest { working_directory: Some("/no/such".into()), ..request("echo ran") };
         let refused = session.0.run(missing).await.unwrap_err();
@@ -704,19 +710,23 @@ async fn megabyte_is_cut_to_its_ends_and_can_be_read_further() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.runs("seq 1 160000; sh -c 'exit 3'").await;
+        let result = session.runs("seq 1 160000; sh -c 'exit 3'").await;
         let whole: String = (1..=160_000).map(|n| format!("{n}\n")).collect();
-        let tail = ran.tail.unwrap();
-        assert_eq!(ran.exit_code, Some(3), "{shell}");
-        assert!(ran.output.starts_with("1\n2\n") && tail.ends_with("\n159999\n160000\n"), "{shell}");
-        assert_eq!(ran.output.len() + usize::try_from(ran.left_out).unwrap() + tail.len(), whole.len(), "{shell}");
-        assert_eq!(ran.end - ran.offset, whole.len() as u64, "{shell}");
+        let tail = result.tail.unwrap();
+        assert_eq!(result.exit_code, Some(3), "{shell}");
+        assert!(result.output.starts_with("1\n2\n") && tail.ends_with("\n159999\n160000\n"), "{shell}");
+        assert_eq!(
+            result.output.len() + usize::try_from(result.left_out).unwrap() + tail.len(),
+            whole.len(),
+            "{shell}"
+        );
+        assert_eq!(result.end - result.offset, whole.len() as u64, "{shell}");
         let rest = session
             .0
-            .read(Part::From(ran.next), Limit::Head(usize::try_from(ran.left_out).unwrap() + tail.len()))
+            .read(Part::From(result.next), Limit::Head(usize::try_from(result.left_out).unwrap() + tail.len()))
             .await
             .unwrap();
-        assert_eq!(ran.output + &rest.head, whole, "{shell}");
+        assert_eq!(result.output + &rest.head, whole, "{shell}");
         let all = session.0.run(CommandRequest { limit: Limit::Head(2_000_000), ..request("seq 1 160000") }).await;
         assert_eq!(all.unwrap().output, whole, "{shell}");
     }
@@ -728,8 +738,8 @@ async fn command_reading_the_terminal_is_left_running() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         let asks = CommandRequest { timeout: Duration::from_millis(300), ..request("echo asks; cat") };
-        let ran = session.0.run(asks).await.unwrap();
-        assert_eq!((ran.output.as_str(), ran.exit_code, ran.timed_out), ("asks\n", None, true), "{shell}");
+        let result = session.0.run(asks).await.unwrap();
+        assert_eq!((result.output.as_str(), result.exit_code, result.timed_out), ("asks\n", None, true), "{shell}");
         assert_eq!(session.view().await.busy, Some(true), "{shell}");
         let refused = session.tries("true").await.unwrap_err();
         assert_eq!(refused, RunError::Busy { program: Some("cat".into()) }, "{shell}");
@@ -771,15 +781,15 @@ async fn command_ending_the_shell_says_so() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.runs("echo bye; exit 3").await;
-        assert_eq!((ran.ended.map(|exit| exit.code), ran.exit_code), (Some(3), Some(3)), "{shell}: {ran:?}");
-        assert!(ran.output.starts_with("bye\n"), "{shell}: {ran:?}");
+        let result = session.runs("echo bye; exit 3").await;
+        assert_eq!((result.ended.map(|exit| exit.code), result.exit_code), (Some(3), Some(3)), "{shell}: {result:?}");
+        assert!(result.output.starts_with("bye\n"), "{shell}: {result:?}");
         assert!(matches!(session.tries("true").await, Err(RunError::Ended(Some(exit))) if exit.code == 3), "{shell}");
         let world = World::new();
         let session = world.open(&[shell]).await;
         let pid = if shell == "fish" { "$fish_pid" } else { "$$" };
-        let ran = session.runs(&format!("kill -9 {pid}")).await;
-        assert_eq!(ran.ended.map(|exit| exit.signal), Some(Some(9)), "{shell}");
+        let result = session.runs(&format!("kill -9 {pid}")).await;
+        assert_eq!(result.ended.map(|exit| exit.signal), Some(Some(9)), "{shell}");
     }
 }
 
@@ -820,8 +830,8 @@ async fn background_jobs_do_not_delay_a_command() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.runs("mkfifo go").await;
-        let ran = session.runs("sh -c 'read go < go; echo from the background' &").await;
-        assert_eq!((ran.exit_code, ran.output.contains("from")), (Some(0), false), "{shell}: {ran:?}");
+        let result = session.runs("sh -c 'read go < go; echo from the background' &").await;
+        assert_eq!((result.exit_code, result.output.contains("from")), (Some(0), false), "{shell}: {result:?}");
         assert_eq!(session.gives("echo quiet").await.0, "quiet\n", "{shell}");
         session.runs("sh -c 'sleep 0.1; echo > go' &").await;
         session.sees("^.*from the background").await;
@@ -868,7 +878,7 @@ async fn variables_of_a_live_shell_are_read_unchanged() {
         let session = world.open(&[shell]).await;
         assert_eq!(session.runs(set).await.exit_code, Some(0), "{shell}");
         let names = ["plain", "given", "empty", "many", "list", "gone", "odd", "HOME"].map(str::to_owned);
-        let told = session.0.variables(names.to_vec()).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        let reported = session.0.variables(names.to_vec()).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         let expected = [
             private("one"),
             exported("two words"),
@@ -879,8 +889,8 @@ async fn variables_of_a_live_shell_are_read_unchanged() {
             private("it's \\ \"q\" \u{fffd} $HOME"),
             exported(world.home()),
         ];
-        for ((name, told), expected) in told.iter().zip(expected) {
-            assert_eq!(*told, expected, "{shell}: {name}");
+        for ((name, reported), expected) in reported.iter().zip(expected) {
+            assert_eq!(*reported, expected, "{shell}: {name}");
         }
         let long = "x".repeat(1_000_000);
         session.0.set_variables(vec![("long".into(), long.clone())], false).await.unwrap();
@@ -941,8 +951,8 @@ async fn reading_variables_leaves_no_trace() {
             "fish" => "echo $status",
             _ => "echo $? $_",
         };
-        let told = if shell == "fish" { "7\n" } else { "7 last\n" };
-        assert_eq!(session.gives(last).await.0, told, "{shell}");
+        let reported = if shell == "fish" { "7\n" } else { "7 last\n" };
+        assert_eq!(session.gives(last).await.0, reported, "{shell}");
         let typed = session.gives(if shell == "zsh" { "fc -l 1" } else { "history" }).await.0;
         assert!(!typed.contains("steplatch") && !typed.contains("set_by_us"), "{shell}:\n{typed}");
         let left = std::fs::read_dir(world._integration.path().join("exchange")).unwrap().count();
@@ -957,10 +967,10 @@ async fn begun_line_survives_a_query_or_prevents_it() {
         let session = world.open(&[shell]).await;
         session.types("echo be").await;
         session.waits_until("the line is shown", |view| view.screen.ends_with("echo be")).await;
-        let told = session.0.variables(vec!["HOME".into()]).await;
+        let reported = session.0.variables(vec!["HOME".into()]).await;
         match shell {
-            "bash" => assert_eq!(told, Err(VariablesError::HalfTyped { text: "echo be".into() })),
-            _ => assert_eq!(told.unwrap()[0].1, exported(world.home()), "{shell}"),
+            "bash" => assert_eq!(reported, Err(VariablesError::HalfTyped { text: "echo be".into() })),
+            _ => assert_eq!(reported.unwrap()[0].1, exported(world.home()), "{shell}"),
         }
         session.types("gun\n").await;
         session.sees("^begun$").await;
@@ -1003,8 +1013,11 @@ async fn unresponsive_shell_is_unharmed_and_reported_in_time() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.runs(deafen).await;
-        let told = session.0.variables(vec!["HOME".into()]).await;
-        assert!(matches!(told, Err(VariablesError::NoHandler | VariablesError::Unanswered)), "{shell}: {told:?}");
+        let reported = session.0.variables(vec!["HOME".into()]).await;
+        assert!(
+            matches!(reported, Err(VariablesError::NoHandler | VariablesError::Unanswered)),
+            "{shell}: {reported:?}"
+        );
         session.types("\u{15}").await;
         assert_eq!(session.gives("echo alive").await.0, "alive\n", "{shell}");
     }
@@ -1023,8 +1036,8 @@ async fn many_clients_may_query_at_once() {
             })
         });
         for (n, asked) in asking.collect::<Vec<_>>().into_iter().enumerate() {
-            let told = asked.await.unwrap().unwrap_or_else(|error| panic!("{shell}: {error}"));
-            assert_eq!(told[0].1, private(&n.to_string()), "{shell}");
+            let reported = asked.await.unwrap().unwrap_or_else(|error| panic!("{shell}: {error}"));
+            assert_eq!(reported[0].1, private(&n.to_string()), "{shell}");
         }
     }
 }
@@ -1176,8 +1189,8 @@ async fn earlier_output_is_never_part_of_the_next_command() {
                 session.types("cat ~/log\n").await;
                 session.prompt().await;
             }
-            let ran = session.runs(&format!("echo next {number}")).await;
-            assert_eq!((ran.output.as_str(), ran.exit_code), (&*format!("next {number}\n"), Some(0)), "{shown}");
+            let result = session.runs(&format!("echo next {number}")).await;
+            assert_eq!((result.output.as_str(), result.exit_code), (&*format!("next {number}\n"), Some(0)), "{shown}");
         }
     }
 }
@@ -1194,8 +1207,8 @@ async fn program_queries_are_answered_in_every_shell() {
         let world = World::new();
         world.file("asks.py", script);
         let session = world.open(&[shell]).await;
-        let ran = session.runs("python3 ~/asks.py").await;
-        assert_eq!(ran.output.matches("answered True").count(), 2, "{shell}: {}", ran.output);
+        let result = session.runs("python3 ~/asks.py").await;
+        assert_eq!(result.output.matches("answered True").count(), 2, "{shell}: {}", result.output);
     }
 }
 

@@ -35,19 +35,19 @@ async fn ssh_login_with_password_reports_exit_codes() {
     assert!(session.view().await.password, "the password is asked for unseen");
     session.0.send(Input { text: format!("{PASSWORD}\n"), ..Input::default() }).await.unwrap();
     wait_for_question(&session, "$").await;
-    let ran = session.0.run(entry("echo there")).await.unwrap();
-    assert_eq!((ran.output.as_str(), ran.exit_code), ("there\n", None));
+    let result = session.0.run(entry("echo there")).await.unwrap();
+    assert_eq!((result.output.as_str(), result.exit_code), ("there\n", None));
     assert_eq!(gives(&session, "sh -c 'exit 5'").await, (String::new(), Some(5)));
     assert_eq!(gives(&session, "id -un").await, (format!("{}\n", guest.0), Some(0)));
     // A remote interpreter.
     start(&session, "python3 -q").await;
-    let ran = session.0.run(entry("6 * 7")).await.unwrap();
-    assert_eq!((ran.output.as_str(), ran.exit_code), ("42\n", None));
+    let result = session.0.run(entry("6 * 7")).await.unwrap();
+    assert_eq!((result.output.as_str(), result.exit_code), ("42\n", None));
     let block = "def f(x):\n    y = x\n\n    return y + 1\n\nprint(f(41))";
-    let ran = session.0.run(entry(block)).await.unwrap();
-    assert_eq!(ran.output, "42\n", "a block with empty lines is entered whole");
-    let ran = session.0.run(entry("exit(3)")).await.unwrap();
-    assert_eq!(ran.exit_code, Some(3), "{ran:?}");
+    let result = session.0.run(entry(block)).await.unwrap();
+    assert_eq!(result.output, "42\n", "a block with empty lines is entered whole");
+    let result = session.0.run(entry("exit(3)")).await.unwrap();
+    assert_eq!(result.exit_code, Some(3), "{result:?}");
     // The connection is cut: the outer shell is at its prompt.
     let _ = session.0.run(integrate("kill -9 $PPID")).await;
     let (waited, _) = session.waits(until_input()).await;
@@ -62,8 +62,8 @@ async fn every_shell_over_ssh_takes_commands_and_is_integrated() {
         let world = World::new();
         let session = world.open(&["bash"]).await;
         start(&session, &format!("{} \"PS1='far$ ' {shell}\"", with_key(&server))).await;
-        let ran = session.0.run(entry("echo there; sleep 0.2; echo late")).await.unwrap();
-        assert_eq!((ran.output.as_str(), ran.exit_code), ("there\nlate\n", None), "{shell}");
+        let result = session.0.run(entry("echo there; sleep 0.2; echo late")).await.unwrap();
+        assert_eq!((result.output.as_str(), result.exit_code), ("there\nlate\n", None), "{shell}");
         assert_eq!(gives(&session, "cd /tmp").await.1, Some(0), "{shell}");
         assert_eq!(gives(&session, "pwd; sh -c 'exit 6'").await, ("/tmp\n".into(), Some(6)), "{shell}");
         session.0.set_variables(vec![("PLACE".into(), "far away".into())], true).await.unwrap();
@@ -116,8 +116,8 @@ async fn remote_command_without_a_terminal_asks_nothing() {
         ("x=$(SSH 'sleep 1; echo done'); echo got $x", "got done\n", 0),
     ] {
         let asked = CommandRequest { input: true, ..entry(&command.replace("SSH", &ssh)) };
-        let ran = session.0.run(asked).await.unwrap();
-        assert!(ran.asks.is_none(), "{command}: {ran:?}");
-        assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(exit_code)), "{command}");
+        let result = session.0.run(asked).await.unwrap();
+        assert!(result.asks.is_none(), "{command}: {result:?}");
+        assert_eq!((result.output.as_str(), result.exit_code), (output, Some(exit_code)), "{command}");
     }
 }

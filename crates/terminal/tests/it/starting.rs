@@ -40,8 +40,9 @@ async fn entry_waits_for_a_starting_program() {
         let session = world.open(&["bash"]).await;
         session.types(&format!("{typed}\n")).await;
         session.waits_until("it starts", |view| view.busy != Some(false) && view.awaiting_input == Some(false)).await;
-        let ran = session.0.run(entry("echo inside")).await.unwrap_or_else(|error| panic!("{shell}, {typed}: {error}"));
-        assert_eq!(ran.output, "inside\n", "{typed}");
+        let result =
+            session.0.run(entry("echo inside")).await.unwrap_or_else(|error| panic!("{shell}, {typed}: {error}"));
+        assert_eq!(result.output, "inside\n", "{typed}");
     }
 }
 
@@ -92,8 +93,8 @@ async fn prompt_written_in_pieces_is_read_to_its_end() {
     world.file("pieces.py", PIECES);
     let session = open_at_once(&world, &["python3", "pieces.py"]).await;
     for round in 0..60 {
-        let ran = session.0.run(entry("abc")).await.unwrap();
-        assert_eq!((ran.output.as_str(), ran.asks), ("cba\n", None), "{round}");
+        let result = session.0.run(entry("abc")).await.unwrap();
+        assert_eq!((result.output.as_str(), result.asks), ("cba\n", None), "{round}");
         session.types("x\n").await;
     }
 }
@@ -179,8 +180,12 @@ async fn shell_with_readonly_prompts_takes_commands() {
         world.file(file, &format!("{rc}\n"));
         let session = open_at_once(&world, &[shell]).await;
         for (command, output, code) in [("echo a", "a\n", code.map(|_| 0)), ("sh -c 'echo b; exit 3'", "b\n", code)] {
-            let ran = session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}, {rc}: {error}"));
-            assert_eq!((ran.output.as_str(), ran.exit_code, ran.timed_out), (output, code, false), "{shell}, {rc}");
+            let result = session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}, {rc}: {error}"));
+            assert_eq!(
+                (result.output.as_str(), result.exit_code, result.timed_out),
+                (output, code, false),
+                "{shell}, {rc}"
+            );
         }
         let screen = session.view().await.screen;
         assert!(!screen.contains("readonly") && !screen.contains("read-only"), "{shell}, {rc}:\n{screen}");

@@ -77,8 +77,8 @@ async fn command_too_long_for_an_editorless_shell_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "python3 -q").await;
-    let ran = session.0.run(entry(&format!("len('{}')", "a".repeat(2 * MAX_LINE_BYTES)))).await.unwrap();
-    assert_eq!(ran.output, format!("{}\n", 2 * MAX_LINE_BYTES), "it has an editor of lines");
+    let result = session.0.run(entry(&format!("len('{}')", "a".repeat(2 * MAX_LINE_BYTES)))).await.unwrap();
+    assert_eq!(result.output, format!("{}\n", 2 * MAX_LINE_BYTES), "it has an editor of lines");
 }
 
 #[tokio::test]
@@ -106,9 +106,9 @@ async fn multi_line_entry_runs_whole_with_its_full_output() {
     for (program, entries) in cases {
         start(&session, program).await;
         for (text, output) in entries {
-            let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
+            let result = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
             assert_eq!(
-                (ran.output.as_str(), ran.timed_out, &ran.not_entered),
+                (result.output.as_str(), result.timed_out, &result.not_entered),
                 (*output, false, &None),
                 "{program}: {text}"
             );
@@ -140,9 +140,9 @@ async fn line_after_a_question_does_not_answer_it() {
         ("PS1='$ ' dash", "printf 'Name: '; read name\nrm -f $name\necho gone", "rm -f $name\necho gone"),
     ] {
         start(&session, program).await;
-        let ran = session.0.run(entry(text)).await.unwrap();
-        assert!(ran.asks.is_some() && ran.output == "Name: ", "{program}: {ran:?}");
-        assert_eq!(ran.not_entered.as_deref(), Some(rest), "{program}");
+        let result = session.0.run(entry(text)).await.unwrap();
+        assert!(result.asks.is_some() && result.output == "Name: ", "{program}: {result:?}");
+        assert_eq!(result.not_entered.as_deref(), Some(rest), "{program}");
         session.types("ana\n").await;
         session.waits(until_input()).await;
         session.types("\u{4}").await;
@@ -225,10 +225,10 @@ pub(crate) async fn refuses_long_lines(session: &Session) {
     for integrates in [false, true] {
         let request =
             CommandRequest { integrate: integrates, input: true, ..request(&format!("echo {}", "a".repeat(1100))) };
-        let ran = session.0.run(request).await;
+        let result = session.0.run(request).await;
         assert!(
-            matches!(ran, Err(RunError::LineTooLong(_) | RunError::Wrapped { .. } | RunError::Unintegrated)),
-            "run, {integrates}: {ran:?}"
+            matches!(result, Err(RunError::LineTooLong(_) | RunError::Wrapped { .. } | RunError::Unintegrated)),
+            "run, {integrates}: {result:?}"
         );
         let typed = Input { text: format!("echo {}\n", "a".repeat(1100)), ..Input::default() };
         assert!(matches!(session.0.send(typed).await, Err(InputError::LineTooLong(_))), "typed, {integrates}");
@@ -332,8 +332,9 @@ async fn multi_line_entry_has_its_output_in_every_python() {
             ("6*7", "42\n"),
             ("print()", "\n"),
         ] {
-            let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{}: {error}", python.display()));
-            assert_eq!(ran.output, output, "{}: {text}", python.display());
+            let result =
+                session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{}: {error}", python.display()));
+            assert_eq!(result.output, output, "{}: {text}", python.display());
         }
     }
 }

@@ -137,8 +137,8 @@ mod tests {
             assert_eq!(typed(&talk), Some(answer.into()));
         }
         let turn = talk.turn("term_1", Duration::ZERO);
-        let heard = super::super::rehearsed_turn(turn["patterns"].as_array().expect("patterns"), "all done");
-        let result = talk.hear(&heard).expect("it is over");
+        let received = super::super::rehearsed_turn(turn["patterns"].as_array().expect("patterns"), "all done");
+        let result = talk.hear(&received).expect("it is over");
         assert_eq!((&result["success"], &result["answers"]), (&json!(true), &json!(3)));
         assert!(!json!(result["answered"]).to_string().contains("p w"), "{result:?}");
     }

@@ -49,14 +49,14 @@ fn contract_is_read_in_its_short_and_its_long_form() {
         }),
         &json!({"TOKEN": {"description": "a key", "secret": true}}),
     ));
-    let told: Vec<_> = definition
+    let reported: Vec<_> = definition
         .arguments()
         .iter()
         .chain(definition.return_values())
         .map(|one| (one.name(), one.description(), one.is_required(), one.default(), one.is_secret()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("PROJECT_ROOT", Some("where to build"), true, None, false),
             ("MODE", None, false, Some("debug"), false),
@@ -397,8 +397,8 @@ fn secret_argument_without_a_value_is_read_from_the_shell() {
 #[test]
 fn unusable_secret_argument_causes_a_warning() {
     let warnings = |document: &Value| {
-        let told: Vec<String> = definition(document).warnings().iter().map(ToString::to_string).collect();
-        told.join("\n")
+        let reported: Vec<String> = definition(document).warnings().iter().map(ToString::to_string).collect();
+        reported.join("\n")
     };
     let unused = "/arguments/PASSWORD: warning: the secret argument 'PASSWORD' is not exported, and no state uses \
                   {PASSWORD}; write {PASSWORD|sh} where it is typed, or add \"export\": true if programs are to find it in \

@@ -40,9 +40,9 @@ fn long_unknown_names_are_not_compared() {
         (name(state), json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "transitions": [transition]}))
     });
     let document = json!({"initial_state": "c", "states": Map::from_iter(states)});
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     assert!(Definition::parse(&document, &Tools).is_err());
-    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < std::time::Duration::from_secs(60), "{:?}", started.elapsed());
 }
 
 #[test]

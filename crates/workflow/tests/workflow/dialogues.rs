@@ -102,8 +102,8 @@ fn each_answer_is_recorded_before_typing_under_its_own_step() {
 #[test]
 fn turn_is_repeated_after_a_restart_with_the_same_step() {
     let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "x"}));
-    let heard = json!({"success": true, "reason": "match", "matched": 1, "match_text": "user a?", "groups": ["a"], "offset": 7});
-    end_turn(&mut machine, &heard);
+    let received = json!({"success": true, "reason": "match", "matched": 1, "match_text": "user a?", "groups": ["a"], "offset": 7});
+    end_turn(&mut machine, &received);
     let (step, asked) = requested_turn(&machine);
     let again = resume(&machine.history, machine.now);
     let again = again.iter().find_map(|effect| match effect {
@@ -112,7 +112,7 @@ fn turn_is_repeated_after_a_restart_with_the_same_step() {
     });
     assert_eq!(again, Some((step, asked)));
     let before: steplatch_ids::StepId = "run_0123456789abcdef/install/1/1".parse().expect("a step");
-    let stale = Input::Outcome { step: before, outcome: Outcome::Finished { result: fields(&heard) } };
+    let stale = Input::Outcome { step: before, outcome: Outcome::Finished { result: fields(&received) } };
     assert!(decide(&machine.definition, &machine.history, stale, machine.now).events.is_empty());
 }
 
@@ -214,8 +214,12 @@ fn later_dialogue_starts_with_its_own_text() {
     let matched = |text: &str, matched: u32| json!({"success": true, "reason": "match", "matched": matched, "match_text": text, "groups": [], "offset": 9});
     end_turn(&mut machine, &matched("Password:", 1));
     end_turn(&mut machine, &matched("ok", 0));
-    let (step, begun) = requested_turn(&machine);
-    assert_eq!((step.as_str(), &begun["input_text"]), ("run_0123456789abcdef/two/1/1", &json!("./two\n")), "{begun}");
+    let (step, started) = requested_turn(&machine);
+    assert_eq!(
+        (step.as_str(), &started["input_text"]),
+        ("run_0123456789abcdef/two/1/1", &json!("./two\n")),
+        "{started}"
+    );
     let again = resume(&machine.history, machine.now);
     assert!(
         machine.last.effects.iter().all(|effect| again.contains(effect)),

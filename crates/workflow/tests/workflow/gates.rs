@@ -305,8 +305,8 @@ fn form_fields_are_parts_of_the_result() {
         json!("{ask_version} x{ask_count} {answer} {ask_by}");
     let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
     let mut run = Machine::start_with(&document, given);
-    let told = run.history.gate().unwrap().form().unwrap().clone();
-    assert_eq!(told["properties"]["version"]["title"], "Version of tea");
+    let reported = run.history.gate().unwrap().form().unwrap().clone();
+    assert_eq!(reported["properties"]["version"]["title"], "Version of tea");
     let opens = run.last.effects.iter().any(|effect| matches!(effect, Effect::OpenGate { form: Some(_), .. }));
     assert!(opens, "{:?}", run.last.effects);
     for wrong in ["3", "{}", r#"{"version": "1", "count": 0}"#, r#"{"version": "1", "who": 1}"#] {

@@ -166,12 +166,12 @@ pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
         return Input::Outcome { step, outcome: luck.outcome.clone() };
     }
     if let Some(exchange) = history.exchange() {
-        let told = |set: &Vec<bool>| {
+        let reported = |set: &Vec<bool>| {
             let value = |(name, set): (&String, &bool)| (name.clone(), set.then(|| "0".to_owned()));
             ShellAnswer::Told { values: exchange.read.iter().zip(set.iter().cycle()).map(value).collect() }
         };
         let failed = || ShellAnswer::Failed { error: "the shell is busy".to_owned() };
-        let answer = luck.shell.as_ref().map_or_else(failed, told);
+        let answer = luck.shell.as_ref().map_or_else(failed, reported);
         return Input::ShellAnswered { step: exchange.step.clone(), answer };
     }
     let gate = history.gate().expect("an unfinished run waits for something");

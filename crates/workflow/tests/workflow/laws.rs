@@ -279,8 +279,8 @@ proptest! {
         }
         prop_assert_eq!(History::from_iter(&log), history);
         // Every executed state is in the log, in order.
-        let told = execution_log(&log).iter().filter(|entry| matches!(entry, LogEntry::Execution { .. })).count();
-        prop_assert_eq!(told, log.iter().filter(|event| matches!(event, Event::StateCompleted { .. })).count());
+        let reported = execution_log(&log).iter().filter(|entry| matches!(entry, LogEntry::Execution { .. })).count();
+        prop_assert_eq!(reported, log.iter().filter(|event| matches!(event, Event::StateCompleted { .. })).count());
     }
 
     #[test]

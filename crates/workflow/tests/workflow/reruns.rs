@@ -49,16 +49,16 @@ fn rerun_has_earlier_results_without_performing_them() {
     let run = failed_run();
     let part = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap();
     assert_eq!(part.states_to_repeat(&run.events).into_iter().collect::<Vec<_>>(), ["ship"]);
-    let begun = begin_from(&run.definition, rerun_start(), part, LATER);
-    let history = History::from_iter(&begun.events);
+    let started = begin_from(&run.definition, rerun_start(), part, LATER);
+    let history = History::from_iter(&started.events);
     let current = history.current().expect("the state");
     assert_eq!(current.params, fields(&json!({"command": "ship v1 green"})));
     assert_eq!((current.step.place.as_str(), current.step.run.as_str()), ("ship", "run_fedcba9876543210"));
-    let performed: Vec<_> = begun.effects.iter().filter(|effect| matches!(effect, Effect::Perform { .. })).collect();
+    let performed: Vec<_> = started.effects.iter().filter(|effect| matches!(effect, Effect::Perform { .. })).collect();
     assert!(matches!(performed[..], [Effect::Perform { step, .. }] if step.place == "ship"), "{performed:?}");
     // The time limit starts anew with the run.
     assert_eq!(history.time_left(LATER), rerun_start().limits.execution_timeout());
-    assert!(begun.events.iter().all(|event| event.at() == LATER));
+    assert!(started.events.iter().all(|event| event.at() == LATER));
     assert_eq!(history.states_executed(), 3);
 }
 
@@ -69,8 +69,8 @@ fn changed_earlier_state_is_refused_and_later_one_accepted() {
     document["states"]["ship"]["action"]["params"]["command"] = "deploy {build_output}".into();
     let repaired = definition(&document);
     let part = RecordedPart::before(&run.events, &repaired, "ship", 1).unwrap();
-    let begun = begin_from(&repaired, rerun_start(), part, LATER);
-    let history = History::from_iter(&begun.events);
+    let started = begin_from(&repaired, rerun_start(), part, LATER);
+    let history = History::from_iter(&started.events);
     assert_eq!(history.current().unwrap().params, fields(&json!({"command": "deploy v1"})));
     document["states"]["test"]["action"]["params"]["command"] = "true".into();
     let changed = RecordedPart::before(&run.events, &definition(&document), "ship", 1).unwrap_err();
@@ -105,8 +105,8 @@ fn answer_of_a_person_counts_for_one_run() {
     assert!(matches!(&refused, TakeOverError::Approved { from, .. } if from == "test"), "{refused}");
     // The question itself may be asked again.
     let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
-    let begun = begin_from(&run.definition, rerun_start(), part, LATER);
-    assert_eq!(*History::from_iter(&begun.events).status(), Status::Waiting);
+    let started = begin_from(&run.definition, rerun_start(), part, LATER);
+    assert_eq!(*History::from_iter(&started.events).status(), Status::Waiting);
 }
 
 #[test]
@@ -175,9 +175,9 @@ fn pause_before_the_state_does_not_stop_the_rerun() {
     run.input(Input::Resume { by: "ana".to_owned(), above: false });
     run.result(&result("green"));
     let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
-    let begun = begin_from(&run.definition, rerun_start(), part, LATER);
-    let history = History::from_iter(&begun.events);
+    let started = begin_from(&run.definition, rerun_start(), part, LATER);
+    let history = History::from_iter(&started.events);
     assert_eq!(history.paused(), None);
     assert_eq!(history.current().unwrap().params, fields(&json!({"command": "test v1"})));
-    assert!(begun.events.iter().any(|event| matches!(event, Event::Resumed { .. })));
+    assert!(started.events.iter().any(|event| matches!(event, Event::Resumed { .. })));
 }

@@ -233,8 +233,8 @@ fn cancelled_run_ends_cancelled_in_any_case() {
     assert_eq!(reason(Entry::Completed { at: AT, result: Value::Null }, None), "enough");
     assert_eq!(reason(failed(), None), "enough", "its time limit is no failure of the function");
     assert_eq!(reason(failed(), Some(FailureKind::Cancelled)), "enough");
-    let told = reason(failed(), Some(FailureKind::Raised));
-    assert_eq!(told, "enough; its function failed when it was told: no");
+    let reported = reason(failed(), Some(FailureKind::Raised));
+    assert_eq!(reported, "enough; its function failed when it was told: no");
 }
 
 #[test]

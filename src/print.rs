@@ -453,7 +453,7 @@ mod tests {
         let shown = harmless(text);
         assert_eq!(shown, "one\ttwo\nthree⏎four\n␛]52;c;ZXZpbA==␇␛[2J·2J·x");
         assert_eq!(harmless("\x1b[1mstrong\x1b[0m \x1b[8mhidden"), "\x1b[1mstrong\x1b[0m ␛[8mhidden\x1b[0m");
-        assert_eq!(harmless("\x1b[31mred"), "\x1b[31mred\x1b[0m", "what is printed next is not red");
+        assert_eq!(harmless("\x1b[31mred"), "\x1b[31mred\x1b[0m", "later output is not red");
         let json = serde_json::to_string(&serde_json::json!({"a": text})).unwrap();
         let escaped = escaped_json(&json);
         assert!(!escaped.chars().any(is_harmful), "{escaped}");
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(lines[0], format!("{QUIET}ID  STATE    AB…{QUIET:#}"));
         assert_eq!(lines[1], format!("a   {BAD}failed{BAD:#}   fa…"));
         assert_eq!(lines[2], "b   running  x");
-        assert_eq!(list(&rows, 1, Some(6))[1], "a   f…", "a word that is cut has no colour");
+        assert_eq!(list(&rows, 1, Some(6))[1], "a   f…", "a truncated word has no colour");
     }
 
     #[test]
@@ -487,7 +487,7 @@ mod tests {
             ago(&timestamp.to_string())
         };
         assert_eq!(before(0), "just now");
-        assert_eq!(before(-60), "just now", "also by a clock that is ahead of ours");
+        assert_eq!(before(-60), "just now", "even by a clock that is ahead of ours");
         assert_eq!(before(125), "2 min ago");
         assert_eq!(before(7300), "2 h ago");
         assert!(ago("2020-02-02T10:00:00.000Z").starts_with("2020-02-0"), "the day in the zone of this machine");

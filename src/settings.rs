@@ -742,7 +742,7 @@ mod tests {
         let before = read("tools.library = true\nruns.days = 3\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let after = read("runs.days = 4\nterminals.max = 2\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let changed: Vec<&str> = after.changed_since(&before).map(|key| key.name).collect();
-        assert_eq!(changed, ["runs.days", "tools.library"], "the environment hides what the file says of the third");
+        assert_eq!(changed, ["runs.days", "tools.library"], "the environment hides the file's values of the third");
     }
 
     #[test]

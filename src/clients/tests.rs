@@ -527,7 +527,7 @@ fn file_keeps_its_mode_and_a_link_stays_a_link() {
     assert_eq!(fs::read_to_string(&new).unwrap(), "x\n");
     assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o600);
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 4, "nothing else is left there: {left:?}");
+    assert_eq!(left.len(), 4, "no other file is left: {left:?}");
 }
 
 #[test]

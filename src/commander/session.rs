@@ -422,14 +422,14 @@ mod tests {
         assert_eq!(answer(&session, " 1"), ("a".to_owned(), json!("1")));
         assert_eq!(answer(&session, "@no"), ("a".to_owned(), json!("@no")), "a choice may look like a call");
         assert!(matches!(session.read("@greet"), ParsedLine::Call(..)), "and calls can be made meanwhile");
-        assert_eq!(session.read(" "), ParsedLine::Nothing, "it may be left alone");
+        assert_eq!(session.read(" "), ParsedLine::Nothing, "it may be skipped");
         assert!(matches!(session.remove_question("a"), Some((_, true))) && session.remove_question("a").is_none());
         assert_eq!(answer(&session, "as you like"), ("b".to_owned(), json!("as you like")));
-        assert!(session.add_question(gate("c", &["first"]), Some(1), true), "what is watched asks first");
+        assert!(session.add_question(gate("c", &["first"]), Some(1), true), "a watched run asks first");
         assert_eq!(answer(&session, "first"), ("c".to_owned(), json!("first")));
         assert!(
             session.add_question(gate("b", &[]), None, true) && session.questions().count() == 2,
-            "or what is wanted first"
+            "or the requested question first"
         );
         session.remove_question("c");
         assert_eq!((session.drop_questions(), session.current_question().is_none()), (1, true));
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(error, "::0 is not kept any more: results of 1 MB came after it");
         let number = calls(&mut session, "huge");
         done(&mut session, number, &"x".repeat(2 * most));
-        assert!(session.result(3).is_ok(), "the last one is kept whatever its size");
+        assert!(session.result(3).is_ok(), "the last result is kept regardless of its size");
     }
 
     #[test]

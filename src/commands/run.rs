@@ -525,7 +525,7 @@ mod tests {
     fn file_is_recognised_by_its_notation() {
         assert!(is_file_argument("release.json") && is_file_argument("./release") && is_file_argument("/no/such/file"));
         assert!(is_file_argument("Cargo.toml"), "a file that exists");
-        assert!(!is_file_argument("src"), "a folder is no workflow");
+        assert!(!is_file_argument("src"), "a directory is not a workflow");
         assert!(!is_file_argument("release"));
     }
 }

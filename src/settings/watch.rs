@@ -179,7 +179,7 @@ mod tests {
         wait_for_change(&mut watch).await;
         fs::read(&file).unwrap();
         fs::write(folder.path().join("other.toml"), "a = 3").unwrap();
-        assert!(silent(&mut watch).await, "who reads changes nothing, and other files are nothing to us");
+        assert!(silent(&mut watch).await, "reading changes nothing, and other files do not matter");
         fs::remove_file(&file).unwrap();
         wait_for_change(&mut watch).await;
     }

@@ -230,7 +230,7 @@ mod tests {
             assert_eq!(keys(bytes), [TerminalInput::Key(key)], "{bytes:?}");
         }
         assert_eq!(keys(b"\x1b[I\x1b[O"), [TerminalInput::Focus(true), TerminalInput::Focus(false)]);
-        assert_eq!(keys(b"\x1b[99X\x1bq\x1b[>1u"), [], "unknown sequences mean nothing");
+        assert_eq!(keys(b"\x1b[99X\x1bq\x1b[>1u"), [], "unknown sequences have no effect");
         assert_eq!(keys(b"\x1b\x1b"), [TerminalInput::Key(Key::Escape), TerminalInput::Key(Key::Escape)]);
     }
 

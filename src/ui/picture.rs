@@ -89,7 +89,7 @@ mod tests {
         let style = Style::new().fg(Color::Indexed(9)).bg(Color::Rgb(255, 0, 16)).add_modifier(Modifier::BOLD);
         assert_eq!(run_style("f9,b#ff0010,B,W"), style);
         assert_eq!(run_style(""), Style::new());
-        assert_eq!(run_style("fx,b#é12345"), Style::new(), "what is none is left out");
+        assert_eq!(run_style("fx,b#é12345"), Style::new(), "invalid entries are omitted");
     }
 
     #[test]

@@ -324,7 +324,7 @@ mod tests {
         steps.record(&event("gate_answered", json!({"gate_id": "run_a/ask/1", "answer": "yes", "by": "ana"}), 5));
         steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));
         assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
-        assert!(steps.has_ended && steps.most_informative() == 1, "the step that failed comes first");
+        assert!(steps.has_ended && steps.most_informative() == 1, "the failed step comes first");
     }
 
     #[test]

@@ -531,7 +531,7 @@ mod tests {
             (&b"certificate\n"[..], &b"secret\n"[..])
         );
         assert!(!shown.contains("secret"), "{shown}");
-        assert_eq!(options.api_key.as_deref(), Some("api"), "the end of the line is no part of the key");
+        assert_eq!(options.api_key.as_deref(), Some("api"), "the end of the line is not part of the key");
         let missing = TlsFiles { authority: Some(folder.join("nothing")), ..files };
         let refused = connection_options(&settings(&folder, Some(missing), None)).unwrap_err();
         assert!(refused.to_string().contains("nothing' cannot be read"), "{refused}");

@@ -75,7 +75,7 @@ fn an_agent_is_told_how_far_its_run_is(era: Era) {
 
     let silent = agent.begins("run_workflow", json!({"workflow_definition": waiting_workflow("untold", "go")}));
     let (reported, ended) = silent.result_with_progress();
-    assert_eq!((reported, &ended["status"]), (vec![], &json!("completed")), "nothing is told to who did not ask");
+    assert_eq!((reported, &ended["status"]), (vec![], &json!("completed")), "nothing is sent without a request");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn run_outlives_its_agent_and_is_found_by_another() {
             agent.cancels(&call);
         }
     }
-    assert_eq!(first.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2, "the agent can go on");
+    assert_eq!(first.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2, "the agent can continue");
     drop((first, second));
 
     let finder = Agent::of(Era::Stateless, &home);
@@ -226,7 +226,7 @@ fn start_without_waiting_returns_at_once() {
     let began = Instant::now();
     let started = start_run(&agent, waiting_workflow("later", "go"), 0.0);
     assert_eq!(started["status"], "running", "{started}");
-    assert!(began.elapsed() < Duration::from_secs(30), "it waits for a file that nobody makes");
+    assert!(began.elapsed() < Duration::from_secs(30), "it waits for a file that nobody creates");
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 120}));
     let cancelled = agent.calls("cancel_run", json!({"run_id": run}));
     assert_eq!((&cancelled["success"], &cancelled["state"]), (&json!(true), &json!("cancelled")), "{cancelled}");
-    assert_eq!(waiting.ends()["status"], "cancelled", "whoever waits is told");
+    assert_eq!(waiting.ends()["status"], "cancelled", "waiting callers are notified");
     assert_eq!(agent.calls("list_terminal_sessions", json!({}))["total_sessions"], 0);
 
     // Later, another agent uses the same workflow: directly, and nested in its own.

@@ -187,7 +187,7 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run id starts with 'zzzz'", "steplatch runs list"]);
     refused(&home.runs(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
     refused(&home.runs(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
-    assert_eq!(ids(&["--state", "waiting"]).len(), 2, "nothing is cancelled when one of them is not what it seems");
+    assert_eq!(ids(&["--state", "waiting"]).len(), 2, "no run is cancelled if one name is invalid");
 
     let cancelled = home.runs(&["runs", "cancel", &one, &other]).well();
     assert_eq!(cancelled, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
@@ -258,7 +258,7 @@ fn stubbed_workflow_plays_identically_without_a_daemon() {
     ] {
         assert!(output.contains(part), "no {part:?} in {output}");
     }
-    assert!(!output.contains('✗'), "a failure that a transition takes is no alarm: {output}");
+    assert!(!output.contains('✗'), "a failure with a transition is not an error: {output}");
     let json = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
     assert_eq!((&json["end"]["status"], &json["elapsed_time"]), (&"completed".into(), &json!(3.2)));
     assert_eq!(

@@ -217,7 +217,7 @@ async fn gate_is_answered_by_number_with_a_referable_result() {
     let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
     let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).well();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
-    assert!(answered.contains("\"commander\""), "through what is recorded: {answered}");
+    assert!(answered.contains("\"commander\""), "through the recorded surface: {answered}");
 }
 
 #[tokio::test]
@@ -258,7 +258,7 @@ async fn slow_work_continues_in_background_and_reports_above_input() {
     desk.says("/show ::1['output']", "^this waits for ::1").await;
     desk.presses("@greet half a li").await;
     desk.shows("^› @greet half a li$").await;
-    assert!(!project.path("greeted").exists(), "what waits has not begun");
+    assert!(!project.path("greeted").exists(), "a waiting run has not begun");
     project.goes();
     let reports = "^waited\n✓ ::0 @wait in .*\nhello waited and waited\n✓ ::1 @greet in .*";
     desk.shows(&format!("{reports}\n(.*\n)*› @greet half a li$")).await;
@@ -304,7 +304,7 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     desk.presses("\x03").await;
     desk.shows("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
     let screen = desk.says("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
-    assert!(!screen.contains('⠋'), "what moved in place is gone:\n{screen}");
+    assert!(!screen.contains('⠋'), "the animated line is gone:\n{screen}");
 
     // A second Ctrl-C at the same question cancels the run.
     desk.says("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;

@@ -126,7 +126,7 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
         assert!(found == state && output.contains(part), "{about}: {found}: {output}");
     }
     let (code, checks) = desk.examined(&["--client", "codex"]);
-    assert_eq!(code, 1, "one that was asked for is missed");
+    assert_eq!(code, 1, "a requested server is missed");
     assert!(checks.iter().all(|check| check["about"] != "Cursor"), "{checks:?}");
 }
 
@@ -178,7 +178,7 @@ fn settings_directories_and_services_are_checked() {
     let (_, checks) = desk.examined(&[]);
     assert_eq!(check(&checks, "state").0, "warning");
     assert_eq!(check(&checks, "unused").0, "absent");
-    assert_ne!(check(&checks, "flows").0, "ok", "nobody is there: {checks:?}");
+    assert_ne!(check(&checks, "flows").0, "ok", "nobody listens: {checks:?}");
     desk.write(".config/steplatch/config.toml", "tools.library = 3\nno_such_setting = 1\n");
     let (code, checks) = desk.examined(&[]);
     let settings: Vec<&Value> = checks.iter().filter(|check| check["about"] == "settings").collect();

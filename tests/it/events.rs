@@ -60,7 +60,7 @@ impl Following {
         loop {
             let mut line = String::new();
             self.lines.read_line(&mut line).unwrap();
-            let event: Value = serde_json::from_str(&line).expect("an event that is waited for");
+            let event: Value = serde_json::from_str(&line).expect("an expected event");
             self.heard.push(event);
             if wanted(self.heard.last().unwrap()) {
                 return;

@@ -84,7 +84,7 @@ fn command_of_a_killed_daemon_is_in_doubt_and_not_repeated() {
     let over = story.looks(&run, 60.0);
     assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &json!([false, "unknown"])), "{over}");
     assert_eq!(lines_in(&story.path("begun")), 1);
-    assert_eq!(lines_in(&story.path("ended")), 1, "what was left of it is ended");
+    assert_eq!(lines_in(&story.path("ended")), 1, "the rest of it is ended");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn key_belongs_to_the_unchanged_file() {
     assert_eq!(refused["success"], false, "{refused}");
     assert!(refused["error"].as_str().unwrap().contains("belongs to run"), "{refused}");
     std::fs::remove_file(&story.file).unwrap();
-    assert_eq!(begins()["run_id"], first["run_id"], "what is gone is what it began with");
+    assert_eq!(begins()["run_id"], first["run_id"], "its first entries are missing");
 }
 
 #[test]

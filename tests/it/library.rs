@@ -60,7 +60,7 @@ fn two_daemons_save_forty_workflows_and_lose_none() {
         fs::write(library.join("index.json"), index).unwrap();
         assert_eq!(names(&agents[0].calls("list_workflows", json!({}))).len(), 2 * EACH + 1);
         let made: Value = serde_json::from_slice(&fs::read(library.join("index.json")).unwrap()).unwrap();
-        assert_eq!(made["files"].as_array().unwrap().len(), 2 * EACH + 1, "the index is made anew");
+        assert_eq!(made["files"].as_array().unwrap().len(), 2 * EACH + 1, "the index is rebuilt");
     }
 }
 

@@ -249,7 +249,7 @@ fn library_file_takes_precedence_and_its_edits_are_kept() {
     let broken = project.types(&["workflow", "list", "--json"]).json();
     let reason = broken["broken"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("SyntaxError") && broken["workflows"].as_array().unwrap().len() == 1, "{broken}");
-    assert_eq!(project.runs("came"), "came you", "it hides no other");
+    assert_eq!(project.runs("came"), "came you", "it hides no other file");
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn function_run_is_counted_once_however_its_daemon_ends() {
         is_over(&run);
         project.crashes();
         is_over(&run);
-        assert_eq!(counted(), runs + 1, "killed right after the run was told to be over");
+        assert_eq!(counted(), runs + 1, "killed right after the run was reported as ended");
         let run = begins();
         eventually_blocking("the run is counted", || counted() > runs + 1);
         project.crashes();

@@ -151,9 +151,10 @@ async fn screens_of_older_hosts_are_followed() {
                 home.runs(&["terminal", "send", "work", "-e", typed]).well();
             }
             loop {
-                let event = timeout(PATIENCE, events.next()).await.unwrap_or_else(|_| panic!("{shown} does not come"));
+                let event =
+                    timeout(PATIENCE, events.next()).await.unwrap_or_else(|_| panic!("{shown} does not appear"));
                 let ScreenEvent::ScreenChanged(change) = serde_json::from_value(event.unwrap()).unwrap() else {
-                    panic!("the terminal goes on");
+                    panic!("the terminal continues");
                 };
                 assert_eq!(change.whole, is_whole, "only the first has all rows: {change:?}");
                 is_whole = false;

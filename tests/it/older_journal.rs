@@ -169,7 +169,7 @@ fn continue_run(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<Strin
 fn continue_from_every_append(run: &OlderRun, compare: fn(&Value)) {
     let [unfinished @ .., end] = run.appends else { panic!("a run has entries") };
     let (_, whole) = continue_run(run, *end, true);
-    assert_eq!(whole.len(), usize::try_from(*end).unwrap(), "a finished run stays as it is");
+    assert_eq!(whole.len(), usize::try_from(*end).unwrap(), "a finished run is unchanged");
     for &last in unfinished {
         let children: &[bool] = match last {
             last if last < run.starts_child => &[false],
@@ -181,7 +181,7 @@ fn continue_from_every_append(run: &OlderRun, compare: fn(&Value)) {
             let (report, types) = continue_run(run, last, *has_child);
             assert_eq!(report["status"], "completed", "entry {last}: {report}");
             compare(&report);
-            assert_eq!(types, whole, "entry {last}: nothing is missing, and nothing is there twice");
+            assert_eq!(types, whole, "entry {last}: nothing is missing, and nothing is doubled");
         }
     }
 }

@@ -162,7 +162,7 @@ fn ticket_logs_a_person_in_and_foreign_requests_are_refused() {
             .filter(|entry| entry.file_name().to_string_lossy().starts_with("open-")).count()}),
         "sessions" => page.home.runs(&["serve", "sessions", "--json"]).json(),
         "end" => page.home.runs(&["serve", "sessions", "end", "--all", "--json"]).json(),
-        other => panic!("the story asks for {other}"),
+        other => panic!("the story requests {other}"),
     });
 }
 
@@ -188,7 +188,7 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
         }
         "looks" => agent.calls("get_screen_content", terminal()),
         "waits" => agent.calls("await_output", with("pattern", &wanted["pattern"])),
-        other => panic!("the story asks for {other}"),
+        other => panic!("the story requests {other}"),
     }
 }
 
@@ -263,7 +263,7 @@ fn registered_passkey_signs_answers_after_verification() {
             return match word {
                 "passkey" => serde_json::from_str(&page.person("gates passkey add --json")).unwrap(),
                 "remove" => json!(page.person("gates passkey remove \"Virtual key\"")),
-                other => panic!("the story asks for {other}"),
+                other => panic!("the story requests {other}"),
             };
         }
         if let Some(fingerprint) = wanted["confirms"].as_str() {
@@ -612,7 +612,7 @@ fn project_has_its_own_workflows_and_terminals() {
     page.plays_with("projects.mjs", &story, |page, wanted| match wanted.as_str().unwrap() {
         "opens" => json!({"url": page.person_in(&shop, "open --print")}),
         "removes" => json!({"removed": std::fs::rename(&shop, shop.with_extension("old")).is_ok()}),
-        other => panic!("the story asks for {other}"),
+        other => panic!("the story requests {other}"),
     });
 }
 

@@ -87,7 +87,7 @@ fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
         output.code == 1
             && output.stderr.contains("run_0123456789abcdef: Workflow run 'run_0123456789abcdef' not found")
     );
-    assert!(!home.runs(&["runs", "show", run]).well().contains("  paused    by "), "the other one goes on");
+    assert!(!home.runs(&["runs", "show", run]).well().contains("  paused    by "), "the other run continues");
 
     let file = home.path().join("story.py");
     let text = "async def story(ctx):\n    said = await ctx.gate('Well?')\n    ctx.emit('after')\n    return said\n\nWorkflow(id='story', session=session, fn=story)\n";

@@ -33,7 +33,7 @@ fn recorded_answer(home: &Home, run: &str) -> Value {
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut answers = events.into_iter().filter(|event| event["event_type"] == "gate_answered");
     let answer = answers.next().unwrap_or_else(|| panic!("{run} has no answer"));
-    assert!(answers.next().is_none(), "one answer is all");
+    assert!(answers.next().is_none(), "one answer suffices");
     answer["data"].clone()
 }
 
@@ -160,7 +160,7 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
         (&json!("completed"), &json!("yes")),
         "{ended}"
     );
-    assert_eq!(ended["run_id"], json!(runs[0]), "the call that comes again starts no other run");
+    assert_eq!(ended["run_id"], json!(runs[0]), "the repeated call starts no other run");
     assert_eq!(recorded_answer(&home, &runs[0])["through"], "mcp elicitation in test agent");
 
     // A replayed state is refused, and no run is started.
@@ -380,7 +380,7 @@ fn task_requests_input_and_ends_with_the_result() {
     assert!(shown["message"].as_str().unwrap().starts_with("How many?"));
     respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 0}}));
     let (second, shown) = question(&wait_for_state(&agent, task, "input_required"));
-    assert_ne!(first, second, "each question has a name of its own");
+    assert_ne!(first, second, "each question has its own name");
     assert!(shown["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{shown}");
     // The first question is closed.
     respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));

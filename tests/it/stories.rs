@@ -296,7 +296,7 @@ async fn person_attaches_types_resizes_and_detaches() {
     desk.presses("\x1c").await;
     desk.shows("detached; the terminal keeps running: steplatch terminal attach shared").await;
     let listed = home.runs(&["terminal", "list"]).well();
-    assert!(listed.contains("shared") && listed.contains("100x30"), "it is as large as it was:\n{listed}");
+    assert!(listed.contains("shared") && listed.contains("100x30"), "the size is unchanged:\n{listed}");
 }
 
 #[tokio::test]
@@ -347,7 +347,7 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     assert!(events.iter().all(|(interval, ..)| (0.0..60.0).contains(interval)));
     let all =
         |wanted: &'static str| events.iter().filter(move |(_, code, _)| code == wanted).map(|(.., data)| data.as_str());
-    assert!(events[0].2.contains("from before"), "it begins with the screen: {:?}", events[0]);
+    assert!(events[0].2.contains("from before"), "it starts with the screen: {:?}", events[0]);
     assert_eq!(all("r").collect::<Vec<_>>(), ["90x20", "100x30"]);
     assert_eq!(events.last().map(|(_, code, data)| (code.as_str(), data.as_str())), Some(("x", "3")));
     let output: String = all("o").collect();

@@ -69,10 +69,10 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
     });
     assert_eq!(output.code, 0, "{}", output.stderr);
     let there = inbox.join("image.bin");
-    assert!(std::fs::read(&there).unwrap() == content, "the copy is another one");
+    assert!(std::fs::read(&there).unwrap() == content, "the copy differs");
     assert_eq!(std::fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
     home.runs(&["cp", "build:inbox/image.bin", "back.bin"]).well();
-    assert!(std::fs::read(home.path().join("back.bin")).unwrap() == content, "it came back as another one");
+    assert!(std::fs::read(home.path().join("back.bin")).unwrap() == content, "the returned file differs");
 }
 
 #[test]

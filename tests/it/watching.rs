@@ -129,7 +129,7 @@ fn run_display_is_undisturbed_by_ending_daemons() {
             Play { reply: json!({"success": true}), events, hangs_up: true }
         }
         "GET_RUN" => Play::says(json!({"success": true, "run_id": "run_x", "status": "completed"})),
-        other => panic!("nobody asks for {other}"),
+        other => panic!("nobody requests {other}"),
     });
     let output = daemon.home.runs(&["run", "./story.json"]).well();
     let lines: Vec<String> = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
@@ -149,7 +149,7 @@ fn run_evicted_while_watched_is_reported() {
             Play { reply: json!({"success": true}), events: story().into_iter().take(2).collect(), hangs_up: true }
         }
         ("SUBSCRIBE", _) => Play::says(json!({"success": false, "error": "Run 'run_x' not found"})),
-        (other, _) => panic!("nobody asks for {other}"),
+        (other, _) => panic!("nobody requests {other}"),
     });
     let output = daemon.home.runs(&["run", "./story.json"]);
     assert_eq!(output.code, 1);
@@ -172,7 +172,7 @@ fn file_differs_from_name_and_a_run_can_continue_unwatched() {
         (asked["workflow_name"].clone(), asked["workflow_file"].clone(), asked["save_on_success"].clone())
     };
     let file = |name: &str| json!(home.path().join(name).display().to_string());
-    assert_eq!(told(0), (json!("release"), Value::Null, json!(false)), "a folder of that name is no file");
+    assert_eq!(told(0), (json!("release"), Value::Null, json!(false)), "a directory of that name is not a file");
     assert_eq!((&asked[0]["idempotency_key"], &asked[0]["wait_seconds"]), (&json!("monday"), &json!(0.0)));
     assert_eq!(told(1), (Value::Null, file("plain"), json!(true)));
     assert_eq!(told(2), (Value::Null, file("missing.json"), json!(false)));
@@ -325,7 +325,7 @@ fn nested_question_is_asked_with_its_states_shown() {
     person.sends(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
     person.sends(json!({"input_text": "1\n"}));
     let screen = person.sees("exit-code-0");
-    assert!(screen.contains("by number or text:  1\n"), "nothing is drawn over what is typed:\n{screen}");
+    assert!(screen.contains("by number or text:  1\n"), "the typed text is not overwritten:\n{screen}");
     let at = |part: &str| screen.find(part).unwrap_or_else(|| panic!("no {part:?} on:\n{screen}"));
     let places = [at("    ✓ wait "), at("answered: it is clean"), at("    ✓ release "), at("\n  ✓ delegate ")];
     assert!(places.is_sorted(), "{screen}");

@@ -69,6 +69,6 @@ fn every_file_named_by_a_map_exists() {
         let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
         assert!(named.len() > 30, "{map}: {named:?}");
         let missing: Vec<&&str> = named.iter().filter(is_missing).collect();
-        assert!(missing.is_empty(), "{map} names files that are not there: {missing:?}");
+        assert!(missing.is_empty(), "{map} names missing files: {missing:?}");
     }
 }

@@ -90,7 +90,7 @@ fn every_source_is_a_module_of_a_program_or_library() {
     }
     assert!(all.len() > 400, "{}", all.len());
     let forgotten: Vec<&PathBuf> = all.difference(&compiled).collect();
-    assert!(forgotten.is_empty(), "no `mod` names these files, so that they are not compiled: {forgotten:#?}");
+    assert!(forgotten.is_empty(), "no `mod` names these files, so they are not compiled: {forgotten:#?}");
 }
 
 #[test]

@@ -684,7 +684,7 @@ mod tests {
         };
         tokio::task::yield_now().await;
         assert!(change.apply().await.success);
-        assert!(matches!(guess.await.unwrap(), Ok(false)), "none is set any more");
+        assert!(matches!(guess.await.unwrap(), Ok(false)), "no passphrase is set");
         assert!(!folder.path().join("approver.json").exists());
     }
 
@@ -701,7 +701,7 @@ mod tests {
         assert_eq!(approver.cleared_key().await.unwrap().open(&run, &sealed).as_deref(), Some("text"));
         set_passphrase(&approver, Some("battery staple"), None).await;
         assert!(approver.cleared_key().await.is_none() && !folder.path().join(CLEARED_KEY_FILE).exists());
-        assert_ne!(approver.sealing_key().await.unwrap(), first, "the first one lay in a file");
+        assert_ne!(approver.sealing_key().await.unwrap(), first, "the first key was in a file");
         let key =
             approver.opening_key(phrase("battery staple").as_ref(), AttemptSource::Socket).await.unwrap().unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
@@ -723,7 +723,7 @@ mod tests {
         let right = phrase("correct horse");
         assert!(
             matches!(approver.verify(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
-            "not even the right one"
+            "not even with the right passphrase"
         );
         let next = approver_of(folder.path());
         assert!(
@@ -751,7 +751,7 @@ mod tests {
                 approver.verify(phrase("x").as_ref(), AttemptSource::Socket).await,
                 Err(PassphraseError::Wrong(1))
             ),
-            "it begins anew"
+            "the delays start over"
         );
     }
 

@@ -332,11 +332,11 @@ mod tests {
             }
         }
         let began = logins.list().sessions;
-        assert!(began.is_empty(), "a session that is always used ends after a month: {began:?}");
+        assert!(began.is_empty(), "a constantly used session ends after a month: {began:?}");
         let (_, reply) = login(&logins);
         clock.advance(Duration::from_secs(13 * 3600));
         let ended = logins.check(&session_halves(&reply));
-        assert!(!ended.success, "an unused one ends after half a day");
+        assert!(!ended.success, "an unused session ends after half a day");
         assert!(ended.error.unwrap().ends_with("log in with: steplatch open"));
     }
 

@@ -320,7 +320,7 @@ mod tests {
         assert!(told("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
         assert!(told("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));
         assert!(told("unnamed", "2").contains("is in no definition that the run was started with"));
-        assert_eq!(told("saved", "inner"), "", "it was a part of a definition, and may have been saved");
+        assert_eq!(told("saved", "inner"), "", "it was part of a definition, and may have been saved");
     }
 
     fn host(ssh: &str, address: &str, keys: &[&str], options: &str) -> HostPin {
@@ -355,12 +355,12 @@ mod tests {
         assert_eq!(
             told("new", Some(&HostPin { keys: vec!["ED25519 SHA256:n".to_owned()], ..fresh })),
             "",
-            "it was learned since"
+            "the secret was learned since"
         );
         assert!(told("absent", Some(&pinned)).starts_with("Host 'absent' did not exist"));
         assert!(told("other", Some(&pinned)).starts_with("Host 'other' did not exist"));
         let older: Pins = serde_json::from_str("{}").unwrap();
-        assert_eq!(older.check_host("box", None), Ok(()), "stored by a version that pinned none");
+        assert_eq!(older.check_host("box", None), Ok(()), "stored by a version without pins");
         assert_ne!(pins.signature(), Pins { hosts: None, ..pins.clone() }.signature());
     }
 }

@@ -686,7 +686,7 @@ mod tests {
         assert_eq!(
             secrets.masked("secret 7 of a person".to_owned()),
             format!("secret 7 {MASK}"),
-            "nothing of it is kept"
+            "no part of it is kept"
         );
         for number in 0..MAX_TYPED_SECRETS {
             assert_eq!(secrets.add_typed(&format!("secret {number}")), Ok(()));

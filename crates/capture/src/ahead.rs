@@ -444,7 +444,7 @@ mod tests {
         );
         // One question read both keys, and the next question has another answer.
         assert_eq!(split("yn", "yn\ndone\n$ ", None).len(), 1);
-        assert_eq!(split("yn", "yn\nPort: ", Some("Port: ")).len(), 2, "with the answer behind it");
+        assert_eq!(split("yn", "yn\nPort: ", Some("Port: ")).len(), 2, "with the answer after it");
         assert_eq!(split("yn", "yn\nSure? \nPort: ", Some("Port: ")).len(), 3);
         assert_eq!(split("yn", "yn\n100%\n$ ", None).len(), 1);
         assert_eq!(split("yny", "yny\nSure? \n$ ", None).len(), 1);

@@ -71,7 +71,7 @@ prop_compose! {
         step in 0_u64..9,
         has_text in any::<bool>(),
     ) -> (Moment, u64) {
-        let [one, two, three, four, five, six] = <[String; 6]>::try_from(texts).expect("as many as were made");
+        let [one, two, three, four, five, six] = <[String; 6]>::try_from(texts).expect("as many as were created");
         let input = InputRecord {
             context: context.to_owned(),
             kind,

@@ -605,7 +605,7 @@ mod tests {
         let table = "* 0            /usr/bin/vim   30   auto mode\n  1            /bin/nano      10   manual mode\nType a number: ";
         assert_eq!(entry(table, "1\n").as_deref(), Some("1 /bin/nano"));
         assert_eq!(entry(table, "0\n").as_deref(), Some("0 /usr/bin/vim"));
-        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "one row is no table");
+        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "one row is not a table");
         for (printed, text) in [(menu, "4\n"), (menu, "Paris\n"), ("size 12) x\n? ", "2\n"), ("", "1\n")] {
             assert_eq!(entry(printed, text), None, "{printed:?} {text:?}");
         }

@@ -303,7 +303,7 @@ fn same_question_asks_for_the_same_secret_if_it_names_the_owner() {
     };
     let sudo = "[sudo] password for ana: ";
     assert_eq!(asked(sudo, sudo), 1);
-    assert_eq!(asked("Password: ", "Password: "), 2, "another command may ask for another one");
+    assert_eq!(asked("Password: ", "Password: "), 2, "another command may ask for another secret");
     assert_eq!(asked("ana@mill's password: ", "ana@barn's password: "), 2);
     assert_eq!(asked("Password: ", "Verification code: "), 2);
     let twice = Log::default()
@@ -368,7 +368,7 @@ fn destructive_or_unknown_line_gets_a_gate() {
         .filter(|one| one.guess == "no person is asked first")
         .map(|one| one.state.as_str())
         .collect();
-    assert_eq!(unseen, ["npm_run_build", "make", "python3_script_py", "cargo_test"], "what is not read is named");
+    assert_eq!(unseen, ["npm_run_build", "make", "python3_script_py", "cargo_test"], "the unread input is named");
     let log = Log::default()
         .runs("make", 0, "")
         .runs("ssh box rm -rf /srv/x", 0, "")

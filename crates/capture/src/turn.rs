@@ -820,7 +820,7 @@ mod tests {
         let line = |printed| asking_line(printed, false);
         assert_eq!(line("sh x\n1. a\nPick a number from 1 to 4\n").as_deref(), Some("Pick a number from 1 to 4\n"));
         assert_eq!(line("sh x\nName:\n\n").as_deref(), Some("Name:\n"));
-        assert_eq!(line("Name:\n"), None, "it is what was typed");
+        assert_eq!(line("Name:\n"), None, "the typed text");
         assert_eq!(line("sh x\nItems:\n   Enter the name:\n").as_deref(), Some("   Enter the name:\n"));
         assert_eq!(line("sh x\ncompiling\n"), None, "it still printed");
         // The last output of a program that reads input is its question.

@@ -106,7 +106,7 @@ async fn main() {
     alone(format!("{listed} runs listed (ms)"), began, "–");
     let began = Instant::now();
     let gone =
-        journal.forget_finished(Retention { keep: 500, finished_since: None }).await.expect("runs that go").len();
+        journal.forget_finished(Retention { keep: 500, finished_since: None }).await.expect("runs that end").len();
     alone(format!("{gone} finished runs forgotten (ms)"), began, "–");
 }
 

@@ -142,10 +142,6 @@ mod tests {
         assert_eq!(watching.next().await, [Change::Tools]);
         drop(watching);
         changes.tools();
-        assert_eq!(
-            changes.state.subscriber_count.load(Ordering::Acquire),
-            0,
-            "who does not watch any more is forgotten"
-        );
+        assert_eq!(changes.state.subscriber_count.load(Ordering::Acquire), 0, "a disconnected watcher is forgotten");
     }
 }

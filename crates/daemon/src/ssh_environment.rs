@@ -94,6 +94,6 @@ mod tests {
         connect("SSH_AUTH_SOCK", "");
         assert_eq!(value("SSH_AUTH_SOCK").as_deref(), Some("/run/two"));
         assert_eq!(value("SSH_ASKPASS").as_deref(), Some("/bin/steplatch"));
-        assert_ne!(value(QUESTION_VARIABLE), value(QUESTION_VARIABLE), "each connection has a ticket of its own");
+        assert_ne!(value(QUESTION_VARIABLE), value(QUESTION_VARIABLE), "each connection has its own ticket");
     }
 }

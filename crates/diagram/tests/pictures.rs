@@ -35,7 +35,7 @@ fn picture_distinguishes_states_and_transitions() {
     }})));
     let count = |part: &str| picture.matches(part).count();
     assert_eq!(count("<g class=\"plain\""), 1, "{picture}");
-    assert_eq!(count("<g class=\"plain lost\""), 1, "nothing leads to d");
+    assert_eq!(count("<g class=\"plain lost\""), 1, "no transition leads to d");
     assert_eq!(count("<g class=\"nested\""), 1);
     assert_eq!(count("<g class=\"judged\""), 1);
     assert_eq!(count("class=\"line late\" marker-end"), 1, "on timeout is dashed");
@@ -44,7 +44,7 @@ fn picture_distinguishes_states_and_transitions() {
     assert_eq!(
         count("class=\"cross\""),
         4,
-        "and fail in each: the time-out of a leads on, a terminal that is gone does not"
+        "and fail in each: the time-out of a has a transition, a closed terminal has none"
     );
     assert!(picture.contains("/&lt;/text&gt;&lt;script&gt;&amp;&quot;&#39; /") && !picture.contains("<script"));
     assert!(picture.contains(

@@ -138,7 +138,7 @@ impl FakeService {
     /// Sets the further statuses of this run.
     pub fn script_run(&self, run: &str, statuses: Vec<Value>) {
         assert!(!statuses.is_empty(), "a run has some status");
-        self.shared.state().runs.get_mut(run).expect("a run that was started").statuses = statuses.into();
+        self.shared.state().runs.get_mut(run).expect("a started run").statuses = statuses.into();
     }
 
     /// Refuses connections, and cuts those that there are when they are used.

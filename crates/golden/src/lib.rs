@@ -66,7 +66,7 @@ pub fn check_struct<T: Serialize + DeserializeOwned>(golden: &str) {
 fn check_line<T: Serialize + DeserializeOwned>(line: &str) -> Value {
     let read: T = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let written = serde_json::to_string(&read).expect("a parsed value can be written");
-    assert_eq!(written, line, "a line is written otherwise than it stands");
+    assert_eq!(written, line, "a line is written differently");
     serde_json::from_str(line).expect("a parsed line is JSON")
 }
 

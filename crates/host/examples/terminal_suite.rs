@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
         drop,
     )
     .await
-    .expect("a folder that can be read");
+    .expect("a readable directory");
     let spec = Spec {
         arguments: arguments.collect(),
         command: "test suite".to_owned(),

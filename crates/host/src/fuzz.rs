@@ -40,7 +40,7 @@ fn is_stable<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
     let read: T = read_body(&once[HEAD_BYTES..]).expect("an encoded value can be read");
     write_frame(&mut twice, 7, &read);
     assert_eq!(once.escape_ascii().to_string(), twice.escape_ascii().to_string());
-    let (taken, number, range) = first_frame(&once).expect("a frame").expect("a whole one");
+    let (taken, number, range) = first_frame(&once).expect("a frame").expect("a complete frame");
     assert_eq!((taken, number, range), (once.len(), 7, HEAD_BYTES..once.len()));
     true
 }

@@ -311,7 +311,7 @@ mod tests {
         let mut read = Vec::new();
         drop(outbox);
         theirs.read_to_end(&mut read).await.unwrap();
-        assert!(read.len() < 1 << 20, "nothing was sent but the beginning of the first one");
+        assert!(read.len() < 1 << 20, "only the beginning of the first request was sent");
     }
 
     #[tokio::test]

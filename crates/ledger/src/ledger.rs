@@ -357,7 +357,7 @@ mod tests {
         }
         // A settled effect is known twice: by itself, and by its step.
         let oldest = ledger.ended.front().map(|key| key.step.as_str());
-        assert_eq!(oldest, Some("b"), "the name of the oldest that is settled gave way");
+        assert_eq!(oldest, Some("b"), "the name of the oldest settled effect was dropped");
     }
 
     proptest! {

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(session.report(), Record::Consumed(WINDOW as u64));
         assert!(!session.owes_report());
         session.resume(0).unwrap();
-        assert!(session.owes_report(), "the other side may be out of room");
+        assert!(session.owes_report(), "the other side may be full");
     }
 
     /// An event of two connected sessions.
@@ -311,7 +311,7 @@ mod tests {
         let mut session = Session::new();
         session.push(b"abc");
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)), "nothing was sent yet");
-        assert_eq!(session.resume(1), Err(Violation::Position(1)), "not over another connection either");
+        assert_eq!(session.resume(1), Err(Violation::Position(1)), "not even over another connection");
         assert_eq!(session.next_data(), Some(&b"abc"[..]));
         assert_eq!(session.take(Record::Consumed(2)), Ok(Received::More));
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)));

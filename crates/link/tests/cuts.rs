@@ -109,7 +109,7 @@ async fn stream_continues_across_cuts_at_any_byte() {
         to
     });
     from.read_exact(&mut returned).await.unwrap();
-    assert!(returned == wanted, "the stream is not what was sent");
+    assert!(returned == wanted, "the received stream differs from the sent one");
     let to = writer.await.unwrap();
     ours = from.unsplit(to);
     drop(ours);

@@ -256,7 +256,7 @@ mod tests {
         let (first, second) = tokio::join!(sealed(&one, "call"), sealed(&other, "call"));
         for carried in [&first, &second] {
             assert!(one.open(carried, "call").await.is_ok() && other.open(carried, "call").await.is_ok());
-            assert!(of_folder().open(carried, "call").await.is_ok(), "a server that was started later");
+            assert!(of_folder().open(carried, "call").await.is_ok(), "a server started later");
         }
         let key = folder.join(KEY_FILE);
         assert_eq!(fs::metadata(&key).unwrap().mode() & 0o777, 0o600);

@@ -49,7 +49,7 @@ fn run_suite(arguments: &[&str]) -> ConformanceResult {
     runtime.block_on(serving).unwrap().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let Some((_, summary)) = said.split_once("=== SUMMARY ===") else {
-        panic!("the suite came to no end:\n{said}{}", String::from_utf8_lossy(&output.stderr));
+        panic!("the suite did not finish:\n{said}{}", String::from_utf8_lossy(&output.stderr));
     };
     let lines: Vec<String> =
         summary.lines().take_while(|line| !line.starts_with("Total: ")).map(str::to_owned).collect();

@@ -126,7 +126,7 @@ async fn answer_request(
                 json!({"success": true})
             }
             "LIST_TOOLS" => json!({"success": true, "tools": state.lock().unwrap().tools}),
-            other => panic!("nobody told this daemon of {other}"),
+            other => panic!("this daemon does not know {other}"),
         };
         state.lock().unwrap().asked.push(verb.to_owned());
         let answer = json!({"type": "result", "success": true, "data": data, "request_id": asked["request_id"]});
@@ -162,7 +162,7 @@ async fn list_is_sorted_and_changes_are_reported() {
     assert!(tool.description.unwrap().contains("Source: remote far"));
     let hints = tool.annotations.unwrap();
     let hints = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
-    assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "nobody knows what it does");
+    assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "its effect is unknown");
     assert!(contract.tools().await.ttl_ms < 60_000);
 
     // Another server of the same daemon lists the tools in the same order, whatever the order in which the daemon lists
@@ -192,7 +192,7 @@ async fn tools_remain_without_a_daemon_until_the_next_one() {
     let mut changes = contract.changes();
     wait_for_change(&mut changes).await;
     daemon.dies();
-    assert_eq!(workflows(&names(&contract).await), ["workflow_a"], "what worked stays");
+    assert_eq!(workflows(&names(&contract).await), ["workflow_a"], "working entries stay");
     daemon.has(&["workflow_z"]);
     daemon.listens();
     wait_for_change(&mut changes).await;

@@ -314,10 +314,10 @@ mod tests {
         assert_eq!(found("/home/me/p/src/deep", both()), Some("/home/me/p/src".into()));
         assert_eq!(found("/home/me/p/doc", both()), Some("/home/me/p".into()));
         let above = Made { there: &["/home/me/a.toml", "/home/me/p/.git"], ..Made::default() };
-        assert_eq!(found("/home/me/p", above), None, "what is above a repository does not count");
+        assert_eq!(found("/home/me/p", above), None, "directories above a repository do not count");
         let strange = || Made { there: &["/tmp/a.toml"], strange: &["/tmp/a.toml"], ..Made::default() };
-        assert_eq!(found("/tmp/p", strange()), None, "nor what a stranger put above");
-        assert_eq!(found("/tmp", strange()), Some("/tmp".into()), "where somebody is they see what lies there");
+        assert_eq!(found("/tmp/p", strange()), None, "nor do a stranger's above");
+        assert_eq!(found("/tmp", strange()), Some("/tmp".into()), "a caller sees the library of its directory");
     }
 
     #[test]

@@ -100,7 +100,7 @@ mod tests {
             std::os::unix::fs::chown(&strange, Some(65534), None).unwrap();
             assert_eq!(reads("strange.py").unwrap_err().to_string(), "it belongs to another user");
             std::os::unix::fs::chown(&library, Some(65534), None).unwrap();
-            assert!(reads("strange.py").is_ok(), "it belongs to whom the library belongs");
+            assert!(reads("strange.py").is_ok(), "it belongs to the library's owner");
         }
     }
 }

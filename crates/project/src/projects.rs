@@ -199,7 +199,7 @@ mod tests {
         fs::remove_file(&file).unwrap();
         let (first, second) = (look(), look());
         assert_eq!(ids(&first), "identity");
-        assert!(Arc::ptr_eq(&first, &second), "what did not change is kept");
+        assert!(Arc::ptr_eq(&first, &second), "unchanged parts are kept");
         for at in 0..2 * MAX_CACHED_PROJECTS {
             load_project(&cache, folder.path().join(at.to_string()), Vec::new());
         }

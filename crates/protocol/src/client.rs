@@ -279,7 +279,7 @@ impl Client {
             }
             FromDaemon::Result { data, warnings, .. } => Ok((data, warnings)),
             FromDaemon::Event { .. } | FromDaemon::Error { .. } => {
-                unreachable!("only results are handed to those who wait for one")
+                unreachable!("only results are sent to waiters")
             }
         }
     }

@@ -376,7 +376,7 @@ mod tests {
         );
         assert_eq!(left("GET_RUN", json!({"run_id": "run_x"})), json!({"run_id": "run_x"}), "it does not wait");
         assert_eq!(left("AWAIT_OUTPUT", json!({"request": {"timeout": 1}})), json!({"request": {"timeout": 0.0}}));
-        assert_eq!(left("AWAIT_OUTPUT", json!({})), json!({"timeout": 8.0}), "what is left to the verb is ten seconds");
+        assert_eq!(left("AWAIT_OUTPUT", json!({})), json!({"timeout": 8.0}), "the verb has ten seconds left");
         assert_eq!(left("RUN_WORKFLOW", json!({})), json!({"wait_seconds": 18.0}));
         assert_eq!(left("RUN_COMMAND", json!({"timeout": 1.5})), json!({"timeout": 0.1}), "less is refused");
         assert_eq!(left("LIST_WORKFLOW_RUNS", json!({})), json!({}));
@@ -388,7 +388,10 @@ mod tests {
         let pauses = [1, 2, 3, 4, 20, usize::MAX].map(|count| pause_before(count).as_millis());
         assert_eq!(pauses, [0, 5, 10, 20, 500, 500]);
         let all: Duration = (1..=MAX_LOSSES).map(pause_before).sum();
-        assert!((5..10).contains(&all.as_secs()), "a daemon that ends needs a moment, a person has no more: {all:?}");
+        assert!(
+            (5..10).contains(&all.as_secs()),
+            "a daemon needs a moment to end, and a person waits no longer: {all:?}"
+        );
     }
 
     #[tokio::test]

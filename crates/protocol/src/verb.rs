@@ -252,7 +252,7 @@ mod tests {
             let schema = (verb.parameters)();
             let description = schema["description"].as_str().unwrap_or_default();
             assert!(!description.is_empty(), "{} has no description", verb.name);
-            assert!(description.len() < 2048, "{} has a description that clients cut", verb.name);
+            assert!(description.len() < 2048, "{} has a description that clients truncate", verb.name);
         }
     }
 }

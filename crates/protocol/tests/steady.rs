@@ -145,7 +145,7 @@ async fn harmless_request_is_repeated_after_every_loss() {
     let reply = daemon.steady("/bin/true").call(ListWorkflowRuns::default()).await.unwrap();
     assert!(reply.success);
     let verbs = daemon.verbs();
-    assert!((3..=4).contains(&verbs.len()), "once for each connection that could be asked: {verbs:?}");
+    assert!((3..=4).contains(&verbs.len()), "once for each reachable connection: {verbs:?}");
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn events_of_a_run_arrive_once_and_in_order_across_daemons() {
     let from: Vec<u64> = daemon.asked().iter().map(|asked| asked["params"]["from_seq"].as_u64().unwrap()).collect();
     let expected = [1, 3, 3, 5, 5];
     assert!(from.ends_with(&expected), "{from:?}");
-    assert!(follower.next().await.unwrap().is_none(), "and nothing comes after the end");
+    assert!(follower.next().await.unwrap().is_none(), "and no event follows the end");
 }
 
 #[tokio::test]

@@ -134,7 +134,7 @@ mod tests {
         let failed = PollResult::Failed { retry_after: None };
         let waits: Vec<u64> = (0..10).map(|_| pace.next_delay(failed, 0.0).as_secs()).collect();
         assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(pace.next_delay(PollResult::Same, 0.0), ms(5_000), "it answers again");
+        assert_eq!(pace.next_delay(PollResult::Same, 0.0), ms(5_000), "the worker answers again");
     }
 
     #[test]

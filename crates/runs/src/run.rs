@@ -494,6 +494,6 @@ mod tests {
         assert_eq!((reported.about.input, reported.result), (json!({"a": "b"}), None));
         let null = text.replace("\"ended\":7", "\"result\":null");
         let reported: StoredSummary = serde_json::from_str(&null).unwrap();
-        assert_eq!(reported.result, Some(Value::Null), "nothing was returned, and that is known");
+        assert_eq!(reported.result, Some(Value::Null), "it is known that nothing was returned");
     }
 }

@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn short_secret_is_hidden_in_a_field_of_its_name() {
         let mut seal = Seal { names: vec!["PIN".to_owned()], ..Seal::default() };
-        assert!(seal.learn("917").is_empty(), "it is not looked for anywhere else");
+        assert!(seal.learn("917").is_empty(), "no other place is searched");
         let entry = json!({"event": "started", "variables": {"PIN": "917", "N": "917", "list": ["917"]}});
         let stored = seal.close(&entry);
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
@@ -450,7 +450,7 @@ mod tests {
     fn entry_hides_its_secrets_and_opens_with_the_key() {
         let mut seal = Seal::default();
         assert_eq!(seal.learn("hun\"ter2\n"), ["hun\"ter2", "\"hun\\\"ter2\""]);
-        assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "as it is, as JSON and as a pattern");
+        assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "unchanged, as JSON and as a pattern");
         assert!(
             seal.learn("hun\"ter2").is_empty() && seal.learn("abc").is_empty(),
             "known, and too short to be hidden"
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
         let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
         assert_eq!(shown["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
-        assert_eq!(shown["outcome"], entry["outcome"], "what a program printed stands for no secret");
+        assert_eq!(shown["outcome"], entry["outcome"], "printed text never stands for a secret");
     }
 
     #[test]
@@ -545,7 +545,7 @@ mod tests {
             })
             .collect();
         let reported = [(2, "an older \u{FDD0} one".to_owned()), (3, "both: 'sec\"ond' and first secret".to_owned())];
-        assert_eq!(redacted, reported, "what holds none, or was sealed before, stays as it is");
+        assert_eq!(redacted, reported, "entries without secrets, or sealed earlier, are unchanged");
     }
 
     #[test]

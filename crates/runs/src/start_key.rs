@@ -112,7 +112,7 @@ mod tests {
         ] {
             assert!(!key(other).is_for(StartKey::request(Some(&one)).as_ref()));
         }
-        assert!(one.is_for(None), "what a run of before was asked with is not known");
+        assert!(one.is_for(None), "the request of an older run is unknown");
     }
 
     #[test]

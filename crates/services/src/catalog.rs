@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(names(&again), last_change[1..], "the remaining tool keeps its name");
         assert!(again.discovered("one").is_some());
         let listed = &again.listed("one", &Config::default())[0];
-        assert!(listed.info("one").changed.is_some(), "that it changed is told");
+        assert!(listed.info("one").changed.is_some(), "the change is reported");
         again.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
         assert_eq!(names(&again), last_change, "the returned tool has its own name");
     }

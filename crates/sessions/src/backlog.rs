@@ -134,7 +134,7 @@ mod tests {
         let waits = Command::AwaitOutput(steplatch_protocol::AwaitOutput::default());
         assert!(
             is_at_once(async { drop(backlog.wait_for_turn(&waits).await) }).await,
-            "what waits for something else holds nothing"
+            "waits without a turn hold nothing"
         );
         turns.pop();
         assert!(is_at_once(async { drop(backlog.wait_for_turn(&lists).await) }).await);

@@ -185,7 +185,7 @@ mod tests {
         held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
         held.record_step(&run, &step(1), TerminalUse::Nothing);
         held.record_step(&run, &step(1), TerminalUse::for_tool("get_screen_content"));
-        assert!(is_held(), "a look at the screen waits for nothing");
+        assert!(is_held(), "reading the screen does not wait");
         held.record_step(&run, &step(2), TerminalUse::Acts);
         held.record_step(&run, &step(2), TerminalUse::Acts);
         assert!(is_held(), "it types");
@@ -193,7 +193,7 @@ mod tests {
         assert!(!is_held());
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
         held.record_step(&run, &step(4), TerminalUse::for_tool("await_output"));
-        assert!(!is_held(), "it may wait for what others do");
+        assert!(!is_held(), "it may wait for other effects");
     }
 
     #[test]

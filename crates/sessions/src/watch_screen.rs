@@ -343,7 +343,7 @@ mod tests {
             [interval; 2],
             "the next change is shown at once"
         );
-        assert!((0..100).all(|_| pace.next_interval(MIN_FLOOD_CHUNKS - 1) == interval), "a film is no flood");
+        assert!((0..100).all(|_| pace.next_interval(MIN_FLOOD_CHUNKS - 1) == interval), "a film is not a flood");
         let mut slow = FramePace::new(Duration::from_millis(500));
         assert!((0..100).all(|_| slow.next_interval(1000) == Duration::from_millis(500)));
     }

@@ -52,7 +52,7 @@ impl<J: Journal> Scripted<J> {
         self.journal.append(&other, 0, 1, vec!["theirs".into()]).await.expect("an append to an empty history");
         let runs: Vec<RunId> = self.known().await.into_iter().map(|known| known.run).collect();
         assert_eq!(runs, [other.clone(), self.run.clone()], "the newest is first");
-        self.journal.forget(&self.run).await.expect("a run that goes");
+        self.journal.forget(&self.run).await.expect("a run that ends");
         let left = self.known().await;
         assert_eq!((left.len(), &left[0].run), (1, &other));
         assert!(self.texts(1).await.is_empty());
@@ -173,7 +173,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.known().await.len(), 1, "the second run has not begun");
         let found = self.journal.run_with_key("deploy 7").await.expect("a journal that reads");
         assert_eq!(found, Some(self.run.clone()));
-        self.journal.forget(&self.run).await.expect("a run that goes");
+        self.journal.forget(&self.run).await.expect("a run that ends");
         let written = self.journal.write(begin(&second)).await.expect("an append to an empty history");
         assert_eq!(written, Appended::Written { last: 1 });
     }
@@ -200,7 +200,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.journal.run_with_key("early").await.expect("a journal that reads"), None);
         let gone = self.forget_finished(Retention { keep: 0, finished_since: None }).await;
         assert_eq!(gone, [id("end").expect("a known run"), id("late").expect("a known run")]);
-        assert_eq!(names(&self.known().await), ["on"], "what is not finished stays");
+        assert_eq!(names(&self.known().await), ["on"], "unfinished runs stay");
     }
 
     async fn append(&self, after: u64, texts: &[&str]) -> Result<u64, AppendError> {
@@ -222,7 +222,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     async fn forget_finished(&self, retention: Retention) -> Vec<RunId> {
-        self.journal.forget_finished(retention).await.expect("runs that go")
+        self.journal.forget_finished(retention).await.expect("runs that end")
     }
 }
 

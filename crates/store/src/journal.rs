@@ -166,7 +166,7 @@ pub trait Journal: Debug + Send + Sync + 'static {
     async fn append(&self, run: &RunId, after: u64, version: u16, texts: Vec<String>) -> Result<u64, AppendError> {
         match self.write(Append::new(run.clone(), after, version, texts)).await? {
             Appended::Written { last } => Ok(last),
-            Appended::Existing { run } => unreachable!("{run} has a key, and none was given"),
+            Appended::Existing { run } => unreachable!("{run} has a key that was never given"),
         }
     }
 

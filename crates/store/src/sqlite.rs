@@ -134,7 +134,7 @@ impl Journal for SqliteJournal {
         match self.request(WriterCommand::Append(append)).await? {
             Answer::Appended(appended) => Ok(appended),
             Answer::Conflict { actual_last: is } => Err(AppendError::Conflict { run, expected, is }),
-            Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append is answered as an append"),
+            Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append gets the answer of an append"),
         }
     }
 
@@ -187,7 +187,7 @@ impl Journal for SqliteJournal {
         loop {
             let answer = self.request(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
             let Answer::Forgotten(batch) = answer else {
-                unreachable!("forgetting is answered with what is forgotten")
+                unreachable!("a removal gets the removed runs as its answer")
             };
             let is_last = batch.len() < FORGET_BATCH;
             forgotten.extend(batch);

@@ -69,7 +69,7 @@ async fn acknowledged_entries_survive_a_kill_at_any_moment() {
         assert!(known.len() <= WRITERS);
         for (run, last) in &acknowledged {
             let there = known.iter().find(|known| known.run == *run).map_or(0, |known| known.last);
-            assert!(there >= *last, "{run} was acknowledged up to {last} and is there up to {there}");
+            assert!(there >= *last, "{run} was acknowledged up to {last}, and has entries up to {there}");
         }
         for known in known {
             let records = journal.read(&known.run, 1).await.unwrap();

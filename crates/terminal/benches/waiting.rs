@@ -54,7 +54,7 @@ fn waiting(criterion: &mut Criterion) {
                 let mut search = Searching::new(patterns.clone(), typescript.end());
                 for portion in &portions {
                     typescript.print(black_box(portion.as_bytes()));
-                    assert!(!search.advance(&typescript), "nothing that is waited for is printed");
+                    assert!(!search.advance(&typescript), "no awaited text is printed");
                 }
             });
         });

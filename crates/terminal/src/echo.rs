@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn line_drawn_twice_at_the_margin_is_echo() {
         assert_eq!(after("abc\n", &["abc ", "\x08\x08c\n", "abc\n"]).0, [0..8]);
-        assert_eq!(after("abc\n", &["abc \rd\n"]).0, [], "the program prints behind a blank");
+        assert_eq!(after("abc\n", &["abc \rd\n"]).0, [], "the program prints after a blank");
         assert_eq!(after("foo\n", &["\rfoo\n"]).0, [1..5], "over the row of a progress bar");
     }
 

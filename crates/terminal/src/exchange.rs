@@ -398,7 +398,7 @@ mod tests {
         let reported = parse_answer(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
         let expected = [("A", variable("", true)), ("B", variable("x", false))];
         assert_eq!(reported, expected.map(|(name, variable)| (name.to_owned(), variable)));
-        assert_eq!(parse_answer(b"A\x001\x00", Kind::Fish), [], "half an answer is none");
+        assert_eq!(parse_answer(b"A\x001\x00", Kind::Fish), [], "half an answer is not an answer");
     }
 
     #[test]

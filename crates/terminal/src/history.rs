@@ -608,7 +608,7 @@ mod tests {
             }
             let (begins, text) = history.read(0..history.end());
             assert_eq!(begins, history.start());
-            assert!(text == whole[begins as usize..], "what is held is what was written");
+            assert!(text == whole[begins as usize..], "the stored text equals the written text");
         };
         print(&mut history, 12);
         assert_eq!(history.start(), 0);

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(settled("a漢\x08b"), "a b");
         assert_eq!(settled("e\u{301}x\x08\x08o"), "ox");
         assert_eq!(settled("a\tb\rA"), "A\tb");
-        assert_eq!(settled("a\tb\r\x08A\tB"), "A\tB", "a tab writes nothing over");
+        assert_eq!(settled("a\tb\r\x08A\tB"), "A\tB", "a tab overwrites nothing");
         assert_eq!(settled("a\tb\x08\x08\x08xy"), "a     xyb");
     }
 

@@ -657,7 +657,11 @@ mod tests {
         };
         assert_eq!(state(&format!("{bin}/tool")), ShellState::parse(b"end\0\0", None).unwrap());
         assert_eq!(state(&format!("{bin}/tool")).difference(&state("/tmp/evil")).unwrap(), "place of tool");
-        assert_eq!(state("/none/tool"), state(&format!("{bin}/tool")), "zsh looked it up, and it is gone since");
+        assert_eq!(
+            state("/none/tool"),
+            state(&format!("{bin}/tool")),
+            "zsh looked the program up, and it was removed since"
+        );
     }
 
     #[test]

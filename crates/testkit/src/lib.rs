@@ -143,7 +143,7 @@ impl TestDaemon {
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
-        client.call(hello(folder.path(), "test", false)).await.expect("a daemon that says hello");
+        client.call(hello(folder.path(), "test", false)).await.expect("a daemon that greets");
         Self { client, place, stopper, serving, folder, configuration: sender, clock }
     }
 

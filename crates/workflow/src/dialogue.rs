@@ -517,7 +517,7 @@ mod tests {
                 }
             }
         }
-        panic!("the dialogue goes on after {texts:?}");
+        panic!("the dialogue continues after {texts:?}");
     }
 
     #[test]

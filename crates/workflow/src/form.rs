@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(Form::read(&form.schema()).unwrap(), form);
         let shown = Form::read(&form.schema()).unwrap();
         let field = &shown.fields()[0];
-        assert_eq!(field.choices(), ["An x (x)", "A y (y)"], "what is answered is shown with its title");
+        assert_eq!(field.choices(), ["An x (x)", "A y (y)"], "the answer is shown with its title");
         for line in ["1", "x", "An x", "An x (x)"] {
             assert_eq!(field.typed(line).unwrap(), "x", "{line}");
         }

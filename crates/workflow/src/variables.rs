@@ -302,7 +302,7 @@ mod tests {
         variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x", "note": null})));
         variables.record("b", &map(&json!({"success": true, "error": null, "match_text": null, "message": null})));
         variables.record("a", &map(&json!({"success": true, "match_text": null})));
-        assert_eq!(variables.get("error"), Some(&json!("broken")), "for whoever notifies of it later");
+        assert_eq!(variables.get("error"), Some(&json!("broken")), "for a component that reports it later");
         assert_eq!(variables.get("a_error"), Some(&json!("broken")));
         assert_eq!(variables.get("match_text"), Some(&json!("x")));
         assert_eq!(variables.get("a_match_text"), Some(&json!("x")));

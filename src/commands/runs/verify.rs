@@ -283,7 +283,7 @@ mod tests {
         assert!(question.matches_signed(&json!(taken.to_string()), &given), "of a machine");
         let short = signed(r#"{"version": "1.2"}"#, None);
         let defaults = json!({"version": "1.2", "where": null, "count": 2, "note": null});
-        assert!(question.matches_signed(&defaults, &short), "fields that were left out have their defaults");
+        assert!(question.matches_signed(&defaults, &short), "omitted fields have their defaults");
         for (field, value) in [("note", json!("approved by ana")), ("count", json!(9)), ("version", json!("1.3"))] {
             let mut forged = taken.clone();
             forged[field] = value;
@@ -291,7 +291,7 @@ mod tests {
         }
         let mut added = taken.clone();
         added["force"] = json!(true);
-        assert!(!question.matches_signed(&added, &given), "a field that no one was asked for");
+        assert!(!question.matches_signed(&added, &given), "an unrequested field");
         let mut left_out = taken;
         left_out.as_object_mut().unwrap().remove("note");
         assert!(!question.matches_signed(&left_out, &given));

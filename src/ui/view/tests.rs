@@ -276,7 +276,7 @@ fn wide_screen_has_the_preview_beside_the_list() {
     let drawn = desk.drawn();
     let reversed: Vec<_> =
         drawn.backend().buffer().content().iter().filter(|cell| cell.symbol() == "\u{202e}").collect();
-    assert!(reversed.is_empty(), "what turns text is not drawn");
+    assert!(reversed.is_empty(), "text that changes direction is not drawn");
 }
 
 #[test]
@@ -825,7 +825,7 @@ fn help_covers_the_view_and_any_key_returns() {
         |   esc             leaves it open
         |   An attached terminal is left with ctrl-\.
     "#]]);
-    assert!(desk.types("q").is_empty(), "the key does nothing else");
+    assert!(desk.types("q").is_empty(), "the key has no other effect");
     assert!(desk.screen().contains("Terminals 2"));
     assert!(matches!(&desk.types("q")[..], [Effect::Leave]));
 }

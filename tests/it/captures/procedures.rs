@@ -27,7 +27,7 @@ fn debugger_is_captured() {
     procedure.proves(&["NUMBER=13"], &[]);
     procedure.writes("sum.py", &script.replace("'total'", "'amount'"));
     let run = procedure.begins(json!({"NUMBER": "12"}));
-    assert_eq!(run["status"], "waiting", "another output is not gone over: {run:#}");
+    assert_eq!(run["status"], "waiting", "another output is not skipped: {run:#}");
     assert_eq!(run["pending_gate"]["context"]["nearest_line"], "amount 6", "{run:#}");
 }
 

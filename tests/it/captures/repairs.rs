@@ -66,7 +66,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     let weakens: Vec<&str> = anything["weakens"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(weakens[0].contains("it is not known") && weakens[1].contains("matches nearly anything"), "{anything:#}");
     procedure.home.answers(&run, "decline").well();
-    assert_eq!(procedure.over(&run)["pending_gate"], asked["pending_gate"], "the run is as it was");
+    assert_eq!(procedure.over(&run)["pending_gate"], asked["pending_gate"], "the run is unchanged");
 
     let pattern = format!("{}|^Proceed with the installation\\? *$", procedure.pattern(&state));
     let proposed = procedure.proposes(&run, replace_program(&state, &pattern));
@@ -134,7 +134,7 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
     ]);
     let proposed = procedure.proposes(&run, patch);
     assert_eq!(proposed["success"], true, "{proposed:#}");
-    assert!(proposed["weakens"].as_array().is_some_and(|named| !named.is_empty()), "it acts anew: {proposed:#}");
+    assert!(proposed["weakens"].as_array().is_some_and(|named| !named.is_empty()), "it acts again: {proposed:#}");
     // The question is already on the screen, so the run continues with the new state.
     procedure.home.answers(&run, "accept, and go on with 'decline_extras'").well();
     let over = procedure.over(&run);

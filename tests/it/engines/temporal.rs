@@ -137,7 +137,7 @@ fn stored_data_has_no_definition_output_or_secret() {
     rig.kills_server();
     let stored = rig.stored();
     let has = |text: &str| stored.windows(text.len()).any(|part| part == text.as_bytes());
-    assert!(has(&run) && has("sealed"), "the names of the run and of its workflow are there, to be found");
+    assert!(has(&run) && has("sealed"), "the names of the run and of its workflow are searchable");
     for text in ["hunter2-never-stored", "printed-words", "run_command"] {
         assert!(!has(text), "{text}");
     }
@@ -173,7 +173,7 @@ fn worker_killed_during_a_node_loses_nothing() {
     eventually_blocking("it has ended at the service too", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
     rig.kills_server();
     let stored = rig.stored();
-    assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "what its node printed is sealed");
+    assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "the output of its node is sealed");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn cancel_outlives_the_daemon() {
         drop(cancelling.join().unwrap());
     });
     eventually_blocking("it has ended", || story.looks(&run, 0.0)["status"] == "cancelled");
-    assert_eq!(noted_text(&story), "cleaned\n", "the command was not run again, and what follows it was");
+    assert_eq!(noted_text(&story), "cleaned\n", "the command was not run again, but its successor was");
     assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1);
 }
 

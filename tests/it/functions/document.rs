@@ -96,7 +96,7 @@ fn document_client_starts_a_run_and_reads_its_result() {
         (&waiting["completed_at"], &waiting["result"], &waiting["error"]),
         (&json!(null), &json!(null), &json!(null))
     );
-    assert_eq!((&waiting["input"], &waiting["params"]), (&json!("text in"), &json!({"n": 3})), "as they were given");
+    assert_eq!((&waiting["input"], &waiting["params"]), (&json!("text in"), &json!({"n": 3})), "as given");
     assert_eq!(waiting["pending_gate"]["choices"], json!(["a", "b", "c"]));
     // 003 L674: the text of a choice outside the list.
     let gate = |answer: &str| json!({"session_id": "default", "run_id": run, "answer": answer});
@@ -217,7 +217,7 @@ fn events_carry_the_data_of_the_document() {
     let started = data("workflow_started", "");
     assert_eq!((&started["run_id"], &started["workflow_id"]), (&over["run_id"], &json!("story")));
     assert_eq!(data("node_completed", "identity")["success"], true);
-    assert_eq!(data("node_completed", "fails")["success"], false, "a failed result is no error");
+    assert_eq!(data("node_completed", "fails")["success"], false, "a failed result is not an error");
     assert_eq!(data("node_timeout", "slow")["timeout"], 0.2);
     assert!(data("node_error", "nothing")["error"].as_str().unwrap().contains("not found"));
     assert_eq!(data("gate_waiting", "")["choices"], Value::Null, "without choices");

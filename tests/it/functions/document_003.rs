@@ -275,7 +275,7 @@ Workflow(id="loop", session=session, fn=loop_workflow)
 "#,
     );
     assert_eq!(session.executed("loop", json!(5)).0, 5);
-    assert_eq!(session.executed("loop", json!(3)).0, 3, "each run has variables of its own");
+    assert_eq!(session.executed("loop", json!(3)).0, 3, "each run has its own variables");
 }
 
 /// Nodes that the document's examples call without declaring them.

@@ -60,7 +60,7 @@ fn children_are_listed_and_answered_through_their_parent() {
     assert!(!ambiguous.stderr.is_empty(), "{ambiguous:?}");
     for gate in gates() {
         let prompt = gate["prompt"].as_str().unwrap();
-        assert_ne!(gate["run_id"], run, "it is the child's");
+        assert_ne!(gate["run_id"], run, "the child's session");
         let gate = gate["gate_id"].as_str().unwrap();
         story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
     }
@@ -141,7 +141,7 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let run = waiting["run_id"].as_str().unwrap();
     let listed = story.home.runs(&["gates", "list"]).well();
-    assert_eq!(listed.matches("Go on?").count(), 1, "it is the child's: {listed}");
+    assert_eq!(listed.matches("Go on?").count(), 1, "the child's session: {listed}");
     assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
     story.home.runs(&["runs", "pause", run]).well();
     story.kills_the_daemon();
@@ -307,7 +307,7 @@ fn function_end_closes_the_terminals_of_its_machine() {
     let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
-    assert_eq!(open(), 1, "the function may give it to another machine");
+    assert_eq!(open(), 1, "the function may pass it to another machine");
     story.kills_the_daemon();
     story.answers(&waiting, "yes").well();
     eventually_blocking("it has ended", || story.looks(&waiting, 0.0)["status"] == "completed");

@@ -82,7 +82,7 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &result), "{over}");
     stop_everything(&story);
     let told = told(&story, &run);
-    assert!(!reports(&told), "a daemon that never learned it tells it: {told}");
+    assert!(!reports(&told), "a daemon that never learned it reports it: {told}");
     is_in_no_file(&story);
 }
 

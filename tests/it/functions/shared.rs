@@ -67,7 +67,7 @@ fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
     );
     let run = story.begins(60.0);
     written(&story.path("begun"));
-    assert_eq!(lines_in(&story.path("ended")), 1, "what it had called ends with it");
+    assert_eq!(lines_in(&story.path("ended")), 1, "its calls end with it");
     let id = run["run_id"].as_str().unwrap();
     story.home.runs(&["runs", "pause", id]).well();
     story.answers(&run, "yes").well();

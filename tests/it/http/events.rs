@@ -27,7 +27,7 @@ fn events_arrive_once_in_order_until_the_run_ends() {
         assert_eq!((&event.data["seq"], &event.data["event_type"]), (&json!(event.id), &json!(event.kind)));
     }
     let other: Vec<Event> = serving.follows(&run, &[]).rest();
-    assert_eq!(other, seen, "who comes late sees the same");
+    assert_eq!(other, seen, "a late client sees the same");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn returning_client_continues_at_its_position() {
     let token = ("authorization", bearer.as_str());
     let last = all.last().unwrap().id.to_string();
     let over = serving.sends("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", &last)], b"");
-    assert_eq!(over.status, 204, "so that browsers come back no more");
+    assert_eq!(over.status, 204, "so that browsers do not return");
     let wanted = |query: &str| serving.sends("GET", &format!("/api/v1/runs/{run}/events{query}"), &[token], b"").status;
     assert_eq!((wanted("?from_seq=3"), wanted("?from_seq=x"), wanted("?from=3")), (200, 400, 400));
     let bad = serving.sends("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", "x")], b"");

@@ -61,7 +61,7 @@ fn every_address_refuses_unauthorised_requests() {
             refused(&[], 401, "unauthorized");
             refused(&[("authorization", "Bearer slt_0123456789abcdef")], 401, "unauthorized");
             let in_query = serving.sends(method, &format!("{path}?token={}", serving.token), &[], b"");
-            assert_eq!(in_query.status, 401, "a token in an address is none: {path}");
+            assert_eq!(in_query.status, 401, "a token in an address does not count: {path}");
         }
         refused(&[token, ("origin", "https://evil.example")], 403, "forbidden_origin");
         refused(&[token, ("origin", "null")], 403, "forbidden_origin");
@@ -89,7 +89,7 @@ fn body_without_a_length_is_read_only_up_to_the_limit() {
     }
     let response = Response::read(stream);
     assert_eq!((response.status, response.header("connection")), (413, Some("close")));
-    assert_eq!(serving.gets("/api/v1/runs").0, 200, "and others are answered");
+    assert_eq!(serving.gets("/api/v1/runs").0, 200, "and other clients are answered");
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn missing_things_differ_from_impossible_actions() {
     let run = serving.starts(&resting(1, 0.0));
     assert_eq!(serving.waits_for(&run)["status"], "completed");
     let path = |rest: &str| format!("/api/v1/runs/{run}/{rest}");
-    assert_eq!(status("POST", &path("pause"), json!({})), 409, "it is over");
+    assert_eq!(status("POST", &path("pause"), json!({})), 409, "the run has ended");
     assert_eq!(status("POST", &path("decide"), json!({"answer": "yes"})), 409, "it asks nothing");
     assert_eq!(status("POST", &path("cancel"), json!({})), 200, "which does no harm");
     let failing = json!({"name": "failing", "initial_state": "f", "states": {"f": {"action": {"tool": "fail", "params": {"message": "no"}}}}});
@@ -160,7 +160,7 @@ fn killed_daemon_goes_unnoticed() {
     assert_eq!(serving.gets("/api/v1/status").1["success"], true);
     assert_eq!((status, &health["status"], &health["daemon"]["runs"]), (200, &json!("ok"), &json!(1)), "{health}");
     let open = serving.sends("GET", "/health", &[], b"").json();
-    assert_eq!(open, json!({"success": true, "status": "ok"}), "without the token there is no more to learn");
+    assert_eq!(open, json!({"success": true, "status": "ok"}), "without the token there is nothing more to learn");
 }
 
 #[test]

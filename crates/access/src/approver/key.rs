@@ -234,7 +234,7 @@ mod tests {
         assert!(StoredKey::open_all(&keys, &passphrase("battery")).is_err());
         let key = StoredKey::open_all(&keys, &passphrase("correct horse")).unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("DEPLOY_KEY=abc"));
-        assert_eq!(key.open(&other, &sealed), None, "a text that was put in the place of another run's");
+        assert_eq!(key.open(&other, &sealed), None, "the private part of another run");
         assert_eq!(OpeningKey::generate().unwrap().open(&run, &sealed), None);
         for damaged in [&sealed[..sealed.len() - 8], "sealed:1:", "sealed:1:AAAA", "sealed:1:%", "plain"] {
             assert_eq!(key.open(&run, damaged), None, "{damaged}");

@@ -137,7 +137,7 @@ mod tests {
         let left = folder.path().join("open-left.html");
         std::fs::write(&left, "").unwrap();
         let mut files = RedirectFiles::new(folder.path());
-        assert!(!left.exists(), "one that an earlier daemon left is removed");
+        assert!(!left.exists(), "a file left by an earlier daemon is removed");
         let one = files.write("http://localhost:1/", "a").unwrap();
         let other = files.write("http://localhost:1/", "b").unwrap();
         assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o600);

@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(ids(&read(&Table::of(&family), 40)), Err(Cut::Changing), "nothing is hidden on this system");
         let hiding = |family: &[(i32, i32, u64)]| Table { hides_others: true, ..Table::of(family) };
         let Lineage { known, cut } = read(&hiding(&family), 40);
-        assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "what is shown still counts");
+        assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "the shown ancestors still count");
         // All processes descend from the first one.
         assert_eq!(ids(&read(&hiding(&[(30, 1, 6), (40, 30, 6)]), 40)), Ok(vec![40, 30]));
     }

@@ -124,8 +124,8 @@ mod tests {
         let at = |address: &str| sockets_at(table, address.parse().unwrap());
         assert_eq!(at("127.0.0.1:53034"), HashSet::from(["222"]));
         assert_eq!(at("[::ffff:127.0.0.1]:53034"), HashSet::from(["222"]));
-        assert_eq!(at("127.0.0.1:53035"), HashSet::from(["555"]), "one that hears no more can still speak");
-        assert_eq!(at("127.0.0.1:7878"), HashSet::from(["333"]), "one that only listens is no other end");
+        assert_eq!(at("127.0.0.1:53035"), HashSet::from(["555"]), "a peer that only stopped reading can still send");
+        assert_eq!(at("127.0.0.1:7878"), HashSet::from(["333"]), "a listening socket is not a peer");
         assert_eq!(at("192.168.0.2:53034"), HashSet::from(["444"]));
         assert_eq!(at("192.168.0.3:53034"), HashSet::new(), "the same port of another machine");
     }

@@ -318,7 +318,7 @@ mod tests {
             }
             let secrets = secrets.known.read();
             let machine = &secrets.machines["box"];
-            assert!(machine.hides_all && machine.everywhere.values.is_empty(), "nothing of it is kept: {lie}");
+            assert!(machine.hides_all && machine.everywhere.values.is_empty(), "no part of it is kept: {lie}");
         }
     }
 

@@ -215,7 +215,7 @@ fn input_missing_from_output_is_hidden() {
     assert_eq!(at_prompt("mke\x1b[D\x1b[Da\r", "make\r\nana$ "), "make\n");
     assert_eq!(at_prompt("wrong\x15ls -l\x7fa\r", "ls -a\r\nana$ "), "ls -a\n");
     assert_eq!(at_prompt("\x1b[200~make\x1b[201~\x1b[3;1R\r", "make\r\nana$ "), "make\n");
-    assert_eq!(at_prompt("hun\tter2\r", "***\r\nana$ "), "?", "a prompt that is none");
+    assert_eq!(at_prompt("hun\tter2\r", "***\r\nana$ "), "?", "not a prompt");
     assert_eq!(at_prompt("hun\x1b[Dter2\r", "hun\r\nana$ "), "?");
     assert_eq!(ask("in\x1b[A\r", "invalid\r\n"), "?", "a part of a word, with a key");
     let before = texts(&["ana$ ", "one\r", "one\r\nblue\r\nKey: ", "red\rblue\r", "\r\n\r\n"]);

@@ -154,7 +154,7 @@ async fn long_output_is_truncated_in_the_middle_and_readable() {
     }
     let lines: Vec<u32> = pages.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(lines, (1..=5000).collect::<Vec<_>>());
-    assert!(pages.contains("seq 1 5000") && pages.contains("\n5000\nover_2\n"), "pages are exactly what was printed");
+    assert!(pages.contains("seq 1 5000") && pages.contains("\n5000\nover_2\n"), "pages are exactly the printed text");
     let tail = GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(3), ..read(None, None) };
     let tail = daemon.call(tail).await.screen_content.unwrap();
     assert!(tail.starts_with("5000\nover_2\n"), "{tail}");
@@ -259,7 +259,7 @@ async fn new_subscriber_sees_the_screen_and_then_new_output() {
             return;
         }
     }
-    panic!("the end was not told");
+    panic!("the end was not reported");
 }
 
 #[tokio::test]
@@ -448,7 +448,7 @@ async fn exact_output_in_a_live_and_a_fresh_shell() {
     let slow = daemon.call(slow).await;
     assert!(slow.timed_out && !slow.success && slow.output == "begun\n", "{slow:?}");
     let left = slow.session_id.unwrap();
-    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 2, "the slow one goes on");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 2, "the slow operation continues");
     let busy = daemon.call(run(Some(&left), "echo more")).await;
     assert!(busy.error.unwrap().starts_with("the shell is busy, 'sleep' runs in the foreground"));
     let python = daemon
@@ -551,7 +551,7 @@ async fn takeover_names_the_person_and_then_the_changes() {
     assert!(types("cd /tmp; echo hers-$((40+2))\r", Some("k")).await.unwrap().success);
     session.sees("hers-42").await;
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
-    assert_eq!(screen.handed_back, None, "not while she holds it");
+    assert_eq!(screen.handed_back, None, "not while she holds the terminal");
     // Disconnecting has the same effect as handing back.
     drop(events);
     drop(person);

@@ -87,7 +87,7 @@ async fn run_can_be_cancelled_after_each_of_its_events() {
     }
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
     let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
-    assert_eq!(daemon.call(running).await.runs, [], "no run below is left either");
+    assert_eq!(daemon.call(running).await.runs, [], "no nested run is left either");
     daemon.stop().await;
 }
 

@@ -87,7 +87,7 @@ async fn gate_survives_a_restart_and_takes_one_answer() {
     let unnamed = AnswerGate { gate_id: None, ..answer("it is good") };
     let reported = daemon.call(unnamed).await.error.unwrap();
     let late = daemon.call(answer("it is good")).await.error.unwrap();
-    assert_eq!(reported, late, "whichever gate is meant, it was the last one");
+    assert_eq!(reported, late, "for any gate name, it was the last gate");
     assert!(
         late.starts_with("The gate was already answered by test (socket) at 20") && late.ends_with(": it is bad"),
         "{late}"
@@ -121,7 +121,10 @@ async fn question_for_a_person_rejects_agents_and_expires() {
         ..AnswerGate::default()
     };
     let refused = daemon.call(answer("ship")).await;
-    assert!(refused.error.unwrap().starts_with("This gate waits for a person"), "the test's client says it is none");
+    assert!(
+        refused.error.unwrap().starts_with("This gate waits for a person"),
+        "the test's client claims not to be a person"
+    );
     let ann = daemon.person_named("ann").await;
     assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("Must be one of: ['ship', 'stop']"));
     let taken = ann.call(answer("ship")).await.unwrap();
@@ -144,7 +147,7 @@ async fn question_for_a_person_rejects_agents_and_expires() {
     let inspected =
         daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!(inspected.status, "waiting");
-    assert_eq!(clock.sleepers(), [expires], "the time that is left is what was left");
+    assert_eq!(clock.sleepers(), [expires], "the remaining time is unchanged");
     clock.advance(Duration::from_secs(600));
     let over = final_reply(&daemon, &started.run_id).await;
     assert_eq!(over.error.as_deref(), Some("State 'late' failed: nobody answered"));
@@ -241,7 +244,7 @@ async fn nested_gate_is_answered_through_the_top_run() {
     let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
-    assert_ne!(gate.run_id, started.run_id, "the gate is that of the innermost run");
+    assert_ne!(gate.run_id, started.run_id, "the gate belongs to the innermost run");
     let daemon = daemon.restarted().await;
     let waiting = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
     let waiting = daemon.call(waiting).await.runs;
@@ -304,7 +307,7 @@ async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
     let started = start_run(&daemon, definition).await;
     let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
-    assert!(is_stored(&daemon, &started.run_id, "open-sesame-7"), "nothing says yet that it is a secret");
+    assert!(is_stored(&daemon, &started.run_id, "open-sesame-7"), "it is not known to be a secret yet");
     let elsewhere = daemon.bash().await;
     let typed = SendInput {
         session_id: elsewhere.id.clone(),
@@ -319,7 +322,7 @@ async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
     let answer = AnswerGate { run_id: started.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
     let ended = wait_for_end(&daemon, &started.run_id).await;
-    assert_eq!(ended.status, "completed", "the run goes on with the value: {ended:?}");
+    assert_eq!(ended.status, "completed", "the run continues with the value: {ended:?}");
     assert!(!serde_json::to_string(&ended).unwrap().contains("open-sesame-7"));
     assert!(!is_stored(&daemon, &started.run_id, "open-sesame-7"));
     daemon.stop().await;
@@ -609,7 +612,7 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
     journal.close();
     let daemon = daemon.restarted().await;
     assert_eq!(wait_for_end(&daemon, &started.run_id).await.status, "cancelled");
-    assert_eq!(terminals(&daemon).await, 0, "it is closed before the run counts as over");
+    assert_eq!(terminals(&daemon).await, 0, "the terminal closes before the run counts as ended");
     daemon.stop().await;
 }
 

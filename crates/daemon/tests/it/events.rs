@@ -100,7 +100,7 @@ async fn run_reports_the_run_it_starts_and_its_end() {
     assert_eq!(events[3]["data"]["error"], "State 'first' failed: no");
 
     let run = daemon.run(nesting_machine(&json!({"name": "inner", "initial_state": "first", "states": {}}))).await;
-    assert_eq!(run.final_state.as_deref(), Some("definition_invalid"), "and there is nothing to tell of");
+    assert_eq!(run.final_state.as_deref(), Some("definition_invalid"), "and there is nothing to report");
 }
 
 #[tokio::test]
@@ -169,8 +169,5 @@ async fn slow_reader_holds_up_no_run_and_receives_every_event() {
         .zip(event_names(&events).into_iter().map(str::to_owned))
         .collect();
     assert_eq!(received, reported);
-    assert!(
-        newest > 2900 && reported.len() == usize::try_from(newest).unwrap(),
-        "{newest} events, and no number left out"
-    );
+    assert!(newest > 2900 && reported.len() == usize::try_from(newest).unwrap(), "{newest} events without a gap");
 }

@@ -360,7 +360,7 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
     let screen = screen.screen_content.unwrap_or_default();
     let printed = |text: &str| screen.lines().any(|line| line.trim() == text);
     assert!(printed("released-42") && !printed("EVIL") && !printed("looked"), "{screen}");
-    assert!(daemon.call(types("echo later\n")).await.success, "it is given back");
+    assert!(daemon.call(types("echo later\n")).await.success, "the terminal is returned");
     daemon.stop().await;
 }
 
@@ -533,7 +533,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
             // A run that starts now uses the current definitions.
             let again = daemon.call(verb).await;
             let digests = [&asked, &again].map(|run| run.pending_gate.clone().unwrap().digest);
-            assert_ne!(digests[0], digests[1], "what follows is part of what is approved");
+            assert_ne!(digests[0], digests[1], "later steps are part of the approval");
             assert!(person.call(answer(&again, "yes")).await.unwrap().success);
             assert_eq!(wait_for_end(&daemon, &again).await.status, "completed");
         }

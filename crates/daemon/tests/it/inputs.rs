@@ -77,7 +77,7 @@ async fn input_is_logged_with_its_question_and_hidden_input_masked() {
         (Some("hello (\\w+)"), Some("hello ana"))
     );
     assert!(logged.windows(2).all(|two| two[0].offset <= two[1].offset && two[0].number < two[1].number));
-    assert!(!json!(logged).to_string().contains("hunter2"), "what is not shown is not kept");
+    assert!(!json!(logged).to_string().contains("hunter2"), "hidden input is not kept");
     let newest = ReadInputs { session_id, limit: Some(1), ..ReadInputs::default() };
     assert_eq!(daemon.call(newest).await.inputs.len(), 1);
     daemon.stop().await;

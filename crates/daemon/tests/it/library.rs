@@ -259,7 +259,7 @@ async fn broken_files_and_index_hide_nothing() {
     assert_eq!(listed.broken[0].file, author.project().join("half.json").display().to_string());
     assert!(listed.broken[0].reason.starts_with("this is not JSON: "), "{listed:?}");
     let index: Value = serde_json::from_slice(&fs::read(author.project().join("index.json")).unwrap()).unwrap();
-    assert_eq!(index["files"].as_array().unwrap().len(), 3, "the index is made anew");
+    assert_eq!(index["files"].as_array().unwrap().len(), 3, "the index is rebuilt");
 
     let half = author.client.call(DescribeWorkflow { name: "half".to_owned() }).await.unwrap();
     let error = half.error.unwrap();

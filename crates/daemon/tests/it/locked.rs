@@ -303,7 +303,7 @@ async fn subscriber_of_a_locked_run_sees_its_end_and_cancel_is_deep() {
     let ann = daemon.person_named("ann").await;
     let cancelled = daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await;
     assert!(cancelled.success, "{cancelled:?}");
-    assert_eq!(sealed_runs(&daemon), [true], "the run below is over as well");
+    assert_eq!(sealed_runs(&daemon), [true], "the nested run has ended too");
     let looks = GetRun { run_id: first.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() };
     let waits = daemon.person_named("bob").await;
     let waits = tokio::spawn(async move { waits.call(looks).await.unwrap() });

@@ -281,7 +281,7 @@ async fn slow_attempt_is_ended_before_the_next_one() {
     assert_eq!((result.success, &result.output), (true, &json!("gave up")), "{result:?}");
     assert_eq!(result.attributes["steps"]["a"]["attempts"], 2);
     let pid = author.project().join("slow.pid");
-    assert!(pid.exists() && !running(&pid), "what it started has ended");
+    assert!(pid.exists() && !running(&pid), "its children have ended");
     daemon.stop().await;
 }
 
@@ -306,7 +306,7 @@ async fn repeated_step_makes_one_call() {
     let first = author.client.call_once(&count, "step_1").await.unwrap();
     assert_eq!(first.output.as_str().map(str::trim), Some("1"));
     let somebody = Author::connected(&daemon, &author.folder).await;
-    assert_eq!(somebody.call_once(&count, "step_1").await.unwrap(), first, "also over another connection");
+    assert_eq!(somebody.call_once(&count, "step_1").await.unwrap(), first, "even over another connection");
     let (one, two) = tokio::join!(author.client.call_once(&count, "step_2"), somebody.call_once(&count, "step_2"));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!((&one, one.output.as_str().map(str::trim)), (&two, Some("2")), "and at the same time");
@@ -334,7 +334,7 @@ async fn call_ends_with_its_caller_and_with_the_daemon() {
     let calling = tokio::spawn(async move { somebody.call_once(&slow, "slow").await });
     eventually("the step runs", async || running(&pid)).await;
     daemon.stop().await;
-    assert!(!running(&pid), "what carries a step ends with the daemon");
+    assert!(!running(&pid), "a call with a step ends with the daemon");
     assert!(!matches!(calling.await.unwrap(), Ok(reply) if reply.success));
 }
 

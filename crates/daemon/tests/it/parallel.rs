@@ -67,7 +67,7 @@ async fn parallel_runs_of_a_list_work_once_across_a_restart() {
     eventually("two of them have begun", async || logged_lines(folder.path()) == ["a", "b"]).await;
     let daemon = daemon.restarted().await;
     let open = daemon.call(ListTerminalSessions::default()).await;
-    assert_eq!(open.sessions.len(), 2, "each has a terminal of its own: {open:?}");
+    assert_eq!(open.sessions.len(), 2, "each has its own terminal: {open:?}");
     assert_eq!(logged_lines(folder.path()), ["a", "b"], "the third waits for a place");
     fs::write(folder.path().join("go"), "").unwrap();
     let ended = wait_for_end(&daemon, &run).await;

@@ -51,7 +51,7 @@ async fn wait_for_event(daemon: &TestDaemon, run: &str, event_type: &str, state:
         .await
         .unwrap();
     loop {
-        let event = events.next().await.expect("an event that is waited for");
+        let event = events.next().await.expect("an expected event");
         if event["event_type"] == event_type && state.is_none_or(|state| event["data"]["state"] == state) {
             return event["data"].clone();
         }

@@ -136,7 +136,7 @@ async fn remote_workflow_runs_by_name_and_nested() {
     };
     let by_name = daemon.call(by_name).await;
     assert_eq!(by_name.status, "completed", "{by_name:?}");
-    assert_eq!(service.runs()[0].input, json!({"count": 3}), "a text is read as what the schema takes");
+    assert_eq!(service.runs()[0].input, json!({"count": 3}), "a text is read as the type in the schema");
 
     let executed = ExecuteWorkflow {
         workflow_id: "workflow_deploy".to_owned(),
@@ -166,7 +166,7 @@ async fn remote_workflow_runs_by_name_and_nested() {
     };
     let wrong = daemon.call(wrong).await;
     assert!(wrong.error.unwrap().contains("/count: "));
-    assert_eq!(service.runs().len(), 3, "nothing was asked of the service");
+    assert_eq!(service.runs().len(), 3, "no request was sent to the service");
     daemon.stop().await;
 }
 
@@ -347,7 +347,7 @@ async fn unconfirmed_start_is_unknown_and_never_repeated() {
         assert_eq!(reply.result.as_ref().unwrap()["status"], "UNKNOWN");
         let error = reply.error.unwrap();
         assert!(error.contains("It is unknown whether") && error.contains(&reply.run_id), "{error}");
-        assert_eq!(service.count(Route::Start), number + 1, "it was asked once");
+        assert_eq!(service.count(Route::Start), number + 1, "one request was sent");
     }
     daemon.stop().await;
 }
@@ -466,7 +466,7 @@ async fn paused_run_sends_no_requests() {
     let other = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Status, asked + 2).await;
     let of_it = service.requests().iter().filter(|asked| asked.path.contains(&id)).count();
-    assert!(of_it <= 2, "{of_it} requests about a run that is paused");
+    assert!(of_it <= 2, "{of_it} requests about a paused run");
     assert!(daemon.call(ResumeWorkflow { run_id: run.run_id.clone() }).await.success);
     assert_eq!(wait_for_end(&daemon, &run).await.status, "completed");
     daemon.call(CancelWorkflow { run_id: other.run_id }).await;
@@ -563,8 +563,8 @@ async fn refresh_counts_changes_and_applies_settings_at_once() {
     assert_eq!(names(&daemon).await, [""; 0]);
     let asked = service.requests().len();
     let refreshed = daemon.call(RefreshWorkflows::default()).await;
-    assert!(refreshed.success, "there is nothing to ask: {refreshed:?}");
-    assert_eq!(service.requests().len(), asked, "a service that is not used is not asked");
+    assert!(refreshed.success, "there is nothing to request: {refreshed:?}");
+    assert_eq!(service.requests().len(), asked, "an unused service gets no requests");
     daemon.stop().await;
 }
 
@@ -677,7 +677,7 @@ async fn secret_unknown_to_a_daemon_is_in_none_of_its_reports() {
     assert_eq!(before.status, "waiting", "{before:?}");
     type_secret(&daemon).await;
     let after = daemon.call(call_request("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
-    assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service is given it");
+    assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service receives it");
     let runs = [before.run_id, after.run_id];
     let daemon = daemon.replaced().await;
     for run in &runs {

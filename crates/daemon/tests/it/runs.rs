@@ -526,7 +526,7 @@ async fn secret_contract_variables_are_hidden_even_if_short() {
     assert_eq!(reply.return_values["PIN"], "••••••");
     let reported = serde_json::to_string(&reply).unwrap();
     assert!(!reported.contains("it's here") && !reported.contains("ereh s'ti"), "{reported}");
-    assert!(!reported.contains("q=Z"), "too short to be hidden in a screen, and told nowhere: {reported}");
+    assert!(!reported.contains("q=Z"), "too short to mask on a screen, and in no report: {reported}");
 }
 
 #[tokio::test]
@@ -728,7 +728,7 @@ async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
     let names = "State 'look' failed: hello [\"inner\"]";
     assert_eq!(read.error.as_deref(), Some(names), "{read:#?}");
     assert_eq!(nested(&read)["available_workflows"], json!(["inner"]));
-    assert_eq!(read.final_variables.get("nest_execution_log"), None, "it is in the entry of the state");
+    assert_eq!(read.final_variables.get("nest_execution_log"), None, "the state's entry has it");
 
     // The nested run of a nested run keeps its log.
     let deep =

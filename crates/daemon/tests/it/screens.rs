@@ -39,7 +39,7 @@ async fn screen_watcher_receives_changed_rows_without_secrets() {
     let changes = screen_with(&mut events, "plain-42").await;
     assert!(
         changes.iter().all(|change| !change.whole && change.changed.len() < 10),
-        "rows that stay are not sent again"
+        "unchanged rows are not sent again"
     );
     // A link address accompanies its text, except an address with a secret.
     session.types("printf '\\e]8;;https://example.org/hunter2-and-more\\alinked-%s\\e]8;;\\a\\n' text\n").await;

@@ -75,7 +75,7 @@ async fn proven_workflows_are_tools_if_configured() {
     prove(&daemon, greeting_machine("greet")).await;
     assert_eq!(names(&tools(&daemon).await), [""; 0], "nobody asked for tools");
     let library = daemon.call(ListTools { scope: Some(ToolScope::Library) }).await;
-    assert_eq!(names(&library), ["workflow_greet"], "others are offered what is proven");
+    assert_eq!(names(&library), ["workflow_greet"], "other instances are offered the proven workflows");
 
     let client = daemon.person_named("watcher").await;
     let mut events = watch(&client).await;
@@ -188,10 +188,10 @@ async fn tool_accepts_exactly_the_arguments_of_its_contract() {
     assert_eq!(wrong.final_state.as_deref(), Some("validation_failed"));
     assert!(wrong.error.as_deref().unwrap().contains("/COUNT: "), "{wrong:?}");
     let missing = daemon.call(call_request("workflow_count", json!({}))).await;
-    assert!(missing.error.unwrap().contains("COUNT"), "what is missing is named");
+    assert!(missing.error.unwrap().contains("COUNT"), "the missing variable is named");
     let unknown = daemon.call(call_request("workflow_cuont", json!({}))).await;
     assert_eq!(unknown.final_state.as_deref(), Some("workflow_not_found"));
-    assert!(unknown.error.unwrap().contains("workflow_count"), "what there is is named");
+    assert!(unknown.error.unwrap().contains("workflow_count"), "the available names are listed");
 
     let mut right = call_request("workflow_count", json!({"COUNT": 7}));
     right.idempotency_key = Some("once".to_owned());

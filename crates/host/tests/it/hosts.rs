@@ -366,7 +366,7 @@ async fn person_holding_a_terminal_types_alone_across_daemons() {
     let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
     let refused = again.send(text_input("x")).await;
     assert_eq!(refused.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
-    assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "she comes back");
+    assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "she returns");
     again.send(Input { holder: Some(key.clone()), ..text_input("hers\n") }).await.unwrap();
     wait_for_output(&again, "^hers$").await;
     again.give_back(key).await.unwrap();
@@ -467,5 +467,5 @@ async fn ended_host_makes_no_later_step_doubtful() {
     assert!(daemon.is_in_doubt(before) && !daemon.is_in_doubt(since));
     daemon.settle(since);
     let daemon = next(before, true).await;
-    assert!(!daemon.is_in_doubt(before), "the note is gone with the last step that was waited for");
+    assert!(!daemon.is_in_doubt(before), "the note is removed with the last awaited step");
 }

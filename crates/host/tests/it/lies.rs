@@ -369,7 +369,7 @@ async fn impossible_characters_of_a_terminal_are_removed() {
     assert_eq!((picture.rows[0][0].text.as_str(), &picture.rows[0][0].link, picture.cursor), (plain, &None, None));
     let variables = terminal.variables(vec!["WANTED".to_owned()]).await.unwrap();
     let names: Vec<_> = variables.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["WANTED"], "nobody asked for another one");
+    assert_eq!(names, ["WANTED"], "nobody requested another one");
 }
 
 /// Reasons of refusals, which people and agents read as one line of text.
@@ -636,9 +636,9 @@ async fn endless_list_takes_no_memory_and_blocks_nothing() {
     is_endless.store(true, Ordering::Relaxed);
     assert_eq!(scene.hosts.unsettled(&mut std::collections::BTreeSet::new()).await, [""; 0]);
     let listed: Vec<_> = scene.hosts.list().await.into_iter().map(|listed| listed.description.id).collect();
-    assert_eq!(listed, [terminal.id().clone()], "as it was last seen");
+    assert_eq!(listed, [terminal.id().clone()], "in its last known state");
     terminal.view(false).await.unwrap();
-    assert_eq!(scene.liar.dialed(), 1, "the connection goes on");
+    assert_eq!(scene.liar.dialed(), 1, "the connection continues");
 }
 
 /// Lies about the end of a frame, and answers that end the session.
@@ -1254,7 +1254,7 @@ async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
         let patience = if may_pass { Duration::from_millis(300) } else { Duration::from_secs(600) };
         let opening = scene.hosts.open_on(spec(&["cat"]), Some("box"), patience, PlacePolicy::AtOnce);
         let opened = tokio::time::timeout(Duration::from_secs(60), opening).await;
-        let opened = opened.unwrap_or_else(|_| panic!("{name}: it is not reported at once"));
+        let opened = opened.unwrap_or_else(|_| panic!("{name}: not reported at once"));
         let Err(HostsError::Remote(RemoteError::Failed { why, .. })) = opened else { panic!("{name}: {opened:?}") };
         assert_eq!(may_pass, !matches!(why, ConnectFailure::Protocol(_)), "{name}: {why}");
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
@@ -1328,7 +1328,7 @@ async fn reported_process_number_touches_no_local_process() {
     let closed = terminal.close(steplatch_terminal::Closing { signal: Some(Signal::KILL) }).await.unwrap();
     assert_eq!(closed.survivors[0].name, "sleep\u{fffd}[31m");
     scene.hosts.closed(terminal.id()).await;
-    assert!(!scene.hosts.processes().contains(&pid), "a process of this machine would count as a terminal host");
+    assert!(!scene.hosts.processes().contains(&pid), "a local process would count as a terminal host");
     scene.hosts.shut_down().await;
     assert_eq!(victim.try_wait().unwrap(), None);
     victim.kill().unwrap();

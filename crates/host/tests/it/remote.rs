@@ -340,7 +340,7 @@ async fn patient_request_survives_temporary_failures() {
     assert_eq!(refused.to_string(), "host 'box' was not reached: no route to it");
     failing(1);
     let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
-    assert_eq!(checked.to_string(), refused.to_string(), "a person is told the first failure");
+    assert_eq!(checked.to_string(), refused.to_string(), "a person learns the first failure");
     failing(2);
     hosts.open_on(spec(ANSWERS), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
     // A request waits for a lost session, but a person does not.
@@ -378,7 +378,7 @@ async fn unreachable_machine_does_not_lose_a_request() {
         // The name belongs to the step's own terminal.
         let again =
             second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
-        assert_eq!(again.0.id(), &id, "the terminal that was opened");
+        assert_eq!(again.0.id(), &id, "the opened terminal");
     }
     second.record_repeated(&step);
     assert!(second.is_repeated(&step));

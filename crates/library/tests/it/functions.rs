@@ -72,10 +72,7 @@ fn file_is_kept_unchanged_with_metadata_beside_it() {
     let found = library.functions().unwrap();
     assert_eq!((found.len(), found[0].file.as_str(), found[0].name.as_ref().unwrap()), (1, "notes.py", &name("notes")));
     assert!(found[0].stamp.is_some() && found[0].about.is_some());
-    assert!(
-        library.list().unwrap().entries.is_empty() && library.list().unwrap().broken.is_empty(),
-        "it is no machine"
-    );
+    assert!(library.list().unwrap().entries.is_empty() && library.list().unwrap().broken.is_empty(), "not a machine");
 }
 
 #[test]
@@ -127,7 +124,7 @@ fn text_replaces_only_the_intended_version() {
     assert_eq!(fs::read_to_string(library.function_path(&name("notes"))).unwrap(), NOTES);
     let second = load(&library, &other, Some(&first.hash)).unwrap().metadata;
     assert_eq!((second.version, &second.created), (2, &first.created));
-    assert_eq!(load(&library, &other, None).unwrap().metadata.version, 2, "the same text is no other one");
+    assert_eq!(load(&library, &other, None).unwrap().metadata.version, 2, "the same text is the same file");
     let long = "#".repeat((1 << 20) + 1);
     assert!(matches!(load(&library, &long, Some(&second.hash)), Err(CreateError::TooLarge { .. })));
 }

@@ -127,7 +127,7 @@ fn taken_name_is_refused_unless_overwriting() {
     let mut described = machine("build", "make\n");
     described["description"] = json!("Makes everything");
     let same = library.create(&described, true, &Author::default()).unwrap();
-    assert_eq!((same.metadata.version, same.metadata.status), (1, Status::Proven), "it does what it did");
+    assert_eq!((same.metadata.version, same.metadata.status), (1, Status::Proven), "equal behaviour");
     assert_eq!(library.list().unwrap().entries[0].description.as_deref(), Some("Makes everything"));
 
     let other = library.create(&machine("build", "ninja\n"), true, &Author::default()).unwrap();
@@ -199,7 +199,7 @@ fn successes_count_only_for_the_saved_definition() {
     assert!(note(&stored.metadata.hash, false));
     assert_eq!(library.get(&stored.name).unwrap().metadata.status, Status::Draft);
     assert!(note(&stored.metadata.hash, true));
-    assert!(!note(&Signature::of_value(&machine("build", "old\n")), true), "a run of what it was before");
+    assert!(!note(&Signature::of_value(&machine("build", "old\n")), true), "a run of the former definition");
     let metadata = library.get(&stored.name).unwrap().metadata;
     assert_eq!((metadata.run_count, metadata.success_count, metadata.total_states), (2, 1, 4));
     let missing = library.record_run(&name("missing"), &stored.metadata.hash, true, 1, noon());

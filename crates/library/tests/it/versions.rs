@@ -83,7 +83,7 @@ fn manually_edited_file_is_a_version_without_author() {
         told(&versions),
         [(3, Some("bob"), "ninja", true), (2, None, "make -j", false), (1, Some("ana"), "make", false)]
     );
-    assert_eq!(versions[0].author.reason, None, "an empty reason is none");
+    assert_eq!(versions[0].author.reason, None, "an empty reason is no reason");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn replacement_applies_only_to_its_own_definition() {
     library.create(&machine("make"), false, &author("bob", "first")).unwrap();
     assert_eq!(replace("make", "ninja"), Some(2));
     assert_eq!(replace("make", "ninja"), Some(2), "again");
-    assert_eq!(replace("make", "meson"), None, "it was changed meanwhile");
+    assert_eq!(replace("make", "meson"), None, "changed meanwhile");
     assert_eq!(library.get(&build_name()).unwrap().definition, machine("ninja"));
     // A process killed after writing the file leaves its version without an author.
     fs::remove_file(folder.path().join("library/.versions/build/2.json")).unwrap();

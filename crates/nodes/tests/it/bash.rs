@@ -103,7 +103,7 @@ async fn background_processes_do_not_delay_an_ended_command() {
     let began = std::time::Instant::now();
     let result = sh(&format!("sleep 300 & echo $! > {}; echo done", file.display())).await;
     assert_eq!(result.output, "done");
-    assert!(began.elapsed() < Duration::from_secs(60), "it waited for what it left running");
+    assert!(began.elapsed() < Duration::from_secs(60), "the command waited for its background processes");
     let left = pid_in(&file).await;
     assert!(runs(left));
     std::process::Command::new("kill").arg(left.to_string()).status().unwrap();

@@ -110,7 +110,7 @@ async fn endless_answer_is_cut_and_refused() {
     let get = node(json!({"id": "get", "type": "http", "url": server.url, "max_bytes": 1500}));
     let result = nodes().run(&get, Call::default()).await;
     assert_eq!(result.error_type, Some(ErrorType::TooLarge));
-    assert_eq!(result.output, Value::Null, "a part is no value");
+    assert_eq!(result.output, Value::Null, "a part is not a value");
 }
 
 #[tokio::test]

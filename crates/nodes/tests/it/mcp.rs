@@ -70,7 +70,7 @@ async fn tool_is_called_with_declared_arguments_or_the_input() {
     let result = nodes.run(&any, Call::new(json!({"tool": "get-env"}))).await;
     let text = result.output.as_str().unwrap();
     assert!(text.contains("\"WITH_KEY\": \"••••••\"") && !text.contains("hunter22"), "{text}");
-    assert_eq!(pids(&file).len(), 1, "declarations that are the same share a server");
+    assert_eq!(pids(&file).len(), 1, "equal declarations share a server");
     nodes.close().await;
     assert!(!is_running(pids(&file)[0]));
 }

@@ -47,7 +47,7 @@ async fn completed_run_is_kept_once_found_by_name_and_counted() {
     assert_eq!(library, folder.path().join("library"));
     let kept = workflows.keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     assert!(kept.saved && kept.name.as_str() == "nap");
-    assert!(!workflows.keep_definition(&library, machine("other", 1).into()).await.unwrap().saved, "it does the same");
+    assert!(!workflows.keep_definition(&library, machine("other", 1).into()).await.unwrap().saved, "equal behaviour");
     assert_eq!(workflows.keep_definition(&library, machine("nap", 2).into()).await.unwrap().name.as_str(), "nap_2");
     assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
 

@@ -97,7 +97,7 @@ impl Paused for Calling {
             Resume::Later => call.resume_pending(print),
             Resume::Abort(message) => call.abort(exception_of("RuntimeError", message), print),
             Resume::Arrived(..) | Resume::AllRaise(..) => {
-                unreachable!("a program that calls out waits for nothing else")
+                unreachable!("a program with an open call waits for nothing else")
             }
         })
     }
@@ -135,7 +135,7 @@ impl Paused for Waiting {
             }
             Resume::Abort(message) => futures.abort(exception_of("RuntimeError", message), print),
             Resume::Return(_) | Resume::Raise { .. } | Resume::Later => {
-                unreachable!("a program that waits has called out before")
+                unreachable!("a waiting program has made its calls before")
             }
         })
     }

@@ -156,7 +156,7 @@ fn cancel_is_raised_at_waits_and_later_calls_are_made() {
             "{name}"
         );
         run.value(6, json!(null));
-        assert_eq!(run.waiting(), [5], "the function is over when all have cleaned up");
+        assert_eq!(run.waiting(), [5], "the function ends once all have cleaned up");
         run.value(5, json!(null));
         assert_eq!(
             (run.failure().kind, run.failure().exception.as_str()),
@@ -194,7 +194,7 @@ fn cancel_waits_for_a_blocking_call() {
     let mut run = Story::begin(&program, &start_of("it", json!("in")));
     assert!(run.cancel().calls.is_empty());
     let progress = run.value(1, json!(7));
-    assert_eq!(progress.abandoned, [2], "it is asked and given up at once");
+    assert_eq!(progress.abandoned, [2], "it is called and abandoned at once");
     assert_eq!(run.failure().kind, FailureKind::Cancelled);
     same_after_replay(&program, &run);
     assert!(matches!(run.execution.state(), State::Failed(_)));

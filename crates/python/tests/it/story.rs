@@ -101,7 +101,7 @@ impl Story {
         match self.execution.state() {
             State::Completed(result) => result.clone(),
             State::Failed(failure) => panic!("{failure}"),
-            state => panic!("it is not over: {state:?}"),
+            state => panic!("it has not ended: {state:?}"),
         }
     }
 

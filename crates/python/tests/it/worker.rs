@@ -75,7 +75,11 @@ fn excessive_execution_fails_alone() {
     }
     let after = progress(worker.ask(answer(1, 1, json!("ana"))).expect("the worker runs"));
     assert_eq!(after.state, State::Completed(json!("hello ana")));
-    assert_eq!(worker.ask(answer(1, 1, json!("ana"))).expect("the worker runs"), Reply::Unknown, "it is over");
+    assert_eq!(
+        worker.ask(answer(1, 1, json!("ana"))).expect("the worker runs"),
+        Reply::Unknown,
+        "the execution has ended"
+    );
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn ended_worker_gives_a_reason_and_another_one_continues() {
         Err(WorkerError::Memory) => {}
         other => panic!("it lives: {other:?}"),
     }
-    assert_eq!(first.conversation().busy_with(), Some(Some(2)), "that one is to blame");
+    assert_eq!(first.conversation().busy_with(), Some(Some(2)), "that execution is to blame");
     let mut second = worker(24);
     let history = started.calls.into_iter().map(Entry::Called).collect();
     let again = progress(second.ask(begin(1, POLITE, history)).expect("the worker runs"));
@@ -254,7 +258,7 @@ fn unfollowed_history_is_reported() {
     assert_eq!(
         worker.ask(answer(1, 1, json!("x"))).expect("the worker runs"),
         Reply::Unknown,
-        "it took the other's place"
+        "it took the place of another"
     );
     assert_eq!(worker.ask(Ask::Forget { execution: 1 }).expect("the worker runs"), Reply::Forgotten);
 }

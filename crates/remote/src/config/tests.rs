@@ -240,8 +240,8 @@ fn documentation_has_all_keys() {
         let default = if default.is_empty() { "–".to_owned() } else { format!("`{default}`") };
         table += &format!("| `{name}` | `{variable}` | {default} | {about}; {bounds} |\n");
     }
-    let (before, rest) = text.split_once("compared by a test -->\n").expect("where it begins");
-    let (told, after) = rest.split_once("<!-- end of keys -->").expect("where it ends");
+    let (before, rest) = text.split_once("compared by a test -->\n").expect("the start");
+    let (told, after) = rest.split_once("<!-- end of keys -->").expect("the end");
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let written = format!("{before}compared by a test -->\n{table}<!-- end of keys -->{after}");
         std::fs::write(path, written).expect("the documentation can be written");

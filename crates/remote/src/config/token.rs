@@ -263,7 +263,7 @@ mod tests {
             let masked = secret.mask_value(serde_json::json!([{hidden: hidden}]));
             assert!(!visible_text(&masked.to_string()).contains(secret.expose()), "{masked}");
         }
-        assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "what has no token in it stays as it is");
+        assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "text without a token is unchanged");
     }
 
     /// Programs that answer like `secret-tool`: with success, without an entry, missing, and with an error. The first
@@ -278,6 +278,6 @@ mod tests {
         );
         assert!(words("steplatch-no-such-program").await.contains("which is not installed"));
         assert_eq!(ask("echo").await, Err(TokenError::Unusable));
-        assert!(ask("yes").await.is_err(), "it never ends by itself");
+        assert!(ask("yes").await.is_err(), "it does not end by itself");
     }
 }

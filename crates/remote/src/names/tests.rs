@@ -44,7 +44,7 @@ fn workflows_of_the_same_title_all_keep_a_suffix() {
     assert_eq!(names[&key("3")], "workflow_build");
     let (one, two) = (&names[&key("1")], &names[&key("2")]);
     assert!(one.starts_with("workflow_deploy_") && two.starts_with("workflow_deploy_") && one != two);
-    assert_eq!(&names_of(&names, &[("1", "Deploy")])[&key("1")], one, "the other one is gone");
+    assert_eq!(&names_of(&names, &[("1", "Deploy")])[&key("1")], one, "the other one has disappeared");
 }
 
 #[test]

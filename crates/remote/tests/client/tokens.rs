@@ -87,7 +87,7 @@ async fn wrong_or_missing_token_is_reported_without_it() {
         matches!(&error, StartError::Refused { message, .. } if message.contains("STEPLATCH_NO_SUCH_VARIABLE")),
         "{error}"
     );
-    assert_eq!(service.requests().len(), before, "nothing is asked without the token that is configured");
+    assert_eq!(service.requests().len(), before, "no requests without the configured token");
 }
 
 #[tokio::test]

@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((run.work_deadline(TimeSpan::from_seconds(60.0)), run.state()), (None, RunState::Waiting));
         run.apply(&Entry::ChildWaits { at: at(20), number: 2 });
         run.apply(&Entry::ChildGoesOn { at: at(30), number: 1 });
-        assert_eq!(run.work_deadline(TimeSpan::from_seconds(60.0)), None, "the other one waits");
+        assert_eq!(run.work_deadline(TimeSpan::from_seconds(60.0)), None, "the other call waits");
         let answer = Answer::Value(Value::Null);
         let asked = run.open.get(2).unwrap().label(&RunId::random(), 2);
         run.apply(&Entry::Answered { at: at(100), number: 2, asked, answer, by: None, timeout: None });

@@ -242,7 +242,7 @@ mod tests {
             assert!(work.is_between_turns());
             let EngineAnswer::Advanced { turn } = answer.try_recv().unwrap() else { panic!("no turn") };
             assert_eq!(names(&turn.begun), [format!("next/{number}")]);
-            assert!(work.take_timer(&format!("next/{number}")).is_none(), "nothing follows from it");
+            assert!(work.take_timer(&format!("next/{number}")).is_none(), "no event follows from it");
         }
         assert_eq!(turn(&mut work, 3).begun, [], "it waits");
         assert!(!work.is_between_turns());

@@ -65,7 +65,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &cache.share(sleeping("two"))));
         let gone = Arc::downgrade(&first);
         drop(first);
-        assert!(gone.upgrade().is_none(), "the cache holds none itself");
+        assert!(gone.upgrade().is_none(), "the cache itself holds no definition");
         cache.share(sleeping("one"));
     }
 

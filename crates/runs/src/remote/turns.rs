@@ -125,7 +125,7 @@ mod tests {
         assert!(call.try_recv().is_ok());
         turn(&mut turns, 2, at("WAITING"));
         assert!(follow(&mut turns, 1, &at("WAITING")).try_recv().is_ok(), "of an earlier turn");
-        assert!(follow(&mut turns, 2, &at("COMPLETED")).try_recv().is_ok(), "it has gone on meanwhile");
+        assert!(follow(&mut turns, 2, &at("COMPLETED")).try_recv().is_ok(), "it has continued meanwhile");
     }
 
     #[test]

@@ -250,7 +250,7 @@ async fn changed_entry_stops_the_reader_by_name() {
         tamper(&folder, &format!("UPDATE records SET {change} WHERE seq = 2 AND {of_run}"));
         let output = journal.read(&run, 1).await.unwrap_err().to_string();
         assert_eq!(output, format!("entry 2 of run {run} is damaged: {what}"));
-        assert!(journal.read(&run, 3).await.is_ok(), "an entry behind it can be looked at on its own");
+        assert!(journal.read(&run, 3).await.is_ok(), "a later entry can be read on its own");
     }
 }
 
@@ -386,7 +386,7 @@ async fn journal_of_a_newer_build_is_refused_and_unchanged() {
     assert!(matches!(refused, OpenError::Newer { found: 7, known: 1, .. }), "{refused:?}");
     assert!(refused.to_string().ends_with("has format 7, and 1 is the newest that is known here"));
     tamper(&folder, "PRAGMA user_version = 1");
-    assert_eq!(open(&folder).epoch(), 2, "the attempt has not taken it over");
+    assert_eq!(open(&folder).epoch(), 2, "the attempt has not taken the journal over");
 }
 
 #[test]
@@ -518,7 +518,7 @@ async fn compare(operations: Vec<Operation>) {
     }
     sqlite.close();
     for table in ["runs", "records", "blobs", "keys"] {
-        assert_eq!(count(&folder, table), 0, "{table} are left when every run is forgotten");
+        assert_eq!(count(&folder, table), 0, "{table} has rows after every run was removed");
     }
 }
 
@@ -538,7 +538,7 @@ fn damaged_file_is_named_and_not_called_full() {
     let error = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&error, OpenError::Storage { cause: StorageError::Failed(_), .. }), "{error:?}");
     let left = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("room")), "the trial leaves nothing");
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("room")), "the trial leaves nothing behind");
 }
 
 const FULL_DISK: &str = "STEPLATCH_FULL_DISK";

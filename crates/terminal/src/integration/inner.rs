@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(
             typing.hold(b"\x1b]133;V;b;k=n\x07,5.2,\x1b]133;V;k=n\x07\r\n"),
             None,
-            "the prompt is not there yet"
+            "the prompt has not arrived yet"
         );
         let answer = typing.hold(b"$ ").unwrap();
         assert_eq!((answer.answer.as_slice(), answer.prompt.as_slice()), (b",5.2,".as_slice(), b"".as_slice()));

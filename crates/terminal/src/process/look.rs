@@ -567,9 +567,9 @@ mod tests {
         let id = rustix::process::Pid::from_raw(pid).unwrap();
         let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
         rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
-        assert_eq!(takes_entries(us, pid, us), None, "it has ended, and its parent does not know");
+        assert_eq!(takes_entries(us, pid, us), None, "it has ended, and its parent does not know yet");
         ended.wait().unwrap();
-        assert_eq!(takes_entries(us, pid, us), None, "it is gone");
+        assert_eq!(takes_entries(us, pid, us), None, "it has ended");
         let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
         // The exec may not have completed yet.
         let takes = std::iter::repeat_with(|| takes_entries(us, sleep.id().cast_signed(), us)).find_map(|takes| takes);

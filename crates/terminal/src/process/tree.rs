@@ -338,6 +338,6 @@ mod tests {
         let processes = BTreeMap::from([(1, process(0, 1)), (10, process(1, 10)), (11, process(1, 10))]);
         let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), is_reaped: true };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 11);
-        assert_eq!(members.into_iter().collect::<Vec<_>>(), [11], "only who carries the mark");
+        assert_eq!(members.into_iter().collect::<Vec<_>>(), [11], "only processes with the mark");
     }
 }

@@ -259,12 +259,12 @@ mod tests {
         assert!(answers.take_due(shell(Reading::Lines, false), now).is_empty());
         assert!(
             answers.take_due(shell(Reading::Keys, false), later).is_empty(),
-            "it counts from when the shell reads keys"
+            "time counts from the moment the shell reads keys"
         );
         assert_eq!(
             answers.take_due(shell(Reading::Keys, false), later + SHELL_PROMPT_TIMEOUT),
             ANSWER,
-            "it asked by itself"
+            "it asked on its own"
         );
     }
 

@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(typed(b""), None);
         assert_eq!(typed(b"ls -l").as_deref(), Some("ls -l"));
         assert_eq!(typed(b"ls\r"), None);
-        assert_eq!(typed(b"ls\r\x1b[Aecho").as_deref(), Some("[Aecho"), "a key that is not understood");
+        assert_eq!(typed(b"ls\r\x1b[Aecho").as_deref(), Some("[Aecho"), "an unknown key");
         assert_eq!(typed(b"ls\x03"), None);
         assert_eq!(typed(b"ls\x15"), None);
         assert_eq!(typed("a\u{e9}\x7f\x7f".as_bytes()), None);
@@ -259,7 +259,7 @@ mod tests {
         assert!(draft.is_by("run"));
         draft.type_in(b"; ", None);
         draft.type_in(b"x", Some("run"));
-        assert!(!draft.is_by("run"), "a part of it was typed by another client");
+        assert!(!draft.is_by("run"), "another client typed part of it");
         draft.type_in(b"\recho ", Some("run"));
         assert!(draft.is_by("run"), "a new line");
         draft.type_in(b"\x15", None);
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(
             clears(b"\x1b[200~one\rtwo\x1b[201~\r", Some("")),
             Ok(&b""[..]),
-            "the paste is over, and was entered"
+            "the paste has ended, and was entered"
         );
     }
 

@@ -126,6 +126,6 @@ mod tests {
         for place in places.iter().cycle().take(1000) {
             drop(place.wait_for_turn().await);
         }
-        assert_eq!(began.elapsed(), TURN_PAUSE * 2, "one that is gone is no part of a crowd");
+        assert_eq!(began.elapsed(), TURN_PAUSE * 2, "a dropped member does not count");
     }
 }

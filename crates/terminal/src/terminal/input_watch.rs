@@ -188,10 +188,10 @@ mod tests {
         assert!(watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 100)));
         let mut watch = InputWatch::new(InputWait::Known, begin);
         assert!(!watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 70)));
-        assert!(!watch.record_check(lines(InputState::Works), AwaitedContent::Nothing, at(begin, 100)), "it went on");
+        assert!(!watch.record_check(lines(InputState::Works), AwaitedContent::Nothing, at(begin, 100)), "it continued");
         assert!(
             !watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 150)),
-            "which begins anew"
+            "a new viewer"
         );
     }
 
@@ -240,7 +240,7 @@ mod tests {
             assert_eq!(sees(&mut watch, lines(InputState::Relays), at(begin, 3000)), waits);
             for state in [InputState::Unknown, InputState::Relays] {
                 let mut watch = InputWatch::new(wait, begin);
-                assert!(sees(&mut watch, full(state), at(begin, 800)), "a full screen that stands still");
+                assert!(sees(&mut watch, full(state), at(begin, 800)), "an unchanged full screen");
             }
         }
     }

@@ -398,10 +398,10 @@ mod tests {
             (outgoing.held_until().unwrap() - start).as_millis()
         };
         assert_eq!(until(EscapeReader::Quiet, &[]), 1050);
-        assert_eq!(until(EscapeReader::Quiet, &[5, 20]), 1050, "the echo of what was typed before");
+        assert_eq!(until(EscapeReader::Quiet, &[5, 20]), 1050, "the echo of earlier input");
         assert_eq!(until(EscapeReader::Quiet, &[5, 70]), 150);
         assert_eq!(until(EscapeReader::Quiet, &[105]), 165);
-        assert_eq!(until(EscapeReader::Quiet, &[105, 140, 200]), 260, "it is not over");
+        assert_eq!(until(EscapeReader::Quiet, &[105, 140, 200]), 260, "it has not ended");
         assert_eq!(until(EscapeReader::Noisy, &[105]), 1050, "a clock");
         assert_eq!(until(EscapeReader::Readline, &[105]), 550);
         assert_eq!(EscapeReader::from_program_name(Some("node"), false), EscapeReader::Readline);

@@ -427,7 +427,7 @@ mod tests {
                             cells[COLS - number..].fill(' ');
                             self.is_full = false;
                         }
-                        other => panic!("{other} is not known"),
+                        other => panic!("{other} is unknown"),
                     }
                 }
             }

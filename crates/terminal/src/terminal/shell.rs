@@ -493,7 +493,7 @@ mod tests {
         shell.record_lines(1, true, Some("one"), 20);
         let answer = shell.line_before("one", 20).unwrap();
         apply(&mut shell, [Mark::CommandEnded(Some(4)), Mark::PromptReady]);
-        assert_eq!(shell.outcome_of(answer), None, "the shell may have it to read");
+        assert_eq!(shell.outcome_of(answer), None, "the shell may still have to read it");
         shell.record_prompt();
         assert_eq!(shell.outcome_of(answer), Some(Some(4)));
     }

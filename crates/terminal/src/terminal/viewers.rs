@@ -543,7 +543,7 @@ mod tests {
             let around = format!("a{statement}b");
             assert_eq!(String::from_utf8_lossy(&passed(&[around.as_bytes()])), around);
         }
-        assert_eq!(passed(&[b"\x1b[6\r\nn"]), b"\r\n", "what is performed at once stays");
+        assert_eq!(passed(&[b"\x1b[6\r\nn"]), b"\r\n", "immediate effects remain");
         assert_eq!(passed(&[b"\x1b]11;?\x1b[31mred"]), b"\x1b[31mred", "ended by another sequence");
     }
 
@@ -695,7 +695,7 @@ mod tests {
             assert!(viewers.pass(b"m\x1b\\\x07after").ends_with(b"after"), "{begin:?}");
         }
         let long = format!("\x1b[{}6nafter", "0".repeat(2 * MAX_SEQUENCE_BYTES));
-        assert_eq!(passed(&[long.as_bytes()]), b"after", "a question is one however long it is");
+        assert_eq!(passed(&[long.as_bytes()]), b"after", "a question may have any length");
     }
 
     #[test]

@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(
             update_for(&mut watchers, Some(99), &update(11, 90, &["a", "B", "C"])).rows,
             None,
-            "a version to come"
+            "a future version"
         );
     }
 

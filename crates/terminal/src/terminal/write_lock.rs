@@ -116,7 +116,7 @@ mod tests {
         let bob = LockHolder { name: "bob".to_owned(), since: SystemTime::UNIX_EPOCH };
         assert_eq!(seat.acquire(bob, key("b"), 11), Err(ann()));
         seat.give_back(&key("b"), None, SystemTime::UNIX_EPOCH, 12);
-        assert_eq!(seat.holder(), Some(&ann()), "a stranger's key gives nothing back");
+        assert_eq!(seat.holder(), Some(&ann()), "a stranger's key releases nothing");
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         }
         let reported = seat.take_handed_back().unwrap();
         assert_eq!((reported.from, reported.to, reported.until), (10, 40, later));
-        assert_eq!(reported.note.as_deref(), Some("see /etc"), "a hold without a note keeps that of the one before");
+        assert_eq!(reported.note.as_deref(), Some("see /etc"), "a hold without a note keeps the previous note");
         assert!(seat.take_handed_back().is_none());
     }
 

@@ -8,7 +8,7 @@ use crate::shells::{SHELLS, Session, World, request};
 async fn ask_person(session: &Session, gate: &str) -> Vec<String> {
     match session.0.record_state(gate.to_owned()).await.unwrap() {
         NotedState::Shell { traps } => traps,
-        other => panic!("no state of a shell: {other:?}"),
+        other => panic!("not a state of a shell: {other:?}"),
     }
 }
 

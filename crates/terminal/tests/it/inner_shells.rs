@@ -42,7 +42,7 @@ async fn inner_shell_is_integrated_at_its_prompt_and_left_again() {
         let before = session.view().await.screen;
         session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         let view = session.view().await;
-        assert_eq!(view.screen, before, "{shell}: nothing of it is to be seen");
+        assert_eq!(view.screen, before, "{shell}: no part of it is visible");
         assert_eq!((view.busy, view.awaiting_input), (Some(false), Some(true)), "{shell}");
         assert_eq!(gives(&session, "echo hi").await, ("hi\n".into(), Some(0)), "{shell}");
         assert_eq!(gives(&session, "sh -c 'exit 3'").await, (String::new(), Some(3)), "{shell}");
@@ -144,7 +144,7 @@ async fn command_in_an_unmarked_shell_ends_at_its_prompt() {
         session.types("\u{3}").await;
         session.waits(until_input()).await;
         let result = session.0.run(entry("exit 7")).await.unwrap();
-        assert_eq!(result.exit_code, Some(7), "{shell}: the shell around it says how it ended: {result:?}");
+        assert_eq!(result.exit_code, Some(7), "{shell}: the outer shell reports its end: {result:?}");
         assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
     }
 }
@@ -260,7 +260,7 @@ async fn non_shell_is_not_integrated_and_keeps_its_output() {
     .await;
     assert_eq!(session.0.run(integrate("status")).await, Err(RunError::Unintegrated));
     let view = session.view().await;
-    assert!(view.screen.contains("unknown: "), "what it printed is shown:\n{}", view.screen);
+    assert!(view.screen.contains("unknown: "), "its output is shown:\n{}", view.screen);
 }
 
 #[tokio::test]

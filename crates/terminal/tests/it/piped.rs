@@ -33,7 +33,7 @@ async fn streams_are_separate_without_a_terminal() {
     assert!(out.starts_with("got hello\n") && out.contains("/dev/tty"), "{out}");
     assert_eq!(err, "/\n");
     assert!(piped.take_stdin().is_none(), "a stream is given away once");
-    assert!(piped.wait().await.is_err(), "an end is told once");
+    assert!(piped.wait().await.is_err(), "an end is reported once");
 }
 
 #[tokio::test]

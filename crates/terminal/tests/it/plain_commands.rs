@@ -103,7 +103,7 @@ async fn command_without_effect_has_no_outcome() {
         assert_eq!(session.gives("echo all").await, ("all\n".into(), Some(0)));
     }
     session.types("echo \"a!nothing\"\n").await;
-    assert_eq!(session.prompt().await.exit_code, None, "an event that is not found");
+    assert_eq!(session.prompt().await.exit_code, None, "an event that was not found");
 }
 
 #[tokio::test]

@@ -166,7 +166,7 @@ async fn exit_codes_survive_customised_prompts() {
         }
         if rc.is_empty() {
             bash.types("false\n").await;
-            assert_eq!(bash.prompt().await.exit_code, Some(1), "after the hooks were set anew");
+            assert_eq!(bash.prompt().await.exit_code, Some(1), "after the hooks were set again");
         }
     }
 }
@@ -180,7 +180,7 @@ async fn awaited_prompt_is_the_one_after_all_typed_input() {
     bash.types("for n in 1 2\ndo echo line $n\ndone; read -p 'sure? ' answer; (exit 4)\n").await;
     bash.sees(r"sure\?").await;
     bash.types("yes\n").await;
-    assert_eq!(bash.prompt().await.exit_code, Some(4), "lines that a program read are not waited for");
+    assert_eq!(bash.prompt().await.exit_code, Some(4), "lines read by a program are not awaited");
     bash.types("\n").await;
     assert_eq!(bash.prompt().await.busy, Some(false));
 }
@@ -282,7 +282,7 @@ async fn less_pages_forward_and_restores_the_screen() {
     bash.types("q").await;
     let view = bash.prompt().await;
     assert!(!view.modes.alternate_screen);
-    assert!(!bash.history().await.contains("\n40\n"), "what a full-screen program drew is not history");
+    assert!(!bash.history().await.contains("\n40\n"), "drawings of a full-screen program are not history");
 }
 
 #[tokio::test]
@@ -333,7 +333,7 @@ async fn typed_but_unentered_text_is_reported_as_such() {
     assert_eq!(waited.reason, Reason::Timeout);
     let found = waited.found.unwrap();
     assert!(found.in_echo);
-    assert!(waited.offset >= found.range.unwrap().end, "the next wait does not look there again");
+    assert!(waited.offset >= found.range.unwrap().end, "the next wait does not search there again");
 }
 
 #[tokio::test]
@@ -426,7 +426,7 @@ async fn hidden_child_is_remembered_and_ended() {
     bash.sees("hidden_2").await;
     bash.closes().await;
     let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
-    assert!(listed.stdout.is_empty(), "it is gone");
+    assert!(listed.stdout.is_empty(), "it has ended");
     std::fs::remove_file(file).unwrap();
 }
 

@@ -71,7 +71,7 @@ impl World {
         let path = std::env::var("PATH").unwrap();
         assert!(
             program.contains('/') || path.split(':').any(|folder| Path::new(folder).join(&program).is_file()),
-            "{program} is not installed; cargo xtask test installs it, or says which package it is in"
+            "{program} is not installed; cargo xtask test installs it, or names its package"
         );
         let Opened { terminal, integrated } = self.terminals.open(spec).await.unwrap();
         let quiet = if integrated { Duration::from_secs(60) } else { Duration::from_millis(200) };
@@ -102,7 +102,7 @@ impl Session {
     pub(crate) async fn runs(&self, command: &str) -> CommandResult {
         let result = self.tries(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         if result.timed_out {
-            panic!("{command:?} is not over:\n{}", self.view().await.screen);
+            panic!("{command:?} has not ended:\n{}", self.view().await.screen);
         }
         result
     }
@@ -700,7 +700,7 @@ async fn command_runs_in_its_given_directory() {
         assert!(!session.history().await.contains("ran\n"), "{shell}");
         let dash = CommandRequest { working_directory: Some("-".into()), ..request("echo ran") };
         let refused = session.0.run(dash).await.unwrap_err();
-        assert!(matches!(refused, RunError::NoFolder { .. }), "{shell}: there is no folder called -");
+        assert!(matches!(refused, RunError::NoFolder { .. }), "{shell}: there is no directory called -");
         assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
     }
 }
@@ -805,7 +805,7 @@ async fn line_begun_by_a_person_is_not_corrupted() {
         session.sees("^mine$").await;
         session.prompt().await;
         session.types("gone\u{15}").await;
-        assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}: what was taken back does not count");
+        assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}: withdrawn input does not count");
         session.types("\u{1b}[A").await;
         session.waits_until("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
         let refused = session.tries("true").await.unwrap_err();
@@ -813,7 +813,7 @@ async fn line_begun_by_a_person_is_not_corrupted() {
         assert!(refused.to_string().contains("Ctrl-C"), "{refused}");
         session.types("\u{15}").await;
         session.waits_until("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
-        assert_eq!(session.gives("echo again").await.0, "again\n", "{shell}: the screen shows that nothing stands");
+        assert_eq!(session.gives("echo again").await.0, "again\n", "{shell}: the screen shows an empty line");
         session.types("sleep 0.2\nahe").await;
         session.sees("ahe").await;
         session.prompt().await;
@@ -945,8 +945,8 @@ async fn reading_variables_leaves_no_trace() {
             "{shell}"
         );
         assert_eq!(session.history().await, history, "{shell}");
-        assert!(viewer.output.try_recv().is_err(), "{shell}: who watches sees nothing");
-        assert_eq!(waiting.await.unwrap(), Reason::Timeout, "{shell}: a wait for quiet has heard nothing");
+        assert!(viewer.output.try_recv().is_err(), "{shell}: a viewer sees nothing");
+        assert_eq!(waiting.await.unwrap(), Reason::Timeout, "{shell}: a wait for quiet sees nothing");
         let last = match shell {
             "fish" => "echo $status",
             _ => "echo $? $_",
@@ -1056,7 +1056,7 @@ async fn directory_is_that_of_the_shell_or_reported_by_a_program() {
         session.sees("^told$").await;
         assert_eq!(session.view().await.cwd.as_deref(), Some("/away there"), "{shell}");
         session.types("\u{4}").await;
-        assert_eq!(session.prompt().await.cwd.as_deref(), Some("/usr"), "{shell}: what ran is over");
+        assert_eq!(session.prompt().await.cwd.as_deref(), Some("/usr"), "{shell}: the command has ended");
     }
     let world = World::new();
     let python = world.open(&["python3", "-q"]).await;

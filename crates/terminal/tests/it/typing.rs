@@ -78,7 +78,7 @@ async fn command_too_long_for_an_editorless_shell_is_refused() {
     let session = world.open(&["bash"]).await;
     start(&session, "python3 -q").await;
     let result = session.0.run(entry(&format!("len('{}')", "a".repeat(2 * MAX_LINE_BYTES)))).await.unwrap();
-    assert_eq!(result.output, format!("{}\n", 2 * MAX_LINE_BYTES), "it has an editor of lines");
+    assert_eq!(result.output, format!("{}\n", 2 * MAX_LINE_BYTES), "it has a line editor");
 }
 
 #[tokio::test]

@@ -163,7 +163,7 @@ mod tests {
             let ask = format!("ask {kind}: deploy");
             let machine = ["a: ask", &ask, "deploy: done", "done"];
             assert_eq!(states_behind(&machine, "a"), ["deploy", "done"], "{kind}");
-            assert_eq!(states_behind(&machine, "ask"), ["deploy", "done"], "{kind}: the answer itself is not there");
+            assert_eq!(states_behind(&machine, "ask"), ["deploy", "done"], "{kind}: the answer itself is missing");
         }
         for kind in ["agent", "inline agent", "quiet", "node", "work"] {
             let ask = format!("ask {kind}: deploy");
@@ -176,7 +176,7 @@ mod tests {
         let machine = ["a: q hotfix", "q human: dep", "hotfix human: dep", "dep: done", "done"];
         assert_eq!(states_behind(&machine, "a"), ["dep", "done"]);
         let free = ["a: q dep", "q human: dep", "dep: done", "done"];
-        assert_eq!(states_behind(&free, "a"), [""; 0], "one way asks nobody");
+        assert_eq!(states_behind(&free, "a"), [""; 0], "one path asks nobody");
         let second = ["a: q", "q human: b", "b: r", "r human: c", "c: d", "d"];
         assert_eq!(states_behind(&second, "b"), ["b", "c", "d"], "the second gate is not passed with the first");
         let round = ["a: q", "q human: b", "b: r", "r human: c", "c: b2", "b2: d b", "d"];
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(states_behind(&machine, "stop"), ["go", "check", "done", "stop"], "they have refused");
         assert_eq!(states_behind(&machine, "tidy"), ["go", "check", "done", "stop"], "they have refused");
         let again = ["q human: go", "go: check", "check: go done", "done"];
-        assert_eq!(states_behind(&again, "check"), [""; 0], "the machine leads there itself");
+        assert_eq!(states_behind(&again, "check"), [""; 0], "the machine itself leads there");
         let twice = ["q human: go", "go: go done", "done"];
         assert_eq!(states_behind(&twice, "go"), [""; 0], "the machine repeats it");
     }

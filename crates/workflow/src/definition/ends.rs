@@ -198,7 +198,7 @@ mod tests {
             state.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             state
         };
-        assert_eq!(ends(&state(json!({}))), "fails", "what did not come fails a run");
+        assert_eq!(ends(&state(json!({}))), "fails", "a missing match fails a run");
         assert_eq!(ends(&state(json!({"timeout": 3, "on_timeout": "a"}))), "fails", "the terminal may be gone");
         let nap = |more: Value| {
             json!({"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 1,

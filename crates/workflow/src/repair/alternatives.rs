@@ -207,8 +207,8 @@ mod tests {
         assert_eq!(new("(?m)^a b|c d$", "(?m)^a b|(?:Do you|May we) agree|c d$"), all(&["(?:Do you|May we) agree"]));
         assert_eq!(new("Continue", "(?:Continue)|(?:Proceed [|] now)"), all(&["(?:Proceed [|] now)"]));
         assert_eq!(new("Continue", "(?:a|Continue|(?:b|c))"), all(&["a", "b", "c"]));
-        assert_eq!(new("Continue", "Continue|Continue|(?:Continue)"), all(&[]), "it is the same one");
-        assert_eq!(new("Continue", r"(?:\x43ontinue)|"), all(&[""]), "it is written otherwise");
+        assert_eq!(new("Continue", "Continue|Continue|(?:Continue)"), all(&[]), "it is the same alternative");
+        assert_eq!(new("Continue", r"(?:\x43ontinue)|"), all(&[""]), "it is written differently");
         assert_eq!(new("Hello {NAME}", "Hello {NAME}|Welcome {NAME|regex} here"), all(&["Welcome {NAME|regex} here"]));
         for (before, after) in [
             ("Continue", "Proceed"),

@@ -128,7 +128,7 @@ fn invalid_input_decides_nothing() {
     assert_eq!(run.last, Decision::default(), "a second start");
     run.succeed();
     run.input(Input::Outcome { step: first, outcome: succeed() });
-    assert_eq!(run.last, Decision::default(), "an outcome of a step that is over");
+    assert_eq!(run.last, Decision::default(), "an outcome of an earlier step");
     run.succeed();
     let step = "run_0123456789abcdef/wait/1".parse().unwrap();
     for late in
@@ -230,7 +230,7 @@ fn terminal_screen_is_searched_if_the_result_has_no_text() {
     assert_eq!(session(&run, &Outcome::TimedOut).as_deref(), Some("term_2"));
     document["states"]["first"]["on_timeout"] = "then".into();
     let run = Machine::start_with(&document, given());
-    assert_eq!(session(&run, &Outcome::TimedOut), None, "it goes on without a condition");
+    assert_eq!(session(&run, &Outcome::TimedOut), None, "it continues without a condition");
     // No screen is read if there is a text, no terminal, or no pattern to decide.
     let wants = |transition: &Value, start: Start, result: &Value| {
         let run = Machine::start_with(&deciding_machine("list_terminal_sessions", transition), start);
@@ -243,7 +243,7 @@ fn terminal_screen_is_searched_if_the_result_has_no_text() {
     let closing = json!({"condition": {"pattern_match": "ready"}});
     let run = Machine::start_with(&deciding_machine("exit_terminal", &closing), given());
     let closed = Outcome::Finished { result: fields(&json!({"success": true, "session_id": "term_1"})) };
-    assert_eq!(session(&run, &closed), None, "it is gone");
+    assert_eq!(session(&run, &closed), None, "it has closed");
 }
 
 #[test]
@@ -482,7 +482,7 @@ fn actions_use_the_last_opened_terminal_that_is_open() {
     run.result(&json!({"success": true, "session_id": "term_2"}));
     assert_eq!(run.params()["session_id"], "term_1");
     run.result(&json!({"success": false}));
-    assert_eq!(run.closed(), ["term_1"], "the other is closed already");
+    assert_eq!(run.closed(), ["term_1"], "the other one is closed already");
 }
 
 #[test]
@@ -615,7 +615,7 @@ fn restart_repeats_requests_without_an_outcome() {
     assert_eq!(
         resume(&run.history, late),
         [vec![Effect::ArmDeadline { after: Duration::ZERO }], asked(Duration::from_secs(1))].concat(),
-        "the time that the daemon was away counts, and what came of it is looked at all the same"
+        "the daemon's downtime counts, and the outcome is still judged"
     );
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(resume(&run.history, run.now), [Effect::CloseTerminal { session_id: "term_1".into() }]);
@@ -639,7 +639,7 @@ fn possibly_opened_terminal_is_closed() {
         assert!(run.history.error().is_some(), "{name}");
         let close = Effect::CloseOpened { step };
         assert!(run.last.effects.contains(&close), "{name}: {:?}", run.last.effects);
-        assert_eq!(resume(&run.history, run.now), [close], "{name}: a daemon that takes the run over closes it");
+        assert_eq!(resume(&run.history, run.now), [close], "{name}: a daemon that resumes the run closes it");
     }
     // The opening reports failure but names a terminal.
     let mut run = Machine::start(&terminals());

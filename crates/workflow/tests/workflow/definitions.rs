@@ -71,7 +71,7 @@ fn example_of_the_contract_is_read() {
     assert_eq!(names, ["start", "wait", "give_up"]);
     assert_eq!(definition.state("start").unwrap().on_timeout(), Some("give_up"));
     assert_eq!(definition.warnings(), []);
-    assert_eq!(serde_json::to_value(&definition).unwrap(), document, "it serializes as it was given");
+    assert_eq!(serde_json::to_value(&definition).unwrap(), document, "it serializes unchanged");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn patterns_and_parameters_with_variables_wait_for_the_run() {
     let document = with_condition(&json!({"condition": {"pattern_match": "({prompt|regex}"}}));
     assert!(Definition::parse(&document, &Tools).is_ok());
     let document = with_condition(&json!({"condition": {"pattern_match": "a{2}("}}));
-    assert!(problems(&document).contains("unclosed group at position 4"), "a repetition is no variable");
+    assert!(problems(&document).contains("unclosed group at position 4"), "a repetition is not a variable");
     let document = one_state(&json!({"action": {"tool": "sleep", "params": {"seconds": "{pause}"}}}));
     assert!(Definition::parse(&document, &Tools).is_ok());
 }

@@ -208,7 +208,7 @@ fn completed_run_closes_its_opened_terminals() {
     assert_eq!(again, run.last.effects, "also when the daemon stopped in between");
     assert!(completed(Start { keep_terminals: true, ..start() }).closed().is_empty());
     let nested = Start { parent: Some("run_0123456789abcdea/nest/1".parse().unwrap()), depth: 1, ..start() };
-    assert!(completed(nested).closed().is_empty(), "they are left to the run above");
+    assert!(completed(nested).closed().is_empty(), "they are left to the parent run");
     let given = completed(Start { session_id: Some("term_0".into()), ..start() });
-    assert_eq!(given.closed(), ["term_2", "term_1"], "not the one that it was given");
+    assert_eq!(given.closed(), ["term_2", "term_1"], "not the given one");
 }

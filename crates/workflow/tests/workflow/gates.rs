@@ -149,7 +149,7 @@ fn time_at_a_gate_does_not_count() {
     assert_eq!(run.last.effects[0], Effect::DisarmDeadline);
     run.wait(Duration::from_secs(86_400));
     run.input(Input::DeadlinePassed);
-    assert_eq!(run.last, Decision::default(), "one that was under way is late");
+    assert_eq!(run.last, Decision::default(), "a running branch is late");
     let asked = resume(&run.history, run.now);
     assert!(matches!(asked[..], [Effect::OpenGate { .. }]), "{asked:?}");
     answer(&mut run, "no warnings");
@@ -228,7 +228,7 @@ fn action_asks_and_the_answer_is_its_result() {
     let left = run.history.time_left(run.now);
     run.wait(Duration::from_secs(100_000));
     assert_eq!(run.history.time_left(run.now), left, "the time of a gate does not count");
-    assert!(!answers(&mut run, "perhaps"), "what is no choice decides nothing");
+    assert!(!answers(&mut run, "perhaps"), "an unknown choice decides nothing");
     assert!(answers(&mut run, "ship"));
     assert_eq!(run.params()["input_text"], "ship # ship ann\n");
     let rearmed =
@@ -261,7 +261,7 @@ fn open_question_takes_any_text_and_unanswered_one_times_out() {
     );
     let mut run = Machine::start(&asking_machine(&json!({"prompt": "How?"})));
     assert!(answers(&mut run, "gently"));
-    assert!(run.completed(), "an answer that no transition is for is a success all the same");
+    assert!(run.completed(), "an answer without a transition is still a success");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn state_runs_for_each_line_and_has_all_results() {
     let mut run = listed_run(&json!("{list_output}"));
     for (number, command) in [(1, "ping a"), (2, "ping 'b c'"), (3, "ping d")] {
         assert_eq!((run.state(), &run.params()["command"]), ("ping", &json!(command)));
-        assert_eq!(run.history.current().unwrap().step.visit, number, "each item has a step of its own");
+        assert_eq!(run.history.current().unwrap().step.visit, number, "each item has its own step");
         if number > 1 {
             assert_eq!(run.because(), format!("item {number} of 3"));
         }

@@ -106,7 +106,7 @@ impl World {
                 _ => {}
             }
             let Some(step) = asking(effect) else { continue };
-            assert!(waited_for(history).contains(&step), "what is asked for is in the journal");
+            assert!(waited_for(history).contains(&step), "the request is in the journal");
             let luck = self.luck.next().expect("a cycle");
             let mut brought = match effect {
                 Effect::Answer { step, outcome } => Input::Outcome { step: step.clone(), outcome: outcome.clone() },
@@ -128,7 +128,7 @@ impl World {
             if must_not_repeat(effect) {
                 match self.ledger.get(&step) {
                     Some(before) => {
-                        assert_eq!(without_limit(before), without_limit(effect), "asked again it is the same");
+                        assert_eq!(without_limit(before), without_limit(effect), "a repeated request is the same");
                         assert!(limit_of(effect) <= limit_of(before), "with no more time than before");
                         // The effect began, but its outcome was lost.
                         if let Input::Outcome { outcome, .. } = &mut brought {
@@ -180,7 +180,7 @@ impl World {
             resumes = performed.is_none();
             match performed {
                 Some(inputs) if history.is_over() => {
-                    assert_eq!(inputs, [], "a run that is over asks for nothing");
+                    assert_eq!(inputs, [], "an ended run requests nothing");
                     return history;
                 }
                 Some(inputs) => {
@@ -247,7 +247,7 @@ proptest! {
         let mut now = Timestamp(0);
         loop {
             let decision = decide(&definition, &history, input.clone(), now);
-            prop_assert!(!decision.events.is_empty(), "an input that is waited for decides something");
+            prop_assert!(!decision.events.is_empty(), "an awaited input decides something");
             history.extend(&decision.events);
             decided.push((log.len(), input, now, decision.clone()));
             log.extend(decision.events);

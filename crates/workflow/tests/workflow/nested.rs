@@ -53,7 +53,7 @@ fn child_receives_only_its_arguments() {
         depth: 1,
     };
     assert_eq!(*child(&run), expected);
-    assert_eq!(run.history.current().unwrap().limit, None, "its limit is that of the run");
+    assert_eq!(run.history.current().unwrap().limit, None, "its limit is the limit of the run");
     assert_eq!(resume(&run.history, run.now)[1], run.last.effects[1]);
 }
 
@@ -168,7 +168,7 @@ fn start_and_end_of_a_child_are_recorded_once() {
     let at = run.now;
     let started = Event::ChildStarted { at, step: step.clone(), workflow: "inner".into() };
     assert_eq!(run.input(began.clone()).events, [started]);
-    assert_eq!(run.input(began).events, [], "told again, by the next daemon, it is known");
+    assert_eq!(run.input(began).events, [], "reported again by the next daemon, it is known");
     let mut stopped =
         Machine { history: run.history.clone(), ..Machine::start(&nesting_machine(&json!({"workflow_name": "x"}))) };
     stopped.now = at;
@@ -200,11 +200,11 @@ fn waiting_time_of_a_child_does_not_count() {
     let waits = |waits| Input::ChildWaits { step: step.clone(), waits };
     assert_eq!(run.input(waits(false)).events, [], "it does not wait, which is known");
     assert_eq!(run.input(waits(true)).effects, [Effect::DisarmDeadline]);
-    assert_eq!(run.input(waits(true)).events, [], "told again, it is known");
+    assert_eq!(run.input(waits(true)).events, [], "reported again, it is known");
     let left = run.history.time_left(run.now);
     run.wait(hour);
     assert_eq!(run.history.time_left(run.now), left);
-    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a timer that came too late ends nothing");
+    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a late timer ends nothing");
     assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
     let [Effect::ArmDeadline { after }] = run.input(waits(false)).effects[..] else { panic!("{:?}", run.last) };
     assert!(after > Duration::from_secs(1790), "{after:?}");
@@ -265,13 +265,13 @@ fn child_reports_like_its_run() {
     let mut inner = Machine::start_with(&document, Start { variables: fields(&json!({"user": "ana"})), ..start() });
     inner.result(&json!({"success": true, "session_id": "term_1"}));
     inner.result(&json!({"success": true, "final_state": "z", "final_variables": {"x": 1}, "session_id": null}));
-    let Outcome::Finished { result } = child_outcome(&inner.history, "completed") else { panic!("it is over") };
+    let Outcome::Finished { result } = child_outcome(&inner.history, "completed") else { panic!("the run has ended") };
     assert_eq!((&result["final_state"], &result["workflow_final_state"]), (&json!("nest"), &json!("nest")));
     assert_eq!(result["session_id"], "term_1");
     assert_eq!(result["total_elapsed_time"], 0.5);
     let variables = &result["final_variables"];
     assert_eq!((&variables["user"], &variables["nest_final_state"]), (&json!("ana"), &json!("z")));
-    assert_eq!(variables.get("nest_final_variables"), None, "those of the runs below it stay with them");
+    assert_eq!(variables.get("nest_final_variables"), None, "terminals of the nested runs stay with them");
 
     let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     run.outcome(Outcome::Finished { result });
@@ -281,7 +281,7 @@ fn child_reports_like_its_run() {
     let mut failed = Machine::start(&document);
     failed.result(&json!({"success": true, "session_id": "term_1"}));
     failed.result(&json!({"success": false, "error": "no"}));
-    let Outcome::Finished { result } = child_outcome(&failed.history, "failed") else { panic!("it is over") };
+    let Outcome::Finished { result } = child_outcome(&failed.history, "failed") else { panic!("the run has ended") };
     assert_eq!((&result["session_id"], &result["open_terminals"]), (&Value::Null, &json!([])));
 }
 
@@ -319,7 +319,7 @@ fn open_terminal_of_a_child_passes_to_a_run_without_one() {
     run.result(&left(&json!(["term_7"])));
     assert_eq!(run.params(), json!({"input_text": "term_7", "session_id": "term_7"}));
     run.result(&json!({"success": false}));
-    assert_eq!(run.closed(), ["term_7"], "it is the run's, as one that it opened");
+    assert_eq!(run.closed(), ["term_7"], "it belongs to the run, like an opened terminal");
 
     // A terminal given to the child belongs to its owner.
     let mut run = Machine::start(&document);
@@ -344,7 +344,7 @@ fn arguments_are_exported_in_a_terminal_left_by_a_child() {
     let asked = run.last.effects.iter().any(
         |effect| matches!(effect, Effect::SetVariables { session_id, variables, .. } if session_id == "term_7" && variables["ROOT"] == "/src"),
     );
-    assert!(asked, "its shell ran before this run had it: {:?}", run.last);
+    assert!(asked, "its shell ran before the run had it: {:?}", run.last);
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn branches_start_as_others_end_and_results_keep_their_order() {
     assert_eq!(resume(&run.history, run.now).len(), 3, "its time, and the two branches in progress");
     end(&mut run, 3, &completed("three"));
     end(&mut run, 3, &completed("again"));
-    assert_eq!(run.last.events, [], "an end that is known changes nothing");
+    assert_eq!(run.last.events, [], "a known end changes nothing");
     assert_eq!(run.state(), "fan");
     end(&mut run, 1, &completed("one"));
     assert_eq!(run.state(), "done");
@@ -175,7 +175,7 @@ fn terminals_of_ended_branches_are_closed_and_unused() {
     assert_eq!(closed(&end(&mut run, 1, &left("term_a", true)).effects), ["term_a"]);
     assert_eq!(closed(&end(&mut run, 2, &left("term_b", true)).effects), [""; 0], "it keeps its terminal");
     end(&mut run, 3, &left("term_c", false));
-    assert_eq!(run.params(), json!({"command": "ls"}), "a shell of its own");
+    assert_eq!(run.params(), json!({"command": "ls"}), "a separate shell");
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(run.closed(), ["term_a", "term_b"], "closing twice is harmless; one of a failed branch is kept");
 }

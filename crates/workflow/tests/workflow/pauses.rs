@@ -36,7 +36,7 @@ fn step_in_progress_ends_and_the_next_waits_for_resume() {
     let at = run.now;
     assert_eq!(run.input(pause()).events, [Event::Paused { at, by: "ana".into(), above: false }]);
     assert_eq!(run.last.effects, [Effect::DisarmDeadline]);
-    assert_eq!(run.input(pause()).events, [], "it rests already");
+    assert_eq!(run.input(pause()).events, [], "it is paused already");
     let [Event::StateCompleted { .. }, Event::HeldBack { .. }] = &run.succeed().events[..] else {
         panic!("{:?}", run.last)
     };
@@ -48,7 +48,7 @@ fn step_in_progress_ends_and_the_next_waits_for_resume() {
         panic!("{events:?}")
     };
     assert_eq!((by.as_str(), run.state()), ("bo", "rest"));
-    assert_eq!(run.input(go_on()).events, [], "it is on its way");
+    assert_eq!(run.input(go_on()).events, [], "it is in progress");
     run.succeed();
     assert!(run.completed());
 }
@@ -60,7 +60,7 @@ fn time_of_a_paused_run_stops() {
     run.wait(Duration::from_secs(100));
     run.input(pause());
     run.wait(hour);
-    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a timer that came too late ends nothing");
+    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a late timer ends nothing");
     assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
     run.succeed();
     run.input(go_on());
@@ -95,7 +95,7 @@ fn pause_at_a_gate_counts_once_and_gate_can_be_answered() {
     run.wait(Duration::from_secs(60));
     run.input(go_on());
     assert_eq!((run.state(), run.history.variables().get("answer")), ("rest", Some(&json!("good"))));
-    assert_eq!(run.history.time_left(run.now), left, "three minutes, and none of them counts twice");
+    assert_eq!(run.history.time_left(run.now), left, "three minutes, none of which counts twice");
 }
 
 #[test]
@@ -140,13 +140,17 @@ fn run_pauses_with_its_children() {
     let began = Input::ChildBegan { step: step.clone(), workflow: "inner".into() };
     run.input(pause());
     let rests = Effect::PauseChild { step: step.clone(), by: "ana".into() };
-    assert_eq!(run.input(began.clone()).effects, std::slice::from_ref(&rests), "one that was about to begin rests too");
+    assert_eq!(
+        run.input(began.clone()).effects,
+        std::slice::from_ref(&rests),
+        "a child that is about to begin is paused too"
+    );
     assert_eq!(run.input(began.clone()).effects, [rests], "and when the next daemon finds it");
     let effects = &run.input(go_on()).effects;
     assert_eq!(effects[1], Effect::ResumeChild { step: step.clone(), by: "bo".into() });
     assert!(
         matches!(run.input(began).effects[..], [Effect::ResumeChild { .. }]),
-        "the last daemon may not have told it: {:?}",
+        "the last daemon may not have reported it: {:?}",
         run.last
     );
 
@@ -158,7 +162,7 @@ fn run_pauses_with_its_children() {
     assert_eq!(child.history.paused(), None);
     child.input(above(false));
     child.input(above(true));
-    assert_eq!(child.input(from_above).events, [], "who is paused for itself goes on for itself");
+    assert_eq!(child.input(from_above).events, [], "a directly paused run is resumed directly");
     child.input(go_on());
     assert_eq!(child.history.paused(), None);
 }

@@ -618,7 +618,7 @@ fn other_paths_after_a_refusal_stay_that_persons_choice() {
     assert_eq!(gate.choices_for_person(), ["do 'tidy' again", "go to 'build'", "go to 'check'", "go to 'done'"]);
     answer(&mut run, "go on with 'declined'");
     run.result(&json!({"success": false, "error": "A person said no"}));
-    assert!(run.history.is_over() && run.history.gate().is_none(), "a failure that is written asks nobody");
+    assert!(run.history.is_over() && run.history.gate().is_none(), "an explicit failure asks nobody");
 }
 
 #[test]
@@ -703,7 +703,7 @@ fn each_new_alternative_is_named_with_its_input() {
     }
     assert_eq!(also("start", "Proceed|Agree to it|Zorp").len(), 3, "each of them");
     let long = format!("^{} now *", "Zorp the quux ".repeat(40));
-    assert!(also("start", &long)[0].contains(&long), "it is shown whole");
+    assert!(also("start", &long)[0].contains(&long), "it is shown in full");
     // Repeating an alternative adds none.
     assert_eq!(also("start", r"^Quux\? *\Z"), [""; 0]);
 }

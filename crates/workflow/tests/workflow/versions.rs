@@ -199,7 +199,7 @@ fn original_output_is_kept_if_it_is_read() {
         run.result(&json!({"success": true, "exit_code": 0, "output": output}));
         assert_eq!(run.params()["command"], expected, "{read} of {output:?}");
         let is_kept = run.history.variables().to_map().contains_key("a_raw_output");
-        assert_eq!(is_kept, read.contains("raw"), "an output is not stored twice for nothing");
+        assert_eq!(is_kept, read.contains("raw"), "an output is not stored twice needlessly");
     }
 }
 

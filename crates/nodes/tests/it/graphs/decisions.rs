@@ -200,7 +200,7 @@ fn unexpected_input_changes_nothing() {
     story.ends("a", done(1));
     let before = story.history.clone();
     story.tell(ended("a", 1));
-    assert_eq!(story.history, before, "an end that is told twice counts once");
+    assert_eq!(story.history, before, "a repeated end counts once");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn held_step_starts_after_resuming() {
     let held = hold(graph, &progress, ended, now);
     assert!(held.effects.is_empty(), "{held:?}");
     held.events.iter().for_each(|event| progress.apply(event));
-    assert!(resume(graph, &progress).is_empty(), "nothing is under way");
+    assert!(resume(graph, &progress).is_empty(), "nothing is in progress");
     let decision = decide(graph, &progress, GraphInput::Continue, now);
     assert!(matches!(&decision.effects[..], [Effect::Run { step, .. }] if step.as_str() == "b"), "{decision:?}");
     decision.events.iter().for_each(|event| progress.apply(event));

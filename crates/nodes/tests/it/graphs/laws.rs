@@ -128,7 +128,7 @@ proptest! {
                     for before in graph.dependencies(step) {
                         let ending = endings.get(before.as_str());
                         let fine = matches!(ending, Some(Ending::Completed | Ending::Skipped { .. }));
-                        prop_assert!(fine, "{} began behind {}: {:?}", step, before, ending);
+                        prop_assert!(fine, "{} began after {}: {:?}", step, before, ending);
                     }
                 }
                 GraphEvent::StepEnded { step, ending } => {

@@ -76,7 +76,7 @@ impl Story {
         }));
         self.effects.extend(decision.effects);
         let folded = Progress::from_history(graph_of(&self.node), &self.history);
-        assert_eq!(folded, self.progress, "a history folds into what was decided");
+        assert_eq!(folded, self.progress, "a history folds into the decided state");
     }
 
     /// Returns the input of a step's last call.

@@ -105,7 +105,7 @@ fn call_names_its_enclosing_call_by_number() {
         }
     };
     assert_eq!(outer_of(1), Some(2));
-    assert_eq!(outer_of(7), Some(ROOT), "a call that has closed already");
+    assert_eq!(outer_of(7), Some(ROOT), "an already closed call");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn answer_ends_the_calls_below_its_call() {
     let below = state.abandon_below(&run(), 1, AT);
     assert_eq!((below.calls, abandoned(&below.entries)), (vec![2, 3], vec![2, 3]));
     let nothing = state.abandon(&run(), 8, AT);
-    assert_eq!((nothing.calls, nothing.entries.len()), (vec![8], 0), "a call that has closed has no entry");
+    assert_eq!((nothing.calls, nothing.entries.len()), (vec![8], 0), "a closed call has no entry");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn cancelled_run_ends_cancelled_in_any_case() {
     };
     let failed = || Entry::Failed { at: AT, error: "no".to_owned(), traceback: None, result: None };
     assert_eq!(reason(Entry::Completed { at: AT, result: Value::Null }, None), "enough");
-    assert_eq!(reason(failed(), None), "enough", "its time limit is no failure of the function");
+    assert_eq!(reason(failed(), None), "enough", "its time limit is not a failure of the function");
     assert_eq!(reason(failed(), Some(FailureKind::Cancelled)), "enough");
     let reported = reason(failed(), Some(FailureKind::Raised));
     assert_eq!(reported, "enough; its function failed when it was told: no");
@@ -319,7 +319,7 @@ fn answers_during_a_pause_are_held_until_delivered() {
     let of = |more: Vec<Entry>| FunctionSteps::from_entries(ROOT, [calls(), more].concat(), None);
     let held = |steps: &FunctionSteps| steps.deferred.iter().map(|held| held.ordinal).collect::<Vec<_>>();
     assert_eq!(held(&of(vec![])), [2, 1], "in the order in which they arrived");
-    assert_eq!(held(&of(vec![resumed.clone()])), [2, 1], "the daemon may have ended before it delivered them");
+    assert_eq!(held(&of(vec![resumed.clone()])), [2, 1], "the daemon may have ended before delivering them");
     let half = of(vec![resumed.clone(), told(2)]);
     assert_eq!(held(&half), [1]);
     assert_eq!(half.steps.last(), Some(&Step::Answered { ordinal: 2, answer: Answer::Value(20.into()) }));

@@ -217,7 +217,7 @@ async fn gate_is_answered_by_number_with_a_referable_result() {
     let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
     let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).well();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
-    assert!(answered.contains("\"commander\""), "through the recorded surface: {answered}");
+    assert!(answered.contains("\"commander\""), "the recorded surface: {answered}");
 }
 
 #[tokio::test]

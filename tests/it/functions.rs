@@ -181,7 +181,7 @@ fn key_belongs_to_the_unchanged_file() {
     assert_eq!(refused["success"], false, "{refused}");
     assert!(refused["error"].as_str().unwrap().contains("belongs to run"), "{refused}");
     std::fs::remove_file(&story.file).unwrap();
-    assert_eq!(begins()["run_id"], first["run_id"], "its first entries are missing");
+    assert_eq!(begins()["run_id"], first["run_id"], "the run began with the removed file");
 }
 
 #[test]

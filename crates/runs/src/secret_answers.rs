@@ -55,7 +55,7 @@ mod tests {
         let given = || json!({"name": "ana", "code": "42 43"}).to_string();
         let (stored, texts) = answers.conceal(&run, &form, given());
         assert_eq!((stored, texts), (json!({"name": "ana", "code": MASK}).to_string(), vec!["42 43".to_owned()]));
-        assert!(answers.values.lock().is_empty(), "no component takes it");
+        assert!(answers.values.lock().is_empty(), "no question receives it");
         answers.values.lock().insert(run.clone(), Map::new());
         answers.conceal(&run, &form, given());
         assert_eq!(Value::from(answers.values.lock()[&run].clone()), json!({"code": "42 43"}));

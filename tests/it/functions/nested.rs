@@ -60,7 +60,7 @@ fn children_are_listed_and_answered_through_their_parent() {
     assert!(!ambiguous.stderr.is_empty(), "{ambiguous:?}");
     for gate in gates() {
         let prompt = gate["prompt"].as_str().unwrap();
-        assert_ne!(gate["run_id"], run, "the child's session");
+        assert_ne!(gate["run_id"], run, "the gate belongs to the child");
         let gate = gate["gate_id"].as_str().unwrap();
         story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
     }
@@ -141,7 +141,7 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let run = waiting["run_id"].as_str().unwrap();
     let listed = story.home.runs(&["gates", "list"]).well();
-    assert_eq!(listed.matches("Go on?").count(), 1, "the child's session: {listed}");
+    assert_eq!(listed.matches("Go on?").count(), 1, "the gate belongs to the child: {listed}");
     assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
     story.home.runs(&["runs", "pause", run]).well();
     story.kills_the_daemon();

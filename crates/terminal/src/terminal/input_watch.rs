@@ -191,7 +191,7 @@ mod tests {
         assert!(!watch.record_check(lines(InputState::Works), AwaitedContent::Nothing, at(begin, 100)), "it continued");
         assert!(
             !watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 150)),
-            "a new viewer"
+            "the silence starts over"
         );
     }
 

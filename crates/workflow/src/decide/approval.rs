@@ -163,7 +163,7 @@ mod tests {
             let ask = format!("ask {kind}: deploy");
             let machine = ["a: ask", &ask, "deploy: done", "done"];
             assert_eq!(states_behind(&machine, "a"), ["deploy", "done"], "{kind}");
-            assert_eq!(states_behind(&machine, "ask"), ["deploy", "done"], "{kind}: the answer itself is missing");
+            assert_eq!(states_behind(&machine, "ask"), ["deploy", "done"], "{kind}: without the asking state itself");
         }
         for kind in ["agent", "inline agent", "quiet", "node", "work"] {
             let ask = format!("ask {kind}: deploy");

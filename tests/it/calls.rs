@@ -49,8 +49,8 @@ fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     });
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
-    let over = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
-    assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("doubt")), "{over}");
+    let ended = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("doubt")), "{ended}");
     let mut noted = noted(&file);
     // The steps of the graph run in parallel.
     noted[..2].sort();

@@ -435,14 +435,14 @@ fn script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let answered = project.script("%story.py notes\n1\nI can\n@identity so ::story\n");
     assert_eq!(answered.code, 0, "{}", answered.stderr);
     assert!(answered.stdout.ends_with("\nso publish because I can\n"), "{}", answered.stdout);
-    let waits = project.script("%story.py notes\n@greet ::story\n");
+    let waiting = project.script("%story.py notes\n@greet ::story\n");
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
-    assert_eq!(waits.code, 3, "{}", waits.stdout);
+    assert_eq!(waiting.code, 3, "{}", waiting.stdout);
     let reported = format!("%story.py continues as {run}; answer it with: steplatch gates answer {run}/gate/1@");
-    assert!(waits.stderr.contains(&reported), "{}", waits.stderr);
+    assert!(waiting.stderr.contains(&reported), "{}", waiting.stderr);
     assert!(
-        waits.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),
+        waiting.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),
         "{}",
-        waits.stderr
+        waiting.stderr
     );
 }

@@ -31,8 +31,8 @@ fn non_json_result_fails_only_its_run_with_a_message() {
     }
     let run = other["run_id"].as_str().unwrap();
     home.runs(&["gates", "answer", run, "very"]).well();
-    let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(over["result"], "very");
+    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(ended["result"], "very");
 }
 
 /// Returns the error of a run that failed.

@@ -39,9 +39,9 @@ fn waiting_function_survives_a_kill_and_repeats_no_command() {
     let no_choice = story.answers(&waiting, "perhaps");
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
     story.answers(&waiting, "publish").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    assert_eq!(over["result"], json!(["said first", "said publish", true]));
+    let ended = story.looks(&waiting, 60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_eq!(ended["result"], json!(["said first", "said publish", true]));
     assert_eq!(std::fs::read_to_string(story.path("counted")).unwrap(), "first\npublish\n");
     let late = story.answers(&waiting, "stop");
     assert!(late.stderr.contains("already answered by") && late.stderr.contains(": publish"), "{late:?}");
@@ -67,9 +67,9 @@ fn function_survives_its_killed_worker_at_a_gate() {
     assert!(!workers.is_empty());
     workers.iter().for_each(|worker| kill_process(Pid::from_raw(*worker).unwrap(), Signal::KILL).unwrap());
     story.answers(&waiting, "yes").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    assert_ne!(over["result"][0], over["result"][1], "each is drawn once");
+    let ended = story.looks(&waiting, 60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_ne!(ended["result"][0], ended["result"][1], "each is drawn once");
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn command_of_a_killed_daemon_is_in_doubt_and_not_repeated() {
     let run = story.begins(0.0);
     written(&story.path("begun"));
     story.kills_the_daemon();
-    let over = story.looks(&run, 60.0);
-    assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &json!([false, "unknown"])), "{over}");
+    let ended = story.looks(&run, 60.0);
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!([false, "unknown"])), "{ended}");
     assert_eq!(lines_in(&story.path("begun")), 1);
     assert_eq!(lines_in(&story.path("ended")), 1, "the rest of it is ended");
 }
@@ -115,14 +115,14 @@ fn gathered_calls_run_in_parallel_and_timeouts_are_caught() {
         "BashNode(id='slow', session=session, command='sleep 0.6; printf %s {input|sh}')\n\
          BashNode(id='endless', session=session, command='sleep 1000')",
     );
-    let over = story.begins(60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    let result = &over["result"];
+    let ended = story.begins(60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let result = &ended["result"];
     assert_eq!(result["three"], json!(["a", "b", 7]));
     assert_eq!(result["late"], "Node 'endless' took longer than 0.2 s");
     assert_eq!(result["unknown"], "Node 'nothing' not found in session");
     assert_eq!((&result["nobody"], &result["random"], &result["parallel"]), (&json!(true), &json!(true), &json!(true)));
-    let events = story.events(&over);
+    let events = story.events(&ended);
     let types = types(&events);
     let wanted = ["workflow_started", "node_started", "node_timeout", "gate_waiting", "gate_timeout", "half", "log"];
     let mut rest = types.iter();
@@ -150,18 +150,18 @@ fn concurrent_gates_wait_and_agents_cannot_answer_for_people() {
     assert!(refused["error"].as_str().unwrap().contains("waits for a person"), "{refused}");
     assert_eq!(answer(gate(2), "yes")["success"], true);
     story.answers(&waiting, "as you like").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["result"], json!(["as you like", "yes"]), "{over}");
+    let ended = story.looks(&waiting, 60.0);
+    assert_eq!(ended["result"], json!(["as you like", "yes"]), "{ended}");
 }
 
 #[test]
 fn failing_function_names_the_place_and_empty_file_is_refused() {
     let story = Story::of("first = await ctx.run('identity', 1)\nreturn first['output'] / 0", "");
-    let over = story.begins(60.0);
-    assert_eq!(over["status"], "failed");
+    let ended = story.begins(60.0);
+    assert_eq!(ended["status"], "failed");
     // 003 L944-957: error is str(e).
-    assert_eq!(over["error"], "division by zero", "{over}");
-    let traceback = over["traceback"].as_str().unwrap();
+    assert_eq!(ended["error"], "division by zero", "{ended}");
+    let traceback = ended["traceback"].as_str().unwrap();
     assert!(traceback.contains("line 3, in story") && traceback.contains("ZeroDivisionError"), "{traceback}");
     std::fs::write(&story.file, "BashNode(id='a', session=session, command='true')\n").unwrap();
     let refused = story.begins(60.0);
@@ -196,15 +196,15 @@ fn endless_function_fails_alone_and_delays_no_other() {
     // One for each worker of the default pool.
     let loops = [begins("loops"), begins("loops"), begins("loops")];
     for run in [steps, more] {
-        let over = story.looks(&run, 60.0);
-        assert_eq!(over["status"], "completed", "{over}");
+        let ended = story.looks(&run, 60.0);
+        assert_eq!(ended["status"], "completed", "{ended}");
         // The looping runs take five seconds each.
-        assert!(over["result"].as_f64().unwrap() < 2.5, "{over}");
+        assert!(ended["result"].as_f64().unwrap() < 2.5, "{ended}");
     }
     for run in loops {
-        let over = story.looks(&run, 60.0);
-        assert_eq!(over["status"], "failed", "{over}");
-        assert!(over["error"].as_str().unwrap().contains("its limit of 5s"), "{over}");
+        let ended = story.looks(&run, 60.0);
+        assert_eq!(ended["status"], "failed", "{ended}");
+        assert!(ended["error"].as_str().unwrap().contains("its limit of 5s"), "{ended}");
     }
 }
 

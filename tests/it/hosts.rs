@@ -182,8 +182,8 @@ fn completed_command_does_not_fail_when_reached_late() {
     std::fs::write(&broken, "").unwrap();
     kill(last);
     home.runs(&["daemon", "start"]).well();
-    let over = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
-    assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("done")), "{over}");
+    let ended = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("done")), "{ended}");
     assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");
     assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections were made in vain");
 }

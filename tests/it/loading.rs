@@ -387,8 +387,8 @@ fn function_run_is_counted_once_however_its_daemon_ends() {
     let agent = project.agent();
     let begins = || agent.calls("run_workflow", json!({"workflow_name": "quick", "wait_seconds": 0}))["run_id"].clone();
     let is_over = |run: &Value| {
-        let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
-        assert_eq!(over["status"], "completed", "{over}");
+        let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        assert_eq!(ended["status"], "completed", "{ended}");
     };
     let counted = || {
         let about = fs::read(project.library("quick.meta.json")).unwrap();

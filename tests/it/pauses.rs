@@ -62,8 +62,8 @@ fn paused_run_does_everything_once_across_kills() {
         assert_eq!(resumed.well(), format!("{run}: Run resumed\n"));
         lets(first + 1);
     }
-    let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(over["final_state"], "close", "{over}");
+    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(ended["final_state"], "close", "{ended}");
     let counted = std::fs::read_to_string(home.path().join("counted")).unwrap();
     let expected: Vec<String> = (1..=STATES).map(|number| number.to_string()).collect();
     assert_eq!(counted.lines().collect::<Vec<_>>(), expected);
@@ -100,8 +100,8 @@ fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let inspected = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
     assert!(inspected["status"] == "running" && inspected["paused"]["since"].is_string(), "{inspected}");
     home.runs(&["runs", "resume", run]).well();
-    let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(over["result"], "well enough", "{over}");
+    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(ended["result"], "well enough", "{ended}");
     let reported = home.runs(&["runs", "events", run]).well();
     let events: Vec<&str> = reported.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
     let expected =

@@ -67,10 +67,10 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         let call = agent.begins("run_workflow", release());
         let asked = agent.is_asked();
         agent.send_response(&asked, result.clone());
-        let waits = call.ends();
-        assert_eq!(waits["status"], "waiting", "{result} {waits}");
-        let run = waits["run_id"].as_str().unwrap();
-        let reported = waits["next_step"].as_str().unwrap();
+        let waiting = call.ends();
+        assert_eq!(waiting["status"], "waiting", "{result} {waiting}");
+        let run = waiting["run_id"].as_str().unwrap();
+        let reported = waiting["next_step"].as_str().unwrap();
         let command = format!("steplatch gates answer {run}/ask/1@");
         assert!(reported.contains("still open") && reported.contains(&command), "{reported}");
         // Reading the run again does not ask the person again.
@@ -276,10 +276,10 @@ fn client_without_dialogs_learns_where_to_answer() {
         (Era::Stateless, json!({"elicitation": {"url": {}}})),
     ] {
         let agent = Agent::with_capabilities(era, &home, capabilities);
-        let waits = agent.calls("run_workflow", release());
-        assert_eq!(waits["status"], "waiting");
-        let run = waits["run_id"].as_str().unwrap();
-        let reported = waits["next_step"].as_str().unwrap();
+        let waiting = agent.calls("run_workflow", release());
+        assert_eq!(waiting["status"], "waiting");
+        let run = waiting["run_id"].as_str().unwrap();
+        let reported = waiting["next_step"].as_str().unwrap();
         assert!(reported.contains(&format!("steplatch gates answer {run}/ask/1@")), "{reported}");
         // The printed command works.
         let command: Vec<&str> =
@@ -297,13 +297,13 @@ fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
     let for_agents = asking_workflow(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
-    let waits = agent.calls("run_workflow", for_agents);
-    assert_eq!(waits["status"], "waiting", "{waits}");
-    let next_step = waits["next_step"].as_str().unwrap();
+    let waiting = agent.calls("run_workflow", for_agents);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let next_step = waiting["next_step"].as_str().unwrap();
     assert!(next_step.contains("with decide {") && !next_step.contains("steplatch gates"), "{next_step}");
-    let taken = agent.calls("decide", json!({"run_id": waits["run_id"], "answer": "yes"}));
+    let taken = agent.calls("decide", json!({"run_id": waiting["run_id"], "answer": "yes"}));
     assert_eq!(taken["success"], true, "{taken}");
-    assert_eq!(recorded_answer(&home, waits["run_id"].as_str().unwrap())["through"], "mcp decide");
+    assert_eq!(recorded_answer(&home, waiting["run_id"].as_str().unwrap())["through"], "mcp decide");
 
     let (_, _) = input_parts(&agent.begins("run_workflow", release()).answer());
     let run = waiting_runs(&home).pop().unwrap();
@@ -330,9 +330,9 @@ fn passphrase_disables_dialogs_in_favour_of_the_terminal() {
     assert!(program.wait().unwrap().success());
     for era in [Era::Handshake, Era::Stateless] {
         let agent = Agent::with_capabilities(era, &home, elicitation());
-        let waits = agent.calls("run_workflow", release());
-        assert_eq!(waits["status"], "waiting", "{waits}");
-        assert!(waits["next_step"].as_str().unwrap().contains("passphrase"), "{waits}");
+        let waiting = agent.calls("run_workflow", release());
+        assert_eq!(waiting["status"], "waiting", "{waiting}");
+        assert!(waiting["next_step"].as_str().unwrap().contains("passphrase"), "{waiting}");
     }
 }
 
@@ -385,16 +385,16 @@ fn task_requests_input_and_ends_with_the_result() {
     // The first question is closed.
     respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
     respond(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
-    let over = wait_for_state(&agent, task, "completed");
-    let result = &over["result"]["structuredContent"];
+    let ended = wait_for_state(&agent, task, "completed");
+    let result = &ended["result"]["structuredContent"];
     assert_eq!(
         (&result["status"], &result["final_variables"]["ask_count"]),
         (&json!("completed"), &json!(3)),
-        "{over}"
+        "{ended}"
     );
     assert_eq!(recorded_answer(&home, task)["through"], "mcp elicitation in test agent");
     // Another server returns the same: a task is a run.
-    assert_eq!(wait_for_state(&with_tasks(&home, json!({})), task, "completed")["result"], over["result"]);
+    assert_eq!(wait_for_state(&with_tasks(&home, json!({})), task, "completed")["result"], ended["result"]);
 }
 
 #[test]
@@ -405,8 +405,8 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
     let task = created["taskId"].as_str().unwrap();
     let (key, _) = question(&wait_for_state(&agent, task, "input_required"));
     respond(&agent, task, &key, json!({"action": "decline"}));
-    let waits = wait_for_state(&agent, task, "working");
-    let reported = waits["statusMessage"].as_str().unwrap();
+    let waiting = wait_for_state(&agent, task, "working");
+    let reported = waiting["statusMessage"].as_str().unwrap();
     assert!(reported.contains(&format!("steplatch gates answer {task}")), "{reported}");
     home.runs(&["gates", "answer", task, "yes"]).well();
     wait_for_state(&agent, task, "completed");
@@ -435,6 +435,6 @@ fn tasks_require_a_declared_capability_and_a_started_run() {
     eventually_blocking("the task has a message", || {
         !agent.requests("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()
     });
-    let waits = wait_for_state(&agent, task, "working");
-    assert!(waits["statusMessage"].as_str().unwrap().contains("gates answer"), "{waits}");
+    let waiting = wait_for_state(&agent, task, "working");
+    assert!(waiting["statusMessage"].as_str().unwrap().contains("gates answer"), "{waiting}");
 }

@@ -81,17 +81,17 @@ pub(crate) fn printing_survives(
         let sent = agent.calls("send_input", json!({"session_id": session, "input_text": "\n"}));
         assert_eq!(sent["success"], true, "{sent}");
     }
-    let waits: Vec<_> = sessions
+    let waiting: Vec<_> = sessions
         .iter()
         .map(|session| {
             agent.begins("await_output", json!({"session_id": session, "pattern": "^finished-(\\d+)$", "timeout": 150}))
         })
         .collect();
-    let over = AtomicBool::new(false);
+    let ended = AtomicBool::new(false);
     let typed = std::thread::scope(|scope| {
         let typist = scope.spawn(|| {
             let mut typed = 0;
-            while !over.load(Ordering::Relaxed) {
+            while !ended.load(Ordering::Relaxed) {
                 typed += 1;
                 let text = format!("typed-{typed}\n");
                 let sent = agent
@@ -101,10 +101,10 @@ pub(crate) fn printing_survives(
             typed
         });
         disturb();
-        over.store(true, Ordering::Relaxed);
+        ended.store(true, Ordering::Relaxed);
         typist.join().unwrap()
     });
-    for wait in waits {
+    for wait in waiting {
         let waited = wait.ends();
         assert_eq!((&waited["match_text"], &waited["groups"]), (&json!("finished-42"), &json!(["42"])), "{waited}");
     }

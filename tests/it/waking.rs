@@ -129,11 +129,11 @@ fn wait_for_a_gate_ends_when_one_opens() {
     let home = home();
     let none = home.runs(&["gates", "wait", "--timeout", "0.1"]);
     assert!(none.code == 124 && none.stderr.contains("no gate is open"), "{none:?}");
-    let mut waits = Running::of(&home, &["gates", "wait", "--human"]);
+    let mut waiting = Running::of(&home, &["gates", "wait", "--human"]);
     let asks = start_run(&home, "ask");
-    let line = waits.line();
+    let line = waiting.line();
     assert!(line.starts_with(&format!("{asks}/a/1  ask  Deploy? (yes | no), answer with: ")), "{line}");
-    assert_eq!(waits.ends(), 0);
+    assert_eq!(waiting.ends(), 0);
     assert_eq!(home.runs(&["gates", "wait", &asks, "--json"]).json()["gate_id"], format!("{asks}/a/1"));
     let good = start_run(&home, "nap");
     let ended = home.runs(&["gates", "wait", &good]);

@@ -312,11 +312,11 @@ fn nested_question_is_asked_with_its_states_shown() {
     std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
     // Without a person, the command names the waiting run that needs an answer.
     let said = CommandOutput::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
-    let waits = waiting_run(&home);
+    let waiting = waiting_run(&home);
     assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.stdout.contains(&format!("steplatch gates answer {waits}/wait/1@")), "{said:?}");
+    assert!(said.stdout.contains(&format!("steplatch gates answer {waiting}/wait/1@")), "{said:?}");
     let agent = Agent::new(&home);
-    assert_eq!(agent.calls("cancel_run", json!({"run_id": waits}))["success"], true);
+    assert_eq!(agent.calls("cancel_run", json!({"run_id": waiting}))["success"], true);
 
     let agent = Agent::new(&outer);
     let person = watch_run(&agent, &home, "outer.json");

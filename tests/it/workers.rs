@@ -88,8 +88,8 @@ async fn execution_continues_by_its_history_after_a_killed_worker() {
     assert!(execution.answer(1, answer.clone()).await.unwrap().is_none(), "nobody is there to take it");
     let replayed = execution.replay(history(&started, answer)).await.unwrap();
     assert_eq!(start_asking(&replayed), "two");
-    let over = execution.answer(2, Answer::Value(json!(2))).await.unwrap().unwrap();
-    assert_eq!(over.state, State::Completed(json!(42)));
+    let ended = execution.answer(2, Answer::Value(json!(2))).await.unwrap().unwrap();
+    assert_eq!(ended.state, State::Completed(json!(42)));
     assert_eq!(noted.pids().len(), 2);
 }
 

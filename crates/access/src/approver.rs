@@ -630,8 +630,8 @@ mod tests {
     /// Lets the delay after a wrong attempt pass.
     async fn pass_delay(approver: &Approver) {
         let stored = approver.stored().await.unwrap().unwrap();
-        let over = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
-        let tries = stored.tries.into_iter().map(over).collect();
+        let ended = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
+        let tries = stored.tries.into_iter().map(ended).collect();
         approver.store_attempts(Stored { tries, ..stored }).await.unwrap();
     }
 

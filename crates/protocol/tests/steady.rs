@@ -183,10 +183,10 @@ async fn elapsed_time_is_not_waited_again() {
     ]);
     let verb = GetRun { run_id: "run_x".to_owned(), wait_seconds: Some(30.0), ..GetRun::default() };
     daemon.client("/bin/true").call(verb).await.unwrap();
-    let waits: Vec<f64> =
+    let waiting: Vec<f64> =
         daemon.requests().iter().map(|request| request["params"]["wait_seconds"].as_f64().unwrap()).collect();
-    assert_eq!(waits[0], 30.0);
-    assert!(waits[1] < 30.0 && waits[1] > 20.0, "{waits:?}");
+    assert_eq!(waiting[0], 30.0);
+    assert!(waiting[1] < 30.0 && waiting[1] > 20.0, "{waiting:?}");
 }
 
 #[tokio::test]

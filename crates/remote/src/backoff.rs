@@ -132,8 +132,8 @@ mod tests {
     fn failing_service_is_polled_less_and_less() {
         let mut pace = PollBackoff::new(ms(5_000));
         let failed = PollResult::Failed { retry_after: None };
-        let waits: Vec<u64> = (0..10).map(|_| pace.next_delay(failed, 0.0).as_secs()).collect();
-        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        let waiting: Vec<u64> = (0..10).map(|_| pace.next_delay(failed, 0.0).as_secs()).collect();
+        assert_eq!(waiting, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         assert_eq!(pace.next_delay(PollResult::Same, 0.0), ms(5_000), "the worker answers again");
     }
 
@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn list_is_requested_again_sooner_at_first() {
         let seconds = |failures, interval| discovery_delay(failures, interval, None, 0.0).as_secs();
-        let waits: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        let waiting: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
+        assert_eq!(waiting, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(seconds(9, Some(ms(60_000))), 60);
         assert_eq!(seconds(u32::MAX, Some(ms(1))), 1);
         assert_eq!(discovery_delay(1, None, Some(ms(30_000)), 0.0), ms(30_000));

@@ -131,9 +131,9 @@ mod tests {
             turns.push(backlog.wait_for_turn(&lists).await);
         }
         assert!(!is_at_once(async { drop(backlog.wait_for_turn(&lists).await) }).await);
-        let waits = Command::AwaitOutput(steplatch_protocol::AwaitOutput::default());
+        let waiting = Command::AwaitOutput(steplatch_protocol::AwaitOutput::default());
         assert!(
-            is_at_once(async { drop(backlog.wait_for_turn(&waits).await) }).await,
+            is_at_once(async { drop(backlog.wait_for_turn(&waiting).await) }).await,
             "waits without a turn hold nothing"
         );
         turns.pop();

@@ -118,7 +118,7 @@ fn runs() -> Vec<RunRecord> {
         result: json!({"version": "1.2"}),
         ..run("run_aaaa", "build", "completed")
     };
-    let waits = RunRecord {
+    let waiting = RunRecord {
         started_at: "2026-01-01T10:00:25Z".to_owned(),
         pending_gates: vec![gate()],
         pending_gate: Some(gate()),
@@ -131,7 +131,7 @@ fn runs() -> Vec<RunRecord> {
         error: Some("it broke".to_owned()),
         ..run("run_cccc", "nightly", "failed")
     };
-    vec![failed, done, waits]
+    vec![failed, done, waiting]
 }
 
 fn terminals() -> Vec<SessionInfo> {

@@ -108,10 +108,10 @@ fn installer_is_captured_without_its_password() {
         json!({"session_id": terminal, "input_text": "deb.example.org\n", "pattern": "Port .*: $", "timeout": 60});
     let _ = procedure.agent.calls("send_input", typed);
     let goes_on = json!({"run_id": run["run_id"], "answer": gate["choices"][0]});
-    let over = procedure.agent.calls("decide", goes_on);
-    assert_eq!(over["success"], true, "{over:#}");
-    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
-    assert_eq!(over["status"], "completed", "{over:#}");
+    let ended = procedure.agent.calls("decide", goes_on);
+    assert_eq!(ended["success"], true, "{ended:#}");
+    let ended = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!(ended["status"], "completed", "{ended:#}");
     assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
 }
 
@@ -200,13 +200,16 @@ fn destructive_command_asks_a_person() {
     let refused = procedure.agent.calls("decide", json!({"run_id": run["run_id"], "answer": "yes"}));
     assert_eq!(refused["success"], false, "{refused}");
     procedure.home.answers(run["run_id"].as_str().unwrap(), "no");
-    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
-    assert_eq!((over["status"].as_str(), over["error"].as_str().unwrap().contains("said no")), (Some("failed"), true));
+    let ended = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!(
+        (ended["status"].as_str(), ended["error"].as_str().unwrap().contains("said no")),
+        (Some("failed"), true)
+    );
     assert_eq!(procedure.file("data"), "1\n");
     let run = procedure.begins(json!({"BACKUP": "third.tgz"}));
     procedure.home.answers(run["run_id"].as_str().unwrap(), "yes").well();
-    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
-    assert_eq!(over["status"], "completed", "{over:#}");
+    let ended = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!(ended["status"], "completed", "{ended:#}");
     assert!(procedure.file("data") == "1\n" && procedure.home.path().join("third.tgz").exists());
 }
 

@@ -88,9 +88,13 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     let daemon = procedure.home.runs(&["daemon", "status", "--json"]).json();
     crate::durable::kill(&daemon["pid"]);
     procedure.home.answers(&run, gate["choices"][0].as_str().unwrap()).well();
-    let over = procedure.over(&run);
-    assert_eq!(over["status"], "completed", "{over:#}");
-    assert_eq!((&over["repairs"][0]["version"], &over["repairs"][0]["state"]), (&json!(2), &json!(state)), "{over:#}");
+    let ended = procedure.over(&run);
+    assert_eq!(ended["status"], "completed", "{ended:#}");
+    assert_eq!(
+        (&ended["repairs"][0]["version"], &ended["repairs"][0]["state"]),
+        (&json!(2), &json!(state)),
+        "{ended:#}"
+    );
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(2), "once when it was recorded, and once now");
     let listed = procedure.home.runs(&["runs", "list"]).well();
     assert_eq!(listed.matches("completed, repaired").count(), 1, "{listed}");
@@ -137,8 +141,8 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
     assert!(proposed["weakens"].as_array().is_some_and(|named| !named.is_empty()), "it acts again: {proposed:#}");
     // The question is already on the screen, so the run continues with the new state.
     procedure.home.answers(&run, "accept, and go on with 'decline_extras'").well();
-    let over = procedure.over(&run);
-    assert_eq!((&over["status"], &over["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{over:#}");
+    let ended = procedure.over(&run);
+    assert_eq!((&ended["status"], &ended["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{ended:#}");
     procedure.assert_replays();
 
     procedure.runs(json!({}));
@@ -165,8 +169,8 @@ fn accepted_patch_is_saved_by_the_next_daemon() {
         crate::durable::kill(&procedure.home.runs(&["daemon", "status", "--json"]).json()["pid"]);
         locked.unlock().unwrap();
     });
-    let over = procedure.over(&run);
-    assert_eq!((&over["status"], &over["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{over:#}");
+    let ended = procedure.over(&run);
+    assert_eq!((&ended["status"], &ended["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{ended:#}");
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(2));
     let history = procedure.home.runs(&["workflow", "history", "procedure"]).well();
     assert_eq!(history.matches("repair").count(), 1, "{history}");
@@ -184,9 +188,9 @@ fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let proposed = procedure.proposes(&run, replace_program(&state, &pattern));
     assert_eq!(proposed["success"], true, "{proposed:#}");
     procedure.home.answers(&run, "1").well();
-    let over = procedure.over(&run);
-    assert_eq!(over["status"], "completed", "{over:#}");
-    let repair = &over["repairs"][0];
+    let ended = procedure.over(&run);
+    assert_eq!(ended["status"], "completed", "{ended:#}");
+    let repair = &ended["repairs"][0];
     assert!(repair["error"].as_str().unwrap().contains("was changed in the library"), "{repair:#}");
     assert_eq!(repair["version"], Value::Null);
     let nothing = procedure.proposes(&run, replace_program(&state, &pattern));

@@ -216,13 +216,13 @@ fn every_entry_of_a_persistent_interpreter_has_its_output() {
                 json!({"pattern": interpreter.prompt}),
                 json!(entries.iter().map(|(entry, _)| entry).collect::<Vec<_>>()),
             );
-            let over = field.function(&text);
+            let ended = field.function(&text);
             for (number, (entry, output)) in entries.into_iter().enumerate() {
-                let got = over["result"][number].as_str().unwrap_or_default();
+                let got = ended["result"][number].as_str().unwrap_or_default();
                 if !got.contains(output.trim_end()) {
                     failures.add(format!(
                         "{} / {entry:?}: {got:?}, expected {output:?}; {}",
-                        interpreter.name, over["error"]
+                        interpreter.name, ended["error"]
                     ));
                 }
             }
@@ -292,7 +292,7 @@ fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
             failures.add(format!("{name} / send_input: {sent} {typed}"));
         }
         field.reply("exit_terminal", json!({"session_id": session}));
-        let over = field.function(&format!(
+        let ended = field.function(&format!(
             "PTYNode(id='program', session=session, command={:?}, ready={})\n\
              async def field(ctx):\n    got = await ctx.run('program', {:?}, timeout=60)\n    \
              return [got['success'], got['output'], got['error'], got['attributes'].get('session_id')]\n\
@@ -301,12 +301,12 @@ fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
             json!({"pattern": prompt}),
             block.trim_end_matches('\n'),
         ));
-        let got = &over["result"];
+        let got = &ended["result"];
         let is_refused = got[0] == false && got[2].as_str().is_some_and(|error| error.contains("empty line"));
         let output = got[1].as_str().unwrap_or_default();
         let is_whole = got[0] == true && output.contains(result) && !output.contains("Error");
         if !is_whole && !is_refused {
-            failures.add(format!("{name} / node: {over}"));
+            failures.add(format!("{name} / node: {ended}"));
         }
     });
 }
@@ -328,9 +328,9 @@ fn every_persistent_program_may_start_late() {
              Workflow(id='field', session=session, fn=field)\n",
             json!(entries),
         );
-        let over = field.function(&text);
-        if over["result"] != json!(outputs) {
-            failures.add(format!("{name}: {}, expected {outputs:?}; {}", over["result"], over["error"]));
+        let ended = field.function(&text);
+        if ended["result"] != json!(outputs) {
+            failures.add(format!("{name}: {}, expected {outputs:?}; {}", ended["result"], ended["error"]));
         }
     });
 }
@@ -371,11 +371,11 @@ fn every_question_is_answered_by_machine_and_node_rules() {
             "ask": {"action": {"tool": "dialogue", "params": dialogue}, "timeout": 90, "transitions": [{"condition": "success", "next_state": "end"}]},
             "end": {"action": {"tool": "return", "params": {"result": ["{ask_answers}", "{ask_exit_code}", "{ask_screen_content}"]}}},
         }});
-        let over = field.machine(&definition);
-        let result = &over["result"];
+        let ended = field.machine(&definition);
+        let result = &ended["result"];
         let screen = result[2].as_str().unwrap_or_default();
         if result[0] != 1 || result[1] != 0 || !screen.contains(question.result) {
-            failures.add(format!("{} / machine: {result}, {}", question.name, over["error"]));
+            failures.add(format!("{} / machine: {result}, {}", question.name, ended["error"]));
         }
         let text = format!(
             "PTYNode(id='shell', session=session, command='bash', dialogue={script})\n\
@@ -383,11 +383,11 @@ fn every_question_is_answered_by_machine_and_node_rules() {
              Workflow(id='field', session=session, fn=field)\n",
             question.command
         );
-        let over = field.function(&text);
-        if over["result"][0] != true
-            || !over["result"][1].as_str().is_some_and(|output| output.contains(question.result))
+        let ended = field.function(&text);
+        if ended["result"][0] != true
+            || !ended["result"][1].as_str().is_some_and(|output| output.contains(question.result))
         {
-            failures.add(format!("{} / node: {}, {}", question.name, over["result"], over["error"]));
+            failures.add(format!("{} / node: {}, {}", question.name, ended["result"], ended["error"]));
         }
     });
 }

@@ -169,8 +169,8 @@ impl Field {
                 json!({"action": action(case), "transitions": [{"condition": {}, "next_state": next}], "timeout": 90});
             states[format!("case{number}")] = state;
         }
-        let over = self.machine(&json!({"name": "field", "initial_state": "open", "states": states}));
-        let results: Vec<Value> = over["execution_log"]
+        let ended = self.machine(&json!({"name": "field", "initial_state": "open", "states": states}));
+        let results: Vec<Value> = ended["execution_log"]
             .as_array()
             .into_iter()
             .flatten()
@@ -179,7 +179,7 @@ impl Field {
             })
             .map(|entry| entry["result"].clone())
             .collect();
-        assert_eq!(results.len(), cases.len(), "{}: {} {}", shell.name, over["status"], over["error"]);
+        assert_eq!(results.len(), cases.len(), "{}: {} {}", shell.name, ended["status"], ended["error"]);
         results
     }
 }
@@ -306,7 +306,7 @@ fn text_since_an_input_marks_full_screen_drawing() {
         field.reply("exit_terminal", json!({"session_id": session}));
     });
     let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
-    let over = field.machine(&json!({"name": "drawn", "initial_state": "open", "states": {
+    let ended = field.machine(&json!({"name": "drawn", "initial_state": "open", "states": {
         "open": state("open_terminal", json!({"shell": "bash"}), "draw"),
         "draw": state("send_input", json!({"input_text": format!("{DRAWS}\n")}), "see"),
         "see": state(
@@ -316,13 +316,13 @@ fn text_since_an_input_marks_full_screen_drawing() {
         ),
         "read": {"action": {"tool": "get_screen_content", "params": {"content_mode": "since_input"}}},
     }}));
-    assert!(over["status"] == "failed" && says(&over["error"]), "{over}");
-    let over = field.function(&format!(
+    assert!(ended["status"] == "failed" && says(&ended["error"]), "{ended}");
+    let ended = field.function(&format!(
         "PTYNode(id='drawn', session=session, command='bash', ready='quiet')\nasync def field(ctx):\n    \
          got = await ctx.run('drawn', {DRAWS:?})\n    \
          return [got['output'], got['attributes'].get('alternate_screen')]\nWorkflow(id='field', session=session, fn=field)\n"
     ));
-    assert_eq!(over["result"], json!(["drawn", true]), "{over}");
+    assert_eq!(ended["result"], json!(["drawn", true]), "{ended}");
 }
 
 /// Lines from which a shell runs nothing: a missing history event, and a syntax error.
@@ -381,36 +381,36 @@ fn typed_line_without_effect_is_not_a_success() {
             check("await_output", as_expected(&reply) && reply["reason"] == "prompt", &reply);
             let text = format!("{line}\n");
             let states = json!({"act": run("send_input", json!({"input_text": text, "until": "prompt", "timeout": COMMAND_TIMEOUT}))});
-            let over = machine(states);
+            let ended = machine(states);
             check(
                 "a machine",
-                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
-                &over,
+                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                &ended,
             );
             let mut wait = run("send_input", json!({"input_text": text}));
             wait["transitions"][0]["next_state"] = "wait".into();
-            let over = machine(json!({
+            let ended = machine(json!({
                 "act": wait, "wait": run("await_output", json!({"until": "prompt", "timeout": COMMAND_TIMEOUT})),
             }));
             check(
                 "a later wait",
-                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
-                &over,
+                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                &ended,
             );
             let rules = json!([{"when": "no such question", "type": "x\n"}]);
-            let over = machine(
+            let ended = machine(
                 json!({"act": run("dialogue", json!({"input_text": text, "rules": rules, "timeout": COMMAND_TIMEOUT}))}),
             );
             check(
                 "a dialogue",
-                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
-                &over,
+                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                &ended,
             );
             let send = field.home.runs(&["terminal", "send", &session, line, "-e"]);
             let wait = field.home.runs(&["terminal", "wait", &session, "--timeout", "60"]);
             let is_right = wait.code == i32::from(is_failure) && wait.stdout.contains("ran nothing") == is_failure;
             check("terminal wait", is_right, &json!([send.stdout, send.stderr, wait.code, wait.stdout, wait.stderr]));
-            let over = field.function(&format!(
+            let ended = field.function(&format!(
                 "PTYNode(id='shell', session=session, command={:?}, env={})\nasync def field(ctx):\n    \
                  got = await ctx.run('shell', {line:?})\n    then = await ctx.run('shell', 'echo then')\n    \
                  return [got['success'], got['error'], then['output']]\n\
@@ -418,10 +418,10 @@ fn typed_line_without_effect_is_not_a_success() {
                 shell.command.join(" "),
                 json!(shell.settle(field.home.path())),
             ));
-            let got = &over["result"];
+            let got = &ended["result"];
             let is_right =
                 got[0] != is_failure && says_ran_nothing(&json!({"error": got[1]})) == is_failure && got[2] == "then";
-            check("a node", is_right, &over);
+            check("a node", is_right, &ended);
         }
         if shell.dialect == Dialect::Fish {
             // fish keeps an invalid line in its editor, and shows no prompt after it.
@@ -471,7 +471,7 @@ fn input_of_a_person_is_printed_with_its_answer() {
 #[test]
 fn value_of_a_node_or_graph_is_complete_or_its_call_failed() {
     let field = Field::new();
-    let over = field.function(
+    let ended = field.function(
         "PTYNode(id='shell', session=session, command='bash')\n\
          PTYNode(id='plain', session=session, command='dash')\n\
          BashNode(id='seq', session=session, command='seq 1 {input|sh}')\n\
@@ -497,7 +497,7 @@ fn value_of_a_node_or_graph_is_complete_or_its_call_failed() {
     let rows = [json!([true, null, true]), json!([false, "too_large", false]), json!([true, null, true])];
     let mut expected: Vec<Value> = rows.iter().chain(&rows).cloned().collect();
     expected.push(json!([true, "20000", "20000"]));
-    assert_eq!(over["result"], json!(expected), "{over}");
+    assert_eq!(ended["result"], json!(expected), "{ended}");
 }
 
 #[test]
@@ -516,8 +516,8 @@ fn every_command_of_a_node_has_its_output_and_exit_code() {
             json!(shell.settle(field.home.path())),
             json!(commands),
         );
-        let over = field.function(&text);
-        let found = over["result"].as_array().unwrap_or_else(|| panic!("{}: {over}", shell.name));
+        let ended = field.function(&text);
+        let found = ended["result"].as_array().unwrap_or_else(|| panic!("{}: {ended}", shell.name));
         assert_eq!(found.len(), cases.len(), "{}", shell.name);
         for (case, result) in cases.iter().zip(found) {
             let got = Outcome::new(result, "output");

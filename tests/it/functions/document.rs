@@ -107,17 +107,17 @@ fn document_client_starts_a_run_and_reads_its_result() {
     let none = json!({"session_id": "default", "run_id": run});
     assert!(person.is_refused("ANSWER_GATE", none).starts_with("answer is required"));
     assert_eq!(person.asks("ANSWER_GATE", gate("b"))["success"], true);
-    let over = socket.reaches(run, "completed");
+    let ended = socket.reaches(run, "completed");
     let result = json!({"input": "text in", "n": 3, "answer": "b"});
-    assert_eq!((&over["result"], &over["error"], &over["pending_gate"]), (&result, &json!(null), &json!(null)));
-    assert!(over["completed_at"].as_str() > over["started_at"].as_str(), "{over}");
+    assert_eq!((&ended["result"], &ended["error"], &ended["pending_gate"]), (&result, &json!(null), &json!(null)));
+    assert!(ended["completed_at"].as_str() > ended["started_at"].as_str(), "{ended}");
     let runs = socket.asks("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
-    assert_eq!(runs["runs"], json!([over]), "a list tells the same");
+    assert_eq!(runs["runs"], json!([ended]), "a list tells the same");
     // Another daemon, which reads the run from the journal, replies identically.
     story.kills_the_daemon();
     let mut socket = Socket::of(&story);
-    assert_eq!(socket.record(run), over);
-    assert_eq!(socket.asks("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([over]));
+    assert_eq!(socket.record(run), ended);
+    assert_eq!(socket.asks("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([ended]));
     // 003 L1045 and L997
     let late =
         socket.is_refused("ANSWER_GATE", json!({"session_id": "default", "run_id": started["run_id"], "answer": "a"}));
@@ -150,8 +150,8 @@ fn session_is_the_project_and_other_names_are_not_found() {
         }
     }
     // 003 L1045
-    let waits = socket.is_refused("ANSWER_GATE", json!({"session_id": name, "run_id": run, "answer": "x"}));
-    assert_eq!(waits, "Run is not waiting for input (state: running)");
+    let waiting = socket.is_refused("ANSWER_GATE", json!({"session_id": name, "run_id": run, "answer": "x"}));
+    assert_eq!(waiting, "Run is not waiting for input (state: running)");
     assert_eq!(socket.asks("CANCEL_WORKFLOW", json!({"session_id": name, "run_id": run}))["success"], true);
     assert_eq!(socket.record(run)["state"], "cancelled");
 }
@@ -206,16 +206,16 @@ fn events_carry_the_data_of_the_document() {
     );
     let begun = story.begins(60.0);
     eventually_blocking("the gate has expired", || story.looks(&begun, 0.0)["status"] != "waiting");
-    let over = story.looks(&begun, 60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    let events = story.events(&over);
+    let ended = story.looks(&begun, 60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let events = story.events(&ended);
     let data = |event_type: &str, of: &str| {
         let is_meant =
             |event: &&Value| event["event_type"] == event_type && (of.is_empty() || event["data"]["node_id"] == of);
         events.iter().find(is_meant).unwrap_or_else(|| panic!("no {event_type} of {of}: {events:?}"))["data"].clone()
     };
     let started = data("workflow_started", "");
-    assert_eq!((&started["run_id"], &started["workflow_id"]), (&over["run_id"], &json!("story")));
+    assert_eq!((&started["run_id"], &started["workflow_id"]), (&ended["run_id"], &json!("story")));
     assert_eq!(data("node_completed", "identity")["success"], true);
     assert_eq!(data("node_completed", "fails")["success"], false, "a failed result is not an error");
     assert_eq!(data("node_timeout", "slow")["timeout"], 0.2);
@@ -223,7 +223,7 @@ fn events_carry_the_data_of_the_document() {
     assert_eq!(data("gate_waiting", "")["choices"], Value::Null, "without choices");
     assert_eq!(data("gate_timeout", "")["timeout"], 0.25);
     let completed = data("workflow_completed", "");
-    assert_eq!((&completed["run_id"], &completed["result"]), (&over["run_id"], &json!(7)));
+    assert_eq!((&completed["run_id"], &completed["result"]), (&ended["run_id"], &json!(7)));
 }
 
 // 003 L728-741 and docs/machines_reference.md: a cancel at a gate emits gate_cancelled.

@@ -215,8 +215,8 @@ workflow = Workflow(id="gated", session=session, fn=with_gate)
     let run = &reply["data"]["run"];
     assert_eq!(run["state"], "waiting", "{reply}");
     assert_eq!(run["pending_gate"]["prompt"], "Continue?");
-    let over = session.answered(&run_id, "yes");
-    assert_eq!(over["result"], "answered: yes", "{over}");
+    let ended = session.answered(&run_id, "yes");
+    assert_eq!(ended["result"], "answered: yes", "{ended}");
 }
 
 // 003 L1577-1608: test_workflow_with_multiple_nodes
@@ -411,8 +411,8 @@ Workflow(id="others", session=session, fn=others)
     let asks = session.answered(&run_id, "yes");
     assert_eq!(asks["pending_gate"]["choices"], json!(["approve", "reject", "revise"]), "{asks}");
     session.answered(&run_id, "revise");
-    let over = session.command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
-    assert_eq!(over["data"]["result"], json!(["Long", "revise, late"]), "{over}");
+    let ended = session.command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
+    assert_eq!(ended["data"]["result"], json!(["Long", "revise, late"]), "{ended}");
     let events = session.events(&run_id);
     let told = |name: &str| events.iter().find(|event| event["event_type"] == name).map(|event| &event["data"]);
     assert_eq!(told("progress"), Some(&json!({"percent": 50})), "{events:?}");

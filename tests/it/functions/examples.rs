@@ -16,19 +16,23 @@ fn example(name: &str) -> Story {
 #[test]
 fn three_commands_at_once_are_summed_up() {
     let story = example("fan_out.py");
-    let over = story.begins(60.0);
-    let reported = over["result"].as_str().unwrap();
+    let ended = story.begins(60.0);
+    let reported = ended["result"].as_str().unwrap();
     let names: Vec<&str> = reported.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
-    assert_eq!(names, ["kernel", "uptime", "load"], "{over}");
-    let asked = story.events(&over).into_iter().find(|event| event["event_type"] == "asked").unwrap();
+    assert_eq!(names, ["kernel", "uptime", "load"], "{ended}");
+    let asked = story.events(&ended).into_iter().find(|event| event["event_type"] == "asked").unwrap();
     assert_eq!(asked["data"], json!({"answers": 3, "failed": []}));
 }
 
 #[test]
 fn third_release_attempt_succeeds_and_wrong_version_fails() {
     let story = example("release.py");
-    let over = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
-    assert_eq!((&over["result"]["released"], &over["result"]["uploads_tried"]), (&json!("1.2.0"), &json!(3)), "{over}");
+    let ended = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
+    assert_eq!(
+        (&ended["result"]["released"], &ended["result"]["uploads_tried"]),
+        (&json!("1.2.0"), &json!(3)),
+        "{ended}"
+    );
     let wrong = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
     assert_eq!(wrong["status"], "failed");
     assert!(wrong["error"].as_str().unwrap().contains("one was not released: Step 'checked' failed"), "{wrong}");
@@ -128,8 +132,8 @@ fn function_of_the_contract_runs_as_printed() {
     story.answers(&run, "again").well();
     assert_eq!(story.looks(&run, 60.0)["status"], "waiting");
     story.answers(&run, "publish").well();
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["result"], "answer to: Make it shorter:", "{over}");
-    let ready = story.events(&over).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
+    let ended = story.looks(&run, 60.0);
+    assert_eq!(ended["result"], "answer to: Make it shorter:", "{ended}");
+    let ready = story.events(&ended).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
     assert_eq!(ready["data"], json!({"length": "answer to: Write release notes for:".len()}));
 }

@@ -28,16 +28,16 @@ fn function_is_a_node_with_calls_of_the_run() {
          Workflow(id='story', session=session, fn=story)\n",
     );
     // A wait ends at its gate.
-    let over = story.looks(&story.begins(0.0), 0.0);
-    eventually_blocking("it has ended", || story.looks(&over, 0.0)["status"] == "completed");
-    let over = story.looks(&over, 0.0);
-    let result = &over["result"];
+    let ended = story.looks(&story.begins(0.0), 0.0);
+    eventually_blocking("it has ended", || story.looks(&ended, 0.0)["status"] == "completed");
+    let ended = story.looks(&ended, 0.0);
+    let result = &ended["result"];
     assert_eq!((&result[0], &result[1]), (&json!("abab"), &json!("ccc")));
     assert_eq!((&result[2], &result[3]), (&json!(false), &json!("exception")));
     assert!(result[4].as_str().unwrap().contains("ValueError: so it is"), "{result}");
     assert_eq!(result[5], "Node 'endless' took longer than 0.1 s");
     assert_eq!(result[6], "Maximum recursion depth (16) exceeded");
-    let events = story.events(&over);
+    let events = story.events(&ended);
     assert!(types(&events).contains(&"gate_cancelled"), "its gate is closed with it: {:?}", types(&events));
     let within = |event: &&Value| event["data"]["node_id"] == "say" && event["data"]["within"].is_u64();
     assert_eq!(events.iter().filter(within).filter(|event| event["event_type"] == "node_started").count(), 2);
@@ -115,6 +115,6 @@ fn project_graph_has_its_own_run() {
     assert_eq!(output["output"], format!("hello me in {folder}"), "{output}");
     let run = story.home.runs(&["runs", "show", output["run_id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(run["state"], "completed", "{run}");
-    let over = story.begins(60.0);
-    assert_eq!(over["result"], format!("hello you in {folder}"), "{over}");
+    let ended = story.begins(60.0);
+    assert_eq!(ended["result"], format!("hello you in {folder}"), "{ended}");
 }

@@ -66,9 +66,9 @@ fn children_are_listed_and_answered_through_their_parent() {
     }
     // The other child waits until its timeout.
     eventually_blocking("it has ended", || story.looks(&waiting, 0.0)["status"] == "completed");
-    let over = story.looks(&waiting, 0.0);
-    assert_eq!(over["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
-    let failed = over["result"][1].as_array().unwrap();
+    let ended = story.looks(&waiting, 0.0);
+    assert_eq!(ended["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
+    let failed = ended["result"][1].as_array().unwrap();
     assert!(failed[0].as_str().unwrap().contains("ValueError: so it is"), "{failed:?}");
     assert_eq!(failed[1], "Workflow 'child' took longer than 0.2 s");
     assert!(failed[2].as_str().unwrap().contains("nothing"), "{failed:?}");
@@ -78,7 +78,7 @@ fn children_are_listed_and_answered_through_their_parent() {
         listed["runs"].as_array().unwrap().iter().filter(of_child).map(|run| run["state"].as_str().unwrap()).collect();
     states.sort_unstable();
     assert_eq!(states, ["cancelled", "completed", "completed", "failed"]);
-    let events = story.events(&over);
+    let events = story.events(&ended);
     for wanted in ["nested_workflow_started", "nested_workflow_completed", "nested_workflow_failed"] {
         assert!(types(&events).contains(&wanted), "{wanted} in {:?}", types(&events));
     }
@@ -87,9 +87,9 @@ fn children_are_listed_and_answered_through_their_parent() {
 #[test]
 fn nesting_depth_of_runs_is_limited() {
     let story = Story::whole(NESTED);
-    let over = story.begins_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
-    assert_eq!(over["status"], "completed", "{over}");
-    assert_eq!(over["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
+    let ended = story.begins_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_eq!(ended["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn function_starts_a_saved_machine() {
     let file = story.path("make.json");
     std::fs::write(&file, machine.to_string()).unwrap();
     story.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
-    let over = story.begins(60.0);
-    assert_eq!(over["result"][0], "completed", "{over}");
+    let ended = story.begins(60.0);
+    assert_eq!(ended["result"][0], "completed", "{ended}");
     assert_eq!(std::fs::read_to_string(story.path("said")).unwrap(), "seven\n");
 }
 
@@ -175,8 +175,8 @@ Workflow(id='story', session=session, fn=story)
 fn many_story() -> Story {
     let story = Story::whole(MANY);
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
-    let waits = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
-    let created = story.agent.calls("create_workflow", json!({"workflow_definition": waits}));
+    let waiting = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
+    let created = story.agent.calls("create_workflow", json!({"workflow_definition": waiting}));
     assert_eq!(created["success"], true, "{created}");
     story
 }

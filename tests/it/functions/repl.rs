@@ -24,8 +24,8 @@ fn repl_persists_between_calls_and_across_daemons() {
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     story.kills_the_daemon();
     story.answers(&waiting, "yes").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{over}");
+    let ended = story.looks(&waiting, 60.0);
+    assert_eq!(ended["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{ended}");
     let open = story.home.runs(&["terminal", "list", "--json"]).json();
     assert_eq!(open["sessions"], json!([]), "they are closed with their run");
 }
@@ -38,8 +38,8 @@ fn node_keeps_its_terminal_when_its_shell_is_replaced() {
          return [value['success'], '42' in value['output'].splitlines()]",
         "PTYNode(id='shell', session=session, command='bash')",
     );
-    let over = story.begins(60.0);
-    assert_eq!(over["result"], json!([true, true]), "{over}");
+    let ended = story.begins(60.0);
+    assert_eq!(ended["result"], json!([true, true]), "{ended}");
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn input_to_a_lost_terminal_has_an_unknown_outcome() {
     let status = story.home.runs(&["daemon", "status", "--json"]).json();
     let host = i32::try_from(status["hosts"][0]["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(host).unwrap(), Signal::KILL).unwrap();
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["result"], json!([false, "unknown", true]), "{over}");
+    let ended = story.looks(&run, 60.0);
+    assert_eq!(ended["result"], json!([false, "unknown", true]), "{ended}");
 }
 
 #[test]
@@ -86,9 +86,9 @@ Workflow(id="story", session=session, fn=story)
         program.display()
     );
     std::fs::write(&story.file, text).unwrap();
-    let over = story.begins(60.0);
-    assert_eq!(over["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{over}");
-    assert!(!over.to_string().contains("pass word"), "{over}");
+    let ended = story.begins(60.0);
+    assert_eq!(ended["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{ended}");
+    assert!(!ended.to_string().contains("pass word"), "{ended}");
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn failed_start_of_a_program_is_a_failed_result() {
          PTYNode(id='slow', session=session, command='cat', ready={'pattern': 'never'}, timeout=0.5)\n\
          PTYNode(id='gone', session=session, command='bash')",
     );
-    let over = story.begins(60.0);
-    assert_eq!(over["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{over}");
+    let ended = story.begins(60.0);
+    assert_eq!(ended["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{ended}");
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn terminal_of_an_interrupted_first_call_closes_with_its_run() {
     eventually_blocking("the command is typed", || open().iter().any(|session| session["busy"] == true));
     story.kills_the_daemon();
     story.answers(&waiting, "yes").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["result"], json!(["unknown", "yes"]), "{over}");
+    let ended = story.looks(&waiting, 60.0);
+    assert_eq!(ended["result"], json!(["unknown", "yes"]), "{ended}");
     assert_eq!(open(), Vec::<serde_json::Value>::new());
 }
 
@@ -140,6 +140,6 @@ fn node_waits_for_a_place_at_the_terminal_limit() {
     assert!(refused.contains("1 terminals are open, which is the limit"), "{refused}");
     let closed = story.agent.calls("exit_terminal", json!({"session_id": open["session_id"]}));
     assert_eq!(closed["success"], true, "{closed}");
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["result"], json!(["here", null]), "{over}");
+    let ended = story.looks(&run, 60.0);
+    assert_eq!(ended["result"], json!(["here", null]), "{ended}");
 }

@@ -76,10 +76,10 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     let still = told(&story, &run);
     assert!(!reports(&still) && still.contains("Go on with ••••••?"), "{still}");
     story.answers(&run, "use ••••••").well();
-    let over = story.looks(&run, 60.0);
+    let ended = story.looks(&run, 60.0);
     let length = SECRET.len();
     let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
-    assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &result), "{over}");
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &result), "{ended}");
     stop_everything(&story);
     let told = told(&story, &run);
     assert!(!reports(&told), "a daemon that never learned it reports it: {told}");
@@ -115,8 +115,8 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
         let told = told(&story, run);
         assert!(!reports(&told), "{told}");
         story.answers(run, "yes").well();
-        let over = story.looks(run, 60.0);
-        assert_eq!(over["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{over}");
+        let ended = story.looks(run, 60.0);
+        assert_eq!(ended["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{ended}");
     }
     stop_everything(&story);
     for run in [&before, &after] {

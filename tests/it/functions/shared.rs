@@ -20,8 +20,8 @@ fn node_variables_are_shared_by_functions_of_one_run() {
     let run = story.begins(60.0);
     story.kills_the_daemon();
     story.answers(&run, "yes").well();
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{over}");
+    let ended = story.looks(&run, 60.0);
+    assert_eq!(ended["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{ended}");
     let other = story.begins(60.0);
     story.answers(&other, "yes").well();
     assert_eq!(story.looks(&other, 60.0)["result"][1], 6, "another run has its own");
@@ -74,9 +74,9 @@ fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
     let quick = || story.events(&run).iter().filter(|event| event["data"]["node_id"] == "quick").count();
     assert_eq!(quick(), 0, "nothing new begins");
     story.home.runs(&["runs", "resume", id]).well();
-    let over = story.looks(&run, 60.0);
+    let ended = story.looks(&run, 60.0);
     let late = "Node 'slow' took longer than 2 s";
-    assert_eq!(over["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{over}");
+    assert_eq!(ended["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{ended}");
     assert!(types(&story.events(&run)).contains(&"node_timeout"));
 }
 
@@ -96,8 +96,8 @@ fn variables_survive_a_kill_at_any_instant() {
             story.looks(&run, 0.0);
             story.kills_the_daemon();
         }
-        let over = story.looks(&run, 60.0);
-        assert_eq!(over["result"], json!([1266, 1266]), "{over}");
+        let ended = story.looks(&run, 60.0);
+        assert_eq!(ended["result"], json!([1266, 1266]), "{ended}");
     }
 }
 
@@ -116,9 +116,9 @@ fn function_may_return_a_result() {
          Graph(id='one', session=session, steps=[Step(id='a', node='gives', input='{input}')])\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let over = story.begins(60.0);
-    let result = &over["result"];
-    assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{over}");
+    let ended = story.begins(60.0);
+    let result = &ended["result"];
+    assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{ended}");
     assert_eq!(result["failed"], json!([false, 2, "so it is", "tool", {"a": 1}, "gives"]));
     assert_eq!(
         result["silent"],
@@ -128,5 +128,5 @@ fn function_may_return_a_result() {
     for whole in ["no output", "more", "other types"] {
         assert_eq!((&result[whole][0], result[whole][1].is_object()), (&json!(true), true), "{whole}: {result}");
     }
-    assert_eq!(result["graph"], json!([false, "so it is"]), "{over}");
+    assert_eq!(result["graph"], json!([false, "so it is"]), "{ended}");
 }

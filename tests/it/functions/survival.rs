@@ -72,7 +72,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
         }
         let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
         let mut kills = 0;
-        let over = loop {
+        let ended = loop {
             std::thread::sleep(Duration::from_millis(pause * (kills % 3 + 1)));
             if kills < 12 {
                 story.kills_the_daemon();
@@ -88,12 +88,12 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
                 _ => break now,
             }
         };
-        assert_eq!(over["status"], "completed", "{over}");
-        let reported: Vec<&Value> = over["result"].as_array().unwrap().iter().collect();
-        assert_eq!(reported.len(), expected.len(), "{over}");
+        assert_eq!(ended["status"], "completed", "{ended}");
+        let reported: Vec<&Value> = ended["result"].as_array().unwrap().iter().collect();
+        assert_eq!(reported.len(), expected.len(), "{ended}");
         for (reported, expected) in reported.iter().zip(expected) {
             let known = ["unknown", "not_run", "skipped"].contains(&reported.as_str().unwrap_or("skipped"));
-            assert!(**reported == *expected || known, "{reported} rather than {expected}: {over}");
+            assert!(**reported == *expected || known, "{reported} rather than {expected}: {ended}");
         }
         let noted = std::fs::read_to_string(story.path("noted")).unwrap();
         let mut lines: Vec<&str> = noted.lines().collect();
@@ -101,7 +101,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
         let all = lines.len();
         lines.dedup();
         assert_eq!(lines.len(), all, "a command was run twice after kills every {pause} ms: {noted}");
-        let events = story.events(&over);
+        let events = story.events(&ended);
         let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
     }
@@ -138,8 +138,8 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         // The next daemon's replay finds the answers in place in the journal.
         story.kills_the_daemon();
         story.answers(&run, "yes").well();
-        let over = story.looks(&run, 60.0);
-        assert_eq!(over["result"], serde_json::json!(["yes", ["slow", "after"]]), "{over}");
+        let ended = story.looks(&run, 60.0);
+        assert_eq!(ended["result"], serde_json::json!(["yes", ["slow", "after"]]), "{ended}");
         assert_eq!(crate::functions::story::lines_in(&story.path("noted")), 2);
     }
 }
@@ -203,9 +203,9 @@ fn locked_run_keeps_results_of_children_until_answered() {
     story.home.runs(&["daemon", "restart"]).well();
     let answered = story.home.pipes(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
     assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    let result = over["result"].as_array().unwrap();
-    assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{over}");
+    let ended = story.looks(&run, 60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let result = ended["result"].as_array().unwrap();
+    assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{ended}");
     assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1, "nothing is done again");
 }

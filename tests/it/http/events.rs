@@ -42,8 +42,8 @@ fn returning_client_continues_at_its_position() {
     let bearer = format!("Bearer {}", serving.token);
     let token = ("authorization", bearer.as_str());
     let last = all.last().unwrap().id.to_string();
-    let over = serving.sends("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", &last)], b"");
-    assert_eq!(over.status, 204, "so that browsers do not return");
+    let ended = serving.sends("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", &last)], b"");
+    assert_eq!(ended.status, 204, "so that browsers do not return");
     let wanted = |query: &str| serving.sends("GET", &format!("/api/v1/runs/{run}/events{query}"), &[token], b"").status;
     assert_eq!((wanted("?from_seq=3"), wanted("?from_seq=x"), wanted("?from=3")), (200, 400, 400));
     let bad = serving.sends("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", "x")], b"");

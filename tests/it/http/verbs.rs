@@ -73,8 +73,8 @@ fn missing_things_differ_from_impossible_actions() {
         );
     }
     let run = serving.starts(&asking("anyone"));
-    let waits = serving.waits_for(&run);
-    assert_eq!((&waits["status"], &waits["success"]), (&json!("waiting"), &json!(false)));
+    let waiting = serving.waits_for(&run);
+    assert_eq!((&waiting["status"], &waiting["success"]), (&json!("waiting"), &json!(false)));
     let (found, told) = serving.gets(&format!("/api/v1/runs/{run}"));
     assert_eq!(
         (found, &told["success"], &told["code"]),

@@ -38,9 +38,9 @@ async fn start(daemon: &TestDaemon, definition: Value, session: Option<&str>) ->
         keep_terminals: true,
         ..RunWorkflow::default()
     };
-    let asked = daemon.call(verb).await;
-    assert_eq!(asked.status, "waiting", "{asked:?}");
-    asked
+    let waiting = daemon.call(verb).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    waiting
 }
 
 async fn open_question(daemon: &TestDaemon, run: &RunReply) -> GateInfo {
@@ -98,11 +98,11 @@ async fn host_redirected_since_start_receives_nothing() {
     ];
     for action in cases {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
-        let asked = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
-        let shown = open_question(&daemon, &asked).await.context["hosts"].clone();
+        let waiting = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
+        let shown = open_question(&daemon, &waiting).await.context["hosts"].clone();
         assert!(shown.as_str().unwrap().starts_with("box: ana@box.invalid:22 (ssh ana@box.invalid)"), "{shown}");
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
-        let error = approve_and_fail(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &waiting).await;
         assert!(
             error.contains("Host 'box' has changed since") && error.contains("evil@elsewhere.invalid"),
             "{action}: {error}"
@@ -121,9 +121,9 @@ async fn node_on_a_redirected_host_is_not_called() {
     for action in [node, graph] {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
         std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
-        let asked = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
+        let waiting = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
-        let error = approve_and_fail(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &waiting).await;
         assert!(
             error.contains("Host 'box' has changed") && error.contains("evil@elsewhere.invalid"),
             "{action}: {error}"
@@ -143,9 +143,9 @@ async fn removed_added_or_computed_host_is_refused_by_name() {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(before)).await;
         let mut definition = gated_machine(&[at(host)]);
         definition["arguments"] = json!({"WHERE": {"default": "box"}});
-        let asked = start(&daemon, definition, None).await;
+        let waiting = start(&daemon, definition, None).await;
         daemon.configure(hosts(after));
-        let error = approve_and_fail(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &waiting).await;
         assert!(error.contains(expected), "{host}: {error}");
         daemon.stop().await;
     }
@@ -167,8 +167,8 @@ async fn question_shows_the_terminal_of_the_run() {
     daemon.call(secret).await;
     terminal.types("echo hunter2-is-long >/dev/null; echo shown\n").await;
     terminal.sees("^shown$").await;
-    let asked = start(&daemon, gated_machine(&[command("make release")]), Some(&session)).await;
-    let gate = open_question(&daemon, &asked).await;
+    let waiting = start(&daemon, gated_machine(&[command("make release")]), Some(&session)).await;
+    let gate = open_question(&daemon, &waiting).await;
     let shown = gate.context["terminal"].as_str().unwrap();
     for part in [session.as_str(), "opened by test", "in /tmp", "make() { touch evil.txt; }", "are compared"] {
         assert!(shown.contains(part), "no {part:?} in:\n{shown}");
@@ -176,7 +176,7 @@ async fn question_shows_the_terminal_of_the_run() {
     assert!(!shown.contains("hunter2") && !shown.contains('\u{1b}') && !shown.contains('\u{336}'), "{shown}");
     // Every surface has to show this content, and the digest covers it.
     assert!(gate.to_judge().iter().any(|(name, _)| *name == "terminal"));
-    assert!(approve(&daemon, &asked).await.success);
+    assert!(approve(&daemon, &waiting).await.success);
     daemon.stop().await;
 }
 
@@ -195,13 +195,13 @@ async fn terminal_changed_during_review_refuses_first_input() {
         let session = terminal.id.clone();
         terminal.types("release() { echo good; }; trap 'release() { echo evil; }' USR2; echo ready\n").await;
         terminal.sees("^ready$").await;
-        let asked = start(&daemon, gated_machine(&actions), Some(&session)).await;
-        let shown = open_question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
+        let waiting = start(&daemon, gated_machine(&actions), Some(&session)).await;
+        let shown = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
         assert!(shown.contains("automatically at SIGUSR2"), "{shown}");
         let person = daemon.person_named("person").await;
         let signal = SendSignal { session_id: session.clone(), signal: "USR2".to_owned() };
         assert!(person.call(signal).await.unwrap().success);
-        let error = approve_and_fail(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &waiting).await;
         assert!(error.contains("function release"), "{actions:?}: {error}");
         assert!(!terminal.screen().await.lines().any(|line| line.trim() == "evil"), "{actions:?}");
         daemon.stop().await;
@@ -217,12 +217,12 @@ async fn unchanged_terminal_takes_approved_input_after_restart() {
     for restarts in [false, true] {
         let session = daemon.bash().await.id.clone();
         let steps = [command("true"), command("new=1; cd /"), child.clone()];
-        let asked = start(&daemon, gated_machine(&steps), Some(&session)).await;
+        let waiting = start(&daemon, gated_machine(&steps), Some(&session)).await;
         if restarts {
             daemon = daemon.restarted().await;
         }
-        assert!(approve(&daemon, &asked).await.success);
-        let ended = end_of(&daemon, &asked).await;
+        assert!(approve(&daemon, &waiting).await.success);
+        let ended = end_of(&daemon, &waiting).await;
         assert_eq!(ended.status, "completed", "after a restart: {restarts}; {ended:?}");
     }
     daemon.stop().await;
@@ -240,10 +240,10 @@ async fn refused_input_stays_refused_for_later_attempts() {
                "transitions": [{"condition": "failure", "next_state": "again"}]},
         "again": {"action": command("echo second-$((1+1))")},
     }});
-    let asked = start(&daemon, definition, Some(&session)).await;
+    let waiting = start(&daemon, definition, Some(&session)).await;
     type_as_person(&daemon, &session, "cd /; echo moved\n").await;
     terminal.sees("^moved$").await;
-    let error = approve_and_fail(&daemon, &asked).await;
+    let error = approve_and_fail(&daemon, &waiting).await;
     assert!(error.contains("directory"), "{error}");
     let screen = terminal.screen().await;
     assert!(!screen.contains("first-2") && !screen.contains("second-2"), "{screen}");
@@ -259,14 +259,14 @@ async fn incomparable_content_is_reported_with_question_and_answer() {
     terminal.types("in cat\n").await;
     terminal.sees("(?m)^in cat\\s+in cat$").await;
     let typed = json!({"tool": "send_input", "params": {"input_text": "rm -r x\n"}});
-    let asked = start(&daemon, gated_machine(std::slice::from_ref(&typed)), Some(&session)).await;
-    let shown = open_question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
+    let waiting = start(&daemon, gated_machine(std::slice::from_ref(&typed)), Some(&session)).await;
+    let shown = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
     assert!(shown.contains("not compared before the next input: the state of 'cat'"), "{shown}");
-    let answered = approve(&daemon, &asked).await;
+    let answered = approve(&daemon, &waiting).await;
     assert!(answered.success && answered.remarks.iter().any(|remark| remark.contains("not compared")), "{answered:?}");
-    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+    assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
     // The program ends while a person reads, so the surrounding shell would run text meant for the program.
-    let asked = start(&daemon, gated_machine(&[typed]), Some(&session)).await;
+    let waiting = start(&daemon, gated_machine(&[typed]), Some(&session)).await;
     type_as_person(&daemon, &session, "\u{4}").await;
     let waited = steplatch_protocol::AwaitOutput {
         session_id: session.clone(),
@@ -275,7 +275,7 @@ async fn incomparable_content_is_reported_with_question_and_answer() {
         ..Default::default()
     };
     daemon.call(waited).await;
-    let error = approve_and_fail(&daemon, &asked).await;
+    let error = approve_and_fail(&daemon, &waiting).await;
     assert!(error.contains("the program that waits for input"), "{error}");
     daemon.call(ExitTerminal { session_id: session, ..ExitTerminal::default() }).await;
     daemon.stop().await;
@@ -286,23 +286,23 @@ async fn weaker_setting_requires_confirmation_by_a_person() {
     let require = |gate_proof: Proof| Configuration { gate_proof, ..Configuration::default() };
     let folder = tempfile::tempdir().unwrap();
     let daemon = TestDaemon::configured(folder, require(Proof::Terminal)).await;
-    let asked = start(&daemon, gated_machine(&[]), None).await;
-    assert_eq!(open_question(&daemon, &asked).await.requires.as_deref(), Some("terminal"));
+    let waiting = start(&daemon, gated_machine(&[]), None).await;
+    assert_eq!(open_question(&daemon, &waiting).await.requires.as_deref(), Some("terminal"));
     daemon.configure(require(Proof::None));
-    let error = approve(&daemon, &asked).await.error.unwrap();
+    let error = approve(&daemon, &waiting).await.error.unwrap();
     assert!(error.contains("gates.require = \"terminal\""), "{error}");
     // The weaker setting applies neither to a later question nor after a restart.
     let later = start(&daemon, gated_machine(&[]), None).await;
     assert!(approve(&daemon, &later).await.error.unwrap().contains("gates.require = \"terminal\""));
     let daemon = daemon.restarted().await;
     daemon.configure(require(Proof::None));
-    assert!(approve(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
+    assert!(approve(&daemon, &waiting).await.error.unwrap().contains("gates.require = \"terminal\""));
     let reported = daemon.call(GetApprover {}).await;
     assert_eq!((reported.requires.as_deref(), reported.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
     // No program can confirm it: neither an agent nor a program without its own terminal.
     let person = daemon.person_named("person").await;
     assert!(!daemon.call(LowerRequirement::default()).await.success);
     assert!(!person.call(LowerRequirement::default()).await.unwrap().success);
-    assert!(approve(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
+    assert!(approve(&daemon, &waiting).await.error.unwrap().contains("gates.require = \"terminal\""));
     daemon.stop().await;
 }

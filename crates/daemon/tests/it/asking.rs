@@ -385,7 +385,7 @@ async fn nested_shell_takes_commands_and_can_be_integrated() {
 async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let waits = SendInput {
+    let waiting = SendInput {
         pattern: Some("^never$".to_owned()),
         timeout: Some(60.0),
         ..input(&session.id, "echo begun; sleep 600\n")
@@ -400,7 +400,7 @@ async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
         daemon.call(started).await;
         daemon.call(ExitTerminal { session_id: session.id.clone(), ..ExitTerminal::default() }).await
     };
-    let (sent, closed) = tokio::join!(daemon.call(waits), close);
+    let (sent, closed) = tokio::join!(daemon.call(waiting), close);
     assert!(closed.success);
     // The input was sent, whether or not the wait saw the end of the program.
     assert_eq!(sent.message, "Input sent", "{sent:?}");

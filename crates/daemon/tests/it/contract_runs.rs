@@ -105,8 +105,8 @@ async fn ended_run_ignores_later_requests() {
     let states: Vec<&str> = before.iter().map(|(record, _)| record.state.as_str()).collect();
     assert_eq!(states, ["completed", "failed", "cancelled"]);
     for run_id in runs.clone() {
-        let over = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
-        assert!(over.success && over.message.starts_with("Run was already over"), "{over:?}");
+        let ended = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
+        assert!(ended.success && ended.message.starts_with("Run was already over"), "{ended:?}");
         assert!(!daemon.call(PauseWorkflow { run_id: run_id.clone() }).await.success);
         assert!(!daemon.call(ResumeWorkflow { run_id: run_id.clone() }).await.success);
         assert!(
@@ -139,8 +139,8 @@ async fn run_continues_with_its_original_definition() {
         let answer =
             AnswerGate { run_id: run.run_id.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
-        let over = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0), ..GetRun::default() }).await;
-        assert_eq!(over.final_state.as_deref(), Some(end));
+        let ended = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0), ..GetRun::default() }).await;
+        assert_eq!(ended.final_state.as_deref(), Some(end));
     }
     daemon.stop().await;
 }
@@ -203,8 +203,8 @@ async fn saved_workflow_runs_by_name_with_and_without_waiting() {
         wait,
         ..ExecuteWorkflow::default()
     };
-    let over = daemon.call(execute(json!(0.01), true)).await;
-    assert_eq!((over.success, over.state.as_str(), over.result), (true, "completed", Some(json!({}))));
+    let ended = daemon.call(execute(json!(0.01), true)).await;
+    assert_eq!((ended.success, ended.state.as_str(), ended.result), (true, "completed", Some(json!({}))));
     let running = daemon.call(execute(json!("60"), false)).await;
     assert_eq!((running.success, running.state.as_str(), &running.result), (true, "running", &None));
     daemon.call(CancelWorkflow { run_id: running.run_id }).await;
@@ -243,18 +243,18 @@ async fn machine_record_has_its_result_and_arguments() {
         wait: true,
         ..ExecuteWorkflow::default()
     };
-    let over = daemon.call(execute.clone()).await;
-    assert_eq!((over.state.as_str(), &over.error), ("completed", &None), "{over:?}");
-    let reported = serde_json::to_value(record(&daemon, &over.run_id).await).unwrap();
+    let ended = daemon.call(execute.clone()).await;
+    assert_eq!((ended.state.as_str(), &ended.error), ("completed", &None), "{ended:?}");
+    let reported = serde_json::to_value(record(&daemon, &ended.run_id).await).unwrap();
     for key in ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"] {
         assert!(reported.get(key).is_some(), "{key} of {reported}");
     }
     assert_eq!((&reported["result"], &reported["error"]), (&json!({"GREETING": "hello"}), &Value::Null));
     assert_eq!((&reported["input"], &reported["params"]), (&json!("hello"), &json!({"PIN": "••••••", "n": 3})));
-    let events = events(&daemon, &over.run_id).await;
+    let events = events(&daemon, &ended.run_id).await;
     let (first, last) = (&events[0]["data"], &events.last().unwrap()["data"]);
-    assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(over.run_id), &json!("returns")));
-    assert_eq!((&last["run_id"], &last["result"]), (&json!(over.run_id), &json!({"GREETING": "hello"})));
+    assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(ended.run_id), &json!("returns")));
+    assert_eq!((&last["run_id"], &last["result"]), (&json!(ended.run_id), &json!({"GREETING": "hello"})));
     let daemon = daemon.restarted().await;
     let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
     assert_eq!(serde_json::to_value(listed).unwrap(), reported, "another daemon tells the same");
@@ -314,9 +314,9 @@ async fn long_result_is_truncated_in_lists_only() {
     );
     definition["return_values"] = json!({"LONG": "long"});
     let started = daemon.call(start_request(definition)).await;
-    let over =
+    let ended =
         daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
-    assert_eq!(over.status, "completed", "{over:?}");
+    assert_eq!(ended.status, "completed", "{ended:?}");
     let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
     assert!(listed.result_shortened && listed.result["LONG"].as_str().unwrap().len() < 1000, "{listed:?}");
     let daemon = daemon.restarted().await;

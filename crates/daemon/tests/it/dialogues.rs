@@ -182,9 +182,9 @@ async fn answer_too_long_for_the_kernel_is_refused_before_typing() {
             wait_seconds: Some(60.0),
             ..RunWorkflow::default()
         };
-        let over = daemon.call(verb).await;
-        assert_eq!(over.status, "completed", "{:?}", over.error);
-        let result = over.result.unwrap();
+        let ended = daemon.call(verb).await;
+        assert_eq!(ended.status, "completed", "{:?}", ended.error);
+        let result = ended.result.unwrap();
         let error = result[0].as_str().unwrap();
         assert!(error.contains("4095") && !error.contains("xxxx"), "{error}");
         assert!(!result[1].as_str().unwrap().contains('x'), "{result}");

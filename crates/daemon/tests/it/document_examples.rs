@@ -220,9 +220,9 @@ async fn interactive_workflow_of_document_000_line_1794() {
     let asked = agent.calls("AWAIT_OUTPUT", asked).await;
     assert!(asked["match_text"].is_string(), "{asked}");
     agent.calls("SEND_INPUT", json!({"session_id": session, "input_text": "q\n"})).await;
-    let over = agent.calls("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
-    assert_eq!((&over["success"], &over["final_state"]), (&json!(true), &json!("cleanup")), "{over}");
-    assert_eq!(states(&over)[3..], ["prompt_user", "capture_choice", "quit_debug", "cleanup"]);
+    let ended = agent.calls("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
+    assert_eq!((&ended["success"], &ended["final_state"]), (&json!(true), &json!("cleanup")), "{ended}");
+    assert_eq!(states(&ended)[3..], ["prompt_user", "capture_choice", "quit_debug", "cleanup"]);
     daemon.stop().await;
 }
 
@@ -250,8 +250,8 @@ async fn pipeline_of_document_000_line_1961() {
     let failing = json!({
         "name": "test_suite", "description": "Fails", "initial_state": "test", "states": {"test": {"action": fails}}
     });
-    let over = json!({"workflow_definition": failing, "overwrite_existing": true});
-    assert_eq!(agent.calls("CREATE_WORKFLOW", over).await["success"], true);
+    let ended = json!({"workflow_definition": failing, "overwrite_existing": true});
+    assert_eq!(agent.calls("CREATE_WORKFLOW", ended).await["success"], true);
     let bad = agent.runs(request).await;
     assert_eq!((&bad["success"], &bad["final_state"]), (&json!(true), &json!("tests_failed")), "{bad}");
     let notified = &bad["execution_log"]
@@ -404,18 +404,18 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     assert!(agent.calls("AWAIT_OUTPUT", made).await["match_text"].is_string());
     let answer = json!({"run_id": asks["run_id"], "answer": choice});
     assert_eq!(agent.calls("DECIDE", answer).await["success"], true);
-    let over = agent.calls("GET_RUN", json!({"run_id": asks["run_id"], "wait_seconds": 60})).await;
+    let ended = agent.calls("GET_RUN", json!({"run_id": asks["run_id"], "wait_seconds": 60})).await;
     assert_eq!(
-        (&over["success"], &over["status"], &over["error"]),
+        (&ended["success"], &ended["status"], &ended["error"]),
         (&json!(true), &json!("completed"), &Value::Null),
-        "{over}"
+        "{ended}"
     );
-    assert_eq!((&over["states_executed"], &over["session_id"]), (&json!(2), &json!(session)));
+    assert_eq!((&ended["states_executed"], &ended["session_id"]), (&json!(2), &json!(session)));
     assert_eq!(
-        phases(&over),
+        phases(&ended),
         ["pre_execution_validation", "execution", "transition", "execution", "transition", "post_execution_validation"]
     );
-    let log = &over["execution_log"];
+    let log = &ended["execution_log"];
     assert_eq!(log[0]["validation_result"]["valid"], true);
     // Lines 832-843.
     has_all(&log[1], &["state", "tool", "params", "result", "tool_success", "timestamp"]);

@@ -150,8 +150,8 @@ async fn slow_reader_holds_up_no_run_and_receives_every_event() {
         ..Default::default()
     };
     assert!(daemon.call(answer).await.success);
-    let over = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
-    assert_eq!((over.status.as_str(), over.states_executed), ("failed", 1000), "{:?}", over.error);
+    let ended = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!((ended.status.as_str(), ended.states_executed), ("failed", 1000), "{:?}", ended.error);
 
     let mut lines = BufReader::new(deaf).lines();
     let mut received: Vec<(u64, String)> = Vec::new();

@@ -140,28 +140,28 @@ async fn every_answer_names_its_author_and_channel() {
 #[tokio::test]
 async fn agents_never_answer_questions_for_people() {
     let daemon = TestDaemon::new().await;
-    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
-    let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
+    let waiting = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let verb = Decide { run_id: waiting.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
     // Not even a client that claims to be a person may use this verb.
     let ann = daemon.person_named("ann").await;
     for reply in [daemon.call(verb.clone()).await, ann.call(verb).await.unwrap()] {
         assert!(!reply.success && reply.error.unwrap().starts_with("This gate waits for a person"));
     }
-    assert!(ann.call(answer(&asked, "yes")).await.unwrap().success);
+    assert!(ann.call(answer(&waiting, "yes")).await.unwrap().success);
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn first_of_many_equal_answers_wins() {
     let daemon = TestDaemon::new().await;
-    let asked = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
+    let waiting = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
     let mut people = Vec::new();
     for _ in 0..8 {
         people.push(daemon.person_named("ann").await);
     }
     let mut giving = tokio::task::JoinSet::new();
     for ann in people {
-        let verb = answer(&asked, "go");
+        let verb = answer(&waiting, "go");
         giving.spawn(async move { ann.call(verb).await.unwrap() });
     }
     let replies: Vec<AnswerGateReply> = giving.join_all().await;
@@ -172,7 +172,7 @@ async fn first_of_many_equal_answers_wins() {
             "{refused:?}"
         );
     }
-    assert_eq!(count_events(&events_of(&daemon, &asked).await, "gate_answered"), 1);
+    assert_eq!(count_events(&events_of(&daemon, &waiting).await, "gate_answered"), 1);
     daemon.stop().await;
 }
 
@@ -184,17 +184,17 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
     let daemon = TestDaemon::with_clock(&clock).await;
     let ann = daemon.person_named("ann").await;
     let asks = async || start_and_wait(&daemon, json!({"prompt": "Go?", "timeout": 3600})).await;
-    let asked = asks().await;
+    let waiting = asks().await;
     clock.advance(ALMOST);
-    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (1, 0), "at the last instant");
-    let asked = asks().await;
+    assert_eq!(answered_or_late(&daemon, &ann, &waiting).await, (1, 0), "at the last instant");
+    let waiting = asks().await;
     clock.advance(ALMOST + INSTANT);
-    events_of(&daemon, &asked).await;
-    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (0, 1), "after the timeout");
+    events_of(&daemon, &waiting).await;
+    assert_eq!(answered_or_late(&daemon, &ann, &waiting).await, (0, 1), "after the timeout");
     // The timeout races the answer, later in each round, until each has won once.
     let mut seen = BTreeSet::new();
     for round in 0..20 {
-        let asked = asks().await;
+        let waiting = asks().await;
         clock.advance(ALMOST);
         let passes = async {
             for _ in 1..1 << round {
@@ -202,7 +202,7 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
             }
             clock.advance(INSTANT);
         };
-        let (found, ()) = tokio::join!(answered_or_late(&daemon, &ann, &asked), passes);
+        let (found, ()) = tokio::join!(answered_or_late(&daemon, &ann, &waiting), passes);
         assert!([(1, 0), (0, 1)].contains(&found), "{found:?} answers and timeouts in the history");
         seen.insert(found);
         if seen.len() == 2 {
@@ -303,17 +303,17 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
         keep_terminals: true,
         ..RunWorkflow::default()
     };
-    let asked = daemon.call(verb).await;
-    assert_eq!(asked.status, "waiting", "{asked:?}");
-    let session_id = asked.session_id.clone().unwrap();
+    let waiting = daemon.call(verb).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    let session_id = waiting.session_id.clone().unwrap();
     let types =
         |text: &str| SendInput { session_id: session_id.clone(), input_text: text.into(), ..SendInput::default() };
     // Half a line before the gate: the run's action must begin on an empty line.
     assert!(daemon.call(types("echo EVIL; ")).await.success);
-    let ready = Decide { run_id: asked.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
+    let ready = Decide { run_id: waiting.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
     assert!(daemon.call(ready).await.success);
-    let asked = wait_for_end(&daemon, &asked).await;
-    assert_eq!(asked.pending_gate.as_ref().unwrap().prompt, "Release?");
+    let waiting = wait_for_end(&daemon, &waiting).await;
+    assert_eq!(waiting.pending_gate.as_ref().unwrap().prompt, "Release?");
     let refused = [
         daemon.call(types("echo EVIL; ")).await.error,
         daemon
@@ -348,13 +348,13 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
     assert_eq!(daemon.call(around).await.status, "failed");
     let person = daemon.person_named("person").await;
     assert!(person.call(types("echo looked; ")).await.unwrap().success, "a person may look around");
-    let look = GetGate { run_id: asked.run_id.clone(), ..GetGate::default() };
+    let look = GetGate { run_id: waiting.run_id.clone(), ..GetGate::default() };
     let gate = person.call(look).await.unwrap().gate.unwrap();
     let [typed] = &gate.typed[..] else { panic!("{gate:?}") };
     assert_eq!((&typed.session_id, &typed.by, typed.bytes), (&session_id, &user_name(), 13));
     assert!(gate.remarks()[0].starts_with(&format!("since the question, {} typed 13 bytes", user_name())));
-    assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
-    let ended = wait_for_end(&daemon, &asked).await;
+    assert!(person.call(answer(&waiting, "yes")).await.unwrap().success);
+    let ended = wait_for_end(&daemon, &waiting).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..GetScreenContent::default() }).await;
     let screen = screen.screen_content.unwrap_or_default();
@@ -408,9 +408,9 @@ async fn setting_refuses_insufficiently_proven_answers() {
 async fn waiting_runs_are_listed_page_by_page_without_gaps() {
     // redteam M10: the oldest gates were not listed beyond a thousand runs.
     let daemon = TestDaemon::new().await;
-    let mut asked = Vec::new();
+    let mut waiting = Vec::new();
     for _ in 0..5 {
-        asked.push(start_and_wait(&daemon, json!({"prompt": "Go?"})).await.run_id);
+        waiting.push(start_and_wait(&daemon, json!({"prompt": "Go?"})).await.run_id);
     }
     let (mut listed, mut before) = (Vec::new(), None);
     loop {
@@ -421,8 +421,8 @@ async fn waiting_runs_are_listed_page_by_page_without_gaps() {
         before = Some(last.clone());
         listed.extend(page);
     }
-    asked.reverse();
-    assert_eq!(listed, asked, "the newest first");
+    waiting.reverse();
+    assert_eq!(listed, waiting, "the newest first");
     let unknown = ListWorkflowRuns { before: Some("run_x".to_owned()), ..ListWorkflowRuns::default() };
     assert!(daemon.call(unknown).await.error.unwrap().contains("there is no run 'run_x'"));
     daemon.stop().await;
@@ -510,8 +510,8 @@ async fn run_uses_named_definitions_as_of_its_start() {
             save_on_success: false,
             ..RunWorkflow::default()
         };
-        let asked = daemon.call(verb.clone()).await;
-        assert_eq!(asked.status, "waiting", "{asked:?}");
+        let waiting = daemon.call(verb.clone()).await;
+        assert_eq!(waiting.status, "waiting", "{waiting:?}");
         match edit {
             Edit::Nothing => {}
             Edit::Unrelated => assert!(daemon.call(creates("unrelated", "other")).await.success),
@@ -523,8 +523,8 @@ async fn run_uses_named_definitions_as_of_its_start() {
             daemon = daemon.restarted().await;
         }
         let person = daemon.person_named("person").await;
-        assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
-        let ended = wait_for_end(&daemon, &asked).await;
+        assert!(person.call(answer(&waiting, "yes")).await.unwrap().success);
+        let ended = wait_for_end(&daemon, &waiting).await;
         let text = serde_json::to_string(&ended).unwrap();
         if wanted.is_empty() {
             assert!(ended.status == "completed" && text.contains("was approved"), "{edit:?} {ended:#?}");
@@ -532,7 +532,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
             assert!(ended.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {ended:#?}");
             // A run that starts now uses the current definitions.
             let again = daemon.call(verb).await;
-            let digests = [&asked, &again].map(|run| run.pending_gate.clone().unwrap().digest);
+            let digests = [&waiting, &again].map(|run| run.pending_gate.clone().unwrap().digest);
             assert_ne!(digests[0], digests[1], "later steps are part of the approval");
             assert!(person.call(answer(&again, "yes")).await.unwrap().success);
             assert_eq!(wait_for_end(&daemon, &again).await.status, "completed");

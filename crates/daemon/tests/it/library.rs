@@ -112,8 +112,8 @@ async fn project_workflow_is_saved_found_described_and_removed() {
     assert_eq!(again.validation_errors, ["Workflow 'greet' already exists"]);
     let fields = (again.workflow_name.as_str(), again.stored_file.as_str(), again.workflow_signature.is_empty());
     assert_eq!(fields, ("greet", "", true));
-    let over = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true, reason: None };
-    assert!(author.client.call(over).await.unwrap().success);
+    let ended = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true, reason: None };
+    assert!(author.client.call(ended).await.unwrap().success);
 
     let described = author.client.call(DescribeWorkflow { name: "greet".to_owned() }).await.unwrap();
     assert!(described.success && described.problems.is_empty(), "{described:?}");

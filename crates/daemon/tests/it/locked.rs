@@ -10,18 +10,18 @@ use steplatch_testkit::{TestDaemon, eventually};
 
 const SECRET: &str = "deploy-key-4711";
 
-fn words(text: &str) -> Option<Passphrase> {
+fn to_passphrase(text: &str) -> Option<Passphrase> {
     Some(Passphrase(text.to_owned()))
 }
 
 async fn set_passphrase(client: &Client, passphrase: Option<&str>, current: Option<&str>) {
-    let verb = SetApprover { passphrase: passphrase.and_then(words), current: current.and_then(words) };
+    let verb = SetApprover { passphrase: passphrase.and_then(to_passphrase), current: current.and_then(to_passphrase) };
     let reply = client.call(verb).await.unwrap();
     assert!(reply.success, "{reply:?}");
 }
 
 async fn unlock(client: &Client, passphrase: &str) -> UnlockRunsReply {
-    client.call(UnlockRuns { passphrase: words(passphrase) }).await.unwrap()
+    client.call(UnlockRuns { passphrase: to_passphrase(passphrase) }).await.unwrap()
 }
 
 /// Returns a machine that opens a terminal, requests approval, and types a given secret. `answered_by` is the approver.
@@ -80,8 +80,8 @@ fn is_in_any_file(daemon: &TestDaemon, text: &str) -> bool {
     bytes.any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
 }
 
-async fn answers(client: &Client, run: &RunReply, passphrase: Option<&str>) -> AnswerGateReply {
-    let passphrase = passphrase.and_then(words);
+async fn answer_gate(client: &Client, run: &RunReply, passphrase: Option<&str>) -> AnswerGateReply {
+    let passphrase = passphrase.and_then(to_passphrase);
     let run_id = run.run_id.clone();
     client.call(AnswerGate { run_id, answer: "yes".to_owned(), passphrase, ..AnswerGate::default() }).await.unwrap()
 }
@@ -99,27 +99,27 @@ async fn copied_state_cannot_pass_a_gate() {
     // redteam M14: a copy of the journal without approver.json was answered, and deployed with the person's key.
     let daemon = TestDaemon::new().await;
     set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = start_until_gate(&daemon, deploying_machine("human")).await;
-    wait_until_stored(&daemon, &asked, true).await;
+    let waiting = start_until_gate(&daemon, deploying_machine("human")).await;
+    wait_until_stored(&daemon, &waiting, true).await;
     // Text stored before the question is removed from the database's log as well.
     eventually("the secret is in no file", async || !is_in_any_file(&daemon, SECRET)).await;
     std::fs::remove_file(daemon.place().state().join("approver.json")).unwrap();
     let copy = daemon.restarted().await;
     let ann = copy.person_named("ann").await;
     for passphrase in [None, Some("open sesame")] {
-        let refused = answers(&ann, &asked, passphrase).await;
+        let refused = answer_gate(&ann, &waiting, passphrase).await;
         assert!(!refused.success && refused.error.as_ref().unwrap().contains("locked"), "{refused:?}");
     }
     // A passphrase set by the attacker does not help either.
     set_passphrase(&ann, Some("open barley"), None).await;
-    assert!(!answers(&ann, &asked, Some("open barley")).await.success);
+    assert!(!answer_gate(&ann, &waiting, Some("open barley")).await.success);
     assert!(!unlock(&ann, "open barley").await.success);
-    let now = copy.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
+    let now = copy.call(GetRun { run_id: waiting.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!(now.status, "waiting");
     assert!(now.next_step.unwrap().contains("steplatch approver unlock"));
     // The run can be cancelled.
-    assert!(copy.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
-    assert!(!is_locked(&copy, &asked).await);
+    assert!(copy.call(CancelWorkflow { run_id: waiting.run_id.clone() }).await.success);
+    assert!(!is_locked(&copy, &waiting).await);
     copy.stop().await;
 }
 
@@ -127,16 +127,16 @@ async fn copied_state_cannot_pass_a_gate() {
 async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     let daemon = TestDaemon::new().await;
     set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let (asked, other) = (
+    let (waiting, other) = (
         start_until_gate(&daemon, deploying_machine("human")).await,
         start_until_gate(&daemon, deploying_machine("human")).await,
     );
     let of_agent = start_until_gate(&daemon, deploying_machine("agent")).await;
-    let shown = asked.pending_gate.clone().unwrap();
+    let shown = waiting.pending_gate.clone().unwrap();
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    assert!(is_locked(&daemon, &asked).await && !is_locked(&daemon, &of_agent).await);
-    let gate = daemon.call(GetGate { run_id: asked.run_id.clone(), gate_id: None }).await;
+    assert!(is_locked(&daemon, &waiting).await && !is_locked(&daemon, &of_agent).await);
+    let gate = daemon.call(GetGate { run_id: waiting.run_id.clone(), gate_id: None }).await;
     assert!(gate.error.as_ref().unwrap().contains("steplatch approver unlock"), "{gate:?}");
 
     // A gate for an agent needs no person.
@@ -144,12 +144,12 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     let decides = |run: &RunReply| Decide { run_id: run.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
     assert!(daemon.call(decides(&of_agent)).await.success);
     assert_eq!(wait_for_end(&daemon, &of_agent).await.status, "completed");
-    let refused = daemon.call(decides(&asked)).await;
+    let refused = daemon.call(decides(&waiting)).await;
     assert!(refused.error.as_ref().unwrap().contains("locked") && !refused.passphrase_wanted, "{refused:?}");
 
-    let missing = answers(&ann, &asked, None).await;
+    let missing = answer_gate(&ann, &waiting, None).await;
     assert!(!missing.success && missing.passphrase_wanted, "{missing:?}");
-    let agent = daemon.client().call(UnlockRuns { passphrase: words("open sesame") }).await.unwrap();
+    let agent = daemon.client().call(UnlockRuns { passphrase: to_passphrase("open sesame") }).await.unwrap();
     assert!(agent.error.unwrap().contains("opened by a person"));
     let wrong = unlock(&ann, "open barley").await;
     assert!(!wrong.success && wrong.passphrase_wanted, "{wrong:?}");
@@ -158,10 +158,10 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     })
     .await;
     assert!(!is_locked(&daemon, &other).await);
-    let gate = daemon.call(GetGate { run_id: asked.run_id.clone(), gate_id: None }).await.gate.unwrap();
+    let gate = daemon.call(GetGate { run_id: waiting.run_id.clone(), gate_id: None }).await.gate.unwrap();
     assert_eq!((&gate.gate_id, &gate.digest, &gate.prompt), (&shown.gate_id, &shown.digest, &shown.prompt));
-    for run in [&asked, &other] {
-        let taken = answers(&ann, run, Some("open sesame")).await;
+    for run in [&waiting, &other] {
+        let taken = answer_gate(&ann, run, Some("open sesame")).await;
         assert!(taken.success, "{taken:?}");
         let ended = wait_for_end(&daemon, run).await;
         assert_eq!(ended.status, "completed", "{ended:?}");
@@ -174,16 +174,16 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
 async fn answer_with_the_passphrase_opens_its_own_run() {
     let daemon = TestDaemon::new().await;
     set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = start_until_gate(&daemon, nesting_machine("above", &deploying_machine("human"))).await;
-    let gate = asked.pending_gate.clone().unwrap();
-    wait_until_stored(&daemon, &asked, true).await;
+    let waiting = start_until_gate(&daemon, nesting_machine("above", &deploying_machine("human"))).await;
+    let gate = waiting.pending_gate.clone().unwrap();
+    wait_until_stored(&daemon, &waiting, true).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    let (run_id, gate_id, digest) = (asked.run_id.clone(), Some(gate.gate_id), Some(gate.digest));
+    let (run_id, gate_id, digest) = (waiting.run_id.clone(), Some(gate.gate_id), Some(gate.digest));
     let answer = AnswerGate { run_id, gate_id, digest, answer: "yes".to_owned(), ..AnswerGate::default() };
-    let taken = ann.call(AnswerGate { passphrase: words("open sesame"), ..answer }).await.unwrap();
+    let taken = ann.call(AnswerGate { passphrase: to_passphrase("open sesame"), ..answer }).await.unwrap();
     assert!(taken.success, "{taken:?}");
-    let ended = wait_for_end(&daemon, &asked).await;
+    let ended = wait_for_end(&daemon, &waiting).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     daemon.stop().await;
 }
@@ -192,30 +192,30 @@ async fn answer_with_the_passphrase_opens_its_own_run() {
 async fn waiting_runs_are_sealed_while_a_passphrase_is_set() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    let asked = start_until_gate(&daemon, deploying_machine("human")).await;
-    assert!(private_part(&daemon, &asked).contains(SECRET));
+    let waiting = start_until_gate(&daemon, deploying_machine("human")).await;
+    assert!(private_part(&daemon, &waiting).contains(SECRET));
     set_passphrase(&ann, Some("open sesame"), None).await;
-    wait_until_stored(&daemon, &asked, true).await;
+    wait_until_stored(&daemon, &waiting, true).await;
     // A new passphrase opens it, and the old one no longer does.
     set_passphrase(&ann, Some("open barley"), Some("open sesame")).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    assert!(is_locked(&daemon, &asked).await);
+    assert!(is_locked(&daemon, &waiting).await);
     assert!(!unlock(&ann, "open sesame").await.success);
     // Removing the passphrase first opens all runs.
     eventually("the passphrase is checked again", async || {
-        let verb = SetApprover { passphrase: None, current: words("open barley") };
+        let verb = SetApprover { passphrase: None, current: to_passphrase("open barley") };
         let reply = ann.call(verb).await.unwrap();
         assert!(reply.success || reply.retry_after_seconds.is_some(), "{reply:?}");
         if reply.success { Ok(()) } else { Err(reply) }
     })
     .await;
-    wait_until_stored(&daemon, &asked, false).await;
+    wait_until_stored(&daemon, &waiting, false).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    assert!(!is_locked(&daemon, &asked).await);
-    assert!(answers(&ann, &asked, None).await.success);
-    assert_eq!(wait_for_end(&daemon, &asked).await.status, "completed");
+    assert!(!is_locked(&daemon, &waiting).await);
+    assert!(answer_gate(&ann, &waiting, None).await.success);
+    assert_eq!(wait_for_end(&daemon, &waiting).await.status, "completed");
     daemon.stop().await;
 }
 
@@ -231,9 +231,9 @@ async fn terminals_of_a_locked_run_stay_held_without_secrets() {
         "transitions": [{"condition": "success", "next_state": "ask"}]});
     let daemon = TestDaemon::new().await;
     set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = start_until_gate(&daemon, definition).await;
-    let session_id = asked.session_id.clone().unwrap();
-    wait_until_stored(&daemon, &asked, true).await;
+    let waiting = start_until_gate(&daemon, definition).await;
+    let session_id = waiting.session_id.clone().unwrap();
+    wait_until_stored(&daemon, &waiting, true).await;
     let daemon = daemon.restarted().await;
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..Default::default() }).await;
     let screen = screen.screen_content.unwrap();
@@ -242,7 +242,7 @@ async fn terminals_of_a_locked_run_stay_held_without_secrets() {
     let refused = daemon.call(typed).await;
     assert!(refused.error.as_ref().unwrap().contains("waits for a person who judges this terminal"), "{refused:?}");
     // A run cancelled while locked leaves no terminal.
-    assert!(daemon.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
+    assert!(daemon.call(CancelWorkflow { run_id: waiting.run_id.clone() }).await.success);
     let left = daemon.call(ListTerminalSessions::default()).await;
     assert!(left.sessions.is_empty(), "{left:?}");
     daemon.stop().await;
@@ -285,7 +285,7 @@ async fn nested_runs_are_sealed_again_after_being_opened() {
     let (one, other) = tokio::join!(unlock(&ann, "open sesame"), unlock(&ann, "open sesame"));
     assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
     wait_until_sealed(&daemon, 3).await;
-    assert!(answers(&ann, &top, Some("open sesame")).await.success);
+    assert!(answer_gate(&ann, &top, Some("open sesame")).await.success);
     assert_eq!(wait_for_end(&daemon, &top).await.status, "completed");
     daemon.stop().await;
 }
@@ -305,17 +305,17 @@ async fn subscriber_of_a_locked_run_sees_its_end_and_cancel_is_deep() {
     assert!(cancelled.success, "{cancelled:?}");
     assert_eq!(sealed_runs(&daemon), [true], "the nested run has ended too");
     let looks = GetRun { run_id: first.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() };
-    let waits = daemon.person_named("bob").await;
-    let waits = tokio::spawn(async move { waits.call(looks).await.unwrap() });
+    let waiting = daemon.person_named("bob").await;
+    let waiting = tokio::spawn(async move { waiting.call(looks).await.unwrap() });
     let subscribe = Subscribe { run_id: first.run_id.clone(), from_seq: None, ..Subscribe::default() };
     let (reply, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
     assert!(reply.success);
-    assert!(answers(&ann, &first, Some("open sesame")).await.success);
+    assert!(answer_gate(&ann, &first, Some("open sesame")).await.success);
     let mut last: Option<RunEvent> = None;
     while !last.as_ref().is_some_and(RunEvent::is_last) {
         last = Some(serde_json::from_value(events.next().await.unwrap()).unwrap());
     }
-    let seen = waits.await.unwrap();
+    let seen = waiting.await.unwrap();
     assert!(["waiting", "completed"].contains(&seen.status.as_str()) && seen.error.is_none(), "{seen:?}");
     daemon.stop().await;
 }
@@ -325,21 +325,21 @@ async fn daemon_killed_before_storing_plain_runs_leaves_them_open() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
     set_passphrase(&ann, Some("open sesame"), None).await;
-    let asked = start_until_gate(&daemon, deploying_machine("human")).await;
-    wait_until_stored(&daemon, &asked, true).await;
-    let sealed = private_part(&daemon, &asked);
+    let waiting = start_until_gate(&daemon, deploying_machine("human")).await;
+    wait_until_stored(&daemon, &waiting, true).await;
+    let sealed = private_part(&daemon, &waiting);
     set_passphrase(&ann, None, Some("open sesame")).await;
-    wait_until_stored(&daemon, &asked, false).await;
+    wait_until_stored(&daemon, &waiting, false).await;
     let place = daemon.place().clone();
     let daemon = daemon.restarted_with(|| {
         let journal = rusqlite::Connection::open(place.journal()).unwrap();
-        let changed = journal.execute("UPDATE runs SET private = ?2 WHERE run = ?1", [&asked.run_id, &sealed]);
+        let changed = journal.execute("UPDATE runs SET private = ?2 WHERE run = ?1", [&waiting.run_id, &sealed]);
         assert_eq!(changed.unwrap(), 1);
     });
     let daemon = daemon.await;
-    assert!(!is_locked(&daemon, &asked).await && !daemon.call(GetApprover {}).await.is_set);
-    wait_until_stored(&daemon, &asked, false).await;
-    let cancelled = daemon.call(CancelWorkflow { run_id: asked.run_id.clone() }).await;
+    assert!(!is_locked(&daemon, &waiting).await && !daemon.call(GetApprover {}).await.is_set);
+    wait_until_stored(&daemon, &waiting, false).await;
+    let cancelled = daemon.call(CancelWorkflow { run_id: waiting.run_id.clone() }).await;
     assert!(cancelled.success, "{cancelled:?}");
     daemon.stop().await;
 }

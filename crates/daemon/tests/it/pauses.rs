@@ -89,9 +89,9 @@ async fn paused_run_finishes_its_step_and_stays_paused() {
 
     let resumed = resume(&daemon, &run).await;
     assert_eq!((resumed.success, resumed.message.as_str(), resumed.paused), (true, "Run resumed", None));
-    let over = wait_for_end(&daemon, &run).await;
-    assert_eq!((over.status.as_str(), over.final_state.as_deref()), ("completed", Some("type")), "{:?}", over.error);
-    assert_eq!(over.paused, None);
+    let ended = wait_for_end(&daemon, &run).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("type")), "{:?}", ended.error);
+    assert_eq!(ended.paused, None);
     assert_eq!(wait_for_event(&daemon, &run, "workflow_resumed", None).await, json!({"by": "test"}));
     for reply in [pause(&daemon, &run).await, resume(&daemon, &run).await] {
         assert_eq!((reply.success, reply.error.as_deref()), (false, Some("Run was already over: completed")));
@@ -155,8 +155,8 @@ async fn time_limit_stops_at_a_gate_and_in_a_pause() {
     clock.advance(Duration::from_secs(199));
     assert_eq!(record(&daemon, &run).await.state, "running");
     clock.advance(Duration::from_secs(1));
-    let over = wait_for_end(&daemon, &run).await;
-    assert_eq!(over.error.as_deref(), Some("Workflow execution timeout (200.0s) exceeded in state 'long'"));
+    let ended = wait_for_end(&daemon, &run).await;
+    assert_eq!(ended.error.as_deref(), Some("Workflow execution timeout (200.0s) exceeded in state 'long'"));
     daemon.stop().await;
 }
 
@@ -184,7 +184,7 @@ async fn nested_run_pauses_with_its_parent_or_alone() {
     wait_for_event(&daemon, &inner, "state_completed", Some("wait")).await;
     assert!(record(&daemon, &inner).await.paused.is_some());
     resume(&daemon, &inner).await;
-    let over = wait_for_end(&daemon, &run).await;
-    assert_eq!(over.status, "completed", "{:?}", over.error);
+    let ended = wait_for_end(&daemon, &run).await;
+    assert_eq!(ended.status, "completed", "{:?}", ended.error);
     daemon.stop().await;
 }

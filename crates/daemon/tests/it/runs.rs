@@ -171,9 +171,9 @@ async fn start_returns_at_once_and_the_run_continues() {
     // Document 000, line 184, and document 001, line 680: `success` shows that the workflow has succeeded.
     assert_eq!((started.success, started.status.as_str(), started.error.as_deref()), (false, "running", None));
     assert!(started.next_step.unwrap().contains(&format!("get_run {{\"run_id\": \"{}\"", started.run_id)));
-    let over =
+    let ended =
         daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0), ..GetRun::default() }).await;
-    assert_eq!((over.success, over.status.as_str(), over.next_step), (true, "completed", None));
+    assert_eq!((ended.success, ended.status.as_str(), ended.next_step), (true, "completed", None));
     let record = daemon.call(GetWorkflowRun { run_id: started.run_id }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.workflow_id.as_str()), ("completed", "test"));
     assert!(record.completed_at.is_some());

@@ -18,8 +18,8 @@ async fn run_is_started_and_followed_to_its_end() {
     assert_eq!((started.correlation_id.as_str(), started.workflow_instance.as_str()), ("cor-1", "run-1"));
     let running = client.status("deploy", "run-1").await.expect("a status");
     assert_eq!((running.state, running.output), (State::Running, Value::Null));
-    let over = client.status("deploy", "run-1").await.expect("a status");
-    assert_eq!((over.state, over.output), (State::Completed, json!({ "echo": { "branch": "main" } })));
+    let ended = client.status("deploy", "run-1").await.expect("a status");
+    assert_eq!((ended.state, ended.output), (State::Completed, json!({ "echo": { "branch": "main" } })));
 }
 
 #[test]

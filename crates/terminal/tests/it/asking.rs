@@ -234,8 +234,8 @@ async fn log_has_the_row_at_keys_in_a_program_drawing_in_place() {
     let menu = r"printf 'Where to?\n> dev\n  prod\nkeys: up down'; printf '\e[3A\r\e[9C'; read -rsn 3 key; \
                  printf '\r\e[JWhere to? prod\nName? (demo)\nhint'; printf '\e[1A\r\e[6C'; read -rn 2 name";
     session.types(&format!("bash -c \"{}\"\n", menu.replace("\\\n", ""))).await;
-    let waits = until_reads("keys: up down", InputReading::Any);
-    assert_eq!(session.waits(waits).await.0.reason, Reason::Match);
+    let waiting = until_reads("keys: up down", InputReading::Any);
+    assert_eq!(session.waits(waiting).await.0.reason, Reason::Match);
     let down = Input { keys: vec!["down".to_owned()], ..Input::default() };
     session.0.send(down).await.unwrap();
     assert_eq!(session.waits(until_reads("hint", InputReading::Any)).await.0.reason, Reason::Match);

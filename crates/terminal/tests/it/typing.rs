@@ -247,20 +247,20 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
             ("three", "read x < gate; sh -c 'exit 3'"),
         ];
         session.gives("mkfifo gate").await;
-        let mut waits = Vec::new();
+        let mut waiting = Vec::new();
         for (by, line) in lines {
             let input = Input { text: format!("{line}\n"), by: Some(by.to_owned()), ..Input::default() };
             let sent = session.0.send(input).await.unwrap();
             let wait = Wait { since: Some(sent.offset), by: Some(by.to_owned()), line: sent.line, ..until_prompt() };
-            waits.push((by, wait));
+            waiting.push((by, wait));
         }
         let open_gate = async || {
             let gate = std::path::Path::new(world.home()).join("gate");
             tokio::task::spawn_blocking(move || std::fs::write(gate, "x\n").unwrap()).await.unwrap();
         };
-        let mut waits = waits.into_iter();
+        let mut waiting = waiting.into_iter();
         let mut ends = async |code: i32| {
-            let (by, wait) = waits.next().unwrap();
+            let (by, wait) = waiting.next().unwrap();
             let (waited, view) = session.waits(wait).await;
             assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(code)), "{shell}: {by}\n{}", view.screen);
         };

@@ -38,10 +38,10 @@ fn waited_for(history: &History) -> Vec<String> {
     let current = history.current().map(|current| &current.step);
     let exchange = history.exchange().map(|exchange| &exchange.step);
     let gate = history.gate().map(|gate| &gate.step);
-    let waits: Vec<_> = [current, exchange, gate].into_iter().flatten().collect();
-    assert!(waits.len() <= 1, "one thing at a time, not {waits:?}");
+    let waiting: Vec<_> = [current, exchange, gate].into_iter().flatten().collect();
+    assert!(waiting.len() <= 1, "one thing at a time, not {waiting:?}");
     let of_current = || history.awaited_steps().iter().map(ToString::to_string).collect();
-    if current.is_some() { of_current() } else { waits.iter().map(ToString::to_string).collect() }
+    if current.is_some() { of_current() } else { waiting.iter().map(ToString::to_string).collect() }
 }
 
 /// Effects that must never be performed twice.

@@ -636,8 +636,8 @@ fn forged_gate_context_or_outdated_check_is_named() {
     let shows = |named: Vec<String>| named.iter().any(|one| one.contains("shown at the gate 'approve'"));
     assert!(shows(named_in_steps(&between("password", "look", "approve", reads(json!({"session_id": "term_2"}))))));
     assert!(shows(named_in_steps(&between("password", "look", "approve", reads(json!({}))))));
-    let waits = json!({"action": {"tool": "await_output", "params": {"pattern": "Zorp"}}});
-    assert!(shows(named_in_steps(&between("begin", "look", "start", waits.clone()))));
+    let waiting = json!({"action": {"tool": "await_output", "params": {"pattern": "Zorp"}}});
+    assert!(shows(named_in_steps(&between("begin", "look", "start", waiting.clone()))));
     let other = named_in_steps(&between("check", "look", "done", reads(json!({"session_id": "term_2"}))));
     assert!(other.iter().any(|one| one.contains("reads the terminal \"term_2\"")), "{other:?}");
 
@@ -646,13 +646,13 @@ fn forged_gate_context_or_outdated_check_is_named() {
     let sets = json!({"action": {"tool": "set", "params": {"q": "1"}}});
     let lists = json!({"action": {"tool": "list_terminal_sessions"}});
     let acts = json!({"action": {"tool": "run_command", "params": {"command": "cd /"}}});
-    for state in [reads(json!({})), sleep.clone(), waits.clone(), sets, lists, acts] {
+    for state in [reads(json!({})), sleep.clone(), waiting.clone(), sets, lists, acts] {
         let named = named_in_steps(&between("approve", "pause", "build", state));
         assert!(named.iter().any(|one| one.contains("between the gate 'approve'")), "{named:?}");
     }
     let agent =
         json!({"action": {"tool": "gate", "params": {"prompt": "?", "choices": ["a"], "answered_by": "agent"}}});
-    for state in [sleep.clone(), waits, agent] {
+    for state in [sleep.clone(), waiting, agent] {
         let named = named_in_steps(&between("start", "pause", "yes", state));
         assert!(named.iter().any(|one| one.contains("between a check and the input of 'yes'")), "{named:?}");
     }

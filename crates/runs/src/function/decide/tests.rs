@@ -195,9 +195,9 @@ fn answer_names_its_limit_only_if_exceeded() {
 fn waiting_child_is_recorded_once_while_its_call_is_open() {
     let mut state = state([called(1, child())]);
     assert_eq!(state.child_changed(AT, 1, false), None);
-    let waits = Entry::ChildWaits { at: AT, number: 1 };
-    assert_eq!(state.child_changed(AT, 1, true), Some(waits.clone()));
-    state.apply(&waits);
+    let waiting = Entry::ChildWaits { at: AT, number: 1 };
+    assert_eq!(state.child_changed(AT, 1, true), Some(waiting.clone()));
+    state.apply(&waiting);
     assert_eq!(state.child_changed(AT, 1, true), None);
     assert_eq!(state.child_changed(AT, 1, false), Some(Entry::ChildGoesOn { at: AT, number: 1 }));
     assert_eq!(state.child_changed(AT, 2, true), None, "its call has closed");
@@ -206,10 +206,10 @@ fn waiting_child_is_recorded_once_while_its_call_is_open() {
 #[test]
 fn cancel_is_raised_where_the_function_waits() {
     let usual = CancelSituation { was_received_here: false, is_abandoned: false, is_function: true };
-    let waits = state([called(1, sleep())]);
-    assert_eq!(waits.cancelled(usual), CancelDecision::Raise);
-    assert_eq!(waits.cancelled(CancelSituation { is_function: false, ..usual }), CancelDecision::EndNow);
-    assert_eq!(waits.cancelled(CancelSituation { is_abandoned: true, ..usual }), CancelDecision::EndNow);
+    let waiting = state([called(1, sleep())]);
+    assert_eq!(waiting.cancelled(usual), CancelDecision::Raise);
+    assert_eq!(waiting.cancelled(CancelSituation { is_function: false, ..usual }), CancelDecision::EndNow);
+    assert_eq!(waiting.cancelled(CancelSituation { is_abandoned: true, ..usual }), CancelDecision::EndNow);
     assert_eq!(state([]).cancelled(usual), CancelDecision::EndNow, "it computes");
     assert_eq!(state([paused(false)]).cancelled(usual), CancelDecision::Raise, "it waits to be resumed");
 }

@@ -41,7 +41,7 @@ fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("steplatch.toml"), DECLARED).unwrap();
     let agent = Agent::new(&home);
-    let started = agent.calls("run_workflow", json!({"workflow_definition": noting_machine(), "wait_seconds": 0}));
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": noting_machine(), "wait_seconds": 0}));
     let file = home.path().join("noted");
     eventually_blocking("the longest node begins", || {
         let noted = noted(&file);
@@ -49,7 +49,7 @@ fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     });
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
-    let ended = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
+    let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("doubt")), "{ended}");
     let mut noted = noted(&file);
     // The steps of the graph run in parallel.

@@ -27,13 +27,14 @@ impl Session {
         }
         let agent = Agent::new(&home);
         let mut session = Self { home, agent, terminals: Vec::new() };
-        session.opens();
+        session.open();
         session
     }
 
     /// Opens a further terminal.
-    fn opens(&mut self) {
-        let opened = self.agent.calls("open_terminal", json!({"shell": "bash", "working_directory": self.home.path()}));
+    fn open(&mut self) {
+        let opened =
+            self.agent.call_tool("open_terminal", json!({"shell": "bash", "working_directory": self.home.path()}));
         self.terminals.push(opened["session_id"].as_str().unwrap().to_owned());
     }
 
@@ -43,37 +44,37 @@ impl Session {
 
     /// Runs a command in the newest terminal.
     fn runs(&self, command: &str) -> Value {
-        self.agent.calls("run_command", json!({"session_id": self.last(), "command": command, "timeout": 60}))
+        self.agent.call_tool("run_command", json!({"session_id": self.last(), "command": command, "timeout": 60}))
     }
 
     /// Types a text, and waits until the program or the shell reads again.
-    fn types(&self, text: &str) -> Value {
-        self.sends(json!({"input_text": text, "until": "input"}))
+    fn type_in(&self, text: &str) -> Value {
+        self.send(json!({"input_text": text, "until": "input"}))
     }
 
     /// Types with these parameters of `send_input`.
-    fn sends(&self, mut parameters: Value) -> Value {
+    fn send(&self, mut parameters: Value) -> Value {
         parameters["session_id"] = self.last().into();
         parameters["timeout"] = 60.into();
-        let sent = self.agent.calls("send_input", parameters);
+        let sent = self.agent.call_tool("send_input", parameters);
         assert_ne!(sent["waited"]["reason"], "timeout", "{sent}");
         sent
     }
 
     /// Waits until the screen of the newest terminal shows a pattern.
-    fn sees(&self, pattern: &str) {
+    fn expect_text(&self, pattern: &str) {
         let wait = json!({"session_id": self.last(), "pattern": pattern, "target": "screen", "timeout": 60});
-        let seen = self.agent.calls("await_output", wait);
+        let seen = self.agent.call_tool("await_output", wait);
         assert_eq!(seen["success"], true, "{seen:#}");
     }
 
     /// Captures all terminals under a name, saves the workflow, and closes the terminals.
-    fn captures(self, inputs: Value) -> Procedure {
+    fn capture(self, inputs: Value) -> Procedure {
         let request = json!({"session_ids": self.terminals, "name": "procedure", "inputs": inputs, "save": true});
-        let captured = self.agent.calls("capture_workflow", request);
+        let captured = self.agent.call_tool("capture_workflow", request);
         assert_eq!(captured["success"], true, "{captured:#}");
         for terminal in &self.terminals {
-            let _ = self.agent.calls("exit_terminal", json!({"session_id": terminal}));
+            let _ = self.agent.call_tool("exit_terminal", json!({"session_id": terminal}));
         }
         Procedure { home: self.home, agent: self.agent, captured }
     }
@@ -94,7 +95,7 @@ impl Procedure {
 
     /// Proves the workflow: runs it twice with the recorded values and once with others. Secrets come from the
     /// environment.
-    fn proves(&self, inputs: &[&str], secrets: &[(&str, &str)]) {
+    fn prove(&self, inputs: &[&str], secrets: &[(&str, &str)]) {
         let mut prove = self.home.steplatch();
         let inputs = inputs.iter().flat_map(|input| ["-i", input]);
         let prove = prove.args(["workflow", "prove", "procedure"]).args(inputs).envs(secrets.iter().copied());
@@ -104,22 +105,22 @@ impl Procedure {
 
     /// Runs the workflow to its end, with other values.
     fn runs(&self, variables: Value) -> Value {
-        let run = self.begins(variables);
+        let run = self.begin(variables);
         assert_eq!(run["status"], "completed", "{run:#}\n{:#}", self.captured);
         run
     }
 
     /// Runs the workflow until it ends or asks.
-    fn begins(&self, variables: Value) -> Value {
+    fn begin(&self, variables: Value) -> Value {
         let request = json!({"workflow_name": "procedure", "initial_variables": variables, "wait_seconds": 120});
-        self.agent.calls("run_workflow", request)
+        self.agent.call_tool("run_workflow", request)
     }
 
     fn file(&self, name: &str) -> String {
         std::fs::read_to_string(self.home.path().join(name)).unwrap()
     }
 
-    fn writes(&self, name: &str, text: &str) {
+    fn write_file(&self, name: &str, text: &str) {
         std::fs::write(self.home.path().join(name), text).unwrap();
     }
 

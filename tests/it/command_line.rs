@@ -45,14 +45,14 @@ fn write(home: &Home, name: &str, document: &Value) {
 
 /// Starts a run and returns its id once it waits at its gate.
 fn start_until_gate(agent: &Agent) -> String {
-    let reply = agent.calls("run_workflow", json!({"workflow_definition": judged_machine(), "wait_seconds": 60}));
+    let reply = agent.call_tool("run_workflow", json!({"workflow_definition": judged_machine(), "wait_seconds": 60}));
     assert_eq!(reply["status"], "waiting", "{reply:#}");
     reply["run_id"].as_str().unwrap().to_owned()
 }
 
 /// Waits until a run has ended and returns its state.
 fn wait_for_end(agent: &Agent, run: &str) -> String {
-    let reply = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let reply = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     reply["status"].as_str().unwrap().to_owned()
 }
 

@@ -129,7 +129,7 @@ async fn open_commander(project: &Project) -> Desk {
 async fn with(project: &Project, more: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
     let desk = Desk::runs(&project.home, &project.folder, &command, (120, 45), more).await;
-    desk.shows("/help teaches, Ctrl-D leaves").await;
+    desk.expect_screen("/help teaches, Ctrl-D leaves").await;
     desk
 }
 
@@ -137,7 +137,7 @@ async fn with(project: &Project, more: &[(&str, &str)]) -> Desk {
 async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
     let project = Project::new();
     let desk = open_commander(&project).await;
-    desk.shows("^4 nodes, 1 graph, 1 workflow here").await;
+    desk.expect_screen("^4 nodes, 1 graph, 1 workflow here").await;
     desk.says("@greet world", "^hello world\n✓ ::0 @greet in ").await;
     desk.says("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity").await;
     desk.says("#both ::-1", "^hello hello \\(hello world\\) 0\nfirst +completed\nlast +completed\n✓ ::2 #both").await;
@@ -171,15 +171,15 @@ async fn invalid_line_is_explained_and_runs_nothing() {
         desk.says(line, said).await;
     }
     assert_eq!(fs::read_to_string(project.path("greeted")).unwrap(), "::0\n", "one call was made");
-    desk.presses("/clear\r").await;
-    desk.shows("\\A›\\s*\\z").await;
+    desk.press("/clear\r").await;
+    desk.expect_screen("\\A›\\s*\\z").await;
 }
 
 #[tokio::test]
 async fn remarks_and_errors_wrap_at_the_terminal_width() {
     let project = Project::new();
     let desk = open_commander(&project).await;
-    desk.resizes(38, 30).await;
+    desk.resize(38, 30).await;
     desk.says("@greet one", "^✓ ::0 @greet").await;
     let screen = desk.says("@no-such-node x", "no-such-node'").await;
     let from = screen.find("error: ").expect("an error is shown");
@@ -231,13 +231,16 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
     desk.says("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$").await;
     desk.says("1", "^error: 'version' must have at least 3 characters").await;
     desk.says("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
-    desk.presses("\r").await;
-    desk.shows("^  the approver's passphrase:\n\\?$").await;
-    desk.presses("@greet oé\x7fat").await;
-    let typed = desk.shows("^\\? •{10}$").await;
+    desk.press("\r").await;
+    desk.expect_screen("^  the approver's passphrase:\n\\?$").await;
+    desk.press("@greet oé\x7fat").await;
+    let typed = desk.expect_screen("^\\? •{10}$").await;
     assert!(!typed.contains("oat"), "{typed}");
-    desk.presses("\r").await;
-    desk.shows("^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0").await;
+    desk.press("\r").await;
+    desk.expect_screen(
+        "^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0",
+    )
+    .await;
     desk.says("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;
     let history = fs::read_to_string(project.home.path().join("state/commander_history")).unwrap();
     assert_eq!(history, "#V2\n%nested.py:outer\n@identity of ::outer\n");
@@ -253,44 +256,44 @@ async fn slow_work_continues_in_background_and_reports_above_input() {
     let desk = open_commander(&project).await;
     desk.says("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
     desk.says("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
-    desk.shows("^::1 @greet continues in the background").await;
+    desk.expect_screen("^::1 @greet continues in the background").await;
     desk.says("/bg", "^::1 +@greet +waits .*for an earlier result").await;
     desk.says("/show ::1['output']", "^this waits for ::1").await;
-    desk.presses("@greet half a li").await;
-    desk.shows("^› @greet half a li$").await;
+    desk.press("@greet half a li").await;
+    desk.expect_screen("^› @greet half a li$").await;
     assert!(!project.path("greeted").exists(), "a waiting run has not begun");
     project.goes();
     let reports = "^waited\n✓ ::0 @wait in .*\nhello waited and waited\n✓ ::1 @greet in .*";
-    desk.shows(&format!("{reports}\n(.*\n)*› @greet half a li$")).await;
-    desk.presses("ne\r").await;
-    desk.shows("^hello half a line\n✓ ::2 @greet").await;
+    desk.expect_screen(&format!("{reports}\n(.*\n)*› @greet half a li$")).await;
+    desk.press("ne\r").await;
+    desk.expect_screen("^hello half a line\n✓ ::2 @greet").await;
 }
 
 #[tokio::test]
 async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     let project = Project::new();
     let desk = open_commander(&project).await;
-    desk.presses("@wait\r").await;
+    desk.press("@wait\r").await;
     let pid = project.path("wait.pid");
     eventually_blocking("the node writes its process id", || {
         fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n'))
     });
-    desk.presses("\x03").await;
-    desk.shows("^✗ ::0 @wait in .*: interrupted\n›$").await;
+    desk.press("\x03").await;
+    desk.expect_screen("^✗ ::0 @wait in .*: interrupted\n›$").await;
     let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
     eventually_blocking("the node ends", || !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
 
     desk.says("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
-    desk.presses("\x03").await;
-    desk.shows("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
+    desk.press("\x03").await;
+    desk.expect_screen("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
     assert_eq!(project.listed("waiting").len(), 1, "and the run still waits");
     desk.says("1", "^error: no question is open").await;
     desk.says("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
     desk.says("/answer 2", "^✓ completed in").await;
 
     desk.says("%release 2", "^  \\? Release 2\\?").await;
-    desk.presses("\x03").await;
-    desk.shows("left open(.*\n)*.*left open").await;
+    desk.press("\x03").await;
+    desk.expect_screen("left open(.*\n)*.*left open").await;
     // A number is never a prefix of a run's id, even if one begins with it.
     desk.says("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
     // No id contains the letters l, o or u.
@@ -300,18 +303,18 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     // Cancels a foreground run that was started here.
     desk.says("%./sleeps.json", "^::3 %./sleeps.json continues in the background").await;
     desk.says("/fg", "^waiting for ::3 %./sleeps.json").await;
-    desk.shows("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;
-    desk.presses("\x03").await;
-    desk.shows("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
+    desk.expect_screen("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;
+    desk.press("\x03").await;
+    desk.expect_screen("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
     let screen = desk.says("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
     assert!(!screen.contains('⠋'), "the animated line is gone:\n{screen}");
 
     // A second Ctrl-C at the same question cancels the run.
     desk.says("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;
-    desk.presses("\x03").await;
-    desk.shows("Ctrl-C again cancels the run, /gates asks again\n›$").await;
-    desk.presses("\x03").await;
-    desk.shows("^cancelling run_.*\n(.*\n)*.*✗ cancelled in").await;
+    desk.press("\x03").await;
+    desk.expect_screen("Ctrl-C again cancels the run, /gates asks again\n›$").await;
+    desk.press("\x03").await;
+    desk.expect_screen("^cancelling run_.*\n(.*\n)*.*✗ cancelled in").await;
 }
 
 #[tokio::test]
@@ -321,8 +324,8 @@ async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
     desk.says("@wait", "^::0 @wait continues in the background").await;
     desk.says("/bg %release 7", "^  \\? Release 7\\?").await;
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
-    desk.presses("\x04").await;
-    let screen = desk.shows("^left with 0\n echo").await;
+    desk.press("\x04").await;
+    let screen = desk.expect_screen("^left with 0\n echo").await;
     assert!(screen.contains("::0 @wait ends here"), "{screen}");
     assert!(
         screen.contains(&format!("%release continues as {run}; answer it with: steplatch gates answer {run}")),
@@ -331,7 +334,7 @@ async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
     drop(desk);
 
     let desk = open_commander(&project).await;
-    desk.shows(&format!(
+    desk.expect_screen(&format!(
         "^{run} asks, Ctrl-C leaves it open, twice cancels the run\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$"
     ))
     .await;
@@ -349,9 +352,9 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     let (one, other) = (begun("1"), begun("2"));
     eventually_blocking("two runs wait", || project.listed("waiting").len() == 2);
     let desk = open_commander(&project).await;
-    desk.shows("^  \\? Release 1\\?").await;
-    desk.presses("\x03").await;
-    desk.shows("2 questions are left open").await;
+    desk.expect_screen("^  \\? Release 1\\?").await;
+    desk.press("\x03").await;
+    desk.expect_screen("2 questions are left open").await;
     let listed = desk.says("/runs waiting", &format!("^{one} +release +waiting")).await;
     assert!(listed.contains(&other), "{listed}");
     desk.says("/show run_", "^error: 'run_' is ambiguous; it matches these runs:\n.*\n.*release").await;
@@ -370,22 +373,22 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
 async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
     let project = Project::new();
     let desk = open_commander(&project).await;
-    desk.presses("@gr\tone").await;
-    desk.shows("^› @greet one$").await;
-    desk.presses("\r").await;
-    desk.shows("^✓ ::0 @greet").await;
+    desk.press("@gr\tone").await;
+    desk.expect_screen("^› @greet one$").await;
+    desk.press("\r").await;
+    desk.expect_screen("^✓ ::0 @greet").await;
     desk.says(" @greet secret", "✓ ::1 @greet").await;
     desk.says("%release 1", "^  \\? Release 1\\?").await;
-    desk.presses("y\t").await;
-    desk.shows("^\\? yes$").await;
-    desk.presses("\r").await;
-    desk.shows("^✓ completed in").await;
-    desk.presses("@identity ::re\t").await;
-    desk.shows("^› @identity ::release$").await;
-    desk.presses("\x15@identity one\r").await;
-    desk.shows("^✓ ::3 @identity").await;
-    desk.presses("/qu\t\r").await;
-    desk.shows("^left with 0").await;
+    desk.press("y\t").await;
+    desk.expect_screen("^\\? yes$").await;
+    desk.press("\r").await;
+    desk.expect_screen("^✓ completed in").await;
+    desk.press("@identity ::re\t").await;
+    desk.expect_screen("^› @identity ::release$").await;
+    desk.press("\x15@identity one\r").await;
+    desk.expect_screen("^✓ ::3 @identity").await;
+    desk.press("/qu\t\r").await;
+    desk.expect_screen("^left with 0").await;
     let history = project.home.path().join("state/commander_history");
     let lines = fs::read_to_string(&history).unwrap();
     assert_eq!(
@@ -397,10 +400,10 @@ async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
     drop(desk);
 
     let desk = with(&project, &[("NO_COLOR", "1")]).await;
-    desk.presses("\x1b[A\x1b[A\x1b[A").await;
-    desk.shows("^› @greet one$").await;
-    desk.presses("\r").await;
-    desk.shows("^✓ ::0 @greet").await;
+    desk.press("\x1b[A\x1b[A\x1b[A").await;
+    desk.expect_screen("^› @greet one$").await;
+    desk.press("\r").await;
+    desk.expect_screen("^✓ ::0 @greet").await;
     let coloured = desk.styled_screen().await;
     assert!(!coloured.contains("\x1b[0;32m"), "{coloured:?}");
 }

@@ -63,7 +63,7 @@ fn omitted_id_is_the_only_one_or_picked_from_a_list() {
     home.runs(&["terminal", "open", "--name", "one", "--", "sh", "-c", "echo first; cat"]).well();
     home.runs(&["terminal", "wait", "one", "-p", "first"]).well();
     let only = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
-    let screen = only.sees("exit-code-0");
+    let screen = only.expect_text("exit-code-0");
     assert!(screen.contains("first") && !screen.contains("by number"), "{screen}");
 
     home.runs(&["terminal", "open", "--name", "two", "--", "sh", "-c", "echo second; cat"]).well();
@@ -72,13 +72,13 @@ fn omitted_id_is_the_only_one_or_picked_from_a_list() {
     let names = listed["sessions"].as_array().unwrap().iter().map(|session| session["name"].clone());
     let at = names.collect::<Vec<Value>>().iter().position(|name| name == "two").unwrap() + 1;
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
-    person.sees("terminal, by number:");
-    person.types(&at.to_string());
-    assert!(person.sees("exit-code-0").contains("second"));
+    person.expect_text("terminal, by number:");
+    person.type_in(&at.to_string());
+    assert!(person.expect_text("exit-code-0").contains("second"));
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
-    person.sees("terminal, by number:");
-    person.types("9");
-    assert!(person.sees("exit-code-2").contains("no terminal was selected"));
+    person.expect_text("terminal, by number:");
+    person.type_in("9");
+    assert!(person.expect_text("exit-code-2").contains("no terminal was selected"));
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn attaching_explains_how_to_detach() {
     let agent = Agent::new(&outer);
     home.runs(&["terminal", "open", "--name", "one", "--", "cat"]).well();
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal attach one");
-    person.shows(r"\(ctrl-\\ detaches\)");
-    person.presses("ctrl-\\");
-    assert!(person.sees("exit-code-0").contains("detached; the terminal keeps running"));
+    person.expect_screen(r"\(ctrl-\\ detaches\)");
+    person.press("ctrl-\\");
+    assert!(person.expect_text("exit-code-0").contains("detached; the terminal keeps running"));
 }
 
 #[test]

@@ -18,7 +18,8 @@ fn non_json_result_fails_only_its_run_with_a_message() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     write(&home, "other.py", &function("return await ctx.gate('Well?')"));
-    let other = agent.calls("run_workflow", json!({"workflow_file": home.path().join("other.py"), "wait_seconds": 60}));
+    let other =
+        agent.call_tool("run_workflow", json!({"workflow_file": home.path().join("other.py"), "wait_seconds": 60}));
     assert_eq!(other["status"], "waiting");
     for (body, message) in
         [("return {1, 2}", "the result is not JSON: it is a set"), ("return ctx", "the result is not JSON: it is")]
@@ -31,7 +32,7 @@ fn non_json_result_fails_only_its_run_with_a_message() {
     }
     let run = other["run_id"].as_str().unwrap();
     home.runs(&["gates", "answer", run, "very"]).well();
-    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["result"], "very");
 }
 

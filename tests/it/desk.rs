@@ -45,7 +45,7 @@ impl Desk {
     }
 
     /// Waits until the screen shows a pattern, and returns the screen.
-    pub(crate) async fn shows(&self, pattern: &str) -> String {
+    pub(crate) async fn expect_screen(&self, pattern: &str) -> String {
         let wait = Wait {
             patterns: vec![steplatch_pattern::Pattern::new(&format!("(?m){pattern}")).unwrap()],
             target: Target::Screen,
@@ -62,20 +62,20 @@ impl Desk {
     }
 
     /// Sends bytes, like keys.
-    pub(crate) async fn presses(&self, raw: &str) {
+    pub(crate) async fn press(&self, raw: &str) {
         self.terminal.send(Input { raw: raw.as_bytes().to_vec(), ..Input::default() }).await.unwrap();
     }
 
     /// Types a line at the prompt and returns the screen once it shows a pattern below that line.
     pub(crate) async fn says(&self, line: &str, pattern: &str) -> String {
-        self.presses(line).await;
-        self.shows(&format!("{}$", regex_escaped(line))).await;
-        self.presses("\r").await;
-        self.shows(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
+        self.press(line).await;
+        self.expect_screen(&format!("{}$", regex_escaped(line))).await;
+        self.press("\r").await;
+        self.expect_screen(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
     }
 
     /// Resizes the window.
-    pub(crate) async fn resizes(&self, cols: u16, rows: u16) {
+    pub(crate) async fn resize(&self, cols: u16, rows: u16) {
         self.terminal.resize(Size { cols, rows }).await.unwrap();
     }
 

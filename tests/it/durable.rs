@@ -93,13 +93,13 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     let agent = Agent::new(&home);
     let file = home.path().join("lines");
     let definition = numbered_lines(LINES, &file);
-    let started = agent.calls(
+    let started = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 0, "max_states": 200, "save_on_success": false}),
     );
     let run = started["run_id"].as_str().unwrap();
     // A client waits for the end across all restarts of the daemon.
-    let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 150}));
+    let waiting = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 150}));
     // Each daemon lives for two answered lines, and is killed at a random moment then, or while it waits for the third.
     for first in (1..LINES).step_by(2) {
         let daemon = daemon(&home);
@@ -155,12 +155,12 @@ fn commands_without_a_terminal_run_once_across_kills() {
     let agent = Agent::new(&home);
     let request =
         json!({"workflow_definition": numbered_commands(12, &file), "wait_seconds": 0, "save_on_success": false});
-    let run = agent.calls("run_workflow", request)["run_id"].clone();
+    let run = agent.call_tool("run_workflow", request)["run_id"].clone();
     for _ in 0..12 {
         std::thread::sleep(random_duration(150));
         kill(&daemon(&home)["pid"]);
     }
-    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended:#}");
     let parts = |command: usize| match command % 3 {
         0 => ["a", "b", "c"].map(|part| format!("step_{command}-{part}")).to_vec(),
@@ -210,9 +210,11 @@ fn two_dialogues_answer_each_question_once_across_kills() {
             "transitions": [{"condition": "success", "next_state": "done"}]},
             "done": {"action": {"tool": "return", "params": {"result": "{both_results}"}}}},
     });
-    let started = agent
-        .calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}));
-    let waiting = agent.begins("get_run", json!({"run_id": started["run_id"], "wait_seconds": 150}));
+    let started = agent.call_tool(
+        "run_workflow",
+        json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}),
+    );
+    let waiting = agent.begin("get_run", json!({"run_id": started["run_id"], "wait_seconds": 150}));
     for first in (1..=QUESTIONS).step_by(2) {
         let daemon = daemon(&home);
         for name in ["left", "right"] {
@@ -257,12 +259,12 @@ fn lost_terminal_follows_the_authors_transition() {
             "in_doubt": {"action": {"tool": "sleep", "params": {"seconds": 0.1}}},
         },
     });
-    let started = agent.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
     eventually_blocking("the line is typed", || !lines_in(&file).is_empty());
     let status = daemon(&home);
     kill(&status["pid"]);
     kill(&status["hosts"][0]["pid"]);
-    let ended = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
+    let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("in_doubt")), "{ended}");
     assert_eq!(lines_in(&file), ["once"]);
 }
@@ -301,14 +303,14 @@ fn secret_is_in_no_file_after_its_run_has_ended() {
     let secret = "s3cret-value-that's-nowhere";
     let made = "another-s3cret-that-is-shown";
     std::fs::write(home.path().join("made"), made).unwrap();
-    let started = agent.calls(
+    let started = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "initial_variables": {"TOKEN": secret, "word": secret}, "wait_seconds": 0,
                "save_on_success": false}),
     );
     kill(&daemon(&home)["pid"]);
     let all = json!({"run_id": started["run_id"], "wait_seconds": 60, "detail": "full"});
-    let ended = agent.calls("get_run", all);
+    let ended = agent.call_tool("get_run", all);
     assert_eq!(ended["status"], "completed", "{ended}");
     let hidden = ["that's-nowhere", "that'\\''s-nowhere", made, "d3fault-key-of-nobody"];
     let shows = |told: &str| hidden.into_iter().any(|secret| told.contains(secret));
@@ -317,7 +319,7 @@ fn secret_is_in_no_file_after_its_run_has_ended() {
     assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
     // A new daemon knows no secrets, so it cannot show any.
     home.runs(&["daemon", "stop"]).well();
-    let told = agent.calls("get_run", json!({"run_id": started["run_id"]}));
+    let told = agent.call_tool("get_run", json!({"run_id": started["run_id"]}));
     assert!(!shows(&told.to_string()), "{told}");
     home.runs(&["daemon", "stop"]).well();
     for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten() {

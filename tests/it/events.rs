@@ -29,7 +29,7 @@ fn nesting_machine() -> Value {
 
 fn start_run(agent: &Agent, definition: Value) -> Value {
     let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "save_on_success": false});
-    let waiting = agent.calls("run_workflow", arguments);
+    let waiting = agent.call_tool("run_workflow", arguments);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     waiting
 }
@@ -56,7 +56,7 @@ impl Following {
     }
 
     /// Reads until an event satisfies the condition.
-    fn hears(&mut self, wanted: impl Fn(&Value) -> bool) {
+    fn receive(&mut self, wanted: impl Fn(&Value) -> bool) {
         loop {
             let mut line = String::new();
             self.lines.read_line(&mut line).unwrap();
@@ -95,10 +95,10 @@ fn follower_receives_each_event_once_across_killed_daemons() {
     let agent = Agent::new(&home);
     let run = start_run(&agent, asking_machine())["run_id"].as_str().unwrap().to_owned();
     let mut following = Following::of(&home, &[&run, "--follow"]);
-    following.hears(is_gate("One?"));
+    following.receive(is_gate("One?"));
     kill_the_daemon(&home);
     home.answers(&run, "yes").well();
-    following.hears(is_gate("Two?"));
+    following.receive(is_gate("Two?"));
     kill_the_daemon(&home);
     home.answers(&run, "yes").well();
     let received = following.ends();
@@ -123,9 +123,9 @@ fn nested_events_appear_at_their_start_even_while_running() {
     let so_far = Following::of(&home, &[&run, "--nested"]).ends();
     assert!(so_far.iter().any(is_gate("One?")), "{:?}", event_texts(&so_far));
     let mut following = Following::of(&home, &[&run, "--nested", "--follow"]);
-    following.hears(is_gate("One?"));
+    following.receive(is_gate("One?"));
     home.answers(&run, "yes").well();
-    following.hears(is_gate("Two?"));
+    following.receive(is_gate("Two?"));
     kill_the_daemon(&home);
     home.answers(&run, "yes").well();
     let received = event_texts(&following.ends());

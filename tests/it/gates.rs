@@ -32,7 +32,7 @@ impl Story {
     }
 
     /// Starts a run with a gate, and returns its id.
-    fn asks(&self, params: &Value) -> String {
+    fn ask(&self, params: &Value) -> String {
         let arguments =
             json!({"workflow_definition": asking_machine(params), "wait_seconds": 60, "save_on_success": false});
         self.waits(arguments)
@@ -53,27 +53,27 @@ impl Story {
     }
 
     fn waits(&self, arguments: Value) -> String {
-        let waiting = self.agent.calls("run_workflow", arguments);
+        let waiting = self.agent.call_tool("run_workflow", arguments);
         assert_eq!(waiting["status"], "waiting", "{waiting:#}");
         waiting["run_id"].as_str().unwrap().to_owned()
     }
 
     fn ends(&self, run: &str) -> Value {
-        let ended = self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        let ended = self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
         assert_eq!(ended["status"], "completed", "{ended:#}");
         ended
     }
 
     /// Runs the program with these lines on its standard input, which is not a terminal.
-    fn pipes(&self, arguments: &[&str], input: &str) -> CommandOutput {
-        self.home.pipes(arguments, input)
+    fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
+        self.home.run_with_input(arguments, input)
     }
 }
 
 #[test]
 fn form_is_filled_in_with_fields_on_the_command_line() {
     let story = Story::new();
-    let run = story.asks(&json!({"prompt": "Which?", "form": form()}));
+    let run = story.ask(&json!({"prompt": "Which?", "form": form()}));
     let listed = story.home.runs(&["gates", "list"]).well();
     for part in [
         "version  a text of at least 3 characters\n",
@@ -167,7 +167,7 @@ fn each_of_several_gates_is_answered_once_and_latecomers_know() {
 fn function_gate_takes_an_answer_only_before_its_timeout() {
     let story = Story::new();
     for (timeout, result) in [(600.0, "answered: yes"), (0.05, "late")] {
-        let asked = story.agent.calls("run_workflow", story.written(&format!(
+        let asked = story.agent.call_tool("run_workflow", story.written(&format!(
             "try:\n    return 'answered: ' + await ctx.gate('Now?', timeout={timeout})\nexcept TimeoutError:\n    return 'late'",
         )));
         let run = asked["run_id"].as_str().unwrap();
@@ -195,18 +195,18 @@ fn person_is_asked_for_a_form_field_by_field() {
     )
     .unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
-    person.sees("Version \\(a text of at least 3 characters\\):");
-    person.types("1");
-    person.sees("'Version' must have at least 3 characters, not 1");
-    person.types("1.2");
-    let screen = person.sees("place \\(by number or text; eu if left empty\\):");
+    person.expect_text("Version \\(a text of at least 3 characters\\):");
+    person.type_in("1");
+    person.expect_text("'Version' must have at least 3 characters, not 1");
+    person.type_in("1.2");
+    let screen = person.expect_text("place \\(by number or text; eu if left empty\\):");
     assert!(screen.contains("    1  eu\n    2  us\n"), "{screen}");
-    person.types("2");
-    person.sees("count \\(a whole number from 1 to 9; may be left empty\\):");
-    person.types("");
-    person.sees("loud \\(yes or no; no if left empty\\):");
-    person.types("yes");
-    let screen = person.sees("exit-code-0");
+    person.type_in("2");
+    person.expect_text("count \\(a whole number from 1 to 9; may be left empty\\):");
+    person.type_in("");
+    person.expect_text("loud \\(yes or no; no if left empty\\):");
+    person.type_in("yes");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: version=1.2 place=us "), "{screen}");
 }
 
@@ -222,18 +222,18 @@ fn text_typed_before_a_question_was_shown_does_not_answer_it() {
     }});
     std::fs::write(story.home.path().join("late.json"), machine.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run late.json");
-    let session = || story.agent.calls("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
+    let session = || story.agent.call_tool("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
     eventually_blocking("the run opens a terminal", || !session().is_null());
     // Lines typed ahead for another prompt. Their echo shows that they have arrived.
-    person.types("1");
-    person.types("yes");
-    person.shows("yes");
-    let ready = story.agent.calls("send_input", json!({"session_id": session(), "input_text": "ready\n"}));
+    person.type_in("1");
+    person.type_in("yes");
+    person.expect_screen("yes");
+    let ready = story.agent.call_tool("send_input", json!({"session_id": session(), "input_text": "ready\n"}));
     assert_eq!(ready["success"], true, "{ready}");
-    person.sees("Delete all of it\\?");
-    person.sees("2  no");
-    person.types("2");
-    let screen = person.sees("exit-code-");
+    person.expect_text("Delete all of it\\?");
+    person.expect_text("2  no");
+    person.type_in("2");
+    let screen = person.expect_text("exit-code-");
     assert!(screen.contains("answered: no"), "{screen}");
 }
 
@@ -241,28 +241,28 @@ fn text_typed_before_a_question_was_shown_does_not_answer_it() {
 fn answer_without_arguments_asks_every_open_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    let first = story.asks(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
-    let second = story.asks(&json!({"prompt": "Second?"}));
-    let third = story.asks(&json!({"prompt": "Third?", "form": form()}));
+    let first = story.ask(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
+    let second = story.ask(&json!({"prompt": "Second?"}));
+    let third = story.ask(&json!({"prompt": "Third?", "form": form()}));
     let person = Person::runs(&agent, &story.home, STEPLATCH, "gates answer");
-    let screen = person.sees("by number or text:");
+    let screen = person.expect_text("by number or text:");
     assert!(screen.contains("? First?") && !screen.contains("Second?"), "{screen}");
-    person.types("maybe");
-    person.sees("invalid answer 'maybe'");
-    person.types("2");
-    person.sees("answered: no; the run is now");
-    person.sees("\\? Second\\?");
-    person.types("");
-    person.sees("left open");
-    person.sees("Version \\(");
-    person.types("1.2");
-    person.sees("place \\(");
-    person.types("");
-    person.sees("count \\(");
-    person.types("7");
-    person.sees("loud \\(");
-    person.types("");
-    let screen = person.sees("exit-code-0");
+    person.type_in("maybe");
+    person.expect_text("invalid answer 'maybe'");
+    person.type_in("2");
+    person.expect_text("answered: no; the run is now");
+    person.expect_text("\\? Second\\?");
+    person.type_in("");
+    person.expect_text("left open");
+    person.expect_text("Version \\(");
+    person.type_in("1.2");
+    person.expect_text("place \\(");
+    person.type_in("");
+    person.expect_text("count \\(");
+    person.type_in("7");
+    person.expect_text("loud \\(");
+    person.type_in("");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: version=1.2 place=eu count=7 loud=false; the run is now"), "{screen}");
     assert_eq!(story.ends(&first)["final_variables"]["answer"], "no");
     assert_eq!(story.ends(&third)["final_variables"]["ask_count"], 7);
@@ -282,15 +282,15 @@ fn lowered_proof_requirement_does_not_affect_older_questions() {
     let status = || story.home.runs(&["approver", "status", "--json"]).json();
     require("terminal");
     story.home.runs(&["daemon", "restart"]).well();
-    let before = story.asks(&json!({"prompt": "Before?", "choices": ["yes", "no"]}));
+    let before = story.ask(&json!({"prompt": "Before?", "choices": ["yes", "no"]}));
     require("none");
     eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
     assert_eq!(status()["requires"], "terminal");
-    Person::runs(&agent, &story.home, STEPLATCH, "approver lower").sees("exit-code-0");
+    Person::runs(&agent, &story.home, STEPLATCH, "approver lower").expect_text("exit-code-0");
     assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
     let refused = story.home.runs(&["gates", "answer", &before, "yes"]);
     assert!(refused.code == 1 && refused.stderr.contains("gates.require"), "{refused:?}");
-    let after = story.asks(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
+    let after = story.ask(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
     story.home.runs(&["gates", "answer", &after, "yes"]).well();
 }
 
@@ -306,19 +306,19 @@ fn lower_proof_requirement_needs_the_passphrase_if_set() {
     let status = || story.home.runs(&["approver", "status", "--json"]).json();
     require("terminal");
     story.home.runs(&["daemon", "restart"]).well();
-    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
     require("none");
     eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
     let person = Person::runs(&agent, &story.home, STEPLATCH, "approver lower");
-    person.sees("the approver's passphrase:");
-    person.types("open barley");
-    let screen = person.sees("exit-code-1");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open barley");
+    let screen = person.expect_text("exit-code-1");
     assert!(screen.contains("Wrong passphrase") && !screen.contains("barley"), "{screen}");
     assert_eq!(status()["requires"], "terminal");
     let person = Person::runs(&agent, &story.home, STEPLATCH, "approver lower");
-    person.sees("the approver's passphrase:");
-    person.types("open sesame");
-    let screen = person.sees("exit-code-0");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open sesame");
+    let screen = person.expect_text("exit-code-0");
     assert!(!screen.contains("sesame"), "{screen}");
     assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
 }
@@ -350,7 +350,7 @@ fn marks_in_a_question_neither_strike_through_nor_enclose() {
     let story = Story::new();
     let stacked = format!("e{}", "\u{301}".repeat(40));
     let prompt = format!("Do n\u{336}o\u{336}t deploy\u{20dd} {stacked}?");
-    let run = story.asks(&json!({"prompt": prompt, "choices": ["y\u{336}es", "no\u{20e0}"]}));
+    let run = story.ask(&json!({"prompt": prompt, "choices": ["y\u{336}es", "no\u{20e0}"]}));
     for command in [&["gates", "list"][..], &["runs", "show", &run], &["gates", "show", &run]] {
         let shown = story.home.runs(command).well();
         assert!(shown.contains("Do n·o·t deploy·"), "{command:?}: {shown}");
@@ -367,38 +367,38 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
     let agent = Agent::new(&outer);
     assert!(story.home.runs(&["approver", "status"]).well().contains("no passphrase is set"));
     let person = Person::runs(&agent, &story.home, STEPLATCH, "approver set");
-    person.sees("new passphrase:");
-    person.types("open sesame");
-    person.sees("new passphrase again:");
-    person.types("open sesame");
-    let screen = person.sees("exit-code-0");
+    person.expect_text("new passphrase:");
+    person.type_in("open sesame");
+    person.expect_text("new passphrase again:");
+    person.type_in("open sesame");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("passphrase set") && !screen.contains("sesame"), "{screen}");
     assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], true);
 
-    let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let run = story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     let without = story.home.runs(&["gates", "answer", &run, "yes"]);
     assert!(without.code == 1 && without.stderr.contains("needs the approver's passphrase"), "{without:?}");
     let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {run} yes"));
-    person.sees("the approver's passphrase:");
-    person.types("open barley");
-    person.sees("Wrong passphrase; try again in 1 s\\n.*passphrase:");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open barley");
+    person.expect_text("Wrong passphrase; try again in 1 s\\n.*passphrase:");
     // A passphrase typed during the pause is kept, and checked after it.
-    person.types("open barley");
-    person.sees("Wrong passphrase; try again in 2 s\\n.*passphrase:");
-    person.types("open sesame");
-    let screen = person.sees("exit-code-0");
+    person.type_in("open barley");
+    person.expect_text("Wrong passphrase; try again in 2 s\\n.*passphrase:");
+    person.type_in("open sesame");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("wrong passphrases were given before; this one is checked in "), "{screen}");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame") && !screen.contains("barley"), "{screen}");
     story.ends(&run);
 
-    let run = story.asks(&json!({"prompt": "Again?"}));
-    let piped = story.pipes(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    let run = story.ask(&json!({"prompt": "Again?"}));
+    let piped = story.run_with_input(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").well();
     assert!(piped.contains("answered: yes"), "{piped}");
-    let replaced = story.pipes(&["approver", "set", "--stdin"], "another one\nopen sesame\n").well();
+    let replaced = story.run_with_input(&["approver", "set", "--stdin"], "another one\nopen sesame\n").well();
     assert!(replaced.contains("passphrase set"));
-    let refused = story.pipes(&["approver", "clear", "--stdin"], "open sesame\n");
+    let refused = story.run_with_input(&["approver", "clear", "--stdin"], "open sesame\n");
     assert!(refused.code == 1 && refused.stderr.contains("Wrong passphrase"), "{refused:?}");
-    let cleared = story.pipes(&["approver", "clear", "--stdin"], "another one\n").well();
+    let cleared = story.run_with_input(&["approver", "clear", "--stdin"], "another one\n").well();
     assert!(cleared.contains("passphrase removed"), "{cleared}");
     let (files, all) = everything_in(story.home.path());
     assert!(files > 3 && !all.contains("argon2id"), "{files} files");
@@ -409,8 +409,8 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
 fn locked_run_requests_the_passphrase_before_its_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
-    let asks = || story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let asks = || story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     let (first, second, third) = (asks(), asks(), asks());
     let restart = || story.home.runs(&["daemon", "restart"]).well();
     restart();
@@ -422,26 +422,27 @@ fn locked_run_requests_the_passphrase_before_its_question() {
     assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
 
     let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {first}"));
-    let screen = person.sees("the approver's passphrase, to unlock them:");
+    let screen = person.expect_text("the approver's passphrase, to unlock them:");
     assert!(screen.contains("locked since the daemon restarted") && !screen.contains("Release?"), "{screen}");
-    person.types("open barley");
-    person.sees("Wrong passphrase");
-    person.types("open sesame");
-    person.sees("Release\\?");
-    person.types("1");
-    person.sees("the approver's passphrase:");
-    person.types("open sesame");
-    let screen = person.sees("exit-code-0");
+    person.type_in("open barley");
+    person.expect_text("Wrong passphrase");
+    person.type_in("open sesame");
+    person.expect_text("Release\\?");
+    person.type_in("1");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open sesame");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
     story.ends(&first);
 
     restart();
-    let piped = story.pipes(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    let piped =
+        story.run_with_input(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n").well();
     assert!(piped.contains("answered: yes"), "{piped}");
     restart();
-    let unlocked = story.pipes(&["approver", "unlock", "--stdin"], "open sesame\n").well();
+    let unlocked = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").well();
     assert_eq!(unlocked, "1 run unlocked; see: steplatch gates list\n");
-    let again = story.pipes(&["approver", "unlock", "--stdin"], "open sesame\n");
+    let again = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n");
     assert!(again.code == 0 && again.stderr.contains("no run is locked"), "{again:?}");
     assert!(story.home.runs(&["gates", "list"]).well().contains(&third));
 }
@@ -453,10 +454,10 @@ fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
-    let screen = person.sees("by number or text:");
+    let screen = person.expect_text("by number or text:");
     assert!(screen.contains("Ctrl-C leaves the question open, twice cancels the run"), "{screen}");
-    person.presses("ctrl-c");
-    let screen = person.sees("exit-code-3");
+    person.press("ctrl-c");
+    let screen = person.expect_text("exit-code-3");
     assert!(screen.contains("the question is left open; leaving in 2 s, Ctrl-C again cancels the run"), "{screen}");
     assert!(screen.contains("answer it with: steplatch gates answer run_"), "{screen}");
     let waiting = story.home.runs(&["gates", "list", "--json"]).json();
@@ -465,11 +466,11 @@ fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     story.ends(run);
 
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
-    person.sees("by number or text:");
-    person.presses("ctrl-c");
-    person.sees("Ctrl-C again cancels the run");
-    person.presses("ctrl-c");
-    let screen = person.sees("exit-code-1");
+    person.expect_text("by number or text:");
+    person.press("ctrl-c");
+    person.expect_text("Ctrl-C again cancels the run");
+    person.press("ctrl-c");
+    let screen = person.expect_text("exit-code-1");
     assert!(screen.contains("cancelled in"), "{screen}");
     assert_eq!(story.home.runs(&["gates", "list", "--json"]).json()["gates"], json!([]));
 }
@@ -513,10 +514,10 @@ server.stdin.close()
 #[test]
 fn nobody_answers_for_a_person_in_a_held_terminal() {
     let story = Story::new();
-    let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let run = story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("accepts.py"), ACCEPTS_ITSELF).unwrap();
     let runs = |command: String| {
-        let result = story.agent.calls("run_command", json!({"command": command, "timeout": 60}));
+        let result = story.agent.call_tool("run_command", json!({"command": command, "timeout": 60}));
         assert_eq!(result["timed_out"], json!(false), "{result}");
         result["output"].as_str().unwrap().to_owned()
     };
@@ -527,24 +528,24 @@ fn nobody_answers_for_a_person_in_a_held_terminal() {
     let set = runs(format!("echo a-new-passphrase | {STEPLATCH} approver set --stdin"));
     assert!(set.contains("is set by a person"), "{set}");
     assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
-    assert_eq!(story.agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
+    assert_eq!(story.agent.call_tool("get_run", json!({"run_id": run}))["status"], "waiting");
 }
 
 #[test]
 fn watched_run_requests_the_passphrase_and_restores_the_echo() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
     let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json; read -p 'next: ' word; echo");
-    person.sees("by number or text:");
-    person.types("1");
-    person.sees("the approver's passphrase:");
-    person.types("open sesame");
-    person.sees("next: ");
-    person.types("visible");
-    let screen = person.sees("exit-code-0");
+    person.expect_text("by number or text:");
+    person.type_in("1");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open sesame");
+    person.expect_text("next: ");
+    person.type_in("visible");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
     assert!(screen.contains("next: visible"), "{screen}");
 }
@@ -559,7 +560,7 @@ fn command_for_one_question_does_not_answer_the_next() {
         "delete": {"action": gate("DELETE?", 1000)},
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let waiting = story.agent.calls("run_workflow", arguments);
+    let waiting = story.agent.call_tool("run_workflow", arguments);
     let run = waiting["run_id"].as_str().unwrap().to_owned();
     let gates = || story.home.runs(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
     eventually_blocking("the second question is open", || gates()[0]["prompt"] == "DELETE?");
@@ -586,12 +587,12 @@ fn identically_masked_choices_are_distinguished_by_number() {
         "first": rest, "second": rest,
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let run = story.agent.calls("run_workflow", arguments)["run_id"].as_str().unwrap().to_owned();
+    let run = story.agent.call_tool("run_workflow", arguments)["run_id"].as_str().unwrap().to_owned();
     let read = story.home.runs(&["gates", "list", "--json"]).json()["gates"][0]["digest"].as_str().unwrap().to_owned();
-    let opened = story.agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let opened = story.agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     for secret in ["production", "staging"] {
         let typed = json!({"session_id": opened["session_id"], "input_text": format!("{secret}\n"), "secret": true});
-        assert_eq!(story.agent.calls("send_input", typed)["success"], true);
+        assert_eq!(story.agent.call_tool("send_input", typed)["success"], true);
     }
     let stale = story.home.runs(&["gates", "answer", &format!("{run}/ask/1@{}", &read[..8]), "2"]);
     assert!(stale.stderr.contains("has changed since"), "{stale:?}");
@@ -617,7 +618,7 @@ fn named_terminal_is_shown_held_and_compared() {
     let story = Story::new();
     let evil = story.home.path().join("evil");
     let opens =
-        || story.agent.calls("open_terminal", json!({"name": "work"}))["session_id"].as_str().unwrap().to_owned();
+        || story.agent.call_tool("open_terminal", json!({"name": "work"}))["session_id"].as_str().unwrap().to_owned();
     let first = opens();
     let asks = |session: &str, variables: Value| {
         let arguments = json!({"workflow_definition": makes_in(session), "initial_variables": variables, "wait_seconds": 60,
@@ -629,10 +630,10 @@ fn named_terminal_is_shown_held_and_compared() {
         let shown = story.home.runs(&["gates", "show", &format!("{run}/ask/1")]).well();
         assert!(shown.contains(&first), "{shown}");
         let text = format!("make() {{ touch {}; }}\n", evil.display());
-        let refused = story.agent.begins("send_input", json!({"session_id": "work", "input_text": text})).refused();
+        let refused = story.agent.begin("send_input", json!({"session_id": "work", "input_text": text})).refused();
         assert!(refused.contains(&format!("{run} waits for a person")), "{refused}");
         story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "no"]).well();
-        let _ = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        let _ = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     }
     // By the time of the answer, another terminal has the name.
     let run = asks("work", json!({}));
@@ -640,13 +641,13 @@ fn named_terminal_is_shown_held_and_compared() {
     let second = opens();
     assert_ne!(first, second);
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
-    let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "failed", "{ended:#}");
     assert!(ended["error"].as_str().unwrap().contains("was not shown to the person"), "{ended:#}");
     // An unchanged terminal that was shown is used.
     let run = asks("work", json!({}));
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
-    let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert!(!ended["error"].as_str().unwrap_or_default().contains("was not shown to the person"), "{ended:#}");
     assert!(!evil.exists());
 }
@@ -657,7 +658,7 @@ fn agent_passes_no_nested_gate_and_repeats_no_approval() {
     let saved = |name: &str, action: Value| {
         let definition = json!({"name": name, "description": "Does it", "initial_state": "q",
                                 "states": {"q": {"action": action}}});
-        let saved = story.agent.calls("create_workflow", json!({"workflow_definition": definition}));
+        let saved = story.agent.call_tool("create_workflow", json!({"workflow_definition": definition}));
         assert_eq!(saved["success"], json!(true), "{saved}");
     };
     saved("approval", json!({"tool": "gate", "params": {"prompt": "Deploy?", "choices": ["yes", "no"]}}));
@@ -671,7 +672,7 @@ fn agent_passes_no_nested_gate_and_repeats_no_approval() {
             "deploy": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
         }});
         let run = story.waits(json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false}));
-        let decided = story.agent.calls("decide", json!({"run_id": run, "answer": "go to 'deploy'"}));
+        let decided = story.agent.call_tool("decide", json!({"run_id": run, "answer": "go to 'deploy'"}));
         assert_eq!(decided["success"], json!(!for_person), "{name}: {decided:#}");
         story.home.runs(&["runs", "cancel", &run]);
     }

@@ -140,7 +140,7 @@ fn remote_terminal_survives_twenty_cuts_and_five_kills() {
             }
         }
     });
-    let listed = agent.calls("list_terminal_sessions", json!({}));
+    let listed = agent.call_tool("list_terminal_sessions", json!({}));
     assert_eq!(listed["hosts"][0]["state"], "connected", "{listed}");
 }
 
@@ -172,8 +172,10 @@ fn completed_command_does_not_fail_when_reached_late() {
         "done": ends, "unknown": ends,
     }});
     let agent = Agent::new(&home);
-    let started = agent
-        .calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0, "save_on_success": false}));
+    let started = agent.call_tool(
+        "run_workflow",
+        json!({"workflow_definition": machine, "wait_seconds": 0, "save_on_success": false}),
+    );
     let lines = far.folder.path().join("lines");
     eventually_blocking("the command has begun", || {
         std::fs::read_to_string(&lines).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(started.clone())
@@ -182,7 +184,7 @@ fn completed_command_does_not_fail_when_reached_late() {
     std::fs::write(&broken, "").unwrap();
     kill(last);
     home.runs(&["daemon", "start"]).well();
-    let ended = agent.calls("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
+    let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("done")), "{ended}");
     assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");
     assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections were made in vain");
@@ -233,7 +235,7 @@ fn request_after_the_end_of_a_host_runs_once_or_explains() {
     let mut wrong = Vec::new();
     for round in 0..12 {
         let shell = json!({"host": "build", "shell": "bash --norc --noprofile"});
-        let session = agent.calls("open_terminal", shell.clone())["session_id"].clone();
+        let session = agent.call_tool("open_terminal", shell.clone())["session_id"].clone();
         let lines = far.folder.path().join(format!("lines{round}"));
         let command = format!("echo line >> {}", lines.display());
         assert!(far.kill_terminal_hosts() > 0, "round {round}");
@@ -243,7 +245,7 @@ fn request_after_the_end_of_a_host_runs_once_or_explains() {
             2 => ("open_terminal", shell),
             _ => ("send_input", json!({"session_id": session, "input_text": format!("{command}\n")})),
         };
-        let mut answer = agent.begins(tool, arguments).answer();
+        let mut answer = agent.begin(tool, arguments).answer();
         let reply = answer["result"]["structuredContent"].take();
         let count = std::fs::read_to_string(&lines).unwrap_or_default().lines().count();
         let says = reply["error"].as_str().is_some_and(|error| !error.is_empty());
@@ -256,7 +258,7 @@ fn request_after_the_end_of_a_host_runs_once_or_explains() {
         if !is_right || !names_next_step {
             wrong.push(format!("round {round}, {tool}, {count} lines: {reply} {answer}"));
         }
-        let next = agent.calls("run_command", json!({"host": "build", "command": "echo next", "timeout": 60}));
+        let next = agent.call_tool("run_command", json!({"host": "build", "command": "echo next", "timeout": 60}));
         assert_eq!(next["output"], "next\n", "round {round}: {next}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -326,16 +328,16 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     far.configure(&mut home, "  StrictHostKeyChecking ask\n  PubkeyAuthentication no\n  NumberOfPasswordPrompts 1");
     let agent = Agent::new(&home);
     let person = Person::runs(&agent, &home, STEPLATCH, "hosts add build --ssh box");
-    person.sees("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
+    person.expect_text("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
     // An agent answers no question of ssh, and none is asked in its name.
     let gate = ssh_question(&home);
-    let refused = agent.calls("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
+    let refused = agent.call_tool("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
     assert_eq!(refused["success"], false, "{refused}");
-    person.types("yes");
-    person.sees("(?s)password:.*Answer");
+    person.type_in("yes");
+    person.expect_text("(?s)password:.*Answer");
     let gate = ssh_question(&home);
-    person.types(PASSWORD);
-    let screen = person.sees("build: connected");
+    person.type_in(PASSWORD);
+    let screen = person.expect_text("build: connected");
     assert!(!screen.contains(PASSWORD), "{screen}");
     let events = home.runs(&["runs", "events", gate["run_id"].as_str().unwrap(), "--json"]).well();
     assert!(events.contains("gate_answered") && !events.contains(PASSWORD), "{events}");
@@ -345,7 +347,7 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
         let has_it = bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes());
         assert!(!has_it, "{} has the password", entry.path().display());
     }
-    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
 }
 
@@ -394,9 +396,9 @@ fn machine_with_login_output_takes_installation_and_terminals() {
         let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
         assert!(added.code == 0 && added.stderr.contains("is installed on box"), "{text}: {added:?}");
         let agent = Agent::new(&home);
-        let open = agent.calls("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
+        let open = agent.call_tool("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
         assert_eq!(open["success"], true, "{text}: {open}");
-        let result = agent.calls("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
+        let result = agent.call_tool("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
         assert_eq!(
             (&result["output"], &result["exit_code"]),
             (&json!(format!("{}\n", far.guest.0)), &json!(1)),
@@ -414,7 +416,7 @@ fn workflow_runs_on_two_remote_machines_and_locally() {
     assert!(added.stderr.contains("is installed on box"), "{}", added.stderr);
     home.runs(&["hosts", "add", "other", "--ssh", "box"]).well();
     let agent = Agent::new(&home);
-    let run = agent.calls(
+    let run = agent.call_tool(
         "run_workflow",
         json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": {
             "host": "build",

@@ -37,7 +37,7 @@ fn two_daemons_save_forty_workflows_and_lose_none() {
     for number in 0..EACH {
         for (index, agent) in agents.iter().enumerate() {
             let definition = json!({"workflow_definition": machine(&called(index, number))});
-            calls.push(agent.begins("create_workflow", definition));
+            calls.push(agent.begin("create_workflow", definition));
         }
     }
     for call in calls {
@@ -46,19 +46,19 @@ fn two_daemons_save_forty_workflows_and_lose_none() {
     }
     let expected: BTreeSet<_> = (0..EACH).flat_map(|number| [called(0, number), called(1, number)]).collect();
     for agent in &agents {
-        assert_eq!(names(&agent.calls("list_workflows", json!({}))), expected);
+        assert_eq!(names(&agent.call_tool("list_workflows", json!({}))), expected);
     }
 
     // Exactly one of the competing agents succeeds.
     let racing = agents.iter().cycle().take(EACH);
     let racing: Vec<_> =
-        racing.map(|agent| agent.begins("create_workflow", json!({"workflow_definition": machine("one")}))).collect();
+        racing.map(|agent| agent.begin("create_workflow", json!({"workflow_definition": machine("one")}))).collect();
     let won = racing.into_iter().map(Calling::ends).filter(|created| created["success"] == true);
     assert_eq!(won.count(), 1);
 
     for index in ["", "{\"format\": 1, \"files\": 7}"] {
         fs::write(library.join("index.json"), index).unwrap();
-        assert_eq!(names(&agents[0].calls("list_workflows", json!({}))).len(), 2 * EACH + 1);
+        assert_eq!(names(&agents[0].call_tool("list_workflows", json!({}))).len(), 2 * EACH + 1);
         let made: Value = serde_json::from_slice(&fs::read(library.join("index.json")).unwrap()).unwrap();
         assert_eq!(made["files"].as_array().unwrap().len(), 2 * EACH + 1, "the index is rebuilt");
     }
@@ -99,13 +99,13 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     assert_eq!(types(&["lint", "broken"]).code, 2);
 
     let agent = Agent::with(&home, &[("STEPLATCH_LIBRARY", library.to_str().unwrap())]);
-    let huge = agent.begins("create_workflow", json!({"workflow_definition": definition}));
+    let huge = agent.begin("create_workflow", json!({"workflow_definition": definition}));
     let mut longer = definition.clone();
     longer["description"] = "x".repeat(7 << 20).into();
-    let longer = agent.begins("create_workflow", json!({"workflow_definition": longer}));
-    let outside = agent.calls("describe_workflow", json!({"name": "../good"}));
+    let longer = agent.begin("create_workflow", json!({"workflow_definition": longer}));
+    let outside = agent.call_tool("describe_workflow", json!({"name": "../good"}));
     assert!(outside["error"].as_str().unwrap().contains("is not a workflow name"), "{outside}");
-    let broken = agent.calls("describe_workflow", json!({"name": "broken"}));
+    let broken = agent.call_tool("describe_workflow", json!({"name": "broken"}));
     assert!(broken["error"].as_str().unwrap().contains("broken.json' is broken: this is not JSON"), "{broken}");
     let huge = huge.ends();
     assert!(huge["validation_errors"][0].as_str().unwrap().ends_with("at most 1048576 are read"), "{huge}");
@@ -113,10 +113,10 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     assert_eq!(refused, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
     let coloured = json!({"workflow_definition": machine("by_agent"), "colour": "red"});
     assert_eq!(
-        agent.begins("create_workflow", coloured).refused(),
+        agent.begin("create_workflow", coloured).refused(),
         "create_workflow: unknown field 'colour', the fields are workflow_definition, overwrite_existing, reason"
     );
-    let created = agent.calls("create_workflow", json!({"workflow_definition": machine("by_agent")}));
+    let created = agent.call_tool("create_workflow", json!({"workflow_definition": machine("by_agent")}));
     assert_eq!(created["success"], true, "{created}");
 
     let removed = types(&["rm", "by_agent", "nobody", "broken"]);
@@ -144,7 +144,7 @@ fn workflow_versions_are_listed_compared_and_restored() {
     let mut longer = machine("nap");
     longer["states"]["sleep"]["action"]["params"]["seconds"] = json!(9);
     let create = json!({"workflow_definition": longer, "overwrite_existing": true, "reason": "it was too short"});
-    assert_eq!(agent.calls("create_workflow", create)["version"], 2);
+    assert_eq!(agent.call_tool("create_workflow", create)["version"], 2);
 
     let history = home.runs(&["workflow", "history", "nap"]).well();
     let lines: Vec<&str> = history.lines().collect();

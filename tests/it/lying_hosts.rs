@@ -74,7 +74,7 @@ fn machine_with_thousands_of_hosts_starts_one_local_process() {
     };
     let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() });
     let agent = Agent::new(&scene.home);
-    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
     assert_eq!(scene.connections(), 1);
     let pid = scene.home.runs(&["daemon", "status", "--json"]).json()["pid"].clone();
@@ -98,19 +98,19 @@ fn question_text_is_shown_despite_remote_secrets() {
     let many = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
     let scene = Scene::new(Lies { frames: secret_frames(words.into_iter().chain(many)), ..Lies::default() });
     let agent = Agent::new(&scene.home);
-    let there = agent.calls("open_terminal", json!({"host": "build"}));
+    let there = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(there["success"], true, "{there}");
     let gate = json!({"prompt": "DELETE EVERYTHING in WORD-7?", "choices": ["yes", "no"], "answered_by": "human"});
     let machine = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
     let run = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let waiting = agent.calls("run_workflow", run);
+    let waiting = agent.call_tool("run_workflow", run);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let listed = scene.home.runs(&["gates", "list", "--json"]).well();
     assert!(listed.contains("DELETE EVERYTHING in WORD-7?"), "{listed}");
     // No text of the remote terminals is shown any more.
-    let screen = agent.calls("get_screen_content", json!({"session_id": there["session_id"]}));
+    let screen = agent.call_tool("get_screen_content", json!({"session_id": there["session_id"]}));
     assert_eq!(screen["screen_content"], "••••••", "{screen}");
-    let result = agent.calls("run_command", json!({"command": "echo DELETE WORD-7"}));
+    let result = agent.call_tool("run_command", json!({"command": "echo DELETE WORD-7"}));
     assert_eq!(result["output"], "DELETE WORD-7\n", "{result}");
 }
 

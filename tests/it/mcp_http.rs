@@ -45,7 +45,7 @@ impl Served {
     }
 
     /// Sends a request of 2026-07-28, and returns the connection of the response.
-    fn asks(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
+    fn ask(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -67,9 +67,9 @@ impl Served {
         stream
     }
 
-    fn calls(&self, tool: &str, arguments: &Value) -> Value {
+    fn call_tool(&self, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
-        let answer = last_message(self.asks("tools/call", Some(tool), params));
+        let answer = last_message(self.ask("tools/call", Some(tool), params));
         answer["result"]["structuredContent"].clone()
     }
 }
@@ -203,22 +203,22 @@ fn call_with_a_lost_connection_does_not_affect_its_run() {
         "wait": {"action": {"tool": "await_output", "params": {"pattern": "^go on", "timeout": 600}}}}});
     let call = json!({"name": "run_workflow", "arguments": {
         "workflow_definition": machine, "wait_seconds": 600, "save_on_success": false}});
-    let answer = served.asks("tools/call", Some("run_workflow"), call);
+    let answer = served.ask("tools/call", Some("run_workflow"), call);
     let mut lines = BufReader::new(answer).lines();
     // Progress is sent only during the call.
     let reported = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
     assert!(reported.contains("state "), "{reported}");
     drop(lines);
-    let runs = served.calls("list_runs", &json!({}))["runs"].clone();
+    let runs = served.call_tool("list_runs", &json!({}))["runs"].clone();
     let run = runs[0]["run_id"].as_str().unwrap();
     assert_eq!(runs[0]["state"], "running", "{runs}");
     // The first progress may come before the terminal.
     let terminal = eventually_blocking("the terminal is open", || {
-        let listed = served.calls("list_terminal_sessions", &json!({}));
+        let listed = served.call_tool("list_terminal_sessions", &json!({}));
         Some(listed["sessions"][0]["session_id"].clone()).filter(Value::is_string)
     });
     let typed = json!({"session_id": terminal, "input_text": "printf 'go %s' on\n"});
-    assert_eq!(served.calls("send_input", &typed)["success"], true);
-    let ended = served.calls("get_run", &json!({"run_id": run, "wait_seconds": 20}));
+    assert_eq!(served.call_tool("send_input", &typed)["success"], true);
+    let ended = served.call_tool("get_run", &json!({"run_id": run, "wait_seconds": 20}));
     assert_eq!(ended["status"], "completed", "{ended}");
 }

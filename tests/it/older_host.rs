@@ -139,7 +139,7 @@ async fn screens_of_older_hosts_are_followed() {
         home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
         let received = put_before(&home, later);
         home.runs(&["daemon", "start"]).well();
-        let client = home.connects("viewer").await;
+        let client = home.connect("viewer").await;
         let watch = WatchScreen { session_id: "work".to_owned(), interval_ms: 0 };
         let (reply, mut events) = client.subscribe(watch).await.unwrap();
         assert!(reply.success, "{reply:?}");

@@ -156,7 +156,7 @@ fn continue_run(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<Strin
     home.runs(&["daemon", "stop"]).well();
     write_killed(&home, run, last, has_child);
     let agent = Agent::new(&home);
-    let look = || agent.calls("get_run", json!({"run_id": run.id, "wait_seconds": 30}));
+    let look = || agent.call_tool("get_run", json!({"run_id": run.id, "wait_seconds": 30}));
     for (_, answer) in run.answers.iter().filter(|(entry, _)| *entry > last) {
         let waiting = look();
         assert_eq!(waiting["status"], "waiting", "entry {last}: {waiting}");

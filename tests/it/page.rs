@@ -95,7 +95,7 @@ impl PageHome {
     }
 
     /// Sends a request with the token of the server, as an agent. Returns the reply with its `status`.
-    fn posts(&self, path: &str, body: &Value) -> Value {
+    fn post(&self, path: &str, body: &Value) -> Value {
         let header = format!("Authorization: Bearer {}", self.token());
         let (origin, _) = self.ticket();
         let mut curl = Command::new("curl");
@@ -122,7 +122,7 @@ impl PageHome {
     }
 
     /// Plays a story that starts at the address of the page. `does` performs the story's requests.
-    fn plays(&self, story: &str, does: impl FnMut(&Self, &Value) -> Value) {
+    fn play(&self, story: &str, does: impl FnMut(&Self, &Value) -> Value) {
         self.plays_with(story, &json!({"url": self.person("open --print")}), does);
     }
 
@@ -151,7 +151,7 @@ impl Drop for PageHome {
 #[test]
 fn ticket_logs_a_person_in_and_foreign_requests_are_refused() {
     let page = PageHome::new();
-    page.plays("login.mjs", |page, wanted| match wanted.as_str().unwrap() {
+    page.play("login.mjs", |page, wanted| match wanted.as_str().unwrap() {
         "open" => json!({"url": page.person("open --print")}),
         "desktop" => {
             let file = page.opened();
@@ -178,16 +178,16 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
         // A story types characters that are single characters only in UTF-8.
         "opens" => {
             let environment = json!({"LANG": "C.UTF-8"});
-            agent.calls("open_terminal", json!({"shell": "bash", "name": "work", "environment": environment}))
+            agent.call_tool("open_terminal", json!({"shell": "bash", "name": "work", "environment": environment}))
         }
-        "types" => agent.calls("send_input", with("input_text", &wanted["text"])),
-        "tries" => json!({"error": agent.begins("send_input", with("input_text", &json!("x"))).answer().to_string()}),
+        "types" => agent.call_tool("send_input", with("input_text", &wanted["text"])),
+        "tries" => json!({"error": agent.begin("send_input", with("input_text", &json!("x"))).answer().to_string()}),
         "hides" => {
             let hidden = json!({"session_id": "work", "input_text": wanted["text"], "secret": true});
-            agent.calls("send_input", hidden)
+            agent.call_tool("send_input", hidden)
         }
-        "looks" => agent.calls("get_screen_content", terminal()),
-        "waits" => agent.calls("await_output", with("pattern", &wanted["pattern"])),
+        "looks" => agent.call_tool("get_screen_content", terminal()),
+        "waits" => agent.call_tool("await_output", with("pattern", &wanted["pattern"])),
         other => panic!("the story requests {other}"),
     }
 }
@@ -196,42 +196,42 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
 fn start_story_run(agent: &Agent, wanted: &Value) -> Value {
     let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
                      "wait_seconds": 3, "save_on_success": false});
-    agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+    agent.begin("run_workflow", run).answer()["result"]["structuredContent"].clone()
 }
 
 #[test]
 fn person_watches_takes_over_types_and_returns_a_terminal() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("terminal.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("terminal.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
 fn second_tab_learns_who_holds_a_terminal() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("tabs.mjs", |_, wanted| as_agent(&agent, wanted));
+    page.play("tabs.mjs", |_, wanted| as_agent(&agent, wanted));
 }
 
 #[test]
 fn lost_connection_loses_and_doubles_no_input() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("network.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("network.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
 fn real_programs_are_shown_exactly_and_take_the_mouse() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("programs.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("programs.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
 fn first_view_lists_open_questions_and_notifies() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("inbox.mjs", |page, wanted| {
+    page.play("inbox.mjs", |page, wanted| {
         if let Some(answer) = page.command(wanted) {
             return answer;
         }
@@ -246,16 +246,16 @@ fn person_answers_gates_with_passphrase_and_views_runs() {
     let settings = page.home.path().join(".config/steplatch/config.toml");
     std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
     std::fs::write(&settings, "gates.remember_minutes = 5\n").unwrap();
-    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
     page.home.runs(&["daemon", "restart"]).well();
-    page.plays("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| start_story_run(&agent, wanted)));
+    page.play("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| start_story_run(&agent, wanted)));
 }
 
 #[test]
 fn registered_passkey_signs_answers_after_verification() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("passkey.mjs", |page, wanted| {
+    page.play("passkey.mjs", |page, wanted| {
         if let Some(answer) = page.command(wanted) {
             return answer;
         }
@@ -270,7 +270,7 @@ fn registered_passkey_signs_answers_after_verification() {
             return json!(page.person(&format!("gates passkey confirm {fingerprint}")));
         }
         if wanted["registers"].is_object() {
-            return page.posts("/api/v1/passkeys", &wanted["registers"]);
+            return page.post("/api/v1/passkeys", &wanted["registers"]);
         }
         start_story_run(&agent, wanted)
     });
@@ -280,8 +280,8 @@ fn registered_passkey_signs_answers_after_verification() {
 fn errors_are_shown_and_secrets_appear_nowhere() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
-    page.plays("trouble.mjs", |page, wanted| match wanted {
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.play("trouble.mjs", |page, wanted| match wanted {
         _ if wanted["run"].is_array() => page.command(wanted).unwrap(),
         _ if wanted["agent"].is_string() => as_agent(&agent, wanted),
         _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
@@ -296,7 +296,7 @@ fn errors_are_shown_and_secrets_appear_nowhere() {
 /// Starts a machine as an agent. Returns the run.
 fn started(agent: &Agent, definition: &Value) -> Value {
     let run = json!({"workflow_definition": definition, "wait_seconds": 5, "save_on_success": false});
-    agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+    agent.begin("run_workflow", run).answer()["result"]["structuredContent"].clone()
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn recording_is_replayed_with_run_marks_without_secrets() {
     let agent = Agent::new(&page.home);
     let file = page.home.path().join("work.cast");
     let mut recorder = None;
-    page.plays("recordings.mjs", |page, wanted| match wanted.as_str() {
+    page.play("recordings.mjs", |page, wanted| match wanted.as_str() {
         None if wanted["recorded"].is_string() => {
             let text = wanted["recorded"].as_str().unwrap();
             eventually_blocking("the text is in the recording", || {
@@ -326,7 +326,7 @@ fn recording_is_replayed_with_run_marks_without_secrets() {
             json!({})
         }
         Some("ends") => {
-            drop(agent.calls("exit_terminal", json!({"session_id": "work"})));
+            drop(agent.call_tool("exit_terminal", json!({"session_id": "work"})));
             json!({"code": recorder.take().unwrap().wait().unwrap().code()})
         }
         Some("cuts") => {
@@ -362,7 +362,7 @@ fn save_workflow(page: &PageHome, name: &str, is_changed: bool) -> Value {
 fn run_is_followed_on_its_diagram_rerun_and_compared() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("runs.mjs", |page, wanted| match wanted {
+    page.play("runs.mjs", |page, wanted| match wanted {
         _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
         _ if wanted["answers"].is_string() => {
             let word = |key: &str| wanted[key].as_str().unwrap().to_owned();
@@ -379,7 +379,7 @@ fn run_shows_result_input_and_log_and_equal_runs_do_not_differ() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
     page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
-    page.plays("run_steps.mjs", |page, wanted| match wanted["writes"].as_str() {
+    page.play("run_steps.mjs", |page, wanted| match wanted["writes"].as_str() {
         Some(name) => {
             std::fs::write(page.home.path().join(name), wanted["text"].as_str().unwrap()).unwrap();
             json!({})
@@ -393,10 +393,10 @@ fn run_shows_result_input_and_log_and_equal_runs_do_not_differ() {
 fn documentation_pictures_can_be_made() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("pictures.mjs", |page, wanted| match wanted["opens"].as_str() {
+    page.play("pictures.mjs", |page, wanted| match wanted["opens"].as_str() {
         Some(name) => {
-            drop(agent.calls("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22})));
-            agent.calls("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
+            drop(agent.call_tool("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22})));
+            agent.call_tool("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
         }
         None if wanted["starts"].is_object() => started(&agent, &wanted["starts"]),
         None => with_tools(page, &agent, wanted),
@@ -406,7 +406,7 @@ fn documentation_pictures_can_be_made() {
 /// Calls a tool as the agent, or changes the program that it drives.
 fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
     if let Some(tool) = wanted["calls"].as_str() {
-        return agent.calls(tool, wanted["with"].clone());
+        return agent.call_tool(tool, wanted["with"].clone());
     }
     std::fs::write(page.home.path().join("setup.sh"), wanted["writes"].as_str().unwrap()).unwrap();
     json!({"directory": page.home.path()})
@@ -416,8 +416,8 @@ fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
 fn patch_is_judged_and_accepted_and_the_run_shown_as_repaired() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
-    page.plays("repair.mjs", |page, wanted| with_tools(page, &agent, wanted));
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.play("repair.mjs", |page, wanted| with_tools(page, &agent, wanted));
 }
 
 #[test]
@@ -433,9 +433,9 @@ fn program_without_a_persons_terminal_gets_no_passkey_ticket() {
         assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
     }
     let agent = Agent::new(&page.home);
-    let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} gates passkey add --print; echo exit-code-$?");
-    let reported = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    let reported = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
     assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
 }
 
@@ -463,12 +463,12 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     let words: Vec<String> = [player.get_program()].into_iter().chain(player.get_args()).map(quoted).collect();
     let script = page.home.path().join("attack.sh");
     std::fs::write(&script, format!("{}{}\necho attack-ended-$?\n", variables.concat(), words.join(" "))).unwrap();
-    let opened = agent.calls("open_terminal", json!({"shell": "bash", "name": "attack"}));
+    let opened = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "attack"}));
     let types =
-        |text: String| agent.calls("send_input", json!({"session_id": opened["session_id"], "input_text": text}));
+        |text: String| agent.call_tool("send_input", json!({"session_id": opened["session_id"], "input_text": text}));
     let waits = |pattern: &str| {
         let wait = json!({"session_id": opened["session_id"], "pattern": pattern, "since": 0, "timeout": 120, "screen": "full"});
-        agent.calls("await_output", wait)
+        agent.call_tool("await_output", wait)
     };
     types(format!("sh {}\n", script.display()));
     let output = waits("^\"steals\"|attack-ended-\\d+");
@@ -477,27 +477,27 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     let output = waits("attack-ended-\\d+");
     assert_eq!(output["match_text"], "attack-ended-0", "{}", output["screen_content"].as_str().unwrap());
 
-    let run = agent.calls("get_run", json!({"run_id": waiting["run_id"]}));
+    let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!((&run["status"], &run["pending_gate"]["digest"]), (&json!("waiting"), &gate["digest"]), "{run:#}");
     assert_eq!(page.home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"], json!([]));
     assert_eq!(page.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
     page.home.answers(waiting["run_id"].as_str().unwrap(), "yes").well();
-    let run = agent.calls("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
+    let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
     assert_eq!(run["status"], "completed", "the person answers: {run:#}");
 }
 
 #[tokio::test]
 async fn adding_a_passkey_requires_the_passphrase_if_set() {
     let page = PageHome::new();
-    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
     let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
     let desk = Desk::runs(&page.home, page.home.path(), &command, (200, 20), &[]).await;
-    desk.shows("the approver's passphrase:").await;
-    desk.presses("wrong horse\r").await;
-    desk.shows("Wrong passphrase; try again in 1 s\n.*the approver's passphrase:").await;
+    desk.expect_screen("the approver's passphrase:").await;
+    desk.press("wrong horse\r").await;
+    desk.expect_screen("Wrong passphrase; try again in 1 s\n.*the approver's passphrase:").await;
     // A passphrase typed before the end of the pause is not checked.
-    desk.presses("correct horse\r").await;
-    let screen = desk.shows("#ticket=[\\w-]+&passkey=[\\w-]+|try again in").await;
+    desk.press("correct horse\r").await;
+    let screen = desk.expect_screen("#ticket=[\\w-]+&passkey=[\\w-]+|try again in").await;
     assert!(!screen.contains("correct horse"), "{screen}");
 }
 
@@ -508,9 +508,9 @@ fn program_without_a_persons_terminal_gets_no_page_ticket() {
     assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
     // A terminal opened by an agent does not belong to the person either.
     let agent = Agent::new(&page.home);
-    let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
-    let reported = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    let reported = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
     assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
     assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server of the page is running"));
 }
@@ -528,7 +528,7 @@ fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
         "{reported}"
     );
     let agent = Agent::new(&page.home);
-    page.plays("older.mjs", |page, wanted| match wanted.as_str() {
+    page.play("older.mjs", |page, wanted| match wanted.as_str() {
         Some("replaces") => {
             let status = page.home.runs(&["daemon", "status", "--json"]).json();
             let file = Path::new(status["socket"].as_str().unwrap()).with_file_name("serve.lock");
@@ -595,7 +595,7 @@ fn workflow_is_started_by_its_form_and_a_phone_types_a_line() {
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
     page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
     let agent = Agent::new(&page.home);
-    page.plays("places.mjs", |page, wanted| match wanted.as_str() {
+    page.play("places.mjs", |page, wanted| match wanted.as_str() {
         Some(_) => json!({"url": page.person("open --print")}),
         None => page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)),
     });

@@ -43,7 +43,7 @@ fn paused_run_does_everything_once_across_kills() {
     const STATES: usize = 12;
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let started = agent.calls(
+    let started = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": counting(STATES), "wait_seconds": 0, "save_on_success": false}),
     );
@@ -55,14 +55,14 @@ fn paused_run_does_everything_once_across_kills() {
         assert_eq!(output[0]["success"], true, "{output}");
         let killed = pid_of_the_daemon(&home);
         kill_the_daemon(&home);
-        let inspected = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+        let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
         assert!(inspected["paused"]["since"].is_string(), "{inspected}");
         assert_ne!(pid_of_the_daemon(&home), killed);
         let resumed = home.runs(&["runs", "resume", run]);
         assert_eq!(resumed.well(), format!("{run}: Run resumed\n"));
         lets(first + 1);
     }
-    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["final_state"], "close", "{ended}");
     let counted = std::fs::read_to_string(home.path().join("counted")).unwrap();
     let expected: Vec<String> = (1..=STATES).map(|number| number.to_string()).collect();
@@ -77,7 +77,7 @@ fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let agent = Agent::new(&home);
     let waiting = json!({"initial_state": "ask", "name": "asking", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
-    let started = agent.calls("run_workflow", json!({"workflow_definition": waiting, "wait_seconds": 60}));
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": waiting, "wait_seconds": 60}));
     let run = started["run_id"].as_str().unwrap();
     home.runs(&["runs", "pause", run]).well();
     assert!(home.runs(&["runs", "list"]).well().contains("asking    waiting, paused"));
@@ -92,15 +92,15 @@ fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let file = home.path().join("story.py");
     let text = "async def story(ctx):\n    said = await ctx.gate('Well?')\n    ctx.emit('after')\n    return said\n\nWorkflow(id='story', session=session, fn=story)\n";
     std::fs::write(&file, text).unwrap();
-    let started = agent.calls("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
+    let started = agent.call_tool("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
     let run = started["run_id"].as_str().unwrap();
     home.runs(&["runs", "pause", run]).well();
     home.runs(&["gates", "answer", run, "well enough"]).well();
     kill_the_daemon(&home);
-    let inspected = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
     assert!(inspected["status"] == "running" && inspected["paused"]["since"].is_string(), "{inspected}");
     home.runs(&["runs", "resume", run]).well();
-    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["result"], "well enough", "{ended}");
     let reported = home.runs(&["runs", "events", run]).well();
     let events: Vec<&str> = reported.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();

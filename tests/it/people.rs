@@ -41,7 +41,7 @@ fn recorded_answer(home: &Home, run: &str) -> Value {
 fn accepted_dialog_of_an_earlier_client_is_the_answer() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
-    let call = agent.begins("run_workflow", release());
+    let call = agent.begin("run_workflow", release());
     let asked = agent.is_asked();
     assert_eq!(asked["method"], "elicitation/create");
     assert!(asked["params"]["message"].as_str().unwrap().starts_with("Release?"), "{asked}");
@@ -64,7 +64,7 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         json!({"action": "decline", "content": {"decision": "yes"}}),
     ] {
         let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
-        let call = agent.begins("run_workflow", release());
+        let call = agent.begin("run_workflow", release());
         let asked = agent.is_asked();
         agent.send_response(&asked, result.clone());
         let waiting = call.ends();
@@ -74,7 +74,7 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         let command = format!("steplatch gates answer {run}/ask/1@");
         assert!(reported.contains("still open") && reported.contains(&command), "{reported}");
         // Reading the run again does not ask the person again.
-        let again = agent.calls("get_run", json!({"run_id": run}));
+        let again = agent.call_tool("get_run", json!({"run_id": run}));
         assert_eq!(again["status"], "waiting");
         assert!(again["next_step"].as_str().unwrap().contains("gates answer"), "{again}");
         home.runs(&["gates", "answer", run, "yes"]).well();
@@ -86,7 +86,7 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
 fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
-    let call = agent.begins("run_workflow", release());
+    let call = agent.begin("run_workflow", release());
     let asked = agent.is_asked();
     let run = waiting_runs(&home).pop().unwrap();
     home.runs(&["gates", "answer", &run, "yes"]).well();
@@ -98,15 +98,15 @@ fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
         (&json!("notifications/cancelled"), &asked["id"])
     );
 
-    let call = agent.begins("run_workflow", release());
+    let call = agent.begin("run_workflow", release());
     let asked = agent.is_asked();
-    agent.cancels(&call);
+    agent.cancel(&call);
     let taken_back = agent.is_asked();
     assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
     // A late answer has no effect.
     agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
     let run = waiting_runs(&home).pop().unwrap();
-    assert_eq!(agent.calls("list_runs", json!({"state": "waiting"}))["runs"][0]["run_id"], json!(run));
+    assert_eq!(agent.call_tool("list_runs", json!({"state": "waiting"}))["runs"][0]["run_id"], json!(run));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn invalid_form_is_shown_again_with_its_errors() {
         "version": {"type": "string", "minLength": 3},
         "place": {"type": "string", "oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
     }, "required": ["version"]});
-    let call = agent.begins("run_workflow", asking_workflow(&json!({"prompt": "Which?", "form": form})));
+    let call = agent.begin("run_workflow", asking_workflow(&json!({"prompt": "Which?", "form": form})));
     let asked = agent.is_asked();
     let place = &asked["params"]["requestedSchema"]["properties"]["place"];
     assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"])));
@@ -148,7 +148,7 @@ fn carried_arguments(state: &str, response: Value) -> Value {
 fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let (question, state) = input_parts(&agent.begins("run_workflow", release()).answer());
+    let (question, state) = input_parts(&agent.begin("run_workflow", release()).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Release?"));
     assert_eq!(question["requestedSchema"]["properties"]["decision"]["enum"], json!(["yes", "no"]));
     let runs = waiting_runs(&home);
@@ -167,7 +167,7 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let replayed = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).answer();
     assert_eq!(replayed["error"]["code"], -32602);
     assert!(replayed["error"]["message"].as_str().unwrap().contains("used before"), "{replayed}");
-    assert_eq!(agent.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(agent.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn carried_state_outlives_its_server_and_counts_once() {
     let home = Home::new(STEPLATCH);
     let (_, state) = {
         let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-        input_parts(&agent.begins("run_workflow", release()).answer())
+        input_parts(&agent.begin("run_workflow", release()).answer())
     };
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
     let next = Agent::with_capabilities(Era::Stateless, &home, elicitation());
@@ -185,7 +185,7 @@ fn carried_state_outlives_its_server_and_counts_once() {
     let third = Agent::with_capabilities(Era::Stateless, &home, elicitation());
     let again = third.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).ends();
     assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
-    let runs = third.calls("list_runs", json!({}))["runs"].as_array().unwrap().len();
+    let runs = third.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len();
     assert_eq!(runs, 1, "nothing was started");
 }
 
@@ -193,7 +193,7 @@ fn carried_state_outlives_its_server_and_counts_once() {
 fn carried_state_counts_only_unchanged_and_for_the_same_call() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let (_, state) = input_parts(&agent.begins("run_workflow", release()).answer());
+    let (_, state) = input_parts(&agent.begin("run_workflow", release()).answer());
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
     let refused = |tool: &str, arguments: &Value, carried: &Value| {
         let answer = agent.call_again(tool, arguments, carried).answer();
@@ -251,7 +251,7 @@ fn several_rounds_of_one_call_answer_gates_and_a_form() {
             }}}},
         },
     }});
-    let (question, state) = input_parts(&agent.begins("run_workflow", arguments.clone()).answer());
+    let (question, state) = input_parts(&agent.begin("run_workflow", arguments.clone()).answer());
     assert!(question["requestedSchema"]["properties"]["answer"].is_object(), "{question}");
     let output = json!({"action": "accept", "content": {"answer": "as you like"}});
     let (question, state) =
@@ -276,7 +276,7 @@ fn client_without_dialogs_learns_where_to_answer() {
         (Era::Stateless, json!({"elicitation": {"url": {}}})),
     ] {
         let agent = Agent::with_capabilities(era, &home, capabilities);
-        let waiting = agent.calls("run_workflow", release());
+        let waiting = agent.call_tool("run_workflow", release());
         assert_eq!(waiting["status"], "waiting");
         let run = waiting["run_id"].as_str().unwrap();
         let reported = waiting["next_step"].as_str().unwrap();
@@ -288,7 +288,7 @@ fn client_without_dialogs_learns_where_to_answer() {
         elsewhere.env_remove("STEPLATCH_STATE_DIR").args(&command).arg("yes");
         let said = elsewhere.output().unwrap();
         assert!(said.status.success(), "{command:?} {said:?}");
-        assert_eq!(agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}))["status"], "completed");
+        assert_eq!(agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}))["status"], "completed");
     }
 }
 
@@ -297,25 +297,25 @@ fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
     let for_agents = asking_workflow(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
-    let waiting = agent.calls("run_workflow", for_agents);
+    let waiting = agent.call_tool("run_workflow", for_agents);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let next_step = waiting["next_step"].as_str().unwrap();
     assert!(next_step.contains("with decide {") && !next_step.contains("steplatch gates"), "{next_step}");
-    let taken = agent.calls("decide", json!({"run_id": waiting["run_id"], "answer": "yes"}));
+    let taken = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "answer": "yes"}));
     assert_eq!(taken["success"], true, "{taken}");
     assert_eq!(recorded_answer(&home, waiting["run_id"].as_str().unwrap())["through"], "mcp decide");
 
-    let (_, _) = input_parts(&agent.begins("run_workflow", release()).answer());
+    let (_, _) = input_parts(&agent.begin("run_workflow", release()).answer());
     let run = waiting_runs(&home).pop().unwrap();
     // No parameter makes an agent's answer count as a person's.
     let refused = agent
-        .begins(
+        .begin(
             "decide",
             json!({"run_id": run, "answer": "yes", "passphrase": "x", "person": true, "surface": "mcp elicitation"}),
         )
         .refused();
     assert!(refused.starts_with("decide: unknown field 'passphrase', "), "{refused}");
-    let refused = agent.calls("decide", json!({"run_id": run, "answer": "yes"}));
+    let refused = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().starts_with("This gate waits for a person"), "{refused}");
     assert_eq!(waiting_runs(&home).len(), 1);
 }
@@ -330,7 +330,7 @@ fn passphrase_disables_dialogs_in_favour_of_the_terminal() {
     assert!(program.wait().unwrap().success());
     for era in [Era::Handshake, Era::Stateless] {
         let agent = Agent::with_capabilities(era, &home, elicitation());
-        let waiting = agent.calls("run_workflow", release());
+        let waiting = agent.call_tool("run_workflow", release());
         assert_eq!(waiting["status"], "waiting", "{waiting}");
         assert!(waiting["next_step"].as_str().unwrap().contains("passphrase"), "{waiting}");
     }
@@ -369,7 +369,7 @@ fn task_requests_input_and_ends_with_the_result() {
     let home = Home::new(STEPLATCH);
     let agent = with_tasks(&home, elicitation());
     let form = json!({"properties": {"count": {"type": "integer", "minimum": 1}}, "required": ["count"]});
-    let created = agent.begins("run_workflow", asking_workflow(&json!({"prompt": "How many?", "form": form}))).answer();
+    let created = agent.begin("run_workflow", asking_workflow(&json!({"prompt": "How many?", "form": form}))).answer();
     let created = &created["result"];
     assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")), "{created}");
     let task = created["taskId"].as_str().unwrap();
@@ -401,7 +401,7 @@ fn task_requests_input_and_ends_with_the_result() {
 fn task_with_a_declined_dialog_continues_with_a_hint() {
     let home = Home::new(STEPLATCH);
     let agent = with_tasks(&home, elicitation());
-    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     let (key, _) = question(&wait_for_state(&agent, task, "input_required"));
     respond(&agent, task, &key, json!({"action": "decline"}));
@@ -411,7 +411,7 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
     home.runs(&["gates", "answer", task, "yes"]).well();
     wait_for_state(&agent, task, "completed");
 
-    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null());
     wait_for_state(&agent, task, "cancelled");
@@ -427,10 +427,10 @@ fn tasks_require_a_declared_capability_and_a_started_run() {
     let agent = with_tasks(&home, json!({}));
     let unknown = agent.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
-    let broken = agent.calls("run_workflow", json!({"workflow_definition": {"states": {}}}));
+    let broken = agent.call_tool("run_workflow", json!({"workflow_definition": {"states": {}}}));
     assert_eq!(broken["success"], false, "{broken}");
     // For a client without dialogs, the reply names the place to answer.
-    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     eventually_blocking("the task has a message", || {
         !agent.requests("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()

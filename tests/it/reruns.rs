@@ -76,7 +76,7 @@ fn refused_rerun_names_the_next_step() {
     let home = Home::new(STEPLATCH);
     let document = release_machine(&home);
     let agent = Agent::new(&home);
-    let runs = |arguments: Value| agent.calls("run_workflow", arguments);
+    let runs = |arguments: Value| agent.call_tool("run_workflow", arguments);
     let failed =
         runs(json!({"workflow_definition": document, "initial_variables": {"VERSION": "7"}, "wait_seconds": 60}));
     let run = failed["run_id"].clone();
@@ -117,7 +117,7 @@ fn refused_rerun_names_the_next_step() {
 fn rerun_cannot_start_after_an_answer_or_in_a_closed_terminal() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let runs = |arguments: Value| agent.calls("run_workflow", arguments);
+    let runs = |arguments: Value| agent.call_tool("run_workflow", arguments);
     let to = |next: &str| json!([{"condition": "success", "next_state": next}]);
     let failed =
         runs(json!({"wait_seconds": 60, "workflow_definition": {"name": "typed", "initial_state": "open", "states": {
@@ -133,7 +133,7 @@ fn rerun_cannot_start_after_an_answer_or_in_a_closed_terminal() {
     let running = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "ask"}}));
     assert!(running["error"].as_str().unwrap_or_default().contains("has not ended"), "{running}");
     home.runs(&["gates", "answer", waiting["run_id"].as_str().unwrap(), "yes"]).well();
-    drop(agent.calls("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60})));
+    drop(agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60})));
     let reply = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "fails"}}));
     assert!(reply["error"].as_str().unwrap_or_default().contains("begin at 'ask'"), "{reply}");
     let asks = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "ask"}, "wait_seconds": 60}));
@@ -144,7 +144,7 @@ fn rerun_cannot_start_after_an_answer_or_in_a_closed_terminal() {
 fn secrets_of_a_run_are_given_again() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let runs = |arguments: Value| agent.calls("run_workflow", arguments);
+    let runs = |arguments: Value| agent.call_tool("run_workflow", arguments);
     let document = json!({"name": "login", "initial_state": "use", "arguments": {"TOKEN": {"secret": true}}, "states": {
         "use": {"action": {"tool": "run_command", "params": {"command": "test $(printf %s {TOKEN|sh} | wc -c) = 14"}}}}});
     let first = runs(

@@ -261,8 +261,8 @@ async fn desk(home: &Home, arguments: &str) -> Desk {
 async fn run_on_a_terminal_shows_coloured_states_in_place() {
     let home = home();
     let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 1'", example("retry.json"))).await;
-    desk.shows(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ended").await;
-    let screen = desk.shows("✓ completed in").await;
+    desk.expect_screen(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ended").await;
+    let screen = desk.expect_screen("✓ completed in").await;
     assert!(screen.contains("✓ ended") && !screen.contains('⠋'), "{screen}");
     let lines = screen.lines().filter(|line| line.contains("ended")).count();
     assert_eq!(lines, 1, "the moving line was replaced:\n{screen}");
@@ -273,10 +273,10 @@ async fn run_on_a_terminal_shows_coloured_states_in_place() {
 async fn ctrl_c_cancels_the_run_and_closes_its_terminal() {
     let home = home();
     let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 60'", example("retry.json"))).await;
-    desk.shows("ended").await;
-    desk.presses("\x03").await;
-    desk.shows("✗ cancelled in").await;
-    desk.shows("^exit-code-1$").await;
+    desk.expect_screen("ended").await;
+    desk.press("\x03").await;
+    desk.expect_screen("✗ cancelled in").await;
+    desk.expect_screen("^exit-code-1$").await;
     assert_eq!(home.runs(&["terminal", "list", "--json"]).json()["total_sessions"], 0);
 }
 
@@ -286,15 +286,15 @@ async fn person_attaches_types_resizes_and_detaches() {
     home.runs(&["terminal", "open", "--name", "shared", "--size", "100x30", "--", "bash", "--norc"]).well();
     home.runs(&["terminal", "send", "shared", "-e", "PS1='> '; clear; echo from before"]).well();
     let desk = desk(&home, "terminal attach shared").await;
-    desk.shows("^from before").await;
-    desk.presses("stty size\r").await;
-    desk.shows("^20 90").await;
-    desk.resizes(70, 18).await;
+    desk.expect_screen("^from before").await;
+    desk.press("stty size\r").await;
+    desk.expect_screen("^20 90").await;
+    desk.resize(70, 18).await;
     // The other side receives a signal, so the size is polled.
-    desk.presses("until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
-    desk.shows("^resized").await;
-    desk.presses("\x1c").await;
-    desk.shows("detached; the terminal keeps running: steplatch terminal attach shared").await;
+    desk.press("until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
+    desk.expect_screen("^resized").await;
+    desk.press("\x1c").await;
+    desk.expect_screen("detached; the terminal keeps running: steplatch terminal attach shared").await;
     let listed = home.runs(&["terminal", "list"]).well();
     assert!(listed.contains("shared") && listed.contains("100x30"), "the size is unchanged:\n{listed}");
 }
@@ -303,7 +303,7 @@ async fn person_attaches_types_resizes_and_detaches() {
 async fn attaching_to_a_missing_terminal_names_terminals() {
     let home = home();
     let desk = desk(&home, "terminal attach nope").await;
-    desk.shows("terminal 'nope' not found; no terminals are open").await;
+    desk.expect_screen("terminal 'nope' not found; no terminals are open").await;
 }
 
 #[tokio::test]
@@ -311,9 +311,9 @@ async fn attached_person_sees_the_end_of_the_program() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "short", "--", "bash", "--norc"]).well();
     let desk = desk(&home, "terminal attach short").await;
-    desk.shows(r"[$#] $|bash").await;
-    desk.presses("exit 7\r").await;
-    desk.shows("the program in short ended with exit code 7").await;
+    desk.expect_screen(r"[$#] $|bash").await;
+    desk.press("exit 7\r").await;
+    desk.expect_screen("the program in short ended with exit code 7").await;
 }
 
 #[tokio::test]
@@ -328,9 +328,9 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     assert!(reported.next().unwrap().unwrap().starts_with("recording term_"));
     // A person attaches from a terminal of another size, and detaches.
     let desk = desk(&home, "terminal attach shown").await;
-    desk.shows("^from before").await;
-    desk.presses("\x1c").await;
-    desk.shows("detached").await;
+    desk.expect_screen("^from before").await;
+    desk.press("\x1c").await;
+    desk.expect_screen("detached").await;
     home.runs(&["terminal", "send", "shown", "--secret", "hunter2!"]).well();
     home.runs(&["terminal", "send", "shown", "-e", " 漢字"]).well();
     home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();

@@ -32,7 +32,7 @@ pub(crate) fn kill(pid: i64) {
 pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
     let (mut output, mut offset) = (String::new(), 0);
     loop {
-        let page = agent.calls(
+        let page = agent.call_tool(
             "get_screen_content",
             json!({"session_id": session, "content_mode": "history", "offset": offset, "limit": 1_000_000}),
         );
@@ -72,19 +72,19 @@ pub(crate) fn printing_survives(
     let open = |command: &str| {
         let mut asked = json!({"command": ["bash", "-c", command]});
         host.inspect(|host| asked["host"] = (*host).into());
-        let opened = agent.calls("open_terminal", asked);
+        let opened = agent.call_tool("open_terminal", asked);
         opened["session_id"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned()
     };
     let sessions: Vec<String> = (0..TERMINALS).map(|_| open(&printing)).collect();
     let typed_into = open("stty -echo -icanon; sed -u s/typed/got/");
     for session in &sessions {
-        let sent = agent.calls("send_input", json!({"session_id": session, "input_text": "\n"}));
+        let sent = agent.call_tool("send_input", json!({"session_id": session, "input_text": "\n"}));
         assert_eq!(sent["success"], true, "{sent}");
     }
     let waiting: Vec<_> = sessions
         .iter()
         .map(|session| {
-            agent.begins("await_output", json!({"session_id": session, "pattern": "^finished-(\\d+)$", "timeout": 150}))
+            agent.begin("await_output", json!({"session_id": session, "pattern": "^finished-(\\d+)$", "timeout": 150}))
         })
         .collect();
     let ended = AtomicBool::new(false);
@@ -94,8 +94,10 @@ pub(crate) fn printing_survives(
             while !ended.load(Ordering::Relaxed) {
                 typed += 1;
                 let text = format!("typed-{typed}\n");
-                let sent = agent
-                    .calls("send_input", json!({"session_id": typed_into, "input_text": text, "wait_for_quiet_ms": 0}));
+                let sent = agent.call_tool(
+                    "send_input",
+                    json!({"session_id": typed_into, "input_text": text, "wait_for_quiet_ms": 0}),
+                );
                 assert_eq!(sent["success"], true, "{sent}");
             }
             typed
@@ -108,7 +110,7 @@ pub(crate) fn printing_survives(
         let waited = wait.ends();
         assert_eq!((&waited["match_text"], &waited["groups"]), (&json!("finished-42"), &json!(["42"])), "{waited}");
     }
-    let listed = agent.calls("list_terminal_sessions", json!({}));
+    let listed = agent.call_tool("list_terminal_sessions", json!({}));
     assert_eq!(listed["total_sessions"], json!(TERMINALS + 1));
     for session in &sessions {
         let output = whole_output(agent, session);
@@ -116,7 +118,7 @@ pub(crate) fn printing_survives(
         let expected: Vec<String> = (1..=lines).map(|n| format!("line-{n}")).collect();
         assert!(printed == expected, "{} lines, of which some are lost or doubled", printed.len());
     }
-    let seen = agent.calls(
+    let seen = agent.call_tool(
         "await_output",
         json!({"session_id": typed_into, "pattern": format!("^got-{typed}$"), "since": 0, "timeout": 20}),
     );
@@ -140,7 +142,7 @@ fn terminal_survives_ten_killed_daemons_without_loss() {
             kill(last);
         }
     });
-    let exit = agent.calls("exit_terminal", json!({"session_id": sessions[0]}));
+    let exit = agent.call_tool("exit_terminal", json!({"session_id": sessions[0]}));
     assert_eq!((&exit["success"], &exit["survivors"]), (&Value::Bool(true), &json!([])));
 }
 
@@ -169,8 +171,8 @@ fn recording_continues_in_the_next_daemon() {
 
 /// Types `command` into a terminal and returns the printed number.
 fn number_printed(agent: &Agent, session: &str, command: &str) -> i32 {
-    let sent = agent.calls("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
-    let waited = agent.calls(
+    let sent = agent.call_tool("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
+    let waited = agent.call_tool(
         "await_output",
         json!({"session_id": session, "pattern": "number (\\d+)", "since": sent["offset"], "timeout": 20}),
     );
@@ -187,13 +189,13 @@ fn detached_process_is_ended_with_its_terminal_or_named() {
     const STRAY: &str = "(env -i setsid bash -c 'trap \"\" HUP TERM; echo number $$; exec sleep 1000' &)";
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let open = || agent.calls("open_terminal", json!({}))["session_id"].as_str().unwrap().to_owned();
+    let open = || agent.call_tool("open_terminal", json!({}))["session_id"].as_str().unwrap().to_owned();
     let (first, second) = (open(), open());
     let stray = number_printed(&agent, &second, STRAY);
-    let closed = agent.calls("exit_terminal", json!({"session_id": first}));
+    let closed = agent.call_tool("exit_terminal", json!({"session_id": first}));
     assert_eq!(closed["survivors"], json!([{"pid": stray, "name": "sleep", "doubtful": true}]), "either may be its");
     assert!(is_running(stray));
-    let closed = agent.calls("exit_terminal", json!({"session_id": second}));
+    let closed = agent.call_tool("exit_terminal", json!({"session_id": second}));
     assert_eq!(closed["survivors"], json!([]), "nobody else's any more");
     assert!(!is_running(stray));
 }
@@ -207,10 +209,10 @@ fn process_named_like_a_daemon_is_ended_with_its_terminal() {
     std::fs::create_dir(&folder).unwrap();
     std::fs::copy("/bin/bash", folder.join("steplatch")).unwrap();
     std::fs::write(folder.join("daemon"), "trap '' HUP TERM; echo number $$; while :; do sleep 100; done\n").unwrap();
-    let opened = agent.calls("open_terminal", json!({"working_directory": folder}));
+    let opened = agent.call_tool("open_terminal", json!({"working_directory": folder}));
     let session = opened["session_id"].as_str().unwrap();
     let stray = number_printed(&agent, session, "(env -i setsid ./steplatch daemon serve &)");
-    let closed = agent.calls("exit_terminal", json!({"session_id": session}));
+    let closed = agent.call_tool("exit_terminal", json!({"session_id": session}));
     assert_eq!((&closed["survivors"], is_running(stray)), (&json!([]), false), "{closed}");
 }
 
@@ -219,7 +221,7 @@ fn superseded_daemon_ends_without_changing_the_state() {
     // redteam L4: the first daemon stayed forever, and its clients had to wait.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let opened = agent.calls("open_terminal", json!({}));
+    let opened = agent.call_tool("open_terminal", json!({}));
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let first = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
@@ -230,10 +232,10 @@ fn superseded_daemon_ends_without_changing_the_state() {
         "only": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let result = agent.calls("run_workflow", arguments.clone());
+    let result = agent.call_tool("run_workflow", arguments.clone());
     eventually_blocking(&format!("the first daemon ends: {result}"), || !is_running(first));
-    assert_eq!(agent.calls("run_workflow", arguments)["status"], "completed");
-    let listed = agent.calls("list_terminal_sessions", json!({}));
+    assert_eq!(agent.call_tool("run_workflow", arguments)["status"], "completed");
+    let listed = agent.call_tool("list_terminal_sessions", json!({}));
     assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the terminal is the next daemon's");
     second.kill().unwrap();
     second.wait().unwrap();
@@ -243,7 +245,7 @@ fn superseded_daemon_ends_without_changing_the_state() {
 fn terminals_are_found_after_the_runtime_directory_is_lost() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let opened = agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     let session = opened["session_id"].as_str().unwrap();
     drop(agent);
     // As at a logout: the directory is removed, but the processes remain.
@@ -283,7 +285,7 @@ fn daemon_started_in_a_terminal_outlives_it() {
 fn input_to_a_stopped_host_happens_once_across_daemons() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let _opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let _opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let (daemon, host) = (status["pid"].as_i64().unwrap(), status["hosts"][0]["pid"].as_i64().unwrap());
     let signal = |signal| kill_process(Pid::from_raw(host.try_into().unwrap()).unwrap(), signal).unwrap();
@@ -293,20 +295,20 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     let state = |line: &str, next: Value| json!({"action": {"tool": "run_command", "params": append(line)}, "transitions": next});
     let machine = json!({"initial_state": "one", "states": {
         "one": state("one", json!([{"condition": "success", "next_state": "two"}])), "two": state("two", json!([]))}});
-    let started = agent.calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
-    let call = agent.begins("run_command", append("call"));
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
+    let call = agent.begin("run_command", append("call"));
     kill(daemon);
     next_daemon(&home, daemon);
     // Other requests are not delayed, and neither are new runs.
-    let other = agent.calls("run_command", append("other"));
+    let other = agent.call_tool("run_command", append("other"));
     assert_eq!(other["success"], true, "{other}");
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}}}});
-    let opened = agent.calls("run_workflow", json!({"workflow_definition": opening, "wait_seconds": 60}));
+    let opened = agent.call_tool("run_workflow", json!({"workflow_definition": opening, "wait_seconds": 60}));
     assert_eq!(opened["status"], "completed", "{opened}");
     signal(Signal::CONT);
     let called = call.answer();
     let run = json!({"run_id": started["run_id"], "wait_seconds": 60});
-    let ended = agent.calls("get_run", run);
+    let ended = agent.call_tool("get_run", run);
     assert_eq!(ended["status"], "completed", "{ended}");
     let text = std::fs::read_to_string(&file).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();

@@ -43,21 +43,21 @@ async fn tour_page_is_typed_to_its_end() {
     let command = format!("TMPDIR={} {STEPLATCH} tour; echo left with $?; sleep 1000", temporary.display());
     let desk = Desk::runs(&home, home.path(), &command, (100, 50), &[]).await;
     // Other commands of the person, and failed commands, end no step.
-    desk.shows("A terminal  1 of 6").await;
-    desk.presses("echo $((40+2)); false\r").await;
-    desk.shows("^42\\nexit status: 1\\n\\$ steplatch terminal open").await;
+    desk.expect_screen("A terminal  1 of 6").await;
+    desk.press("echo $((40+2)); false\r").await;
+    desk.expect_screen("^42\\nexit status: 1\\n\\$ steplatch terminal open").await;
     let commands = commands();
     assert!(commands.len() > 12, "{commands:?}");
     for (command, answer) in &commands {
         let shown = SHOWN.iter().find(|(part, _)| command.contains(part)).map_or("", |(_, shown)| *shown);
-        desk.shows(&format!("^\\$ {}$", regex_escaped(command))).await;
-        desk.presses(&format!("{command}\r")).await;
-        desk.shows(shown).await;
+        desk.expect_screen(&format!("^\\$ {}$", regex_escaped(command))).await;
+        desk.press(&format!("{command}\r")).await;
+        desk.expect_screen(shown).await;
         if let Some(answer) = answer {
-            desk.presses(answer).await;
+            desk.press(answer).await;
         }
     }
-    desk.shows("this was the tour(.*\\n)*left with 0$").await;
+    desk.expect_screen("this was the tour(.*\\n)*left with 0$").await;
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the directory of the tour is removed");
     let terminals = home.runs(&["terminal", "list"]).well();
     assert!(!terminals.contains("tour"), "{terminals}");

@@ -112,31 +112,31 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = reachable_machine(&mut home) else { return };
     let agent = Agent::new(&home);
-    let put = agent.calls(
+    let put = agent.call_tool(
         "put_file",
         json!({"host": "build", "path": "hello.sh", "content": "#!/bin/sh\necho häuser\n", "mode": "0755"}),
     );
     assert_eq!(put["success"], true, "{put}");
     assert_eq!(put["file"]["path"], json!(far.folder.path().join("hello.sh")), "{put}");
-    let result = agent.calls("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
+    let result = agent.call_tool("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
     let sum = put["file"]["sha256"].as_str().unwrap();
     assert_eq!(result["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{result}");
 
-    let first = agent.calls("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
+    let first = agent.call_tool("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
     // The umlaut does not fit entirely.
     assert_eq!(
         (first["content"].as_str(), first["next_offset"].as_u64()),
         (Some("#!/bin/sh\necho h"), Some(16)),
         "{first}"
     );
-    let rest = agent.calls("get_file", json!({"host": "build", "path": "hello.sh", "offset": 16}));
+    let rest = agent.call_tool("get_file", json!({"host": "build", "path": "hello.sh", "offset": 16}));
     assert_eq!(
         (&rest["content"], &rest["next_offset"], &rest["sha256"]),
         (&json!("äuser\n"), &Value::Null, &json!(sum))
     );
-    let bytes = agent.calls("put_file", json!({"host": "build", "path": "b", "content_base64": "AP8="}));
+    let bytes = agent.call_tool("put_file", json!({"host": "build", "path": "b", "content_base64": "AP8="}));
     assert_eq!(bytes["file"]["size"], 2, "{bytes}");
-    let bytes = agent.calls("get_file", json!({"host": "build", "path": "b"}));
+    let bytes = agent.call_tool("get_file", json!({"host": "build", "path": "b"}));
     assert_eq!((&bytes["content_base64"], &bytes["content"]), (&json!("AP8="), &Value::Null), "{bytes}");
 
     for (tool, params, words) in [
@@ -152,7 +152,7 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
         ("get_file", json!({"host": "build", "path": "/"}), "is a directory"),
         ("get_file", json!({"host": "build", "path": "/dev/zero"}), "not a regular file"),
     ] {
-        let refused = agent.calls(tool, params.clone());
+        let refused = agent.call_tool(tool, params.clone());
         assert_eq!(refused["success"], false, "{params}: {refused}");
         assert!(refused["error"].as_str().unwrap().contains(words), "{params}: {refused}");
     }
@@ -160,7 +160,7 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     std::fs::write(home.path().join("version"), "1.4.0\n").unwrap();
     let runs = |states: Value| {
         let definition = json!({"host": "build", "initial_state": "send", "states": states});
-        agent.calls(
+        agent.call_tool(
             "run_workflow",
             json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": definition}),
         )

@@ -26,12 +26,12 @@ fn run(home: &Home, agent: &Agent, name: &str, text: &str, directory: &str) -> V
     fs::write(&file, text).unwrap();
     let directory = home.path().join(directory).display().to_string();
     let arguments = json!({"workflow_file": file, "workflow_name": name, "initial_variables": {"DIR": directory}});
-    agent.calls("run_workflow", arguments)
+    agent.call_tool("run_workflow", arguments)
 }
 
 /// Waits for the end of a run.
 fn wait_for_end(agent: &Agent, run: &Value) -> Value {
-    agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}))
+    agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}))
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn function_asks_with_a_form_and_abandons_a_call() {
     let (home, agent) = begun();
     let waiting = run(&home, &agent, "publish", PUBLISH, ".");
     assert_eq!(waiting["status"], "waiting", "{waiting:#}");
-    let decided = agent.calls("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
+    let decided = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
     assert_eq!(decided["success"], true, "{decided:#}");
     let published = wait_for_end(&agent, &waiting);
     let result = json!({"title": "A title", "copies": 2, "slow": "timed out", "letters": 4});
@@ -63,7 +63,8 @@ fn agent_logs_in_and_receives_output_without_the_password() {
     fs::write(&ssh, script).unwrap();
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "sh", "HOST": ssh, "PW": "hunter2-and-more"});
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": definition, "initial_variables": variables}));
+    let begun =
+        agent.call_tool("run_workflow", json!({"workflow_definition": definition, "initial_variables": variables}));
     let read = wait_for_end(&agent, &begun);
     assert_eq!((&read["status"], &read["return_values"]["LOAD"]), (&json!("completed"), &json!("0.42")), "{read:#}");
     assert!(!read.to_string().contains("hunter2"));
@@ -104,7 +105,7 @@ fn agent_rehearses_a_machine_without_running_anything() {
     let variables = json!({"SSH": "ssh", "HOST": "box", "PW": "hunter2-and-more"});
     let rehearses = |stubs: Value| {
         let arguments = json!({"workflow_definition": definition, "initial_variables": variables, "rehearse": stubs, "detail": "full"});
-        agent.begins("run_workflow", arguments).answer()
+        agent.begin("run_workflow", arguments).answer()
     };
     let played = rehearses(json!({
         "states": {"login": {"prints": ["Continue (yes/no)?"]}, "enter": {"prints": ["password:", "remote$ "]},

@@ -41,7 +41,7 @@ fn uninstall_lists_everything_and_keeps_user_files() {
     let before = files(home.path());
     home.runs(&["setup", "--allow-reading", "--instructions"]).well();
     let agent = Agent::new(&home);
-    assert_eq!(agent.calls("open_terminal", json!({"name": "t"}))["success"], true);
+    assert_eq!(agent.call_tool("open_terminal", json!({"name": "t"}))["success"], true);
     let mut page =
         home.steplatch().args(["serve", "--detached", "--json", "--port", "0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -60,7 +60,7 @@ fn uninstall_lists_everything_and_keeps_user_files() {
     ] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
-    assert!(agent.calls("run_command", json!({"session_id": "t", "command": "true"}))["success"] == true);
+    assert!(agent.call_tool("run_command", json!({"session_id": "t", "command": "true"}))["success"] == true);
 
     // Standard input is not a terminal.
     let refused = uninstall(&home, &[]);
@@ -92,7 +92,7 @@ fn remote_files_are_removed_except_those_of_other_clients() {
     let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
     assert_eq!(added.code, 0, "{}", added.stderr);
     let agent = Agent::new(&home);
-    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
     drop(agent);
     let listed = uninstall(&home, &["--dry-run"]).well();

@@ -203,7 +203,7 @@ fn watch_run<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
 /// Returns the waiting run in `home`.
 fn waiting_run(home: &Home) -> String {
     let agent = Agent::new(home);
-    let listed = agent.calls("list_runs", json!({"state": "waiting"}));
+    let listed = agent.call_tool("list_runs", json!({"state": "waiting"}));
     listed["runs"][0]["run_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned()
 }
 
@@ -212,16 +212,16 @@ fn person_judges_a_condition_by_number() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let person = judging_workflow(&agent, &home);
-    let screen = person.sees("by number or text:");
+    let screen = person.expect_text("by number or text:");
     for part in
         ["? What holds after state 'wait'?", "│ 3 warnings", "1  it is clean", "2  it is broken", "3  none of these"]
     {
         assert!(screen.contains(part), "no {part:?} on:\n{screen}");
     }
-    person.sends(json!({"input_text": "7\n"}));
-    person.sees("invalid answer '7'; choose ");
-    person.sends(json!({"input_text": "2\n"}));
-    let screen = person.sees("exit-code-0");
+    person.send(json!({"input_text": "7\n"}));
+    person.expect_text("invalid answer '7'; choose ");
+    person.send(json!({"input_text": "2\n"}));
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: it is broken") && screen.contains("✓ repair"), "{screen}");
 }
 
@@ -230,12 +230,12 @@ fn answer_given_elsewhere_ends_the_question() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let person = judging_workflow(&agent, &home);
-    person.sees("by number or text:");
-    person.sends(json!({"input_text": "half an ans"}));
+    person.expect_text("by number or text:");
+    person.send(json!({"input_text": "half an ans"}));
     let other = Agent::new(&home);
-    let answered = other.calls("decide", json!({"run_id": waiting_run(&home), "answer": "it is clean"}));
+    let answered = other.call_tool("decide", json!({"run_id": waiting_run(&home), "answer": "it is clean"}));
     assert_eq!(answered["success"], true, "{answered}");
-    let screen = person.sees("exit-code-0");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("test agent answered: it is clean") && screen.contains("✓ release"), "{screen}");
     assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
 }
@@ -245,9 +245,9 @@ fn closed_input_explains_how_to_answer_later() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let person = judging_workflow(&agent, &home);
-    person.sees("by number or text:");
-    person.sends(json!({"keys": ["c-d"]}));
-    let screen = person.sees("exit-code-3");
+    person.expect_text("by number or text:");
+    person.send(json!({"keys": ["c-d"]}));
+    let screen = person.expect_text("exit-code-3");
     let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
     assert!(screen.contains(&reported), "no {reported:?} on:\n{screen}");
 }
@@ -257,9 +257,9 @@ fn ctrl_c_at_a_question_leaves_it_open() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let person = judging_workflow(&agent, &home);
-    person.sees("Ctrl-C leaves the question open, twice cancels the run");
-    person.sends(json!({"keys": ["c-c"]}));
-    let screen = person.sees("exit-code-3");
+    person.expect_text("Ctrl-C leaves the question open, twice cancels the run");
+    person.send(json!({"keys": ["c-c"]}));
+    let screen = person.expect_text("exit-code-3");
     let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
     assert!(screen.contains(&reported), "no {reported:?} on:\n{screen}");
 }
@@ -271,11 +271,11 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
     // The second Ctrl-C counts within two seconds, which a busy machine may miss.
     for _ in 0..10 {
         let person = judging_workflow(&agent, &home);
-        person.sees("by number or text:");
-        person.sends(json!({"keys": ["c-c"]}));
-        person.sees("Ctrl-C again cancels the run");
-        person.sends(json!({"keys": ["c-c"]}));
-        let screen = person.sees("✗ cancelled in |exit-code-3");
+        person.expect_text("by number or text:");
+        person.send(json!({"keys": ["c-c"]}));
+        person.expect_text("Ctrl-C again cancels the run");
+        person.send(json!({"keys": ["c-c"]}));
+        let screen = person.expect_text("✗ cancelled in |exit-code-3");
         if screen.contains("✗ cancelled in ") {
             assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
             return;
@@ -316,15 +316,15 @@ fn nested_question_is_asked_with_its_states_shown() {
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.stdout.contains(&format!("steplatch gates answer {waiting}/wait/1@")), "{said:?}");
     let agent = Agent::new(&home);
-    assert_eq!(agent.calls("cancel_run", json!({"run_id": waiting}))["success"], true);
+    assert_eq!(agent.call_tool("cancel_run", json!({"run_id": waiting}))["success"], true);
 
     let agent = Agent::new(&outer);
     let person = watch_run(&agent, &home, "outer.json");
-    person.sees("by number or text:");
+    person.expect_text("by number or text:");
     // Longer than the delay of the animation.
-    person.sends(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
-    person.sends(json!({"input_text": "1\n"}));
-    let screen = person.sees("exit-code-0");
+    person.send(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
+    person.send(json!({"input_text": "1\n"}));
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("by number or text:  1\n"), "the typed text is not overwritten:\n{screen}");
     let at = |part: &str| screen.find(part).unwrap_or_else(|| panic!("no {part:?} on:\n{screen}"));
     let places = [at("    ✓ wait "), at("answered: it is clean"), at("    ✓ release "), at("\n  ✓ delegate ")];
@@ -343,12 +343,12 @@ fn question_of_a_child_is_asked_where_its_function_is_watched() {
     std::fs::write(home.path().join("twice.py"), function).unwrap();
     let agent = Agent::new(&outer);
     let person = watch_run(&agent, &home, "twice.py");
-    person.sees("by number or text:");
-    person.sends(json!({"input_text": "1\n"}));
+    person.expect_text("by number or text:");
+    person.send(json!({"input_text": "1\n"}));
     // By then, the other question is asked, or repeated below the new events.
-    person.sees("(?s)answered: it is clean.*by number or text:");
-    person.sends(json!({"input_text": "1\n"}));
-    let screen = person.sees("exit-code-0");
+    person.expect_text("(?s)answered: it is clean.*by number or text:");
+    person.send(json!({"input_text": "1\n"}));
+    let screen = person.expect_text("exit-code-0");
     assert_eq!(screen.matches("    ✓ release ").count(), 2, "the states of both are shown:\n{screen}");
     assert_eq!(screen.matches("answered: it is clean").count(), 2, "{screen}");
 }

@@ -67,7 +67,7 @@ impl Daemon {
         self.state.lock().unwrap().asked.iter().filter(|asked| *asked == verb).count()
     }
 
-    fn listens(&mut self) {
+    fn listen(&mut self) {
         let socket = self.place().socket();
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(socket).unwrap();
@@ -81,7 +81,7 @@ impl Daemon {
     }
 
     /// Ends the daemon, with all connections.
-    fn dies(&mut self) {
+    fn die(&mut self) {
         self.listening.take().unwrap().abort();
         std::fs::remove_file(self.place().socket()).unwrap();
         let _ = self.events.send(String::new());
@@ -151,7 +151,7 @@ async fn wait_for_change(changes: &mut broadcast::Receiver<ListChange>) {
 async fn list_is_sorted_and_changes_are_reported() {
     let mut daemon = Daemon::new();
     daemon.has(&["workflow_b", "workflow_a"]);
-    daemon.listens();
+    daemon.listen();
     let contract = Contract::new(daemon.steady());
     assert!(contract.tool("workflow_a").is_none() && contract.tool("run_workflow").is_some(), "nobody was asked yet");
     let listed = names(&contract).await;
@@ -187,14 +187,14 @@ async fn list_is_sorted_and_changes_are_reported() {
 async fn tools_remain_without_a_daemon_until_the_next_one() {
     let mut daemon = Daemon::new();
     daemon.has(&["workflow_a"]);
-    daemon.listens();
+    daemon.listen();
     let contract = Contract::new(daemon.steady());
     let mut changes = contract.changes();
     wait_for_change(&mut changes).await;
-    daemon.dies();
+    daemon.die();
     assert_eq!(workflows(&names(&contract).await), ["workflow_a"], "working entries stay");
     daemon.has(&["workflow_z"]);
-    daemon.listens();
+    daemon.listen();
     wait_for_change(&mut changes).await;
     assert_eq!(workflows(&names(&contract).await), ["workflow_z"]);
     // The next daemon reports changes too.
@@ -209,7 +209,7 @@ async fn tools_remain_without_a_daemon_until_the_next_one() {
 async fn workflow_cannot_take_the_name_of_a_tool() {
     let mut daemon = Daemon::new();
     daemon.has(&["run_workflow", "workflow_a"]);
-    daemon.listens();
+    daemon.listen();
     let contract = Contract::new(daemon.steady());
     let listed = names(&contract).await;
     assert_eq!(listed.iter().filter(|name| *name == "run_workflow").count(), 1);

@@ -74,7 +74,7 @@ impl Scene {
     }
 
     /// Copies from the machine. Returns the report or the error.
-    async fn copies(&self, from: &str, to: &str) -> Result<String, String> {
+    async fn copy(&self, from: &str, to: &str) -> Result<String, String> {
         let verb = CopyFile {
             from_host: Some("box".to_owned()),
             from: from.to_owned(),
@@ -135,7 +135,7 @@ async fn remote_directory_writes_nothing_outside_its_copy() {
     for name in ["../../evil", "..", "/tmp/lies-evil", "a/../../evil", "", "."] {
         for kind in ["File", "Directory"] {
             let scene = Scene::new(site(json!([entry("a", "File"), entry(name, kind)]))).await;
-            let error = scene.copies("site", "inbox").await.unwrap_err();
+            let error = scene.copy("site", "inbox").await.unwrap_err();
             assert!(error.contains("whose name is no name of a file"), "{name:?}: {error}");
             assert!(scene.files().is_empty(), "{name:?}: {:?}", scene.files());
         }
@@ -157,16 +157,16 @@ async fn copy_has_the_requested_name() {
         _ => None,
     };
     let scene = Scene::new(reply).await;
-    let report = scene.copies("reports/report.txt", "inbox").await.unwrap();
+    let report = scene.copy("reports/report.txt", "inbox").await.unwrap();
     // The report names the destination of the file.
     let place = std::fs::canonicalize(scene.folder.path()).unwrap().join("inbox/report.txt");
     assert!(report.contains(&format!("{:?}", place.display().to_string())), "{report}");
-    scene.copies("site", "inbox").await.unwrap();
+    scene.copy("site", "inbox").await.unwrap();
     let files: Vec<_> = scene.files().into_keys().collect();
     assert_eq!(files, [Path::new("inbox/report.txt"), Path::new("inbox/site/a")]);
     // Without a requested name, the machine does not choose one either.
     for from in ["~", "..", "/", "a/.."] {
-        let error = scene.copies(from, "inbox").await.unwrap_err();
+        let error = scene.copy(from, "inbox").await.unwrap_err();
         assert!(error.contains("has no name for the copy"), "{from}: {error}");
     }
 }
@@ -178,7 +178,7 @@ async fn remote_directory_passes_no_link_or_private_directory() {
     std::fs::write(&outside, "mine").unwrap();
     std::fs::create_dir(scene.folder.path().join("inbox/site")).unwrap();
     symlink(&outside, scene.folder.path().join("inbox/site/link")).unwrap();
-    let error = scene.copies("site", "inbox").await.unwrap_err();
+    let error = scene.copy("site", "inbox").await.unwrap_err();
     assert!(error.contains("is a symbolic link"), "{error}");
     assert_eq!(scene.files(), BTreeMap::from([(PathBuf::from("outside"), "mine".to_owned())]));
 
@@ -191,7 +191,7 @@ async fn remote_directory_passes_no_link_or_private_directory() {
         _ => None,
     })
     .await;
-    let error = scene.copies("home", "./").await.unwrap_err();
+    let error = scene.copy("home", "./").await.unwrap_err();
     assert!(error.contains("is in a private directory of steplatch"), "{error}");
     assert!(scene.files().is_empty());
 }
@@ -205,7 +205,7 @@ async fn endless_directories_are_bounded() {
         _ => None,
     })
     .await;
-    let error = scene.copies("site", "inbox").await.unwrap_err();
+    let error = scene.copy("site", "inbox").await.unwrap_err();
     assert!(error.contains("paths that are too long to copy"), "{error}");
     let many: Value = (0..wide).map(|number| entry(&format!("{number}"), "Directory")).collect();
     let scene = Scene::new(move |ask| match ask {
@@ -214,7 +214,7 @@ async fn endless_directories_are_bounded() {
         _ => None,
     })
     .await;
-    let error = scene.copies("site", "inbox").await.unwrap_err();
+    let error = scene.copy("site", "inbox").await.unwrap_err();
     assert!(error.contains("more than 100000 files"), "{error}");
     assert!(scene.files().is_empty());
 }

@@ -430,7 +430,7 @@ mod tests {
             self
         }
 
-        fn prints(&mut self, text: &str) -> Option<String> {
+        fn print_output(&mut self, text: &str) -> Option<String> {
             let at = self.history.end();
             self.history.push_str(text);
             if let crate::echo::FollowResult::Withdrawn(from) = self.echo.follow(at, text) {
@@ -456,35 +456,35 @@ mod tests {
     #[test]
     fn match_may_cross_two_reads() {
         let mut wait = Typescript::waiting_for("pass(word|phrase):");
-        assert_eq!(wait.prints("enter pass"), None);
-        assert_eq!(wait.prints("word: "), Some("password:".into()));
+        assert_eq!(wait.print_output("enter pass"), None);
+        assert_eq!(wait.print_output("word: "), Some("password:".into()));
     }
 
     #[test]
     fn match_may_span_lines_across_reads() {
         let mut wait = Typescript::waiting_for(r"one\ntwo");
-        assert_eq!(wait.prints("one\n"), None);
-        assert_eq!(wait.prints("two\n"), Some("one\ntwo".into()));
+        assert_eq!(wait.print_output("one\n"), None);
+        assert_eq!(wait.print_output("two\n"), Some("one\ntwo".into()));
     }
 
     #[test]
     fn echo_of_the_input_does_not_match_but_its_output_does() {
         let mut wait = Typescript::waiting_for("hello").typed("echo hello\n");
-        assert_eq!(wait.prints("echo hello\n"), None);
-        assert_eq!(wait.prints("hello\n"), Some("hello".into()));
+        assert_eq!(wait.print_output("echo hello\n"), None);
+        assert_eq!(wait.print_output("hello\n"), Some("hello".into()));
     }
 
     #[test]
     fn output_that_starts_like_the_echo_is_found() {
         let mut wait = Typescript::waiting_for("yesterday").typed("yes\n");
-        assert_eq!(wait.prints("yes"), None);
-        assert_eq!(wait.prints("terday\n"), Some("yesterday".into()));
+        assert_eq!(wait.print_output("yes"), None);
+        assert_eq!(wait.print_output("terday\n"), Some("yesterday".into()));
     }
 
     #[test]
     fn echo_counts_as_a_last_resort_and_is_reported() {
         let mut wait = Typescript::waiting_for("hello").typed("hello\n");
-        assert_eq!(wait.prints("hello\n$ "), None);
+        assert_eq!(wait.print_output("hello\n$ "), None);
         let found = wait.find_in_echo().unwrap();
         assert!(found.in_echo);
         assert_eq!((found.text.as_str(), found.range), ("hello", Some(0..5)));
@@ -494,20 +494,20 @@ mod tests {
     fn marked_command_line_does_not_match_but_the_prompt_does() {
         let mut wait = Typescript::waiting_for(r"make|\$ $");
         wait.history.begin_zone(Zone::Input);
-        assert_eq!(wait.prints("make\n"), None);
+        assert_eq!(wait.print_output("make\n"), None);
         wait.history.begin_zone(Zone::Output);
-        assert_eq!(wait.prints("done\n"), None);
+        assert_eq!(wait.print_output("done\n"), None);
         wait.history.begin_zone(Zone::Prompt);
-        assert_eq!(wait.prints("$ "), Some("$ ".into()));
+        assert_eq!(wait.print_output("$ "), Some("$ ".into()));
     }
 
     #[test]
     fn overwritten_line_is_found_in_its_final_form() {
         let mut wait = Typescript::waiting_for(r"^done \d$");
-        assert_eq!(wait.prints("working 1\rworking 2"), None);
-        assert_eq!(wait.prints("\r\rdone 5\n"), Some("done 5".into()));
-        assert_eq!(Typescript::waiting_for("^xycd$").prints("abcd\rxy\n"), Some("xycd".into()));
-        assert_eq!(Typescript::waiting_for("working 1").prints("working 1\rworking 2"), Some("working 1".into()));
+        assert_eq!(wait.print_output("working 1\rworking 2"), None);
+        assert_eq!(wait.print_output("\r\rdone 5\n"), Some("done 5".into()));
+        assert_eq!(Typescript::waiting_for("^xycd$").print_output("abcd\rxy\n"), Some("xycd".into()));
+        assert_eq!(Typescript::waiting_for("working 1").print_output("working 1\rworking 2"), Some("working 1".into()));
     }
 
     #[test]
@@ -527,7 +527,7 @@ mod tests {
             wait.history.settle();
         }
         wait.search = Search::new(vec![Pattern::new("^line 17$").unwrap()], 0);
-        assert_eq!(wait.prints(""), Some("line 17".into()));
+        assert_eq!(wait.print_output(""), Some("line 17".into()));
     }
 
     proptest! {
@@ -537,7 +537,7 @@ mod tests {
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
             pattern in prop::sample::select(vec!["aab", "^a$", "b\\nb", "ab\na", "a[^b]b"]),
         ) {
-            let whole = Typescript::waiting_for(pattern).prints(&text);
+            let whole = Typescript::waiting_for(pattern).print_output(&text);
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
             cuts.sort_unstable();
             cuts.push(text.len());
@@ -545,7 +545,7 @@ mod tests {
             let mut last = 0;
             let mut piecewise = None;
             for cut in cuts {
-                piecewise = piecewise.or(wait.prints(&text[last..cut]));
+                piecewise = piecewise.or(wait.print_output(&text[last..cut]));
                 last = cut;
             }
             // A `$` may match at a cut that turns out not to be the end of a line: an earlier match is allowed, a

@@ -140,7 +140,7 @@ impl Agent {
 
     /// Starts a call of a tool.
     #[must_use]
-    pub fn begins(&self, tool: &str, arguments: Value) -> Calling {
+    pub fn begin(&self, tool: &str, arguments: Value) -> Calling {
         self.call(self.number(), tool, &arguments, json!({}))
     }
 
@@ -201,15 +201,15 @@ impl Agent {
     }
 
     /// Cancels a call.
-    pub fn cancels(&self, call: &Calling) {
+    pub fn cancel(&self, call: &Calling) {
         let params = json!({"requestId": call.id, "reason": "the agent thought of something else"});
         self.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
     }
 
     /// Calls a tool and returns its structured result.
     #[must_use]
-    pub fn calls(&self, tool: &str, arguments: Value) -> Value {
-        self.begins(tool, arguments).ends()
+    pub fn call_tool(&self, tool: &str, arguments: Value) -> Value {
+        self.begin(tool, arguments).ends()
     }
 }
 

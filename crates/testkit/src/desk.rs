@@ -69,7 +69,7 @@ impl<'a> Person<'a> {
         let terminal = OwnTerminal::of(&["bash", "-c", &command], |helper| {
             helper.current_dir(home.path()).envs(home.environment());
         });
-        let opened = agent.calls("open_terminal", json!({"command": terminal.show()}));
+        let opened = agent.call_tool("open_terminal", json!({"command": terminal.show()}));
         Self { agent, session: opened["session_id"].as_str().unwrap().to_owned(), _terminal: terminal }
     }
 
@@ -77,10 +77,10 @@ impl<'a> Person<'a> {
     ///
     /// # Panics
     /// If the text does not appear within a minute.
-    pub fn sees(&self, pattern: &str) -> String {
+    pub fn expect_text(&self, pattern: &str) -> String {
         let asked =
             json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60, "screen": "full"});
-        let waited = self.agent.calls("await_output", asked);
+        let waited = self.agent.call_tool("await_output", asked);
         let screen = waited["screen_content"].as_str().unwrap();
         assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{screen}");
         screen.to_owned()
@@ -90,26 +90,26 @@ impl<'a> Person<'a> {
     ///
     /// # Panics
     /// If the text is not drawn within a minute.
-    pub fn shows(&self, pattern: &str) {
+    pub fn expect_screen(&self, pattern: &str) {
         let asked = json!({"session_id": self.session, "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
-        let waited = self.agent.calls("await_output", asked);
+        let waited = self.agent.call_tool("await_output", asked);
         assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
     }
 
     /// Types a line.
-    pub fn types(&self, line: &str) {
-        self.sends(json!({"input_text": format!("{line}\n")}));
+    pub fn type_in(&self, line: &str) {
+        self.send(json!({"input_text": format!("{line}\n")}));
     }
 
     /// Presses a key.
-    pub fn presses(&self, key: &str) {
-        self.sends(json!({"input_text": "", "keys": [key]}));
+    pub fn press(&self, key: &str) {
+        self.send(json!({"input_text": "", "keys": [key]}));
     }
 
     /// Sends an input, as in the tool `send_input`.
-    pub fn sends(&self, mut input: Value) {
+    pub fn send(&self, mut input: Value) {
         input["session_id"] = self.session.as_str().into();
-        let sent = self.agent.calls("send_input", input);
+        let sent = self.agent.call_tool("send_input", input);
         assert_eq!(sent["success"], true, "{sent}");
     }
 }

@@ -56,7 +56,7 @@ impl Home {
     }
 
     /// Connects to the running daemon of this home directory, as a client with this name.
-    pub async fn connects(&self, client: &str) -> Client {
+    pub async fn connect(&self, client: &str) -> Client {
         let place = DaemonPaths::new(self.path().join("state"), self.path().join("steplatch"));
         let hello = Hello { protocol_version: PROTOCOL_VERSION, client: client.to_owned(), ..Hello::default() };
         connect(&place, hello).await.expect("the daemon answers").0
@@ -108,13 +108,13 @@ impl Home {
     }
 
     /// Answers like [`Self::answers`] as the approver, after unlocking the locked runs.
-    pub fn approves(&self, run: &str, answer: &str, passphrase: &str) -> CommandOutput {
-        self.pipes(&["approver", "unlock", "--stdin"], passphrase);
-        self.pipes(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)
+    pub fn approve(&self, run: &str, answer: &str, passphrase: &str) -> CommandOutput {
+        self.run_with_input(&["approver", "unlock", "--stdin"], passphrase);
+        self.run_with_input(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)
     }
 
     /// Runs the program with `arguments` and `input` on its standard input, and returns its output.
-    pub fn pipes(&self, arguments: &[&str], input: &str) -> CommandOutput {
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
         let mut program = self.steplatch();
         let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut program = program.spawn().expect("a program that starts");

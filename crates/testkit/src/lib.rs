@@ -272,21 +272,21 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// Types text.
-    pub async fn types(&self, text: &str) -> SendInputReply {
+    pub async fn type_in(&self, text: &str) -> SendInputReply {
         let verb = SendInput { session_id: self.id.clone(), input_text: text.to_owned(), ..SendInput::default() };
         self.daemon.call(verb).await
     }
 
     /// Waits for a pattern, and returns the reply.
-    pub async fn waits_for(&self, pattern: &str, timeout: f64) -> AwaitOutputReply {
+    pub async fn wait_for(&self, pattern: &str, timeout: f64) -> AwaitOutputReply {
         let verb =
             AwaitOutput { session_id: self.id.clone(), pattern: pattern.to_owned(), timeout, ..AwaitOutput::default() };
         self.daemon.call(verb).await
     }
 
     /// Waits for a pattern and returns the match.
-    pub async fn sees(&self, pattern: &str) -> String {
-        let reply = self.waits_for(pattern, 20.0).await;
+    pub async fn expect_text(&self, pattern: &str) -> String {
+        let reply = self.wait_for(pattern, 20.0).await;
         reply.match_text.unwrap_or_else(|| panic!("no {pattern:?} on:\n{}\n{:?}", reply.screen_content, reply.error))
     }
 

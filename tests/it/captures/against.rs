@@ -16,11 +16,11 @@ echo "created $name as build-$RANDOM-of-$$"
 "#;
 
 fn creates(session: &Session, name: &str, licence: &str) {
-    session.types("bash create.sh\n");
-    session.types(&format!("{name}\n"));
-    session.types(&format!("{licence}\n"));
-    session.types("y\n");
-    session.sends(json!({"input_text": "y\n", "pattern": format!("^created {name} as"), "timeout": 60}));
+    session.type_in("bash create.sh\n");
+    session.type_in(&format!("{name}\n"));
+    session.type_in(&format!("{licence}\n"));
+    session.type_in("y\n");
+    session.send(json!({"input_text": "y\n", "pattern": format!("^created {name} as"), "timeout": 60}));
     session.runs("[ -e farm.conf ] && echo many || echo one");
     session.runs(&format!("cp {name}.conf copy.conf"));
 }
@@ -29,7 +29,7 @@ fn creates(session: &Session, name: &str, licence: &str) {
 fn differences_between_two_recordings_become_arguments() {
     let mut session = Session::begin(&[("create.sh", CREATE)]);
     creates(&session, "shop", "MIT");
-    session.opens();
+    session.open();
     creates(&session, "farm", "Apache-2.0");
     session.runs("mkdir of-the-second-time");
     let (first, second) = (session.terminals[0].clone(), session.terminals[1].clone());
@@ -40,7 +40,7 @@ fn differences_between_two_recordings_become_arguments() {
     assert!(refused.code != 0 && refused.stderr.contains("name another terminal with --against"), "{refused:#?}");
 
     let request = json!({"session_ids": [first], "against": [second], "name": "procedure", "save": true});
-    let captured = session.agent.calls("capture_workflow", request);
+    let captured = session.agent.call_tool("capture_workflow", request);
     assert_eq!(captured["success"], true, "{captured:#}");
     let arguments = captured["workflow_definition"]["arguments"].as_object().unwrap();
     let names: Vec<&String> = arguments.keys().filter(|name| *name != "PWD").collect();
@@ -53,7 +53,7 @@ fn differences_between_two_recordings_become_arguments() {
     let Session { home, agent, .. } = session;
     let procedure = Procedure { home, agent, captured };
     procedure.assert_replays();
-    procedure.proves(&["PROJECT_NAME=mill", "LICENCE=BSD"], &[]);
+    procedure.prove(&["PROJECT_NAME=mill", "LICENCE=BSD"], &[]);
     procedure.runs(json!({"PROJECT_NAME": "inn", "LICENCE": "GPL"}));
     assert_eq!(procedure.file("copy.conf"), "inn GPL\n");
 }

@@ -14,13 +14,13 @@ read -p "Write it? [y/n] " yes
 #[test]
 fn changed_program_stops_the_run_without_wrong_actions() {
     let session = Session::begin(&[("setup.sh", SETUP)]);
-    session.types("bash setup.sh\n");
-    session.types("2\n");
-    session.types("9000\n");
-    session.sends(json!({"input_text": "y\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"port": "9000"}));
+    session.type_in("bash setup.sh\n");
+    session.type_in("2\n");
+    session.type_in("9000\n");
+    session.send(json!({"input_text": "y\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"port": "9000"}));
     procedure.assert_replays();
-    procedure.proves(&["PORT=7777"], &[]);
+    procedure.prove(&["PORT=7777"], &[]);
     assert_eq!(procedure.file("conf"), "mirror=Paris port=7777\n");
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
 
@@ -46,14 +46,14 @@ fn changed_program_stops_the_run_without_wrong_actions() {
     ];
     for (what, program) in changes {
         assert_ne!(program, SETUP, "{what}");
-        procedure.writes("setup.sh", &program);
-        let run = procedure.begins(json!({"PORT": "7777"}));
+        procedure.write_file("setup.sh", &program);
+        let run = procedure.begin(json!({"PORT": "7777"}));
         assert_eq!(run["status"], "waiting", "{what}: {run:#}");
         assert!(!procedure.home.path().join("conf").exists(), "{what}");
-        let cancelled = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+        let cancelled = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
         assert_eq!(cancelled["success"], true, "{what}: {cancelled}");
     }
-    procedure.writes("setup.sh", SETUP);
+    procedure.write_file("setup.sh", SETUP);
     procedure.runs(json!({"PORT": "7778"}));
     assert_eq!(procedure.file("conf"), "mirror=Paris port=7778\n");
 }
@@ -65,20 +65,20 @@ const BUILD: &str =
 #[test]
 fn awaited_line_is_not_sufficient() {
     let session = Session::begin(&[("build.sh", BUILD)]);
-    session.sends(json!({"input_text": "bash build.sh\n", "pattern": "BUILD OK"}));
-    session.types("yes\n");
-    let procedure = session.captures(json!({}));
+    session.send(json!({"input_text": "bash build.sh\n", "pattern": "BUILD OK"}));
+    session.type_in("yes\n");
+    let procedure = session.capture(json!({}));
     procedure.assert_replays();
     for decoy in [
         "echo last time: BUILD OK; echo BUILD FAILED; read -p 'Erase all? ' answer; echo $answer > published\n",
         "echo BUILD OK a year ago; exit 1\n",
     ] {
         let _ = std::fs::remove_file(procedure.home.path().join("published"));
-        procedure.writes("build.sh", decoy);
-        let run = procedure.begins(json!({}));
+        procedure.write_file("build.sh", decoy);
+        let run = procedure.begin(json!({}));
         assert_eq!(run["status"], "waiting", "{decoy}: {run:#}");
         assert!(!procedure.home.path().join("published").exists(), "{decoy}");
-        let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+        let _ = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     }
 }
 
@@ -108,13 +108,13 @@ fn typed_ahead_input_answers_no_other_question() {
     for (what, program, answers, decoy) in cases {
         let session = Session::begin(&[("ask.sh", &program)]);
         let (last, ahead) = answers.split_last().expect("a program reads something");
-        session.sends(json!({"input_text": "bash ask.sh\n", "pattern": "begun"}));
+        session.send(json!({"input_text": "bash ask.sh\n", "pattern": "begun"}));
         for text in ahead {
             let input = json!({"session_id": session.last(), "input_text": text});
-            assert_eq!(session.agent.calls("send_input", input)["success"], true, "{what}");
+            assert_eq!(session.agent.call_tool("send_input", input)["success"], true, "{what}");
         }
-        session.sends(json!({"input_text": last, "until": "prompt"}));
-        check_workflow(&session.captures(json!({})), what, &[&decoy]);
+        session.send(json!({"input_text": last, "until": "prompt"}));
+        check_workflow(&session.capture(json!({})), what, &[&decoy]);
     }
 }
 
@@ -140,14 +140,14 @@ fn silent_reader_that_now_asks_gets_no_answer() {
     ];
     for (what, program, answers, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{program}; touch published\n"))]);
-        session.types("bash ask.sh\n");
+        session.type_in("bash ask.sh\n");
         let (last, first) = answers.split_last().expect("a program reads something");
         for answer in first {
-            session.types(&format!("{answer}\n"));
+            session.type_in(&format!("{answer}\n"));
         }
-        session.sends(json!({"input_text": format!("{last}\n"), "until": "prompt"}));
+        session.send(json!({"input_text": format!("{last}\n"), "until": "prompt"}));
         let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-        check_workflow(&session.captures(json!({})), what, &decoys);
+        check_workflow(&session.capture(json!({})), what, &decoys);
     }
 }
 
@@ -164,11 +164,11 @@ fn check_workflow(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
 
 /// Checks that a run with these arguments stops at a program before it writes a file.
 fn check_stop(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: &str, file: &str) {
-    procedure.writes("ask.sh", decoy);
-    let run = procedure.begins(arguments.clone());
+    procedure.write_file("ask.sh", decoy);
+    let run = procedure.begin(arguments.clone());
     assert_eq!(run["status"], "waiting", "{what}, {decoy}: {run:#}\n{:#}", procedure.captured);
     assert!(!procedure.home.path().join(file).exists(), "{what}, {decoy}");
-    let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    let _ = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
 }
 
 #[test]
@@ -185,18 +185,18 @@ fn keys_pressed_at_once_answer_the_questions_that_read_them() {
     ];
     for (what, first, second, keys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{first}; {second}; touch published\n"))]);
-        session.types("bash ask.sh\n");
-        session.sends(json!({"input_text": keys, "until": "prompt"}));
-        let procedure = session.captures(json!({}));
+        session.type_in("bash ask.sh\n");
+        session.send(json!({"input_text": keys, "until": "prompt"}));
+        let procedure = session.capture(json!({}));
         let decoys = [format!("{first}; {erase}; touch published\n"), format!("{first}; sleep 0.2; {erase}\n")];
         check_workflow(&procedure, what, &[&decoys[0], &decoys[1]]);
         assert_eq!(procedure.captured["undecided"], json!([]), "{what}");
     }
     // One question that reads both keys.
     let session = Session::begin(&[("ask.sh", "read -n2 -p 'Code? ' a; echo; echo $a > published\n")]);
-    session.types("bash ask.sh\n");
-    session.sends(json!({"input_text": "yz", "until": "prompt"}));
-    let procedure = session.captures(json!({}));
+    session.type_in("bash ask.sh\n");
+    session.send(json!({"input_text": "yz", "until": "prompt"}));
+    let procedure = session.capture(json!({}));
     procedure.assert_replays();
     procedure.runs(json!({}));
     assert_eq!(procedure.file("published"), "yz\n");
@@ -231,9 +231,9 @@ fn password_is_typed_only_at_its_drawn_question() {
     ];
     for (drawn, ask, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &program(drawn, ask))]);
-        session.types("bash ask.sh\n");
-        session.sends(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
-        let procedure = session.captures(json!({}));
+        session.type_in("bash ask.sh\n");
+        session.send(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
+        let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
         let (name, argument) = arguments.iter().next().expect("it has a secret argument");
         assert_eq!(argument["secret"], true, "{:#}", procedure.captured);
@@ -265,12 +265,12 @@ fn prompt_with_a_tab_is_recognised_again() {
     ];
     for (what, program) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{program}; touch published\n"))]);
-        session.types("bash ask.sh\n");
+        session.type_in("bash ask.sh\n");
         let answer = if what == "of a key" { "1" } else { "1\n" };
-        session.sends(json!({"input_text": answer, "until": "prompt"}));
+        session.send(json!({"input_text": answer, "until": "prompt"}));
         let decoy = program.replace("ublish", "urge").replace("shop", "bank") + "; echo $a > erased\n";
         check_workflow(
-            &session.captures(json!({})),
+            &session.capture(json!({})),
             what,
             &[erase, &decoy].map(|decoy| decoy)[usize::from(what == "above")..],
         );
@@ -293,9 +293,9 @@ fn consecutive_choices_are_distinguished() {
     };
     for style in ["7", "1;32", "44"] {
         let session = Session::begin(&[("ask.sh", &program("Keep", style))]);
-        session.types("bash ask.sh\n");
-        session.sends(json!({"input_text": "", "keys": ["enter"], "until": "prompt"}));
-        let procedure = session.captures(json!({}));
+        session.type_in("bash ask.sh\n");
+        session.send(json!({"input_text": "", "keys": ["enter"], "until": "prompt"}));
+        let procedure = session.capture(json!({}));
         let decoys = [program("Delete", style), program("Quit", style), program("Keep Delete", style)];
         let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
         check_workflow(&procedure, style, &decoys);
@@ -311,9 +311,9 @@ fn unasked_input_is_typed_only_at_an_equal_silent_read() {
     ];
     for (what, read, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{read}; echo; echo ${{#a}} > published\n"))]);
-        session.types("bash ask.sh\n");
-        session.sends(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
-        let procedure = session.captures(json!({}));
+        session.type_in("bash ask.sh\n");
+        session.send(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
+        let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
         let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
         procedure.assert_replays();
@@ -332,10 +332,10 @@ fn value_shown_before_its_question_must_match() {
         format!("echo 'New account: {shown}'; echo ready; read -p 'Account to delete: ' a; touch {file}\n")
     };
     let session = Session::begin(&[("ask.sh", &program("100455", "published"))]);
-    session.types("bash ask.sh\n");
-    session.sends(json!({"input_text": "100455\n", "until": "prompt"}));
+    session.type_in("bash ask.sh\n");
+    session.send(json!({"input_text": "100455\n", "until": "prompt"}));
     check_workflow(
-        &session.captures(json!({})),
+        &session.capture(json!({})),
         "an account",
         &[&program("100456", "erased"), &program("none", "erased")],
     );
@@ -346,7 +346,7 @@ fn small_number_of_an_earlier_output_is_reported() {
     let session = Session::begin(&[("make.sh", "echo Created job 47\n"), ("ask.sh", "test $1 = 47\n")]);
     session.runs("bash make.sh");
     session.runs("bash ask.sh 47");
-    let procedure = session.captures(json!({}));
+    let procedure = session.capture(json!({}));
     let guesses = procedure.captured["guesses"].to_string();
     assert!(guesses.contains("'47' is typed unchanged") && guesses.contains("Created job 47"), "{guesses}");
 }
@@ -355,12 +355,12 @@ fn small_number_of_an_earlier_output_is_reported() {
 fn lines_typed_at_once_answer_questions_with_choices() {
     let program = |last: &str| format!("read -p 'Project name: ' a; read -p '{last}' b; echo; touch published\n");
     let session = Session::begin(&[("ask.sh", &program("Continue? [y/n] "))]);
-    session.types("bash ask.sh\n");
-    session.sends(json!({"input_text": "shop\ny\n", "until": "prompt"}));
+    session.type_in("bash ask.sh\n");
+    session.send(json!({"input_text": "shop\ny\n", "until": "prompt"}));
     let erase = |last: &str| program(last).replace("published", "erased");
     let decoys = [erase("Continue? "), erase("Erase all? [y/n] "), erase("Continue? [yes/no] ")];
     let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-    check_workflow(&session.captures(json!({})), "two lines", &decoys);
+    check_workflow(&session.capture(json!({})), "two lines", &decoys);
 }
 
 #[test]
@@ -374,18 +374,18 @@ fn value_printed_after_a_key_or_hidden_text_is_read() {
     for (what, read, mut input) in cases {
         let program = format!("{read}; echo \"Created job $(cat id)\"\n");
         let session = Session::begin(&[("ask.sh", &program), ("id", "4711\n")]);
-        session.types("bash ask.sh\n");
+        session.type_in("bash ask.sh\n");
         input["until"] = "prompt".into();
-        session.sends(input);
+        session.send(input);
         session.runs("touch 4711");
-        let procedure = session.captures(json!({}));
+        let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
         let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
-        procedure.writes("id", "4712\n");
+        procedure.write_file("id", "4712\n");
         procedure.runs(value.clone());
         assert_eq!(procedure.file("4712"), "", "{what}");
-        procedure.writes("id", "none\n");
-        assert_eq!(procedure.begins(value)["status"], "waiting", "{what}: another kind of value");
+        procedure.write_file("id", "none\n");
+        assert_eq!(procedure.begin(value)["status"], "waiting", "{what}: another kind of value");
     }
 }
 
@@ -404,8 +404,8 @@ fn value_within_a_longer_typed_word_is_read() {
         let session = Session::begin(&[("value", &format!("{value}\n"))]);
         session.runs("echo \"Latest one: $(cat value)\"");
         session.runs(line);
-        let procedure = session.captures(json!({}));
-        procedure.writes("value", &format!("{other}\n"));
+        let procedure = session.capture(json!({}));
+        procedure.write_file("value", &format!("{other}\n"));
         procedure.runs(json!({}));
         assert_eq!(procedure.file(made), "", "{line}");
     }

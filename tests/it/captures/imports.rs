@@ -82,7 +82,7 @@ fn import_and_run(recorder: &[&str], file: &str) {
     home.runs(&["workflow", "test", "procedure"]).well();
     let agent = Agent::new(&home);
     let run = json!({"workflow_name": "procedure", "initial_variables": {"NAME": "ben", "PASSWORD": "four"}, "wait_seconds": 120});
-    let run: Value = agent.calls("run_workflow", run);
+    let run: Value = agent.call_tool("run_workflow", run);
     assert_eq!(run["status"], "completed", "{run:#}\n{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "ben 4\n");
     check_password_absent(&reply["path"]);
@@ -163,7 +163,7 @@ fn full_screen_dialogs_become_a_workflow() {
     home.runs(&["workflow", "test", "procedure"]).well();
     let agent = Agent::new(&home);
     let run = json!({"workflow_name": "procedure", "initial_variables": {"NAME": "ben", "SECRET": "four"}, "wait_seconds": 120});
-    let run: Value = agent.calls("run_workflow", run);
+    let run: Value = agent.call_tool("run_workflow", run);
     assert_eq!(run["status"], "completed", "{run:#}\n{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "ben fr 4\n");
     check_password_absent(&reply["path"]);

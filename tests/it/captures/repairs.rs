@@ -12,27 +12,27 @@ const INSTALLER: &str = include_str!("../../../examples/capture/setup.sh");
 
 fn captured_installer() -> Procedure {
     let session = Session::begin(&[("setup.sh", INSTALLER)]);
-    session.types("sh setup.sh\n");
-    session.sends(json!({"input_text": "y\n", "until": "prompt"}));
-    let procedure = session.captures(json!({}));
+    session.type_in("sh setup.sh\n");
+    session.send(json!({"input_text": "y\n", "until": "prompt"}));
+    let procedure = session.capture(json!({}));
     procedure.assert_replays();
     procedure
 }
 
 impl Procedure {
     /// Runs the workflow with a changed program until it stops. Returns the run and its state.
-    fn stops_at(&self, program: &str) -> (String, String) {
-        self.writes("setup.sh", program);
-        let run = self.begins(json!({}));
+    fn run_until_stop(&self, program: &str) -> (String, String) {
+        self.write_file("setup.sh", program);
+        let run = self.begin(json!({}));
         assert_eq!(run["status"], "waiting", "{run:#}");
         let gate = &run["pending_gate"];
         let state = gate["gate_id"].as_str().unwrap().split('/').nth(1).unwrap().to_owned();
         (run["run_id"].as_str().unwrap().to_owned(), state)
     }
 
-    fn proposes(&self, run: &str, patch: Value) -> Value {
+    fn propose(&self, run: &str, patch: Value) -> Value {
         let proposal = json!({"run_id": run, "patch": patch, "reason": "The installer asks in other words"});
-        self.agent.calls("propose_patch", proposal)
+        self.agent.call_tool("propose_patch", proposal)
     }
 
     /// Returns the pattern that a state waits for.
@@ -42,7 +42,7 @@ impl Procedure {
     }
 
     fn over(&self, run: &str) -> Value {
-        self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}))
+        self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}))
     }
 }
 
@@ -53,15 +53,16 @@ fn replace_program(state: &str, pattern: &str) -> Value {
 #[test]
 fn accepted_patch_for_another_question_is_reported_by_runs() {
     let procedure = captured_installer();
-    let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
+    let (run, state) =
+        procedure.run_until_stop(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
     let asked = procedure.over(&run);
     let context = &asked["pending_gate"]["context"];
     assert_eq!(context["nearest_line"], "Proceed with the installation?", "{asked:#}");
     assert!(context["recorded"].as_str().unwrap().ends_with("Continue? [y/n]"), "{asked:#}");
 
-    let forgets = procedure.proposes(&run, replace_program(&state, "Proceed"));
+    let forgets = procedure.propose(&run, replace_program(&state, "Proceed"));
     assert!(forgets["error"].as_str().unwrap().contains("does not pass its recording"), "{forgets:#}");
-    let anything = procedure.proposes(&run, replace_program(&state, &format!("{}|.*", procedure.pattern(&state))));
+    let anything = procedure.propose(&run, replace_program(&state, &format!("{}|.*", procedure.pattern(&state))));
     // Irreversible and unknown effects come first.
     let weakens: Vec<&str> = anything["weakens"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(weakens[0].contains("it is not known") && weakens[1].contains("matches nearly anything"), "{anything:#}");
@@ -69,7 +70,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     assert_eq!(procedure.over(&run)["pending_gate"], asked["pending_gate"], "the run is unchanged");
 
     let pattern = format!("{}|^Proceed with the installation\\? *$", procedure.pattern(&state));
-    let proposed = procedure.proposes(&run, replace_program(&state, &pattern));
+    let proposed = procedure.propose(&run, replace_program(&state, &pattern));
     let [named] = &proposed["weakens"].as_array().expect("the alternative is named")[..] else {
         panic!("{proposed:#}")
     };
@@ -81,7 +82,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     let gate = procedure.over(&run)["pending_gate"].clone();
     assert!(gate["context"]["difference"].as_str().unwrap().contains("+          \"pattern\""), "{gate:#}");
     let accepted = json!({"run_id": run, "answer": gate["choices"][0]});
-    let refused = procedure.agent.calls("decide", accepted);
+    let refused = procedure.agent.call_tool("decide", accepted);
     assert_eq!(refused["success"], false, "an agent accepts no patch: {refused:#}");
 
     // The question and the accepted patch outlive the daemon.
@@ -100,14 +101,14 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     assert_eq!(listed.matches("completed, repaired").count(), 1, "{listed}");
 
     procedure.runs(json!({}));
-    procedure.writes("setup.sh", INSTALLER);
+    procedure.write_file("setup.sh", INSTALLER);
     procedure.runs(json!({}));
     procedure.assert_replays();
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(4));
     let history = procedure.home.runs(&["workflow", "history", "procedure"]).well();
     assert!(history.contains("repair") && history.contains("The installer asks in other words"), "{history}");
     procedure.home.runs(&["workflow", "revert", "procedure"]).well();
-    procedure.stops_at(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
+    procedure.run_until_stop(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
     let first =
         "printf 'Install recommended packages? [Y/n] '\nread -r extra\necho \"$extra\" >> extras\nprintf 'Continue?";
     let longer = INSTALLER.replace("printf 'Continue?", first);
-    let (run, state) = procedure.stops_at(&longer);
+    let (run, state) = procedure.run_until_stop(&longer);
     let asked = procedure.over(&run);
     assert_eq!(asked["pending_gate"]["context"]["nearest_line"], "Install recommended packages? [Y/n]", "{asked:#}");
     let known = &procedure.captured["workflow_definition"]["states"][&state];
@@ -136,7 +137,7 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
         {"op": "add", "path": format!("/states/{state}/transitions/0"), "value": leads},
         {"op": "add", "path": "/states/decline_extras", "value": answer},
     ]);
-    let proposed = procedure.proposes(&run, patch);
+    let proposed = procedure.propose(&run, patch);
     assert_eq!(proposed["success"], true, "{proposed:#}");
     assert!(proposed["weakens"].as_array().is_some_and(|named| !named.is_empty()), "it acts again: {proposed:#}");
     // The question is already on the screen, so the run continues with the new state.
@@ -147,7 +148,7 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
 
     procedure.runs(json!({}));
     assert_eq!(procedure.file("extras"), "n\n".repeat(2));
-    procedure.writes("setup.sh", INSTALLER);
+    procedure.write_file("setup.sh", INSTALLER);
     procedure.runs(json!({}));
     assert_eq!((procedure.file("extras"), procedure.file("agreed")), ("n\n".repeat(2), "yes\n".repeat(4)));
 }
@@ -155,9 +156,9 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
 #[test]
 fn accepted_patch_is_saved_by_the_next_daemon() {
     let procedure = captured_installer();
-    let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));
+    let (run, state) = procedure.run_until_stop(&INSTALLER.replace("Continue?", "Agree?"));
     let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
-    assert_eq!(procedure.proposes(&run, replace_program(&state, &pattern))["success"], true);
+    assert_eq!(procedure.propose(&run, replace_program(&state, &pattern))["success"], true);
     let file = Path::new(procedure.captured["path"].as_str().unwrap());
     let locked = File::options().write(true).open(file.with_file_name(".lock")).unwrap();
     locked.lock().unwrap();
@@ -179,13 +180,13 @@ fn accepted_patch_is_saved_by_the_next_daemon() {
 #[test]
 fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let procedure = captured_installer();
-    let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));
+    let (run, state) = procedure.run_until_stop(&INSTALLER.replace("Continue?", "Agree?"));
     let mut changed = procedure.captured["workflow_definition"].clone();
     changed["states"][&state]["action"]["params"]["timeout"] = 40.into();
     let saved = json!({"workflow_definition": changed, "overwrite_existing": true});
-    assert_eq!(procedure.agent.calls("create_workflow", saved)["success"], true);
+    assert_eq!(procedure.agent.call_tool("create_workflow", saved)["success"], true);
     let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
-    let proposed = procedure.proposes(&run, replace_program(&state, &pattern));
+    let proposed = procedure.propose(&run, replace_program(&state, &pattern));
     assert_eq!(proposed["success"], true, "{proposed:#}");
     procedure.home.answers(&run, "1").well();
     let ended = procedure.over(&run);
@@ -193,6 +194,6 @@ fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let repair = &ended["repairs"][0];
     assert!(repair["error"].as_str().unwrap().contains("was changed in the library"), "{repair:#}");
     assert_eq!(repair["version"], Value::Null);
-    let nothing = procedure.proposes(&run, replace_program(&state, &pattern));
+    let nothing = procedure.propose(&run, replace_program(&state, &pattern));
     assert!(nothing["error"].as_str().unwrap().starts_with("the run is completed and asks nowhere"), "{nothing:#}");
 }

@@ -18,17 +18,17 @@ fn skill_runs_without_the_library() {
         "greet.sh",
         "read -p 'Name: ' n; read -s -p 'Password: ' p; echo; echo \"$n ${#p}\" > out\n",
     )]);
-    session.types("bash greet.sh\n");
-    session.types("Ana\n");
-    session.sends(json!({"input_text": "hunter2-exported\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"name": "Ana"}));
+    session.type_in("bash greet.sh\n");
+    session.type_in("Ana\n");
+    session.send(json!({"input_text": "hunter2-exported\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"name": "Ana"}));
     let outer = json!({"name": "twice", "description": "Greets: \"two\" people", "arguments": {"OTHER": "Another name"},
         "initial_state": "both", "states": {
         "both": {"action": {"tool": "run_workflow", "params": {"workflow_name": "procedure",
                  "initial_variables": {"NAME": "{OTHER}", "PASSWORD": "1234"}}},
                  "transitions": [{"condition": "success", "next_state": "end"}]},
         "end": {"action": {"tool": "return", "params": {"result": {}}}}}});
-    let saved = procedure.agent.calls("create_workflow", json!({"workflow_definition": outer}));
+    let saved = procedure.agent.call_tool("create_workflow", json!({"workflow_definition": outer}));
     assert_eq!(saved["success"], true, "{saved}");
     let skills = procedure.home.path().join("skills");
     let skill = skills.join("greet-people");

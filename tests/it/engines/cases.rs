@@ -55,18 +55,18 @@ pub(super) fn pending_effect_is_performed_once_after_a_crash(rig: &Rig) {
     let states = json!({"open": open("ask"), "ask": ask("type"), "type": command("end"), "end": last(), "in_doubt": last(),
                         "refused": last()});
     release_command(rig);
-    let run = rig.begins(machine("open", states));
+    let run = rig.begin(machine("open", states));
     let gate = rig.gate(&run);
     let (host, daemon) = (rig.host(), rig.daemon());
     // A stopped host performs nothing: the command is decided, but not typed.
     kill(&host, Signal::STOP);
     rig.answers(&gate, "yes");
     rig.reaches(&run, "type");
-    rig.kills_worker();
+    rig.kill_worker();
     kill(&daemon["pid"], Signal::KILL);
     assert!(lines(rig, "began").is_empty());
     kill(&host, Signal::CONT);
-    rig.recovers();
+    rig.recover();
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
     assert_eq!(lines(rig, "began"), ["once"]);
@@ -74,12 +74,12 @@ pub(super) fn pending_effect_is_performed_once_after_a_crash(rig: &Rig) {
 
 pub(super) fn effect_in_progress_is_not_repeated_after_a_crash(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
-    let run = rig.begins(machine("open", states));
+    let run = rig.begin(machine("open", states));
     let began = rig.home.path().join("began");
     for _ in 0..2 {
         eventually_blocking("the command runs", || file_exists(&began));
-        rig.crashes();
-        rig.recovers();
+        rig.crash();
+        rig.recover();
     }
     release_command(rig);
     let ended = rig.ended(&run);
@@ -89,10 +89,10 @@ pub(super) fn effect_in_progress_is_not_repeated_after_a_crash(rig: &Rig) {
 
 pub(super) fn gate_survives_a_crash_and_takes_an_answer(rig: &Rig) {
     let states = json!({"ask": ask("end"), "end": last(), "refused": last()});
-    let runs = [rig.begins(machine("ask", states.clone())), rig.begins(machine("ask", states))];
+    let runs = [rig.begin(machine("ask", states.clone())), rig.begin(machine("ask", states))];
     let gates: Vec<String> = runs.iter().map(|run| rig.gate(run)).collect();
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert_eq!(rig.run(&runs[0])["status"], "waiting");
     rig.answers(&gates[0], "yes");
     rig.answers(&gates[1], "no");
@@ -102,7 +102,7 @@ pub(super) fn gate_survives_a_crash_and_takes_an_answer(rig: &Rig) {
 
 pub(super) fn second_answer_is_refused_with_the_first_one(rig: &Rig) {
     let states = json!({"ask": ask("again"), "again": ask("end"), "end": last(), "refused": last()});
-    let run = rig.begins(machine("ask", states));
+    let run = rig.begin(machine("ask", states));
     let gate = rig.gate(&run);
     rig.answers(&gate, "yes");
     let second = rig.home.runs(&["gates", "answer", &gate, "no"]);
@@ -120,10 +120,10 @@ pub(super) fn nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "return", "params": {"result": "{nest_result}"}}},
     });
-    let run = rig.begins(machine("nest", states));
+    let run = rig.begin(machine("nest", states));
     let gate = rig.gate(&run);
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     rig.answers(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("from below")), "{ended}");
@@ -138,26 +138,26 @@ pub(super) fn returning_host_finds_output_printed_meanwhile(rig: &Rig) {
                  "transitions": on_success("end")},
         "end": last(),
     });
-    let run = rig.begins(machine("open", states));
+    let run = rig.begin(machine("open", states));
     rig.reaches(&run, "wait");
-    rig.crashes();
+    rig.crash();
     release_command(rig);
     eventually_blocking("the program has printed", || rig.home.path().join("said").exists());
-    rig.recovers();
+    rig.recover();
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
 
 pub(super) fn events_after_a_cancel_change_nothing(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
-    let run = rig.begins_with(machine("open", states), json!({"keep_terminals": true}));
+    let run = rig.begin_with(machine("open", states), json!({"keep_terminals": true}));
     let began = rig.home.path().join("began");
     eventually_blocking("the command runs", || file_exists(&began));
     rig.home.runs(&["runs", "cancel", &run]).well();
     release_command(rig);
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("cancelled"), &json!(2)), "{ended}");
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert_eq!(rig.run(&run)["status"], "cancelled");
     let again = rig.home.runs(&["runs", "cancel", &run]);
     assert!(again.code == 0 || again.stderr.contains("over"), "{}{}", again.stdout, again.stderr);
@@ -167,23 +167,23 @@ pub(super) fn events_after_a_cancel_change_nothing(rig: &Rig) {
 pub(super) fn cancel_at_a_nested_gate_closes_the_terminals_of_the_run(rig: &Rig) {
     let nest = json!({"action": {"tool": "run_workflow", "params": {"workflow_definition": machine("ask", json!({"ask": ask("end"), "end": last(), "refused": last()}))}},
         "transitions": on_success("end")});
-    let run = rig.begins(machine("open", json!({"open": open("nest"), "nest": nest, "end": last()})));
+    let run = rig.begin(machine("open", json!({"open": open("nest"), "nest": nest, "end": last()})));
     rig.gate(&run);
     rig.home.runs(&["runs", "cancel", &run]).well();
-    let left = rig.agent.calls("list_terminal_sessions", json!({}));
+    let left = rig.agent.call_tool("list_terminal_sessions", json!({}));
     assert_eq!(left["sessions"], json!([]), "{left}");
 }
 
 pub(super) fn run_ends_at_its_limit_of_states(rig: &Rig) {
     let states = json!({"round": {"action": {"tool": "list_terminal_sessions"}, "transitions": on_success("round")}});
-    let run = rig.begins_with(machine("round", states), json!({"max_states": 5}));
+    let run = rig.begin_with(machine("round", states), json!({"max_states": 5}));
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("failed"), &json!(5)), "{ended}");
 }
 
 pub(super) fn a_run_ends_at_its_time_limit(rig: &Rig) {
     let states = json!({"long": {"action": {"tool": "sleep", "params": {"seconds": 600}}, "timeout": 900}});
-    let run = rig.begins_with(machine("long", states), json!({"execution_timeout": 1}));
+    let run = rig.begin_with(machine("long", states), json!({"execution_timeout": 1}));
     let ended = rig.ended(&run);
     assert_eq!(ended["status"], "failed", "{ended}");
     assert!(ended["error"].as_str().unwrap().contains("time"), "{ended}");
@@ -196,7 +196,7 @@ pub(super) fn a_state_ends_at_its_time_limit(rig: &Rig) {
                  "on_timeout": "late"},
         "late": last(),
     });
-    let ended = rig.ended(&rig.begins(machine("open", states)));
+    let ended = rig.ended(&rig.begin(machine("open", states)));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("late")), "{ended}");
 }
 
@@ -205,13 +205,13 @@ pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
         "more": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}", "command": "echo more >>began"}},
                  "transitions": on_success("end")},
         "end": last()});
-    let run = rig.begins(machine("open", states));
+    let run = rig.begin(machine("open", states));
     let began = rig.home.path().join("began");
     eventually_blocking("the command runs", || file_exists(&began));
     rig.home.runs(&["runs", "pause", &run]).well();
     release_command(rig);
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     eventually_blocking("the run is paused", || {
         let run = rig.run(&run);
         run["paused"]["since"].is_string() && run["states_executed"] == 2
@@ -225,10 +225,10 @@ pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
 pub(super) fn start_with_the_same_key_is_the_same_run(rig: &Rig) {
     let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
     release_command(rig);
-    let starts = || rig.begins_with(machine("open", states.clone()), json!({"idempotency_key": "only-one"}));
+    let starts = || rig.begin_with(machine("open", states.clone()), json!({"idempotency_key": "only-one"}));
     let first = starts();
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert_eq!(starts(), first);
     assert_eq!(rig.ended(&first)["final_state"], "end");
     assert_eq!(starts(), first);
@@ -253,7 +253,7 @@ pub(super) fn run_of_a_thousand_states_ends(rig: &Rig) {
         .collect();
     let count = json!({"action": {"tool": "set", "params": {"round": "{visits}"}}, "transitions": again});
     states.insert("s100".to_owned(), count);
-    let run = rig.begins_with(machine("s1", states.into()), json!({"max_states": STATES}));
+    let run = rig.begin_with(machine("s1", states.into()), json!({"max_states": STATES}));
     let ended = rig.ended(&run);
     assert_eq!(
         (&ended["status"], &ended["states_executed"]),
@@ -266,18 +266,18 @@ pub(super) fn run_of_a_thousand_states_ends(rig: &Rig) {
 pub(super) fn unknown_outcome_stays_unknown(rig: &Rig) {
     let states =
         json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": ask("end"), "refused": last()});
-    let run = rig.begins(machine("open", states));
+    let run = rig.begin(machine("open", states));
     let began = rig.home.path().join("began");
     eventually_blocking("the command runs", || file_exists(&began));
     // Only the host knows the typed input.
     let (host, daemon) = (rig.host(), rig.daemon());
-    rig.kills_worker();
+    rig.kill_worker();
     kill(&daemon["pid"], Signal::KILL);
     kill(&host, Signal::KILL);
-    rig.recovers();
+    rig.recover();
     let gate = rig.gate(&run);
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     rig.reaches(&run, "in_doubt");
     rig.answers(&gate, "yes");
     assert_eq!(rig.ended(&run)["final_state"], "end");
@@ -291,9 +291,9 @@ pub(super) fn failed_run_shows_its_last_screen(rig: &Rig) {
                  "transitions": [{"condition": {"field_equals": {"exit_code": 0}}, "next_state": "end"}]},
         "end": last(),
     });
-    let run = rig.begins(machine("open", states));
+    let run = rig.begin(machine("open", states));
     assert_eq!(rig.ended(&run)["status"], "failed");
-    let shown = rig.agent.calls("get_run", json!({"run_id": run, "detail": "full"}));
+    let shown = rig.agent.call_tool("get_run", json!({"run_id": run, "detail": "full"}));
     assert!(shown.to_string().contains("seen-42"), "{shown}");
     let open = rig.home.runs(&["terminal", "list", "--json"]).stdout;
     assert!(!open.contains("\"running\""), "the run has closed its terminals: {open}");

@@ -12,7 +12,7 @@ const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh
 /// Starts a run of a function with this body, and returns its id.
 fn begins(rig: &Rig, body: &str, declarations: &str, further: Value) -> String {
     let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
-    rig.begins_file(
+    rig.begin_file(
         &format!(
             "import asyncio\nasync def story(ctx):\n{body}\n{declarations}\nWorkflow(id=\"story\", session=session, fn=story)\n"
         ),
@@ -36,8 +36,8 @@ pub(super) fn function_survives_crashes_at_its_gate_and_repeats_nothing(rig: &Ri
         json!({"initial_variables": {"word": "first"}}),
     );
     let gate = rig.gate(&run);
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert_eq!(rig.gate(&run), gate);
     let no_choice = rig.home.runs(&["gates", "answer", &gate, "perhaps"]);
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
@@ -78,8 +78,8 @@ pub(super) fn function_waits_for_its_started_run(rig: &Rig) {
         json!({"workflow_name": "story"}),
     );
     let gate = rig.gate(&run);
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert_eq!(rig.run(&run)["status"], "waiting");
     rig.answers(&gate, "out");
     let ended = rig.ended(&run);
@@ -102,7 +102,7 @@ pub(super) fn machine_and_function_wait_for_each_other(rig: &Rig) {
     std::fs::write(&file, text).unwrap();
     rig.home.runs(&["workflow", "load", saved.to_str().unwrap()]).well();
     rig.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
-    let ended = rig.ended(&rig.begins(above));
+    let ended = rig.ended(&rig.begin(above));
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("deep below, between")), "{ended}");
 }
 
@@ -122,8 +122,8 @@ pub(super) fn paused_function_begins_nothing_and_continues_when_resumed(rig: &Ri
     eventually_blocking("its end is recorded", || {
         rig.home.runs(&["runs", "events", &run, "--json"]).stdout.contains("node_completed")
     });
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert!(rig.run(&run)["paused"]["since"].is_string());
     assert_eq!(noted(rig), ["begun"]);
     rig.home.runs(&["runs", "resume", &run]).well();
@@ -185,10 +185,10 @@ pub(super) fn node_of_a_killed_daemon_is_not_run_again(rig: &Rig) {
     );
     eventually_blocking("the node runs", || noted(rig) == ["begun"]);
     let daemon = rig.daemon();
-    rig.kills_worker();
+    rig.kill_worker();
     kill(&daemon["pid"], Signal::KILL);
     std::fs::write(rig.home.path().join("go"), "").unwrap();
-    rig.recovers();
+    rig.recover();
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], json!([false, "unknown"]), "{ended}");
     assert_eq!(noted(rig), ["begun"]);
@@ -202,8 +202,8 @@ pub(super) fn long_outputs_of_short_calls_are_complete(rig: &Rig) {
         json!({}),
     );
     let gate = rig.gate(&run);
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     rig.answers(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");

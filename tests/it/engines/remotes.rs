@@ -45,13 +45,13 @@ impl Service {
         self.sets(run, json!({"status": "COMPLETED", "output": {"deployed": "prod"}}));
     }
 
-    pub(super) fn cancels(&self) -> usize {
+    pub(super) fn cancel(&self) -> usize {
         self.fake.count(Route::Cancel)
     }
 }
 
 pub(super) fn begins(rig: &Rig) -> String {
-    begun(&rig.agent.calls("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0})))
+    begun(&rig.agent.call_tool("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0})))
 }
 
 /// Returns a machine that waits for the remote workflow, and returns its result.
@@ -66,8 +66,8 @@ pub(super) fn remote_workflow_survives_crashes_and_starts_once(rig: &Rig) {
     let service = Service::of(rig);
     let run = begins(rig);
     let there = service.run();
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     service.completes(&there);
     let ended = rig.ended(&run);
     assert_eq!(
@@ -84,15 +84,15 @@ pub(super) fn cancelled_remote_workflow_is_cancelled_at_its_service(rig: &Rig) {
     service.run();
     rig.home.runs(&["runs", "cancel", &run]).well();
     assert_eq!(rig.ended(&run)["status"], "cancelled");
-    assert_eq!(service.cancels(), 1);
+    assert_eq!(service.cancel(), 1);
 }
 
 pub(super) fn machine_waits_for_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins(above());
+    let run = rig.begin(above());
     let there = service.run();
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     service.completes(&there);
     let ended = rig.ended(&run);
     assert!(ended["result"].to_string().contains("prod"), "{ended}");
@@ -101,14 +101,14 @@ pub(super) fn machine_waits_for_its_remote_workflow(rig: &Rig) {
 
 pub(super) fn function_waits_for_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         "async def story(ctx):\n    told = await ctx.run_workflow('workflow_deploy')\n    return told['output']['deployed']\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
     let there = service.run();
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     service.completes(&there);
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("prod")), "{ended}");
@@ -117,7 +117,7 @@ pub(super) fn function_waits_for_its_remote_workflow(rig: &Rig) {
 
 pub(super) fn secret_input_of_a_remote_workflow_returns_to_its_function(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         &format!(
             "async def story(ctx):\n    told = await ctx.run_workflow('workflow_deploy', params={{'note': '{TOKEN}'}})\n\
              \x20   return [told['output']['deployed'], len(told['input']['note'])]\n\
@@ -132,16 +132,16 @@ pub(super) fn secret_input_of_a_remote_workflow_returns_to_its_function(rig: &Ri
 
 pub(super) fn cancelled_machine_cancels_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins(above());
+    let run = rig.begin(above());
     service.run();
     rig.home.runs(&["runs", "cancel", &run]).well();
     assert_eq!(rig.ended(&run)["status"], "cancelled");
-    eventually_blocking("the service has cancelled it", || service.cancels() == 1);
+    eventually_blocking("the service has cancelled it", || service.cancel() == 1);
 }
 
 pub(super) fn machine_is_paused_with_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins(above());
+    let run = rig.begin(above());
     let there = service.run();
     rig.home.runs(&["runs", "pause", &run]).well();
     let below = eventually_blocking("the nested run is paused", || {

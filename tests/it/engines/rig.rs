@@ -86,38 +86,38 @@ impl Rig {
     }
 
     /// Starts a run of a machine, and returns its id.
-    pub(crate) fn begins(&self, definition: Value) -> String {
-        self.begins_with(definition, json!({}))
+    pub(crate) fn begin(&self, definition: Value) -> String {
+        self.begin_with(definition, json!({}))
     }
 
     /// Starts a run with further arguments, and returns its id.
-    pub(crate) fn begins_with(&self, definition: Value, further: Value) -> String {
-        begun(&self.asks_for_run(definition, further))
+    pub(crate) fn begin_with(&self, definition: Value, further: Value) -> String {
+        begun(&self.request_run(definition, further))
     }
 
     /// Starts a run of a file of functions, and returns its id.
-    pub(crate) fn begins_file(&self, text: &str, further: Value) -> String {
+    pub(crate) fn begin_file(&self, text: &str, further: Value) -> String {
         let file = self.home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
         let mut arguments = json!({"workflow_file": file, "wait_seconds": 0});
         for (name, value) in further.as_object().unwrap() {
             arguments[name] = value.clone();
         }
-        begun(&self.agent.calls("run_workflow", arguments))
+        begun(&self.agent.call_tool("run_workflow", arguments))
     }
 
     /// Requests a run of a machine with further arguments, and returns the reply.
-    pub(crate) fn asks_for_run(&self, definition: Value, further: Value) -> Value {
+    pub(crate) fn request_run(&self, definition: Value, further: Value) -> Value {
         let mut arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
         for (name, value) in further.as_object().unwrap() {
             arguments[name] = value.clone();
         }
-        self.agent.calls("run_workflow", arguments)
+        self.agent.call_tool("run_workflow", arguments)
     }
 
     /// Returns the current state of a run, as seen by the agent.
     pub(crate) fn run(&self, run: &str) -> Value {
-        self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}))
+        self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}))
     }
 
     /// Returns the newest run started by a run, as listed.
@@ -129,7 +129,7 @@ impl Rig {
     /// Waits for the end of a run, and returns it. On a busy machine, a run of a thousand calls takes some minutes.
     pub(crate) fn ended(&self, run: &str) -> Value {
         let is_over = |run: &Value| ["completed", "failed", "cancelled"].map(Value::from).contains(&run["status"]);
-        let wait = || self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 120}));
+        let wait = || self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 120}));
         let ended = (0..3).map(|_| wait()).find(is_over);
         ended.unwrap_or_else(|| panic!("{}", self.run(run)))
     }
@@ -172,14 +172,14 @@ impl Rig {
     }
 
     /// Kills the daemon, and with it the part that decides its runs.
-    pub(crate) fn crashes(&self) {
+    pub(crate) fn crash(&self) {
         let daemon = self.daemon();
-        self.kills_worker();
+        self.kill_worker();
         kill(&daemon["pid"], Signal::KILL);
     }
 
     /// Restarts the killed part, and waits until runs continue.
-    pub(crate) fn recovers(&self) {
+    pub(crate) fn recover(&self) {
         self.daemon();
         if self.temporal.is_some() {
             self.start_worker();
@@ -193,14 +193,14 @@ impl Rig {
     }
 
     /// Kills the worker of Temporal, if there is one.
-    pub(crate) fn kills_worker(&self) {
+    pub(crate) fn kill_worker(&self) {
         if let Some(temporal) = &self.temporal {
             end(&mut temporal.worker());
         }
     }
 
     /// Kills the server of Temporal, but keeps its file.
-    pub(crate) fn kills_server(&self) {
+    pub(crate) fn kill_server(&self) {
         end(&mut self.temporal().server.lock().unwrap());
     }
 
@@ -225,7 +225,7 @@ impl Rig {
     }
 
     /// Runs a command of the server's own client.
-    pub(crate) fn asks_server(&self, arguments: &[&str]) -> CommandOutput {
+    pub(crate) fn run_client(&self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.temporal().server_command();
         CommandOutput::of(&command.args(arguments).args(["--address", &self.address()]).output().unwrap())
     }
@@ -279,7 +279,7 @@ impl Rig {
     pub(crate) fn await_worker(&self) {
         let definition = json!({"initial_state": "done", "states": {"done": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
         eventually_blocking("a worker is connected", || {
-            let started = self.asks_for_run(definition.clone(), json!({}));
+            let started = self.request_run(definition.clone(), json!({}));
             started["run_id"].as_str().filter(|run| !run.is_empty()).map(|run| self.ended(run))
         });
     }

@@ -50,7 +50,7 @@ fn commands_run_once_across_fifty_kills_of_all_parts() {
     const KILLS: usize = 50;
     const COMMANDS: usize = KILLS / 2;
     let Some(rig) = Rig::of_temporal("commands_run_once_each_while_all_is_killed") else { return };
-    let run = rig.begins(counting_machine(COMMANDS));
+    let run = rig.begin(counting_machine(COMMANDS));
     for number in 1..=KILLS {
         if number % 2 == 0 {
             std::fs::write(rig.home.path().join(format!("go-{}", number / 2)), "").unwrap();
@@ -59,11 +59,11 @@ fn commands_run_once_across_fifty_kills_of_all_parts() {
         std::thread::sleep(Duration::from_millis(random_below(400).into()));
         match random_below(3) {
             0 => {
-                rig.kills_worker();
+                rig.kill_worker();
                 rig.start_worker();
             }
             1 => {
-                rig.kills_server();
+                rig.kill_server();
                 rig.start_server();
             }
             _ => kill(&rig.daemon()["pid"], Signal::KILL),
@@ -82,8 +82,8 @@ fn unavailable_server_is_named_and_nothing_is_lost() {
     let asking = json!({"initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    rig.kills_server();
-    let run = rig.begins(asking);
+    rig.kill_server();
+    let run = rig.begin(asking);
     let trouble = format!("Temporal at {} is not reached", rig.address());
     eventually_blocking("the run reports its reason to wait", || {
         rig.home.runs(&["runs", "show", &run]).stdout.contains(&trouble)
@@ -91,7 +91,7 @@ fn unavailable_server_is_named_and_nothing_is_lost() {
     rig.start_server();
     let gate = rig.gate(&run);
     eventually_blocking("the run is on Temporal", || !rig.home.runs(&["runs", "show", &run]).stdout.contains(&trouble));
-    rig.kills_server();
+    rig.kill_server();
     let refused = rig.home.runs(&["gates", "answer", &gate, "yes"]);
     assert!(refused.code != 0 && refused.stderr.contains("not stored yet"), "{}{}", refused.stdout, refused.stderr);
     rig.start_server();
@@ -103,16 +103,16 @@ fn unavailable_server_is_named_and_nothing_is_lost() {
 #[test]
 fn start_without_a_worker_is_refused_with_the_next_step() {
     let Some(rig) = Rig::of_temporal("without_a_worker_a_start_is_refused") else { return };
-    rig.kills_worker();
+    rig.kill_worker();
     let end =
         json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let refused = eventually_blocking("the daemon has noticed the end of the worker", || {
-        Some(rig.asks_for_run(end.clone(), json!({}))).filter(|reply| reply["success"] == false)
+        Some(rig.request_run(end.clone(), json!({}))).filter(|reply| reply["success"] == false)
     });
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
     let file = rig.home.path().join("end.py");
     std::fs::write(&file, "async def end(ctx):\n    pass\nWorkflow(id='end', session=session, fn=end)\n").unwrap();
-    let refused = rig.agent.calls("run_workflow", json!({"workflow_file": file}));
+    let refused = rig.agent.call_tool("run_workflow", json!({"workflow_file": file}));
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
     let here = rig.home.path().join("end.json");
     std::fs::write(&here, end.to_string()).unwrap();
@@ -131,10 +131,10 @@ fn stored_data_has_no_definition_output_or_secret() {
             "type": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}",
                 "command": "printf %s \"$TOKEN\" >told; echo prin''ted-words"}}, "transitions": on_success("end")},
             "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let run = rig.begins_with(definition, json!({"initial_variables": {"TOKEN": "hunter2-never-stored"}}));
+    let run = rig.begin_with(definition, json!({"initial_variables": {"TOKEN": "hunter2-never-stored"}}));
     assert_eq!(rig.ended(&run)["status"], "completed");
     assert_eq!(counted_lines(&rig, "told"), ["hunter2-never-stored"]);
-    rig.kills_server();
+    rig.kill_server();
     let stored = rig.stored();
     let has = |text: &str| stored.windows(text.len()).any(|part| part == text.as_bytes());
     assert!(has(&run) && has("sealed"), "the names of the run and of its workflow are searchable");
@@ -145,13 +145,13 @@ fn stored_data_has_no_definition_output_or_secret() {
 
 /// Returns whether the server lists a workflow for a query.
 fn is_listed(rig: &Rig, query: &str, run: &str) -> bool {
-    rig.asks_server(&["workflow", "list", "--query", query]).stdout.contains(run)
+    rig.run_client(&["workflow", "list", "--query", query]).stdout.contains(run)
 }
 
 #[test]
 fn worker_killed_during_a_node_loses_nothing() {
     let Some(rig) = Rig::of_temporal("a_worker_that_is_killed_while_a_node_runs") else { return };
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         "async def story(ctx):\n    result = await ctx.run('slow')\n    await ctx.gate('Go on?')\n    return result['output'].strip()\n\
          BashNode(id='slow', session=session, command='echo begun >>counted; until [ -e go ]; do sleep 0.01; done; echo hidden-words')\n\
          Workflow(id='story', session=session, fn=story)\n",
@@ -159,7 +159,7 @@ fn worker_killed_during_a_node_loses_nothing() {
     );
     eventually_blocking("the node runs", || counted_lines(&rig, "counted") == ["begun"]);
     for _ in 0..2 {
-        rig.kills_worker();
+        rig.kill_worker();
         rig.start_worker();
     }
     std::fs::write(rig.home.path().join("go"), "").unwrap();
@@ -171,7 +171,7 @@ fn worker_killed_during_a_node_loses_nothing() {
     assert_eq!(rig.ended(&run)["result"], "hidden-words");
     assert_eq!(counted_lines(&rig, "counted"), ["begun"]);
     eventually_blocking("it has ended at the service too", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
-    rig.kills_server();
+    rig.kill_server();
     let stored = rig.stored();
     assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "the output of its node is sealed");
 }
@@ -180,7 +180,7 @@ fn worker_killed_during_a_node_loses_nothing() {
 fn function_nodes_run_once_across_ten_kills() {
     const KILLS: usize = 10;
     let Some(rig) = Rig::of_temporal("nodes_of_a_function_run_once_each") else { return };
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         &format!(
             "async def story(ctx):\n    for number in range({KILLS}):\n        done = await ctx.run('count', str(number))\n\
              \x20       if not done['success']:\n            raise RuntimeError(done['error'])\n        await ctx.sleep(0.05)\n\
@@ -193,10 +193,10 @@ fn function_nodes_run_once_across_ten_kills() {
         // Kills while the effects of the last node are in progress, or while the next node runs.
         std::thread::sleep(Duration::from_millis(random_below(400).into()));
         if random_below(2) == 0 {
-            rig.kills_worker();
+            rig.kill_worker();
             rig.start_worker();
         } else {
-            rig.kills_server();
+            rig.kill_server();
             rig.start_server();
         }
         std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
@@ -211,7 +211,7 @@ fn function_nodes_run_once_across_ten_kills() {
 #[test]
 fn function_with_too_many_calls_ends_at_the_limit() {
     let Some(rig) = Rig::of_temporal("a_function_that_makes_too_many_calls_ends") else { return };
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         "import asyncio\nasync def story(ctx):\n    await asyncio.gather(*[ctx.sleep(600) for _ in range(2001)])\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
@@ -219,7 +219,7 @@ fn function_with_too_many_calls_ends_at_the_limit() {
     let ended = rig.ended(&run);
     let error = ended["error"].as_str().unwrap();
     assert!(error.contains("at most 2000 calls") && error.contains("--on sqlite"), "{ended}");
-    let large = rig.begins_file(
+    let large = rig.begin_file(
         "async def story(ctx):\n    await ctx.run('large')\n\
          BashNode(id='large', session=session, command='head -c 300000 /dev/zero | tr \"\\\\0\" \"\\\\1\"')\n\
          Workflow(id='story', session=session, fn=story)\n",
@@ -228,7 +228,7 @@ fn function_with_too_many_calls_ends_at_the_limit() {
     let ended = rig.ended(&large);
     let error = ended["error"].as_str().unwrap();
     assert!(error.contains("has at most 1900000") && error.contains("--on sqlite"), "{ended}");
-    let together = rig.begins_file(
+    let together = rig.begin_file(
         "async def story(ctx):\n    for _ in range(40):\n        await ctx.run('large')\n\
          BashNode(id='large', session=session, command='head -c 500000 /dev/zero | tr \"\\\\0\" x')\n\
          Workflow(id='story', session=session, fn=story)\n",
@@ -244,10 +244,10 @@ fn cancel_during_a_server_outage_ends_the_run_later() {
     let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_the_server_is_away") else { return };
     let function =
         "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
-    let run = rig.begins_file(function, json!({}));
+    let run = rig.begin_file(function, json!({}));
     rig.gate(&run);
-    rig.kills_server();
-    let cancel = rig.agent.begins("cancel_run", json!({"run_id": run}));
+    rig.kill_server();
+    let cancel = rig.agent.begin("cancel_run", json!({"run_id": run}));
     rig.start_server();
     let cancelled = cancel.ends();
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
@@ -259,15 +259,15 @@ fn cancel_without_a_worker_ends_the_run_once_one_starts() {
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let function =
         "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
-    let runs = [rig.begins(asking.clone()), rig.begins_file(function, json!({}))];
+    let runs = [rig.begin(asking.clone()), rig.begin_file(function, json!({}))];
     for run in &runs {
         rig.gate(run);
     }
-    rig.kills_worker();
+    rig.kill_worker();
     eventually_blocking("the daemon has noticed the end of the worker", || {
-        rig.asks_for_run(asking.clone(), json!({}))["success"] == false
+        rig.request_run(asking.clone(), json!({}))["success"] == false
     });
-    let cancels = runs.each_ref().map(|run| rig.agent.begins("cancel_run", json!({"run_id": run})));
+    let cancels = runs.each_ref().map(|run| rig.agent.begin("cancel_run", json!({"run_id": run})));
     eventually_blocking("the runs name what is missing", || {
         runs.iter().all(|run| rig.home.runs(&["runs", "show", run]).stdout.contains("steplatch worker --temporal"))
     });
@@ -284,18 +284,18 @@ fn unsealed_input_is_refused_and_named() {
     let asking = json!({"initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let run = rig.begins(asking);
+    let run = rig.begin(asking);
     let gate = rig.gate(&run);
     let step = format!("{run}/ask/1");
     let answer = json!({"input": {"kind": "gate_answered", "step": step, "choice": "yes", "by": {"who": "mallory"}}});
     let sent = ["workflow", "signal", "--workflow-id", &run, "--name", "notify", "--input", &answer.to_string()];
-    assert_eq!(rig.asks_server(&sent).code, 0);
+    assert_eq!(rig.run_client(&sent).code, 0);
     eventually_blocking("the worker logs its refusal", || {
         std::fs::read_to_string(rig.worker_log()).unwrap().contains("a payload is not sealed")
     });
     assert_eq!(rig.gate(&run), gate, "nobody has answered");
     // The signal stays in the history, so only without it does the run continue.
-    assert_eq!(rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
+    assert_eq!(rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
     eventually_blocking("the run has ended here too", || rig.run(&run)["status"] == "cancelled");
 }
 
@@ -307,13 +307,13 @@ fn run_at_an_unknown_screen_is_answered_and_not_patched() {
         "wait": {"action": {"tool": "await_output", "params": {"pattern": "never-printed", "timeout": 1}}, "on_unknown": "ask",
                  "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let run = rig.begins(definition);
+    let run = rig.begin(definition);
     rig.gate(&run);
     let patch = json!([{"op": "replace", "path": "/states/wait/action/params/timeout", "value": 2}]);
     let refused =
-        rig.agent.calls("propose_patch", json!({"run_id": run, "patch": patch, "reason": "It takes longer."}));
+        rig.agent.call_tool("propose_patch", json!({"run_id": run, "patch": patch, "reason": "It takes longer."}));
     assert!(refused["error"].as_str().unwrap().contains("is on Temporal"), "{refused}");
-    let decided = rig.agent.calls("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
+    let decided = rig.agent.call_tool("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
     assert_eq!(decided["success"], true, "{decided}");
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
@@ -330,16 +330,16 @@ fn foreign_worker_decides_and_own_worker_performs() {
     states["states"]["type_1"]["transitions"] = on_success("ask");
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("type_2")});
     states["states"]["ask"] = gate;
-    let run = rig.begins(states);
+    let run = rig.begin(states);
     eventually_blocking("the first command runs", || counted_lines(&rig, "counted") == ["1"]);
     // From now on, the worker of this host performs tasks but decides nothing.
-    rig.kills_worker();
+    rig.kill_worker();
     rig.start_worker_with(&["--tasks-only"]);
     for number in 1..=3 {
         std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
     }
     let gate = rig.gate(&run);
-    let shown = |agent: &Agent| agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    let shown = |agent: &Agent| agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
     assert!(shown(&of_other)["error"].as_str().is_some(), "the other host has no journal of it");
     rig.answers(&gate, "yes");
     let ended = rig.ended(&run);
@@ -350,7 +350,8 @@ fn foreign_worker_decides_and_own_worker_performs() {
     let started = eventually_blocking("a run of the other host begins", || {
         let definition =
             json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-        let started = of_other.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
+        let started =
+            of_other.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
         Some(started).filter(|started| started["status"] == "completed")
     });
     assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(started["run_id"].as_str().unwrap()));
@@ -369,33 +370,33 @@ fn remote_workflow_ended_on_the_server_is_cancelled_remotely() {
         });
         service.sets(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
         eventually_blocking("the server shows its gate", || is_listed("StepState = 'WAITING' AND StepGateOpen = true"));
-        rig.asks_server(&["workflow", how, "--workflow-id", &run]).well();
+        rig.run_client(&["workflow", how, "--workflow-id", &run]).well();
         // A wait for the end also returns while the run waits at the service.
         eventually_blocking("it is cancelled", || rig.run(&run)["status"] == "cancelled");
-        assert_eq!(service.cancels(), number + 1);
+        assert_eq!(service.cancel(), number + 1);
     }
     // For a waiting machine, only the Temporal workflow that follows the service is terminated.
-    let run = rig.begins(remotes::above());
+    let run = rig.begin(remotes::above());
     service.newest_run(3);
     let below = eventually_blocking("it has begun", || Some(rig.below(&run)?["run_id"].as_str()?.to_owned()));
     eventually_blocking("the server has it", || {
-        rig.asks_server(&["workflow", "terminate", "--workflow-id", &below]).code == 0
+        rig.run_client(&["workflow", "terminate", "--workflow-id", &below]).code == 0
     });
     assert_eq!(rig.ended(&run)["status"], "failed");
-    eventually_blocking("its service has cancelled it", || service.cancels() == 3);
+    eventually_blocking("its service has cancelled it", || service.cancel() == 3);
 }
 
 #[test]
 fn answer_and_start_after_a_daemon_end_wait_for_the_worker() {
     let Some(rig) = Rig::of_temporal("an_answer_right_after_the_end_of_a_daemon") else { return };
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
-    let run = rig.begins(asking.clone());
+    let run = rig.begin(asking.clone());
     let gate = rig.gate(&run);
     kill(&rig.daemon()["pid"], Signal::KILL);
     rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
     assert_eq!(rig.ended(&run)["status"], "completed");
     kill(&rig.daemon()["pid"], Signal::KILL);
-    rig.gate(&rig.begins(asking));
+    rig.gate(&rig.begin(asking));
 }
 
 #[test]
@@ -410,22 +411,22 @@ fn children_of_a_terminated_run_end_with_it() {
          Workflow(id='inner', session=session, fn=inner)\nWorkflow(id='story', session=session, fn=story)\n";
     for is_function in [false, true] {
         let run = match is_function {
-            true => rig.begins_file(function, json!({"workflow_name": "story"})),
-            false => rig.begins(above.clone()),
+            true => rig.begin_file(function, json!({"workflow_name": "story"})),
+            false => rig.begin(above.clone()),
         };
         rig.gate(&run);
         // Another worker has started it.
-        rig.kills_worker();
+        rig.kill_worker();
         rig.start_worker();
         rig.await_worker();
-        rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).well();
+        rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).well();
         eventually_blocking("all runs have ended", || {
             let listed = rig.home.runs(&["runs", "list", "--json"]).json();
             let is_over = |run: &Value| run["state"] != "waiting" && run["state"] != "running";
             if listed["runs"].as_array().unwrap().iter().all(is_over) { Ok(()) } else { Err(listed) }
         });
         eventually_blocking("all terminals are closed", || {
-            let listed = rig.agent.calls("list_terminal_sessions", json!({}));
+            let listed = rig.agent.call_tool("list_terminal_sessions", json!({}));
             if listed["sessions"] == json!([]) { Ok(()) } else { Err(listed) }
         });
     }

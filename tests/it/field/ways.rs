@@ -105,12 +105,12 @@ impl Field {
     }
 
     pub(crate) fn open(&self, opening: Value) -> String {
-        self.agent.calls("open_terminal", opening)["session_id"].as_str().unwrap().to_owned()
+        self.agent.call_tool("open_terminal", opening)["session_id"].as_str().unwrap().to_owned()
     }
 
     /// Returns the reply of a tool, even with `isError`.
     pub(crate) fn reply(&self, tool: &str, arguments: Value) -> Value {
-        let mut answer = self.agent.begins(tool, arguments).answer();
+        let mut answer = self.agent.begin(tool, arguments).answer();
         match answer["result"]["structuredContent"].take() {
             Value::Null => json!({"error": answer["result"]["content"][0]["text"]}),
             reply => reply,

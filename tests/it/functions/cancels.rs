@@ -7,7 +7,7 @@ use steplatch_testkit::eventually_blocking;
 use crate::functions::story::{Story, types, written};
 
 fn cancelled(story: &Story, run: &Value) {
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
 }
 
@@ -27,7 +27,7 @@ fn cancelled_function_cleans_up_after_its_command_has_ended() {
             "BashNode(id='slow', session=session, command='trap \"echo ended >>noted; exit\" TERM; echo >begun; while true; do sleep 0.1; done')\n{NOTE}"
         ),
     );
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     written(&story.path("begun"));
     cancelled(&story, &run);
     assert_eq!(noted_text(&story), "ended\nthe run was cancelled\nfinally\n");
@@ -44,7 +44,7 @@ fn gate_closes_and_all_gathered_calls_clean_up() {
          async def story(ctx):\n    try:\n        await asyncio.gather(asks(ctx, 'one'), asks(ctx, 'two'), ctx.run('node'))\n    finally:\n        ctx.emit('over')\n\
          FunctionNode(id='node', session=session, fn=node)\n{NOTE}\nWorkflow(id='story', session=session, fn=story)\n"
     ));
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     eventually_blocking("all three ask", || {
         types(&story.events(&run)).iter().filter(|event| **event == "gate_waiting").count() == 3
     });
@@ -69,7 +69,7 @@ fn cancelled_function_always_ends_cancelled() {
         ("while True:\n        pass", "cancelled on request"),
     ] {
         let story = Story::of(&format!("try:\n    await ctx.gate('Well?')\nexcept BaseException:\n    {then}"), "");
-        let run = story.begins(60.0);
+        let run = story.begin(60.0);
         cancelled(&story, &run);
         let last = story.events(&run).pop().unwrap();
         assert_eq!(last["event_type"], "workflow_cancelled");
@@ -78,7 +78,7 @@ fn cancelled_function_always_ends_cancelled() {
     }
     // The function raises the error itself, as in the document.
     let story = Story::of("import asyncio\nraise asyncio.CancelledError()", "");
-    assert_eq!(story.begins(60.0)["status"], "cancelled");
+    assert_eq!(story.begin(60.0)["status"], "cancelled");
 }
 
 #[test]
@@ -87,17 +87,17 @@ fn unresponsive_function_is_ended_by_time_or_second_cancel() {
         "told = 0\nwhile True:\n    try:\n        await ctx.gate('Again?')\n    except BaseException:\n        ctx.emit('told')",
         "",
     );
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     cancelled(&story, &run);
     assert_eq!(types(&story.events(&run)).iter().filter(|event| **event == "told").count(), 1);
 
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     let id = run["run_id"].as_str().unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
         eventually_blocking("it was notified", || types(&story.events(&run)).contains(&"told"));
         story.home.runs(&["runs", "cancel", id]).well();
-        assert_eq!(story.looks(&run, 0.0)["status"], "cancelled");
+        assert_eq!(story.look(&run, 0.0)["status"], "cancelled");
         first.join().unwrap().well();
     });
 }
@@ -108,7 +108,7 @@ fn paused_function_cleans_up_without_the_held_answers() {
         "try:\n    word = await ctx.gate('Word?')\n    await ctx.run('note', word)\nfinally:\n    await ctx.run('note', 'finally')",
         NOTE,
     );
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
     story.answers(&run, "never").well();
     cancelled(&story, &run);
@@ -122,7 +122,7 @@ fn nested_run_cleans_up_with_its_parent() {
          async def story(ctx):\n    try:\n        await ctx.run_workflow('child')\n    finally:\n        await ctx.run('note', 'parent')\n\
          {NOTE}\nWorkflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n"
     ));
-    let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let run = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(run["status"], "waiting", "{run}");
     cancelled(&story, &run);
     assert_eq!(noted_text(&story), "child\nparent\n");
@@ -136,16 +136,16 @@ fn cancel_outlives_the_daemon() {
             "BashNode(id='slow', session=session, command='echo once >>begun; while [ ! -e go ]; do sleep 0.02; done')\n{NOTE}"
         ),
     );
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     let id = run["run_id"].as_str().unwrap();
     std::thread::scope(|scope| {
         let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
         written(&story.path("begun"));
-        story.kills_the_daemon();
+        story.kill_daemon();
         // No daemon runs that could answer it.
         drop(cancelling.join().unwrap());
     });
-    eventually_blocking("it has ended", || story.looks(&run, 0.0)["status"] == "cancelled");
+    eventually_blocking("it has ended", || story.look(&run, 0.0)["status"] == "cancelled");
     assert_eq!(noted_text(&story), "cleaned\n", "the command was not run again, but its successor was");
     assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1);
 }
@@ -166,7 +166,7 @@ fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
         // No daemon runs that could answer it.
         drop(cancelling.join().unwrap());
     });
-    eventually_blocking("it has ended", || story.looks(run, 0.0)["status"] == "cancelled");
+    eventually_blocking("it has ended", || story.look(run, 0.0)["status"] == "cancelled");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn undelivered_cancel_outlives_the_daemon() {
         "import asyncio\ntry:\n    await ctx.run('slow')\nexcept asyncio.CancelledError:\n    await ctx.run('note', 'told')\n    raise",
         &format!("{STUBBORN}\n{NOTE}"),
     );
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     cancelled_by_a_daemon_that_is_killed(&story, &run);
     assert_eq!(noted_text(&story), "told\n");
 }
@@ -188,7 +188,7 @@ fn held_answer_is_never_delivered_after_a_cancel() {
          async def story(ctx):\n    try:\n        await asyncio.gather(asks(ctx), ctx.run('slow'))\n    finally:\n        await ctx.run('note', 'finally')\n\
          {STUBBORN}\n{NOTE}\nWorkflow(id='story', session=session, fn=story)\n"
     ));
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
     story.answers(&run, "never").well();
     cancelled_by_a_daemon_that_is_killed(&story, &run);
@@ -198,7 +198,7 @@ fn held_answer_is_never_delivered_after_a_cancel() {
 #[test]
 fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
     let story = Story::of("return await ctx.gate('Go?', choices=['a', 'b'])", "");
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     story.answers(&run, "a").well();
     // The answer is accepted before the function continues.
     eventually_blocking("it has ended", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
@@ -210,7 +210,7 @@ fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
         ("try:\n    await ctx.gate('Go?', timeout=0.1)\nexcept Exception:\n    return 1", "workflow_completed"),
     ] {
         let story = Story::of(body, "");
-        let run = story.begins(0.0);
+        let run = story.begin(0.0);
         eventually_blocking("it has ended", || types(&story.events(&run)).last() == Some(&end));
         assert_eq!(types(&story.events(&run)), ["workflow_started", "gate_waiting", "gate_timeout", end]);
     }

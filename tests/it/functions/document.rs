@@ -25,7 +25,7 @@ impl Socket {
     }
 
     /// Returns the result of a command, with its envelope.
-    fn sends(&mut self, command_type: &str, params: Value) -> Value {
+    fn send(&mut self, command_type: &str, params: Value) -> Value {
         self.sent += 1;
         let line = json!({"type": "command", "command_type": command_type, "params": params, "request_id": self.sent});
         writeln!(self.lines.get_mut(), "{line}").unwrap();
@@ -35,22 +35,22 @@ impl Socket {
     }
 
     /// Returns the data of a successful command.
-    fn asks(&mut self, command_type: &str, params: Value) -> Value {
-        let mut result = self.sends(command_type, params);
+    fn ask(&mut self, command_type: &str, params: Value) -> Value {
+        let mut result = self.send(command_type, params);
         assert_eq!((&result["success"], &result["error"]), (&json!(true), &Value::Null), "{result}");
         result["data"].take()
     }
 
     /// Returns the error of a refused command.
     fn is_refused(&mut self, command_type: &str, params: Value) -> String {
-        let result = self.sends(command_type, params);
+        let result = self.send(command_type, params);
         assert_eq!(result["success"], false, "{result}");
         result["error"].as_str().unwrap().to_owned()
     }
 
     /// Returns the record of a run.
     fn record(&mut self, run: &Value) -> Value {
-        self.asks("GET_WORKFLOW_RUN", json!({"session_id": "default", "run_id": run}))["run"].take()
+        self.ask("GET_WORKFLOW_RUN", json!({"session_id": "default", "run_id": run}))["run"].take()
     }
 
     /// Returns the record of a run once it is in a state.
@@ -79,11 +79,11 @@ fn document_client_starts_a_run_and_reads_its_result() {
         "",
     );
     let mut socket = Socket::of(&story);
-    let listed = socket.asks("LIST_WORKFLOWS", json!({"session_id": "default"}));
+    let listed = socket.ask("LIST_WORKFLOWS", json!({"session_id": "default"}));
     let info = &listed["workflows"][0];
     assert_eq!((&info["id"], &info["description"]), (&json!("story"), &json!("")), "{listed}");
     assert!(info["created_at"].as_str().unwrap().starts_with("20"), "{listed}");
-    let started = socket.asks(
+    let started = socket.ask(
         "EXECUTE_WORKFLOW",
         json!({"session_id": "default", "workflow_id": "story", "input": "text in", "params": {"n": 3}, "wait": false}),
     );
@@ -101,23 +101,23 @@ fn document_client_starts_a_run_and_reads_its_result() {
     // 003 L674: the text of a choice outside the list.
     let gate = |answer: &str| json!({"session_id": "default", "run_id": run, "answer": answer});
     let mut person = Socket::of(&story);
-    person.asks("HELLO", json!({"protocol_version": 1, "client": "ana", "person": true}));
+    person.ask("HELLO", json!({"protocol_version": 1, "client": "ana", "person": true}));
     assert_eq!(person.is_refused("ANSWER_GATE", gate("d")), "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");
     // 003 L1038: the answer is a required parameter.
     let none = json!({"session_id": "default", "run_id": run});
     assert!(person.is_refused("ANSWER_GATE", none).starts_with("answer is required"));
-    assert_eq!(person.asks("ANSWER_GATE", gate("b"))["success"], true);
+    assert_eq!(person.ask("ANSWER_GATE", gate("b"))["success"], true);
     let ended = socket.reaches(run, "completed");
     let result = json!({"input": "text in", "n": 3, "answer": "b"});
     assert_eq!((&ended["result"], &ended["error"], &ended["pending_gate"]), (&result, &json!(null), &json!(null)));
     assert!(ended["completed_at"].as_str() > ended["started_at"].as_str(), "{ended}");
-    let runs = socket.asks("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
+    let runs = socket.ask("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
     assert_eq!(runs["runs"], json!([ended]), "a list tells the same");
     // Another daemon, which reads the run from the journal, replies identically.
-    story.kills_the_daemon();
+    story.kill_daemon();
     let mut socket = Socket::of(&story);
     assert_eq!(socket.record(run), ended);
-    assert_eq!(socket.asks("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([ended]));
+    assert_eq!(socket.ask("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([ended]));
     // 003 L1045 and L997
     let late =
         socket.is_refused("ANSWER_GATE", json!({"session_id": "default", "run_id": started["run_id"], "answer": "a"}));
@@ -133,7 +133,7 @@ fn session_is_the_project_and_other_names_are_not_found() {
     let mut socket = Socket::of(&story);
     let name = story.home.path().file_name().unwrap().to_str().unwrap();
     let started =
-        socket.asks("EXECUTE_WORKFLOW", json!({"session_id": name, "workflow_id": "story", "workspace": "default"}));
+        socket.ask("EXECUTE_WORKFLOW", json!({"session_id": name, "workflow_id": "story", "workspace": "default"}));
     let run = &started["run_id"];
     for (command, params) in [
         ("EXECUTE_WORKFLOW", json!({"workflow_id": "story"})),
@@ -152,7 +152,7 @@ fn session_is_the_project_and_other_names_are_not_found() {
     // 003 L1045
     let waiting = socket.is_refused("ANSWER_GATE", json!({"session_id": name, "run_id": run, "answer": "x"}));
     assert_eq!(waiting, "Run is not waiting for input (state: running)");
-    assert_eq!(socket.asks("CANCEL_WORKFLOW", json!({"session_id": name, "run_id": run}))["success"], true);
+    assert_eq!(socket.ask("CANCEL_WORKFLOW", json!({"session_id": name, "run_id": run}))["success"], true);
     assert_eq!(socket.record(run)["state"], "cancelled");
 }
 
@@ -162,7 +162,7 @@ fn failed_run_has_its_exception_and_traceback() {
     let story = loaded("raise ValueError('bad')", "");
     let mut socket = Socket::of(&story);
     let waited = json!({"session_id": "default", "workflow_id": "story", "wait": true});
-    let failed = socket.asks("EXECUTE_WORKFLOW", waited);
+    let failed = socket.ask("EXECUTE_WORKFLOW", waited);
     assert_eq!((&failed["state"], &failed["error"]), (&json!("failed"), &json!("bad")), "{failed}");
     let traceback = failed["traceback"].as_str().unwrap();
     assert!(traceback.starts_with("Traceback") && traceback.ends_with("ValueError: bad"), "{traceback}");
@@ -185,7 +185,7 @@ fn run_may_have_its_own_time_limit() {
     let mut socket = Socket::of(&story);
     for field in ["timeout", "execution_timeout"] {
         let limited = json!({"workflow_id": "story", "wait": true, field: 1});
-        let failed = socket.asks("EXECUTE_WORKFLOW", limited);
+        let failed = socket.ask("EXECUTE_WORKFLOW", limited);
         assert_eq!(failed["state"], "failed", "{failed}");
         assert_eq!(failed["error"], "the run was at work for 1 s, which is its limit");
     }
@@ -204,9 +204,9 @@ fn events_carry_the_data_of_the_document() {
         "BashNode(id='fails', session=session, command='exit 3')\n\
          BashNode(id='slow', session=session, command='sleep 1000')",
     );
-    let begun = story.begins(60.0);
-    eventually_blocking("the gate has expired", || story.looks(&begun, 0.0)["status"] != "waiting");
-    let ended = story.looks(&begun, 60.0);
+    let begun = story.begin(60.0);
+    eventually_blocking("the gate has expired", || story.look(&begun, 0.0)["status"] != "waiting");
+    let ended = story.look(&begun, 60.0);
     assert_eq!(ended["status"], "completed", "{ended}");
     let events = story.events(&ended);
     let data = |event_type: &str, of: &str| {
@@ -230,8 +230,8 @@ fn events_carry_the_data_of_the_document() {
 #[test]
 fn cancel_at_a_gate_cancels_the_gate_first() {
     let story = Story::of("await ctx.gate('Go on?')", "");
-    let waiting = story.begins(60.0);
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));
+    let waiting = story.begin(60.0);
+    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!(cancelled["success"], true, "{cancelled}");
     let events = story.events(&waiting);
     assert_eq!(types(&events), ["workflow_started", "gate_waiting", "gate_cancelled", "workflow_cancelled"]);

@@ -16,7 +16,7 @@ fn example(name: &str) -> Story {
 #[test]
 fn three_commands_at_once_are_summed_up() {
     let story = example("fan_out.py");
-    let ended = story.begins(60.0);
+    let ended = story.begin(60.0);
     let reported = ended["result"].as_str().unwrap();
     let names: Vec<&str> = reported.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
     assert_eq!(names, ["kernel", "uptime", "load"], "{ended}");
@@ -27,13 +27,13 @@ fn three_commands_at_once_are_summed_up() {
 #[test]
 fn third_release_attempt_succeeds_and_wrong_version_fails() {
     let story = example("release.py");
-    let ended = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
+    let ended = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
     assert_eq!(
         (&ended["result"]["released"], &ended["result"]["uploads_tried"]),
         (&json!("1.2.0"), &json!(3)),
         "{ended}"
     );
-    let wrong = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
+    let wrong = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
     assert_eq!(wrong["status"], "failed");
     assert!(wrong["error"].as_str().unwrap().contains("one was not released: Step 'checked' failed"), "{wrong}");
 }
@@ -41,16 +41,16 @@ fn third_release_attempt_succeeds_and_wrong_version_fails() {
 #[test]
 fn drafts_are_made_until_a_person_accepts_one() {
     let story = example("review.py");
-    let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"topic": "gates"}}));
+    let run = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"topic": "gates"}}));
     assert_eq!(
         run["pending_gate"]["context"]["draft"],
         "Real gates for agents, and for the people who look after them."
     );
     story.answers(&run, "shorter").well();
-    let again = story.looks(&run, 60.0);
+    let again = story.look(&run, 60.0);
     assert_eq!(again["pending_gate"]["context"]["draft"], "Real gates for agents.");
     story.answers(&run, "publish").well();
-    assert_eq!(story.looks(&run, 60.0)["result"], "Real gates for agents.");
+    assert_eq!(story.look(&run, 60.0)["result"], "Real gates for agents.");
 }
 
 #[test]
@@ -60,10 +60,10 @@ fn dangerous_line_waits_for_a_person() {
         ("skip", json!(["os.path.exists(f) → True", "os.path.exists(f) → True"])),
     ] {
         let story = example("careful.py");
-        let run = story.begins(60.0);
+        let run = story.begin(60.0);
         assert_eq!(run["pending_gate"]["prompt"], "Type this? os.remove(f)", "{run}");
         story.answers(&run, answer).well();
-        assert_eq!(story.looks(&run, 60.0)["result"], told);
+        assert_eq!(story.look(&run, 60.0)["result"], told);
     }
 }
 
@@ -127,12 +127,12 @@ fn function_of_the_contract_runs_as_printed() {
         model()
     );
     let story = Story::whole(&format!("{RELEASE_NOTES}{nodes}"));
-    let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
+    let run = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
     assert_eq!(run["pending_gate"]["choices"], json!(["publish", "again", "stop"]), "{run}");
     story.answers(&run, "again").well();
-    assert_eq!(story.looks(&run, 60.0)["status"], "waiting");
+    assert_eq!(story.look(&run, 60.0)["status"], "waiting");
     story.answers(&run, "publish").well();
-    let ended = story.looks(&run, 60.0);
+    let ended = story.look(&run, 60.0);
     assert_eq!(ended["result"], "answer to: Make it shorter:", "{ended}");
     let ready = story.events(&ended).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
     assert_eq!(ready["data"], json!({"length": "answer to: Write release notes for:".len()}));

@@ -28,9 +28,9 @@ fn function_is_a_node_with_calls_of_the_run() {
          Workflow(id='story', session=session, fn=story)\n",
     );
     // A wait ends at its gate.
-    let ended = story.looks(&story.begins(0.0), 0.0);
-    eventually_blocking("it has ended", || story.looks(&ended, 0.0)["status"] == "completed");
-    let ended = story.looks(&ended, 0.0);
+    let ended = story.look(&story.begin(0.0), 0.0);
+    eventually_blocking("it has ended", || story.look(&ended, 0.0)["status"] == "completed");
+    let ended = story.look(&ended, 0.0);
     let result = &ended["result"];
     assert_eq!((&result[0], &result[1]), (&json!("abab"), &json!("ccc")));
     assert_eq!((&result[2], &result[3]), (&json!(false), &json!("exception")));
@@ -71,7 +71,7 @@ Workflow(id='story', session=session, fn=story)
 #[test]
 fn graph_runs_in_parallel_with_policies_and_function_steps() {
     let story = Story::whole(GRAPH);
-    let over = story.begins(60.0);
+    let over = story.begin(60.0);
     assert_eq!(over["status"], "completed", "{over}");
     let graph = &over["result"][0];
     assert_eq!(graph["output"], "V1 ONE, V1 TWO, FINE", "{graph}");
@@ -115,6 +115,6 @@ fn project_graph_has_its_own_run() {
     assert_eq!(output["output"], format!("hello me in {folder}"), "{output}");
     let run = story.home.runs(&["runs", "show", output["run_id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(run["state"], "completed", "{run}");
-    let ended = story.begins(60.0);
+    let ended = story.begin(60.0);
     assert_eq!(ended["result"], format!("hello you in {folder}"), "{ended}");
 }

@@ -44,7 +44,7 @@ Workflow(id='story', session=session, fn=story)
 #[test]
 fn children_are_listed_and_answered_through_their_parent() {
     let story = Story::whole(NESTED);
-    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
     // Both children wait before any is answered, even after the daemon is killed.
@@ -54,7 +54,7 @@ fn children_are_listed_and_answered_through_their_parent() {
         parent["pending_gates"].as_array().cloned().unwrap_or_default()
     };
     eventually_blocking("both children ask", || gates().len() == 2);
-    story.kills_the_daemon();
+    story.kill_daemon();
     eventually_blocking("both children ask again", || gates().len() == 2);
     let ambiguous = story.answers(&waiting, "which?");
     assert!(!ambiguous.stderr.is_empty(), "{ambiguous:?}");
@@ -65,8 +65,8 @@ fn children_are_listed_and_answered_through_their_parent() {
         story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
     }
     // The other child waits until its timeout.
-    eventually_blocking("it has ended", || story.looks(&waiting, 0.0)["status"] == "completed");
-    let ended = story.looks(&waiting, 0.0);
+    eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
+    let ended = story.look(&waiting, 0.0);
     assert_eq!(ended["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
     let failed = ended["result"][1].as_array().unwrap();
     assert!(failed[0].as_str().unwrap().contains("ValueError: so it is"), "{failed:?}");
@@ -87,7 +87,7 @@ fn children_are_listed_and_answered_through_their_parent() {
 #[test]
 fn nesting_depth_of_runs_is_limited() {
     let story = Story::whole(NESTED);
-    let ended = story.begins_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
+    let ended = story.begin_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(ended["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
 }
@@ -95,8 +95,8 @@ fn nesting_depth_of_runs_is_limited() {
 #[test]
 fn cancelled_parent_cancels_its_children_first() {
     let story = Story::whole(NESTED);
-    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));
+    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     let listed = story.home.runs(&["runs", "list", "--json"]).json();
     let states: Vec<&Value> = listed["runs"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
@@ -124,7 +124,7 @@ fn function_starts_a_saved_machine() {
     let file = story.path("make.json");
     std::fs::write(&file, machine.to_string()).unwrap();
     story.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
-    let ended = story.begins(60.0);
+    let ended = story.begin(60.0);
     assert_eq!(ended["result"][0], "completed", "{ended}");
     assert_eq!(std::fs::read_to_string(story.path("said")).unwrap(), "seven\n");
 }
@@ -138,13 +138,13 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
          BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf done')\n\
          Workflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n",
     );
-    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let run = waiting["run_id"].as_str().unwrap();
     let listed = story.home.runs(&["gates", "list"]).well();
     assert_eq!(listed.matches("Go on?").count(), 1, "the gate belongs to the child: {listed}");
     assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
     story.home.runs(&["runs", "pause", run]).well();
-    story.kills_the_daemon();
+    story.kill_daemon();
     story.answers(&waiting, "yes").well();
     let child = waiting["pending_gate"]["run_id"].as_str().unwrap();
     let told = |run: &str| story.home.runs(&["runs", "show", run, "--json"]).json();
@@ -153,7 +153,7 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     assert_eq!(lines_in(&story.path("noted")), 0);
     // The child was paused with its parent, so it is resumed with it. A run that was paused directly is not.
     story.home.runs(&["runs", "resume", run]).well();
-    assert_eq!(story.looks(&waiting, 60.0)["result"], "done");
+    assert_eq!(story.look(&waiting, 60.0)["result"], "done");
     assert_eq!(lines_in(&story.path("noted")), 1);
 }
 
@@ -176,7 +176,7 @@ fn many_story() -> Story {
     let story = Story::whole(MANY);
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
     let waiting = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
-    let created = story.agent.calls("create_workflow", json!({"workflow_definition": waiting}));
+    let created = story.agent.call_tool("create_workflow", json!({"workflow_definition": waiting}));
     assert_eq!(created["success"], true, "{created}");
     story
 }
@@ -193,9 +193,9 @@ fn wait_for_refusals(story: &Story, run: &Value, times: usize) {
 
 /// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel itself.
 fn cancel_all(story: &Story, run: &Value) {
-    let asked = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    let asked = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(asked["run_id"], run["run_id"], "{asked}");
-    eventually_blocking("the run is cancelled", || match story.looks(run, 0.0)["status"].as_str() {
+    eventually_blocking("the run is cancelled", || match story.look(run, 0.0)["status"].as_str() {
         Some("cancelled") => Ok(()),
         other => Err(other.map(str::to_owned)),
     });
@@ -204,7 +204,7 @@ fn cancel_all(story: &Story, run: &Value) {
 #[test]
 fn concurrent_descendants_of_a_run_are_limited() {
     let story = many_story();
-    let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    let run = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     wait_for_refusals(&story, &run, 3);
     cancel_all(&story, &run);
 }
@@ -217,7 +217,7 @@ fn descendants_of_a_machine_count_together() {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 300},
     }});
     let asked = json!({"workflow_definition": nests, "wait_seconds": 0, "save_on_success": false});
-    let machine = story.agent.calls("run_workflow", asked);
+    let machine = story.agent.call_tool("run_workflow", asked);
     let child = || {
         let started = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
         started.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
@@ -245,21 +245,21 @@ fn workflow_edited_after_approval_is_not_run() {
             let machine =
                 json!({"name": "deploy", "description": "Deploys", "initial_state": last, "states": {last: state}});
             let created = json!({"workflow_definition": machine, "overwrite_existing": true});
-            assert_eq!(story.agent.calls("create_workflow", created)["success"], true);
+            assert_eq!(story.agent.call_tool("create_workflow", created)["success"], true);
         };
         let begins = || {
-            let waiting = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"name": "deploy"}}));
+            let waiting = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"name": "deploy"}}));
             assert_eq!(waiting["status"], "waiting", "{waiting}");
             waiting
         };
         saves("approved");
         let (first, second) = (begins(), begins());
         story.answers(&first, "yes").well();
-        assert_eq!(story.looks(&first, 60.0)["result"], "approved");
+        assert_eq!(story.look(&first, 60.0)["result"], "approved");
         saves("evil");
-        story.kills_the_daemon();
+        story.kill_daemon();
         story.answers(&second, "yes").well();
-        let result = story.looks(&second, 60.0)["result"].to_string();
+        let result = story.look(&second, 60.0)["result"].to_string();
         assert!(result.contains("Workflow 'deploy' was changed after this run was started"), "{name}: {result}");
     }
 }
@@ -277,9 +277,9 @@ fn unnamed_workflow_is_not_run() {
         let state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
         let machine =
             json!({"name": "deploy", "description": "Deploys", "initial_state": "evil", "states": {"evil": state}});
-        let created = story.agent.calls("create_workflow", json!({"workflow_definition": machine}));
+        let created = story.agent.call_tool("create_workflow", json!({"workflow_definition": machine}));
         assert_eq!(created["success"], true, "{created}");
-        let result = story.begins(60.0);
+        let result = story.begin(60.0);
         assert_ne!(result["result"], "evil", "{call}: {result}");
     }
 }
@@ -304,13 +304,13 @@ fn function_end_closes_the_terminals_of_its_machine() {
     let machine = story.path("opens.json");
     std::fs::write(&machine, OPENS).unwrap();
     story.home.runs(&["workflow", "load", machine.to_str().unwrap()]).well();
-    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     assert_eq!(open(), 1, "the function may pass it to another machine");
-    story.kills_the_daemon();
+    story.kill_daemon();
     story.answers(&waiting, "yes").well();
-    eventually_blocking("it has ended", || story.looks(&waiting, 0.0)["status"] == "completed");
+    eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
     eventually_blocking("its terminal is closed", || open() == 0);
 }
 
@@ -326,14 +326,14 @@ Workflow(id='story', session=session, fn=story)
 #[test]
 fn run_end_closes_the_terminal_of_an_unknown_node_call() {
     let story = Story::whole(STARTS_SHELL);
-    let started = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    let started = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     written(&story.path("begun"));
-    story.kills_the_daemon();
-    eventually_blocking("it asks", || story.looks(&started, 0.0)["status"] == "waiting");
-    story.kills_the_daemon();
-    eventually_blocking("it asks again", || story.looks(&started, 0.0)["status"] == "waiting");
+    story.kill_daemon();
+    eventually_blocking("it asks", || story.look(&started, 0.0)["status"] == "waiting");
+    story.kill_daemon();
+    eventually_blocking("it asks again", || story.look(&started, 0.0)["status"] == "waiting");
     story.answers(&started, "yes").well();
-    eventually_blocking("it has ended", || story.looks(&started, 0.0)["status"] == "completed");
+    eventually_blocking("it has ended", || story.look(&started, 0.0)["status"] == "completed");
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     eventually_blocking("its terminal is closed", || open() == 0);
 }

@@ -20,11 +20,11 @@ fn repl_persists_between_calls_and_across_daemons() {
          PTYNode(id='shell', session=session, command='bash')\n\
          PTYNode(id='plain', session=session, command='sh')",
     );
-    let waiting = story.begins(60.0);
+    let waiting = story.begin(60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
-    story.kills_the_daemon();
+    story.kill_daemon();
     story.answers(&waiting, "yes").well();
-    let ended = story.looks(&waiting, 60.0);
+    let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{ended}");
     let open = story.home.runs(&["terminal", "list", "--json"]).json();
     assert_eq!(open["sessions"], json!([]), "they are closed with their run");
@@ -38,7 +38,7 @@ fn node_keeps_its_terminal_when_its_shell_is_replaced() {
          return [value['success'], '42' in value['output'].splitlines()]",
         "PTYNode(id='shell', session=session, command='bash')",
     );
-    let ended = story.begins(60.0);
+    let ended = story.begin(60.0);
     assert_eq!(ended["result"], json!([true, true]), "{ended}");
 }
 
@@ -49,12 +49,12 @@ fn input_to_a_lost_terminal_has_an_unknown_outcome() {
          return [lost['success'], lost['error_type'], 'was typed' in lost['error']]",
         "PTYNode(id='shell', session=session, command='bash')",
     );
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     written(&story.path("begun"));
     let status = story.home.runs(&["daemon", "status", "--json"]).json();
     let host = i32::try_from(status["hosts"][0]["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(host).unwrap(), Signal::KILL).unwrap();
-    let ended = story.looks(&run, 60.0);
+    let ended = story.look(&run, 60.0);
     assert_eq!(ended["result"], json!([false, "unknown", true]), "{ended}");
 }
 
@@ -86,7 +86,7 @@ Workflow(id="story", session=session, fn=story)
         program.display()
     );
     std::fs::write(&story.file, text).unwrap();
-    let ended = story.begins(60.0);
+    let ended = story.begin(60.0);
     assert_eq!(ended["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{ended}");
     assert!(!ended.to_string().contains("pass word"), "{ended}");
 }
@@ -105,7 +105,7 @@ fn failed_start_of_a_program_is_a_failed_result() {
          PTYNode(id='slow', session=session, command='cat', ready={'pattern': 'never'}, timeout=0.5)\n\
          PTYNode(id='gone', session=session, command='bash')",
     );
-    let ended = story.begins(60.0);
+    let ended = story.begin(60.0);
     assert_eq!(ended["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{ended}");
 }
 
@@ -116,12 +116,12 @@ fn terminal_of_an_interrupted_first_call_closes_with_its_run() {
          return [both[0]['error_type'], both[1]]",
         "PTYNode(id='slow', session=session, command='bash')",
     );
-    let waiting = story.begins(60.0);
+    let waiting = story.begin(60.0);
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
     eventually_blocking("the command is typed", || open().iter().any(|session| session["busy"] == true));
-    story.kills_the_daemon();
+    story.kill_daemon();
     story.answers(&waiting, "yes").well();
-    let ended = story.looks(&waiting, 60.0);
+    let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["unknown", "yes"]), "{ended}");
     assert_eq!(open(), Vec::<serde_json::Value>::new());
 }
@@ -133,13 +133,13 @@ fn node_waits_for_a_place_at_the_terminal_limit() {
         "PTYNode(id='shell', session=session, command='bash')",
         "terminals.max = 1\n",
     );
-    let open = story.agent.calls("open_terminal", json!({}));
-    let run = story.begins(0.0);
-    assert_eq!(story.looks(&run, 1.0)["status"], "running");
-    let refused = story.agent.begins("open_terminal", json!({})).refused();
+    let open = story.agent.call_tool("open_terminal", json!({}));
+    let run = story.begin(0.0);
+    assert_eq!(story.look(&run, 1.0)["status"], "running");
+    let refused = story.agent.begin("open_terminal", json!({})).refused();
     assert!(refused.contains("1 terminals are open, which is the limit"), "{refused}");
-    let closed = story.agent.calls("exit_terminal", json!({"session_id": open["session_id"]}));
+    let closed = story.agent.call_tool("exit_terminal", json!({"session_id": open["session_id"]}));
     assert_eq!(closed["success"], true, "{closed}");
-    let ended = story.looks(&run, 60.0);
+    let ended = story.look(&run, 60.0);
     assert_eq!(ended["result"], json!(["here", null]), "{ended}");
 }

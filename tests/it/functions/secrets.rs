@@ -70,13 +70,13 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     let mut command = story.home.steplatch();
     command.env("TOKEN", SECRET).args(["run", "--detach"]).arg(&story.file);
     let run = start_run(command);
-    let waiting = story.looks(&run, 60.0);
+    let waiting = story.look(&run, 60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
-    story.kills_the_daemon();
+    story.kill_daemon();
     let still = told(&story, &run);
     assert!(!reports(&still) && still.contains("Go on with ••••••?"), "{still}");
     story.answers(&run, "use ••••••").well();
-    let ended = story.looks(&run, 60.0);
+    let ended = story.look(&run, 60.0);
     let length = SECRET.len();
     let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &result), "{ended}");
@@ -100,14 +100,14 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     let begin = || {
         let variables = json!({"input": SECRET});
         let started =
-            story.begins_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
+            story.begin_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
         assert_eq!(started["status"], "waiting", "{started}");
         started
     };
     let before = begin();
-    let terminal = story.agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let terminal = story.agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     let secret = json!({"session_id": terminal["session_id"], "input_text": SECRET, "secret": true});
-    assert_eq!(story.agent.calls("send_input", secret)["success"], true);
+    assert_eq!(story.agent.call_tool("send_input", secret)["success"], true);
     let after = begin();
     // From here on, no terminal remembers it.
     stop_everything(&story);
@@ -115,7 +115,7 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
         let told = told(&story, run);
         assert!(!reports(&told), "{told}");
         story.answers(run, "yes").well();
-        let ended = story.looks(run, 60.0);
+        let ended = story.look(run, 60.0);
         assert_eq!(ended["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{ended}");
     }
     stop_everything(&story);

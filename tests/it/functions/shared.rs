@@ -17,14 +17,14 @@ fn node_variables_are_shared_by_functions_of_one_run() {
          FunctionNode(id='notes', session=session, fn=notes)\nFunctionNode(id='deeper', session=session, fn=deeper)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let run = story.begins(60.0);
-    story.kills_the_daemon();
+    let run = story.begin(60.0);
+    story.kill_daemon();
     story.answers(&run, "yes").well();
-    let ended = story.looks(&run, 60.0);
+    let ended = story.look(&run, 60.0);
     assert_eq!(ended["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{ended}");
-    let other = story.begins(60.0);
+    let other = story.begin(60.0);
     story.answers(&other, "yes").well();
-    assert_eq!(story.looks(&other, 60.0)["result"][1], 6, "another run has its own");
+    assert_eq!(story.look(&other, 60.0)["result"][1], 6, "another run has its own");
     // A call keeps its events, and the calls of its node refer to its number.
     let events = story.events(&run);
     let of = |kind: &str, node: &str| -> Vec<Value> {
@@ -49,7 +49,7 @@ fn graph_steps_and_external_calls_have_their_own_heap() {
          Graph(id='twice', session=session, steps=[Step(id='a', node='counts'), Step(id='b', node='counts', depends_on=['a'])])\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    assert_eq!(story.begins(60.0)["result"], json!([[1, 2], 1, 2]));
+    assert_eq!(story.begin(60.0)["result"], json!([[1, 2], 1, 2]));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
          FunctionNode(id='quick', session=session, fn=lambda ctx: ctx.input)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     written(&story.path("begun"));
     assert_eq!(lines_in(&story.path("ended")), 1, "its calls end with it");
     let id = run["run_id"].as_str().unwrap();
@@ -74,7 +74,7 @@ fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
     let quick = || story.events(&run).iter().filter(|event| event["data"]["node_id"] == "quick").count();
     assert_eq!(quick(), 0, "nothing new begins");
     story.home.runs(&["runs", "resume", id]).well();
-    let ended = story.looks(&run, 60.0);
+    let ended = story.look(&run, 60.0);
     let late = "Node 'slow' took longer than 2 s";
     assert_eq!(ended["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{ended}");
     assert!(types(&story.events(&run)).contains(&"node_timeout"));
@@ -90,13 +90,13 @@ fn variables_survive_a_kill_at_any_instant() {
                  both = await asyncio.gather(ctx.run('adds', at), ctx.run('adds', 100))\n        last = max(one['output'] for one in both)\n    return [last, sum['value']]\n\
              FunctionNode(id='adds', session=session, fn=adds)\nWorkflow(id='story', session=session, fn=story)\n",
         );
-        let run = story.begins(0.0);
+        let run = story.begin(0.0);
         for kill in 0..8 {
             std::thread::sleep(std::time::Duration::from_millis(pause * (kill % 3 + 1)));
-            story.looks(&run, 0.0);
-            story.kills_the_daemon();
+            story.look(&run, 0.0);
+            story.kill_daemon();
         }
-        let ended = story.looks(&run, 60.0);
+        let ended = story.look(&run, 60.0);
         assert_eq!(ended["result"], json!([1266, 1266]), "{ended}");
     }
 }
@@ -116,7 +116,7 @@ fn function_may_return_a_result() {
          Graph(id='one', session=session, steps=[Step(id='a', node='gives', input='{input}')])\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let ended = story.begins(60.0);
+    let ended = story.begin(60.0);
     let result = &ended["result"];
     assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{ended}");
     assert_eq!(result["failed"], json!([false, 2, "so it is", "tool", {"a": 1}, "gives"]));

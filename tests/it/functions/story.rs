@@ -43,17 +43,17 @@ impl Story {
         Self { agent: Agent::new(&home), home, file }
     }
 
-    pub(crate) fn begins(&self, wait_seconds: f64) -> Value {
-        self.begins_with(json!({"wait_seconds": wait_seconds}))
+    pub(crate) fn begin(&self, wait_seconds: f64) -> Value {
+        self.begin_with(json!({"wait_seconds": wait_seconds}))
     }
 
-    pub(crate) fn begins_with(&self, mut arguments: Value) -> Value {
+    pub(crate) fn begin_with(&self, mut arguments: Value) -> Value {
         arguments["workflow_file"] = self.file.display().to_string().into();
-        self.agent.calls("run_workflow", arguments)
+        self.agent.call_tool("run_workflow", arguments)
     }
 
-    pub(crate) fn looks(&self, run: &Value, wait_seconds: f64) -> Value {
-        self.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": wait_seconds}))
+    pub(crate) fn look(&self, run: &Value, wait_seconds: f64) -> Value {
+        self.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": wait_seconds}))
     }
 
     /// Answers a gate as a person.
@@ -66,7 +66,7 @@ impl Story {
         i32::try_from(status["pid"].as_i64().unwrap()).unwrap()
     }
 
-    pub(crate) fn kills_the_daemon(&self) {
+    pub(crate) fn kill_daemon(&self) {
         kill_process(Pid::from_raw(self.daemon()).unwrap(), Signal::KILL).unwrap();
     }
 

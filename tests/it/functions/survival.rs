@@ -68,20 +68,20 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
     for (pause, seals) in [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)] {
         let story = Story::whole(WORK);
         if seals {
-            story.home.pipes(&["approver", "set", "--stdin"], passphrase).well();
+            story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).well();
         }
-        let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+        let run = story.begin_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
         let mut kills = 0;
         let ended = loop {
             std::thread::sleep(Duration::from_millis(pause * (kills % 3 + 1)));
             if kills < 12 {
-                story.kills_the_daemon();
+                story.kill_daemon();
                 kills += 1;
             }
-            let now = story.looks(&run, if kills < 12 { 0.0 } else { 30.0 });
+            let now = story.look(&run, if kills < 12 { 0.0 } else { 30.0 });
             match now["status"].as_str().unwrap() {
                 "waiting" if seals => {
-                    drop(story.home.approves(run["run_id"].as_str().unwrap(), "yes", passphrase));
+                    drop(story.home.approve(run["run_id"].as_str().unwrap(), "yes", passphrase));
                 }
                 "waiting" => drop(story.answers(&run, "yes")),
                 "running" => {}
@@ -119,7 +119,7 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
              BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf %s {input|sh}')\n\
              Workflow(id='story', session=session, fn=story)\n",
         );
-        let run = story.begins(60.0);
+        let run = story.begin(60.0);
         crate::functions::story::written(&story.path("begun"));
         let id = run["run_id"].as_str().unwrap();
         story.home.runs(&["runs", "pause", id]).well();
@@ -129,16 +129,16 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         eventually_blocking("the command has ended", || types().iter().any(|event| event == "node_completed"));
         assert!(!story.path("noted").exists(), "nothing new begins");
         if !kill_after_resume {
-            story.kills_the_daemon();
+            story.kill_daemon();
         }
         story.home.runs(&["runs", "resume", id]).well();
         eventually_blocking("it waits at its last gate", || {
             types().iter().filter(|event| *event == "gate_waiting").count() == 2
         });
         // The next daemon's replay finds the answers in place in the journal.
-        story.kills_the_daemon();
+        story.kill_daemon();
         story.answers(&run, "yes").well();
-        let ended = story.looks(&run, 60.0);
+        let ended = story.look(&run, 60.0);
         assert_eq!(ended["result"], serde_json::json!(["yes", ["slow", "after"]]), "{ended}");
         assert_eq!(crate::functions::story::lines_in(&story.path("noted")), 2);
     }
@@ -148,13 +148,13 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
 fn busy_function_is_cancelled_paused_and_limited() {
     let body = "while True:\n    await ctx.run('identity', 1)";
     let story = Story::of(body, "");
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     let paused = story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]);
     assert!(paused.stdout.contains("paused"), "{paused:?}");
     story.home.runs(&["runs", "resume", run["run_id"].as_str().unwrap()]).well();
-    let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    let limited = story.begins_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
+    let limited = story.begin_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
     assert_eq!(limited["status"], "failed", "{limited}");
     assert!(limited["error"].as_str().unwrap().contains("at work for 1 s"), "{limited}");
 }
@@ -162,11 +162,11 @@ fn busy_function_is_cancelled_paused_and_limited() {
 #[test]
 fn computing_function_is_cancelled_before_it_ends() {
     let story = Story::of("await ctx.run('identity', 1)\nwhile True:\n    pass", "");
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     eventually_blocking("it computes", || story.events(&run).iter().any(|event| event["event_type"] == "node_started"));
-    let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    assert_eq!(story.looks(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
+    assert_eq!(story.look(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn locked_run_keeps_results_of_children_until_answered() {
          Workflow(id='sub', session=session, fn=sub)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    story.home.pipes(&["approver", "set", "--stdin"], passphrase).well();
-    let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+    story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).well();
+    let run = story.begin_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
     crate::functions::story::written(&story.path("begun"));
     let id = run["run_id"].as_str().unwrap();
     let gate = || {
@@ -191,7 +191,7 @@ fn locked_run_keeps_results_of_children_until_answered() {
     eventually_blocking("it asks", || gate().is_some());
     let gate = gate().unwrap();
     story.home.runs(&["daemon", "restart"]).well();
-    let inspected = story.looks(&run, 0.0);
+    let inspected = story.look(&run, 0.0);
     assert!(inspected["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{inspected}");
     std::fs::write(story.path("go"), "").unwrap();
     // The nested run ends, and is kept until its parent has its result, regardless of the retention.
@@ -201,9 +201,9 @@ fn locked_run_keeps_results_of_children_until_answered() {
     };
     eventually_blocking("the nested run has ended", || is_over("completed"));
     story.home.runs(&["daemon", "restart"]).well();
-    let answered = story.home.pipes(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
+    let answered = story.home.run_with_input(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
     assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");
-    let ended = story.looks(&run, 60.0);
+    let ended = story.look(&run, 60.0);
     assert_eq!(ended["status"], "completed", "{ended}");
     let result = ended["result"].as_array().unwrap();
     assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{ended}");

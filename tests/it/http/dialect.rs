@@ -19,14 +19,14 @@ fn send_request(
     let mut all = vec![("authorization", key.as_str()), ("content-type", "application/json")];
     all.extend(headers);
     let body = body.map(ToString::to_string).unwrap_or_default();
-    let response = serving.sends(method, &format!("{SERVICE}{path}"), &all, body.as_bytes());
+    let response = serving.send(method, &format!("{SERVICE}{path}"), &all, body.as_bytes());
     (response.status, response.json())
 }
 
 fn wait_for_end(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     // Clients of the protocol can only poll, so the test waits on the run itself.
     let run = path.split('/').nth(3).unwrap();
-    serving.waits_for(run);
+    serving.wait_for(run);
     let (status, told) = send_request(serving, "GET", path, &[], None);
     assert!(status == 200 && wanted(&told), "{status} {told}");
     told
@@ -35,8 +35,8 @@ fn wait_for_end(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) 
 #[test]
 fn run_is_started_once_followed_and_returns_its_output() {
     let serving = Serving::new();
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     let start = json!({"input": {"version": "1.2"}, "source": "application"});
     let key = [("idempotency-key", "0b1f")];
     let (status, started) = send_request(&serving, "POST", "/resting/start", &key, Some(&start));
@@ -66,11 +66,11 @@ fn run_is_started_once_followed_and_returns_its_output() {
 #[test]
 fn documented_client_reads_the_served_answers() {
     let serving = Serving::new();
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(1, 0.0)}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": resting(1, 0.0)}));
     let mut failing = resting(1, 0.0);
     failing["name"] = json!("failing");
     failing["states"]["s1"]["action"] = json!({"tool": "fail", "params": {"message": "no luck"}});
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": failing}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": failing}));
     for (workflow, word) in [("resting", "COMPLETED"), ("failing", "FAILED")] {
         let start = json!({"input": {"target_domain": "example.com"}, "source": "application"});
         let (status, started) = send_request(&serving, "POST", &format!("/{workflow}/start"), &[], Some(&start));
@@ -102,7 +102,7 @@ fn documented_client_reads_the_served_answers() {
 #[test]
 fn waiting_run_is_running_with_its_question_and_cancellable() {
     let serving = Serving::new();
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     let started = send_request(&serving, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
     let run = started["workflow_id"].as_str().unwrap();
     let path = format!("/asking/runs/{run}/status");
@@ -122,12 +122,12 @@ fn proven_workflows_are_listed_whole_or_by_page() {
     for name in ["one", "two", "draft"] {
         let mut definition = resting(1, 0.0);
         definition["name"] = json!(name);
-        let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": definition}));
+        let (status, saved) = serving.post("/api/v1/workflows", json!({"workflow_definition": definition}));
         assert_eq!(status, 200, "{saved}");
     }
     // A workflow that completed unchanged is proven.
     for name in ["one", "two"] {
-        let (_, run) = serving.posts(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
+        let (_, run) = serving.post(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
         assert_eq!(run["state"], "completed", "{run}");
     }
     let (status, all) = send_request(&serving, "GET", "/mcp", &[], None);
@@ -149,13 +149,13 @@ fn proven_workflows_are_listed_whole_or_by_page() {
 #[test]
 fn own_client_discovers_starts_follows_and_cancels() {
     let serving = Serving::new();
-    let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    let (status, saved) = serving.post("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     assert_eq!(status, 200, "{saved}");
     // The workflow is proven once it has completed.
-    let run = serving.posts("/api/v1/workflows/asking/runs", json!({})).1["run_id"].as_str().unwrap().to_owned();
-    assert_eq!(serving.waits_for(&run)["status"], "waiting");
-    let answer = |run: &str| serving.posts(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0;
-    assert_eq!((answer(&run), serving.waits_for(&run)["status"].as_str()), (200, Some("completed")));
+    let run = serving.post("/api/v1/workflows/asking/runs", json!({})).1["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(serving.wait_for(&run)["status"], "waiting");
+    let answer = |run: &str| serving.post(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0;
+    assert_eq!((answer(&run), serving.wait_for(&run)["status"].as_str()), (200, Some("completed")));
 
     let config = Config {
         enabled: true,
@@ -176,11 +176,11 @@ fn own_client_discovers_starts_follows_and_cancels() {
         let again = client.start("asking", &input, "key 1").await.unwrap();
         assert_eq!(started, again, "once");
         let run = started.workflow_instance.as_str();
-        serving.waits_for(run);
+        serving.wait_for(run);
         let status = client.status("asking", run).await.unwrap();
         assert_eq!((status.state, &status.pending_gate.unwrap()["prompt"]), (State::Running, &json!("Go on?")));
         assert_eq!(answer(run), 200);
-        serving.waits_for(run);
+        serving.wait_for(run);
         let status = client.status("asking", run).await.unwrap();
         assert_eq!((status.state, &status.input["version"]), (State::Completed, &json!("1.2")), "{status:?}");
         assert!(status.start_time.is_some() && status.end_time >= status.start_time, "{status:?}");

@@ -32,7 +32,7 @@ fn kill_daemon(home: &Home) {
 fn wait_at_gate(north: &Serving, after: &[String]) -> String {
     // Another client started the run over HTTP, so this test can only poll.
     eventually_blocking("a new run waits", || {
-        let runs = north.gets("/api/v1/runs?state=waiting").1;
+        let runs = north.get("/api/v1/runs?state=waiting").1;
         let ids = runs["runs"].as_array().into_iter().flatten().filter_map(|run| run["run_id"].as_str());
         ids.map(str::to_owned).find(|run| !after.contains(run)).ok_or(runs)
     })
@@ -47,17 +47,17 @@ fn wait_for_end(home: &Home, run: &str) -> Value {
 #[test]
 fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     let north = Serving::new();
-    let (_, proving) = north.posts("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
+    let (_, proving) = north.post("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
     let proving = proving["run_id"].as_str().unwrap().to_owned();
     let mut gates = vec![wait_at_gate(&north, &[])];
     assert_eq!(gates, [proving.as_str()]);
     north.home.runs(&["gates", "answer", &proving, "yes"]).well();
-    assert_eq!(north.waits_for(&proving)["status"], "completed");
+    assert_eq!(north.wait_for(&proving)["status"], "completed");
 
     let south = Home::new(STEPLATCH);
     configure(&south, &format!("http://127.0.0.1:{}", north.port), &north.token);
     let agent = Agent::new(&south);
-    let refreshed = agent.calls("refresh_workflows", json!({}));
+    let refreshed = agent.call_tool("refresh_workflows", json!({}));
     assert_eq!(
         (&refreshed["success"], &refreshed["remotes"][0]["workflows"]),
         (&json!(true), &json!(1)),
@@ -69,7 +69,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     assert!(names.contains(&"workflow_asking"), "{names:?}");
 
     // A run with a gate in between, which a person answers at the serving instance.
-    let call = agent.begins("workflow_asking", json!({"to": "prod"}));
+    let call = agent.begin("workflow_asking", json!({"to": "prod"}));
     let gate = wait_at_gate(&north, &gates);
     let waiting = call.ends();
     assert_eq!(waiting["status"], "waiting", "{waiting}");
@@ -98,9 +98,9 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     // Cancelling the run here cancels the run there.
     let started = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
     let gate = wait_at_gate(&north, &gates);
-    let cancelled = agent.calls("cancel_run", json!({"run_id": started}));
+    let cancelled = agent.call_tool("cancel_run", json!({"run_id": started}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    assert_eq!(north.waits_for(&gate)["status"], "cancelled");
+    assert_eq!(north.wait_for(&gate)["status"], "cancelled");
 }
 
 #[test]
@@ -113,12 +113,12 @@ fn call_of_a_remote_tool_returns_the_services_result() {
     let home = Home::new(STEPLATCH);
     configure(&home, &service.url(), TOKEN);
     for agent in [Agent::of(Era::Handshake, &home), Agent::of(Era::Stateless, &home)] {
-        let _ = agent.calls("refresh_workflows", json!({}));
-        let good = agent.calls("workflow_deploy", json!({"to": "prod"}));
+        let _ = agent.call_tool("refresh_workflows", json!({}));
+        let good = agent.call_tool("workflow_deploy", json!({"to": "prod"}));
         assert_eq!((&good["success"], &good["status"]), (&json!(true), &json!("COMPLETED")), "{good}");
         assert_eq!((&good["originalWorkflowId"], &good["input"]), (&json!("7"), &json!({"to": "prod"})), "{good}");
         assert!(good["correlationId"].is_string() && good["run_id"].is_string(), "{good}");
-        let bad = agent.begins("workflow_breaks", json!({})).answer();
+        let bad = agent.begin("workflow_breaks", json!({})).answer();
         assert_eq!(bad["result"]["isError"], true, "{bad}");
         let reported = &bad["result"]["structuredContent"];
         assert_eq!((&reported["status"], &reported["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");

@@ -27,7 +27,7 @@ fn send_request(
     ];
     headers.extend(name.map(|name| ("mcp-name", name)));
     headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-    let response = serving.sends("POST", "/mcp", &headers, body.as_bytes());
+    let response = serving.send("POST", "/mcp", &headers, body.as_bytes());
     let status = response.status;
     let text = response.text();
     // The answer is the body, or the data of an event in it.
@@ -57,8 +57,8 @@ fn tools_require_the_token() {
 fn mcp_only_server_offers_nothing_else() {
     let serving = Serving::of_mcp_only();
     for path in ["/api/v1/runs", "/metrics", "/events/workflow/x"] {
-        assert_eq!(serving.gets(path).0, 404, "{path}");
-        assert_eq!(serving.sends("GET", path, &[], b"").status, 401, "{path}");
+        assert_eq!(serving.get(path).0, 404, "{path}");
+        assert_eq!(serving.send("GET", path, &[], b"").status, 401, "{path}");
     }
     let home = steplatch_testkit::Home::new(STEPLATCH);
     let output = home.runs(&["mcp", "--port", "1"]);

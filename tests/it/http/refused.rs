@@ -42,13 +42,13 @@ fn every_address_refuses_unauthorised_requests() {
     let addresses = addresses();
     assert!(addresses.len() > 45, "the table is walked");
     // The OpenAPI document lists all addresses except MCP's.
-    let document = serving.gets("/api/openapi.json").1;
+    let document = serving.get("/api/openapi.json").1;
     let documented: usize =
         document["paths"].as_object().unwrap().values().map(|item| item.as_object().unwrap().len()).sum();
     assert_eq!(documented + 2, addresses.len());
     for (method, path, open) in addresses {
         let refused = |headers: &[(&str, &str)], wanted: u16, code: &str| {
-            let response = serving.sends(method, &path, headers, b"");
+            let response = serving.send(method, &path, headers, b"");
             assert_eq!(response.status, wanted, "{method} {path} {headers:?}");
             if wanted == 401 {
                 assert!(response.header("www-authenticate").unwrap().starts_with("Bearer"), "{path}");
@@ -60,7 +60,7 @@ fn every_address_refuses_unauthorised_requests() {
         if !open {
             refused(&[], 401, "unauthorized");
             refused(&[("authorization", "Bearer slt_0123456789abcdef")], 401, "unauthorized");
-            let in_query = serving.sends(method, &format!("{path}?token={}", serving.token), &[], b"");
+            let in_query = serving.send(method, &format!("{path}?token={}", serving.token), &[], b"");
             assert_eq!(in_query.status, 401, "a token in an address does not count: {path}");
         }
         refused(&[token, ("origin", "https://evil.example")], 403, "forbidden_origin");
@@ -74,7 +74,7 @@ fn every_address_refuses_unauthorised_requests() {
 #[test]
 fn body_without_a_length_is_read_only_up_to_the_limit() {
     let serving = Serving::new();
-    let mut stream = serving.connects();
+    let mut stream = serving.connect();
     let head = format!(
         "POST /api/v1/runs HTTP/1.1\r\nhost: localhost:{}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
          transfer-encoding: chunked\r\n\r\n",
@@ -89,7 +89,7 @@ fn body_without_a_length_is_read_only_up_to_the_limit() {
     }
     let response = Response::read(stream);
     assert_eq!((response.status, response.header("connection")), (413, Some("close")));
-    assert_eq!(serving.gets("/api/v1/runs").0, 200, "and other clients are answered");
+    assert_eq!(serving.get("/api/v1/runs").0, 200, "and other clients are answered");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn invalid_request_gets_a_readable_answer() {
     let bearer = format!("Bearer {}", serving.token);
     let with = |method: &str, path: &str, kind: &str, body: &str| {
         let headers = [("authorization", bearer.as_str()), ("content-type", kind)];
-        let response = serving.sends(method, path, &headers, body.as_bytes());
+        let response = serving.send(method, path, &headers, body.as_bytes());
         let allow = response.header("allow").map(str::to_owned);
         (response.status, response.json()["code"].as_str().unwrap().to_owned(), allow)
     };
@@ -129,27 +129,27 @@ fn permitted_page_may_ask_and_read_the_answer() {
     let serving = Serving::with(&["--allow-origin", "https://page.example", "--allow-host", "steplatch.example"]);
     let origin = ("origin", "https://page.example");
     let asks = [origin, ("access-control-request-method", "POST"), ("access-control-request-headers", "authorization")];
-    let response = serving.sends("OPTIONS", "/api/v1/runs", &asks, b"");
+    let response = serving.send("OPTIONS", "/api/v1/runs", &asks, b"");
     assert_eq!((response.status, response.header("access-control-allow-origin")), (204, Some("https://page.example")));
     assert!(response.header("access-control-allow-headers").unwrap().contains("authorization"));
     let bearer = format!("Bearer {}", serving.token);
     let headers = [origin, ("authorization", bearer.as_str()), ("host", "steplatch.example")];
-    let response = serving.sends("GET", "/api/v1/runs", &headers, b"");
+    let response = serving.send("GET", "/api/v1/runs", &headers, b"");
     assert_eq!((response.status, response.header("access-control-allow-origin")), (200, Some("https://page.example")));
-    let response = serving.sends("OPTIONS", "/api/v1/runs", &[("origin", "https://evil.example"), asks[1]], b"");
+    let response = serving.send("OPTIONS", "/api/v1/runs", &[("origin", "https://evil.example"), asks[1]], b"");
     assert_eq!((response.status, response.header("access-control-allow-origin")), (403, None));
 }
 
 #[test]
 fn server_logs_contain_no_token() {
     let mut serving = Serving::with_full_log();
-    assert_eq!(serving.gets("/api/v1/runs?limit=3").0, 200);
+    assert_eq!(serving.get("/api/v1/runs?limit=3").0, 200);
     let wrong = "Bearer slt_wrong_0123456789abcdef";
-    assert_eq!(serving.sends("GET", "/api/v1/runs", &[("authorization", wrong)], b"").status, 401);
+    assert_eq!(serving.send("GET", "/api/v1/runs", &[("authorization", wrong)], b"").status, 401);
     let bearer = format!("Bearer {}", serving.token);
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    serving.sends("POST", "/mcp", &headers, list.as_bytes());
+    serving.send("POST", "/mcp", &headers, list.as_bytes());
     assert_eq!(serving.ends(Signal::TERM), Some(0));
     let log = std::fs::read_to_string(serving.home.path().join("log")).unwrap();
     assert!(log.contains("answered") && log.contains("/api/v1/runs"), "{log}");
@@ -160,19 +160,19 @@ fn server_logs_contain_no_token() {
 fn body_without_a_token_is_not_read() {
     let serving = Serving::new();
     for path in ["/health", "/api/openapi.json"] {
-        assert_eq!(serving.sends("GET", path, &[], b"{}").status, 401, "{path}");
-        assert_eq!(serving.sends("GET", path, &[], b"").status, 200, "{path}");
+        assert_eq!(serving.send("GET", path, &[], b"{}").status, 401, "{path}");
+        assert_eq!(serving.send("GET", path, &[], b"").status, 200, "{path}");
     }
 }
 
 #[test]
 fn new_token_applies_at_once() {
     let mut serving = Serving::new();
-    assert_eq!(serving.gets("/api/v1/runs").0, 200);
+    assert_eq!(serving.get("/api/v1/runs").0, 200);
     let new = serving.home.runs(&["serve", "token", "--new", "--json"]).json();
-    assert_eq!(serving.gets("/api/v1/runs").0, 401);
+    assert_eq!(serving.get("/api/v1/runs").0, 401);
     serving.token = new["token"].as_str().unwrap().to_owned();
-    assert_eq!(serving.gets("/api/v1/runs").0, 200);
+    assert_eq!(serving.get("/api/v1/runs").0, 200);
     let reported = serving.home.runs(&["serve", "token"]).well();
     assert_eq!(reported.trim(), new["file"].as_str().unwrap());
     assert_eq!(serving.ends(Signal::TERM), Some(0));
@@ -183,8 +183,8 @@ fn stream_of_an_old_token_ends_with_it() {
     // redteam L3: streams continued after the token was replaced.
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
-    assert_eq!(serving.waits_for(&run)["status"], "waiting");
-    let events = serving.follows(&run, &[]);
+    assert_eq!(serving.wait_for(&run)["status"], "waiting");
+    let events = serving.follow(&run, &[]);
     serving.home.runs(&["serve", "token", "--new"]).well();
     serving.home.answers(&run, "yes").well();
     let reported: Vec<String> = events.rest().into_iter().map(|event| event.kind).collect();
@@ -230,7 +230,7 @@ fn environment_token_opens_the_server_and_no_terminal_sees_it() {
 fn ending_the_server_ends_streams_but_not_runs() {
     let mut serving = Serving::new();
     let run = serving.starts(&resting(2, 300.0));
-    let mut events = serving.follows(&run, &[]);
+    let mut events = serving.follow(&run, &[]);
     assert_eq!(events.next().unwrap().kind, "workflow_started");
     assert_eq!(serving.ends(Signal::INT), Some(0));
     assert!(events.rest().iter().all(|event| event.kind == "state_entered"), "the stream ends, whole");

@@ -33,10 +33,10 @@ const LEFT_OUT: &str = "^/api/v1/(commands|terminals/.*/(command|await|input))$"
 #[test]
 fn documented_requests_never_break_the_server() {
     let serving = Serving::new();
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
     // Its events end, unlike those of a waiting run.
     let run = serving.starts(&resting(2, 0.0));
-    assert_eq!(serving.waits_for(&run)["status"], "completed");
+    assert_eq!(serving.wait_for(&run)["status"], "completed");
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
     let mut command = serving.home.inside(&program("schemathesis"));
     command
@@ -47,5 +47,5 @@ fn documented_requests_never_break_the_server() {
         .args(["--suppress-health-check", "all", "--no-color"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", output_text(&output));
-    assert_eq!(serving.gets("/health").1["status"], "ok");
+    assert_eq!(serving.get("/health").1["status"], "ok");
 }

@@ -156,8 +156,8 @@ async fn question_shows_the_terminal_of_the_run() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();
-    terminal.types("make() { touch evil.txt; }\n").await;
-    terminal.types("echo 'a\u{1b}[31mb\u{336}' >/dev/null; cd /tmp\n").await;
+    terminal.type_in("make() { touch evil.txt; }\n").await;
+    terminal.type_in("echo 'a\u{1b}[31mb\u{336}' >/dev/null; cd /tmp\n").await;
     let secret = SendInput {
         session_id: session.clone(),
         input_text: "TOKEN=hunter2-is-long\n".to_owned(),
@@ -165,8 +165,8 @@ async fn question_shows_the_terminal_of_the_run() {
         ..SendInput::default()
     };
     daemon.call(secret).await;
-    terminal.types("echo hunter2-is-long >/dev/null; echo shown\n").await;
-    terminal.sees("^shown$").await;
+    terminal.type_in("echo hunter2-is-long >/dev/null; echo shown\n").await;
+    terminal.expect_text("^shown$").await;
     let waiting = start(&daemon, gated_machine(&[command("make release")]), Some(&session)).await;
     let gate = open_question(&daemon, &waiting).await;
     let shown = gate.context["terminal"].as_str().unwrap();
@@ -193,8 +193,8 @@ async fn terminal_changed_during_review_refuses_first_input() {
         let daemon = TestDaemon::new().await;
         let terminal = daemon.bash().await;
         let session = terminal.id.clone();
-        terminal.types("release() { echo good; }; trap 'release() { echo evil; }' USR2; echo ready\n").await;
-        terminal.sees("^ready$").await;
+        terminal.type_in("release() { echo good; }; trap 'release() { echo evil; }' USR2; echo ready\n").await;
+        terminal.expect_text("^ready$").await;
         let waiting = start(&daemon, gated_machine(&actions), Some(&session)).await;
         let shown = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
         assert!(shown.contains("automatically at SIGUSR2"), "{shown}");
@@ -242,7 +242,7 @@ async fn refused_input_stays_refused_for_later_attempts() {
     }});
     let waiting = start(&daemon, definition, Some(&session)).await;
     type_as_person(&daemon, &session, "cd /; echo moved\n").await;
-    terminal.sees("^moved$").await;
+    terminal.expect_text("^moved$").await;
     let error = approve_and_fail(&daemon, &waiting).await;
     assert!(error.contains("directory"), "{error}");
     let screen = terminal.screen().await;
@@ -255,9 +255,9 @@ async fn incomparable_content_is_reported_with_question_and_answer() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();
-    terminal.types("cat\n").await;
-    terminal.types("in cat\n").await;
-    terminal.sees("(?m)^in cat\\s+in cat$").await;
+    terminal.type_in("cat\n").await;
+    terminal.type_in("in cat\n").await;
+    terminal.expect_text("(?m)^in cat\\s+in cat$").await;
     let typed = json!({"tool": "send_input", "params": {"input_text": "rm -r x\n"}});
     let waiting = start(&daemon, gated_machine(std::slice::from_ref(&typed)), Some(&session)).await;
     let shown = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();

@@ -105,13 +105,13 @@ async fn errors_name_the_problem_and_the_remedy() {
 async fn terminal_of_an_ended_program_stays_readable() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("echo last words; exit 5\n").await;
-    let ended = session.waits_for("never", 10.0).await;
+    session.type_in("echo last words; exit 5\n").await;
+    let ended = session.wait_for("never", 10.0).await;
     assert_eq!((ended.reason, ended.exit_code), (AwaitReason::Exit, Some(5)));
     let read = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert_eq!((read.process_running, read.exit_code), (false, Some(5)));
     assert!(read.screen_content.unwrap().contains("last words"));
-    let sent = session.types("more\n").await;
+    let sent = session.type_in("more\n").await;
     assert_eq!(sent.error.unwrap(), "its program has ended with exit code 5");
 }
 
@@ -119,8 +119,8 @@ async fn terminal_of_an_ended_program_stays_readable() {
 async fn long_output_is_truncated_in_the_middle_and_readable() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("seq 1 5000; echo over_$((1+1))\n").await;
-    session.sees("over_2").await;
+    session.type_in("seq 1 5000; echo over_$((1+1))\n").await;
+    session.expect_text("over_2").await;
     let read = |offset, limit| GetScreenContent {
         session_id: session.id.clone(),
         content_mode: ContentMode::History,
@@ -164,7 +164,7 @@ async fn long_output_is_truncated_in_the_middle_and_readable() {
 async fn secret_is_masked_wherever_it_reappears() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("read -p 'secret: ' s; echo \"got $s\"\n").await;
+    session.type_in("read -p 'secret: ' s; echo \"got $s\"\n").await;
     let typed = daemon
         .call(SendInput {
             session_id: session.id.clone(),
@@ -174,7 +174,7 @@ async fn secret_is_masked_wherever_it_reappears() {
         })
         .await;
     assert!(!typed.screen_content.unwrap().contains("hunter2"));
-    assert_eq!(session.sees("got .*").await, "got ••••••");
+    assert_eq!(session.expect_text("got .*").await, "got ••••••");
     assert!(!session.screen().await.contains("hunter2"));
 }
 
@@ -185,9 +185,9 @@ async fn html_and_png_screens_mask_secrets() {
     let secret =
         SendInput { session_id: session.id.clone(), input_text: "hunter2!".into(), secret: true, ..Default::default() };
     daemon.call(secret).await;
-    session.types(r" ; clear; printf '\033[1;31mred <b>\033[m hunter2!\n'; echo over_$((1+1))").await;
-    session.types("\n").await;
-    session.sees("over_2").await;
+    session.type_in(r" ; clear; printf '\033[1;31mred <b>\033[m hunter2!\n'; echo over_$((1+1))").await;
+    session.type_in("\n").await;
+    session.expect_text("over_2").await;
     let read = |format, content_mode| GetScreenContent {
         session_id: session.id.clone(),
         content_mode,
@@ -211,7 +211,7 @@ async fn html_and_png_screens_mask_secrets() {
 async fn wait_in_several_terminals_ends_at_the_match() {
     let daemon = TestDaemon::new().await;
     let (one, two) = (daemon.bash().await, daemon.bash().await);
-    two.types("sleep 0.1; echo done_$((1+1))\n").await;
+    two.type_in("sleep 0.1; echo done_$((1+1))\n").await;
     let found = daemon
         .call(AwaitOutput {
             session_ids: Some(vec![one.id.clone(), two.id.clone()]),
@@ -228,7 +228,7 @@ async fn wait_in_several_terminals_ends_at_the_match() {
 async fn wait_can_be_for_the_prompt_or_for_quiet() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("sleep 0.1; false\n").await;
+    session.type_in("sleep 0.1; false\n").await;
     let until = |until| AwaitOutput { session_id: session.id.clone(), until, timeout: 10.0, ..Default::default() };
     let prompt = daemon.call(until(AwaitUntil::Prompt)).await;
     assert_eq!((prompt.reason, prompt.exit_code), (AwaitReason::Prompt, Some(1)));
@@ -241,7 +241,7 @@ async fn wait_can_be_for_the_prompt_or_for_quiet() {
 async fn new_subscriber_sees_the_screen_and_then_new_output() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("echo before\n").await;
+    session.type_in("echo before\n").await;
     let attach = AttachTerminal { session_id: session.id.clone(), hold_key: None, masked: false };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.success && joined.snapshot.contains("before"));
@@ -250,7 +250,7 @@ async fn new_subscriber_sees_the_screen_and_then_new_output() {
     assert!(
         daemon.call(WriteTerminal { session_id: session.id.clone(), bytes, ..WriteTerminal::default() }).await.success
     );
-    session.sees("^after$").await;
+    session.expect_text("^after$").await;
     let event = events.next().await.unwrap();
     assert_eq!(event["event_type"], "terminal_output");
     daemon.call(ExitTerminal { session_id: session.id, ..Default::default() }).await;
@@ -281,15 +281,15 @@ async fn recording_subscriber_receives_no_secrets() {
     let secret =
         SendInput { session_id: session.id.clone(), input_text: "hunter2!".into(), secret: true, ..Default::default() };
     daemon.call(secret).await;
-    session.types("\u{15}clear; echo it is hunter2!\n").await;
-    session.sees("^it is").await;
+    session.type_in("\u{15}clear; echo it is hunter2!\n").await;
+    session.expect_text("^it is").await;
     let attach = AttachTerminal { session_id: session.id.clone(), masked: true, hold_key: None };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.snapshot.contains("it is ••••••••"), "{}", joined.snapshot);
     // Printed in two parts: the first may begin a secret, and the rest does not continue it.
-    session.types(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
-    session.types("\n").await;
-    session.sees("_over$").await;
+    session.type_in(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
+    session.type_in("\n").await;
+    session.expect_text("_over$").await;
     let mut reported = Vec::new();
     let all = loop {
         reported.push(events.next().await.unwrap());
@@ -300,7 +300,7 @@ async fn recording_subscriber_receives_no_secrets() {
     };
     assert!(all.contains("•••••••• and hunt_over") && !all.contains("hunter2"), "{all}");
     // A possible beginning of a secret is sent with what follows, and with the end at the latest.
-    session.types("echo; printf hun; exec true\n").await;
+    session.type_in("echo; printf hun; exec true\n").await;
     let mut last = shown(vec![events.next().await.unwrap()]);
     while !last.trim_end_matches("\x1b[?2004l\r").ends_with("\nhun") {
         last.push_str(&shown(vec![events.next().await.unwrap()]));
@@ -311,14 +311,14 @@ async fn recording_subscriber_receives_no_secrets() {
 async fn environment_and_directory_are_the_clients() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("echo \"[$HOME|$PWD|$TERM]\"\n").await;
-    let output = session.sees(r"\[(.*)\|(.*)\|xterm-256color\]").await;
+    session.type_in("echo \"[$HOME|$PWD|$TERM]\"\n").await;
+    let output = session.expect_text(r"\[(.*)\|(.*)\|xterm-256color\]").await;
     let home = output.trim_matches(['[', ']']).split('|').next().unwrap().to_owned();
     assert!(output.starts_with(&format!("[{home}|{home}|")), "{output}");
     let with = OpenTerminal { environment: Some([("GREETING".to_owned(), "hi".to_owned())].into()), ..bash() };
     let session = daemon.open(with).await;
-    session.types("echo \"<$GREETING>\"\n").await;
-    session.sees("^<hi>$").await;
+    session.type_in("echo \"<$GREETING>\"\n").await;
+    session.expect_text("^<hi>$").await;
 }
 
 async fn exchange(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> {
@@ -405,8 +405,8 @@ async fn wait_ends_when_its_client_disconnects() {
 async fn stopping_closes_terminals_and_connections() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("echo pid_$$\n").await;
-    let pid = session.sees(r"pid_\d+").await.trim_start_matches("pid_").to_owned();
+    session.type_in("echo pid_$$\n").await;
+    let pid = session.expect_text(r"pid_\d+").await.trim_start_matches("pid_").to_owned();
     let socket = daemon.place().socket();
     daemon.stop().await;
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "bash went with the daemon");
@@ -461,11 +461,11 @@ async fn exact_output_in_a_live_and_a_fresh_shell() {
         })
         .await;
     // A wrapper script may start the program and stay in the foreground until then.
-    python.sees(">>> ").await;
+    python.expect_text(">>> ").await;
     let entry = daemon.call(run(Some(&python.id), "print(1)")).await;
     assert_eq!((entry.success, entry.output.as_str(), entry.exit_code), (true, "1\n", None), "{entry:?}");
-    python.types("input('Name: ')\n").await;
-    python.sees("^Name: ").await;
+    python.type_in("input('Name: ')\n").await;
+    python.expect_text("^Name: ").await;
     let elsewhere = daemon.call(run(Some(&python.id), "print(1)")).await;
     let error = elsewhere.error.unwrap();
     assert!(
@@ -479,8 +479,8 @@ async fn exact_output_in_a_live_and_a_fresh_shell() {
 async fn shell_variables_are_read_and_set_without_a_trace() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("clear; unexported=$'two\\nlines'\n").await;
-    session.sees("[$#] $").await;
+    session.type_in("clear; unexported=$'two\\nlines'\n").await;
+    session.expect_text("[$#] $").await;
     let before = session.screen().await;
     let set = SetVariables {
         session_id: session.id.clone(),
@@ -526,7 +526,7 @@ async fn takeover_names_the_person_and_then_the_changes() {
     let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()), masked: false };
     let (joined, events) = person.subscribe(attach).await.unwrap();
     assert!(joined.success, "{:?}", joined.error);
-    let refused = session.types("echo mine\n").await;
+    let refused = session.type_in("echo mine\n").await;
     assert!(!refused.success);
     let error = refused.error.unwrap();
     assert!(error.starts_with(&format!("{user} has held this terminal since 20")), "{error}");
@@ -549,14 +549,14 @@ async fn takeover_names_the_person_and_then_the_changes() {
     };
     assert!(types("echo hers\r", None).await.unwrap().error.is_some(), "not without the key");
     assert!(types("cd /tmp; echo hers-$((40+2))\r", Some("k")).await.unwrap().success);
-    session.sees("hers-42").await;
+    session.expect_text("hers-42").await;
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert_eq!(screen.handed_back, None, "not while she holds the terminal");
     // Disconnecting has the same effect as handing back.
     drop(events);
     drop(person);
     let reported = loop {
-        let sent = session.types("\n").await;
+        let sent = session.type_in("\n").await;
         if sent.success {
             break sent.handed_back.unwrap();
         }
@@ -572,10 +572,10 @@ async fn takeover_names_the_person_and_then_the_changes() {
 async fn hidden_password_is_masked_wherever_it_reappears() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("read -rsp 'Password: ' word; echo; echo \"it is $word\"\n").await;
-    session.sees("Password: $").await;
-    session.types("hunter2 and more\n").await;
-    let seen = session.sees("^it is .*").await;
+    session.type_in("read -rsp 'Password: ' word; echo; echo \"it is $word\"\n").await;
+    session.expect_text("Password: $").await;
+    session.type_in("hunter2 and more\n").await;
+    let seen = session.expect_text("^it is .*").await;
     assert_eq!(seen, "it is ••••••");
     assert!(!session.screen().await.contains("hunter2"));
     let mode = ContentMode::History;
@@ -609,7 +609,7 @@ async fn secret_cannot_be_read_character_by_character() {
     daemon.call(typed).await;
     daemon.call(SendInput { input_text: "\u{15}".to_owned(), ..secret.clone() }).await;
     daemon.call(secret).await;
-    bash.sees("(?m)^after").await;
+    bash.expect_text("(?m)^after").await;
     let (mut read, mut offset) = (String::new(), 0);
     loop {
         let page = daemon

@@ -82,20 +82,20 @@ impl Agent {
     }
 
     /// Calls a verb with the parameters as written in a document.
-    async fn calls(&self, verb: &str, params: Value) -> Value {
+    async fn call_tool(&self, verb: &str, params: Value) -> Value {
         let (reply, warnings) = self.client.call_raw(verb, params).await.unwrap();
         assert!(warnings.is_empty(), "{warnings:?}");
         reply
     }
 
-    async fn creates(&self, definition: &Value) -> Value {
-        let reply = self.calls("CREATE_WORKFLOW", json!({"workflow_definition": definition})).await;
+    async fn create(&self, definition: &Value) -> Value {
+        let reply = self.call_tool("CREATE_WORKFLOW", json!({"workflow_definition": definition})).await;
         has_all(&reply, &CREATE_FIELDS);
         reply
     }
 
     async fn runs(&self, params: Value) -> Value {
-        let reply = self.calls("RUN_WORKFLOW", params).await;
+        let reply = self.call_tool("RUN_WORKFLOW", params).await;
         has_all(&reply, &RUN_FIELDS);
         let log = reply["execution_log"].as_array().unwrap().iter();
         for timestamp in log.map(|entry| entry["timestamp"].as_str().unwrap_or_else(|| panic!("no text: {entry}"))) {
@@ -107,15 +107,15 @@ impl Agent {
     }
 
     async fn opens_a_terminal(&self) -> String {
-        let reply = self.calls("OPEN_TERMINAL", json!({"shell": "bash", "wait_ready": true})).await;
+        let reply = self.call_tool("OPEN_TERMINAL", json!({"shell": "bash", "wait_ready": true})).await;
         assert_eq!(reply["success"], true, "{reply}");
         reply["session_id"].as_str().unwrap().to_owned()
     }
 
     /// Types a command and waits for its end.
     async fn does(&self, session: &str, command: &str) -> String {
-        self.calls("SEND_INPUT", json!({"session_id": session, "input_text": format!("{command}\n")})).await;
-        let reply = self.calls("AWAIT_OUTPUT", json!({"session_id": session, "until": "prompt"})).await;
+        self.call_tool("SEND_INPUT", json!({"session_id": session, "input_text": format!("{command}\n")})).await;
+        let reply = self.call_tool("AWAIT_OUTPUT", json!({"session_id": session, "until": "prompt"})).await;
         assert_eq!((&reply["success"], &reply["exit_code"]), (&json!(true), &json!(0)), "{reply}");
         reply["screen_content"].as_str().unwrap().to_owned()
     }
@@ -212,15 +212,15 @@ async fn interactive_workflow_of_document_000_line_1794() {
     let began = agent.runs(json!({"workflow_definition": read(INTERACTIVE_DEBUG), "wait_seconds": 0})).await;
     assert_eq!((&began["success"], &began["status"]), (&json!(false), &json!("running")));
     let session = eventually("the terminal is open", async || {
-        let listed = agent.calls("LIST_TERMINAL_SESSIONS", json!({})).await;
+        let listed = agent.call_tool("LIST_TERMINAL_SESSIONS", json!({})).await;
         listed["sessions"][0]["session_id"].as_str().map(str::to_owned)
     });
     let session = session.await;
     let asked = json!({"session_id": session, "pattern": r"q=quit\): $", "timeout": 60, "since": 0});
-    let asked = agent.calls("AWAIT_OUTPUT", asked).await;
+    let asked = agent.call_tool("AWAIT_OUTPUT", asked).await;
     assert!(asked["match_text"].is_string(), "{asked}");
-    agent.calls("SEND_INPUT", json!({"session_id": session, "input_text": "q\n"})).await;
-    let ended = agent.calls("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
+    agent.call_tool("SEND_INPUT", json!({"session_id": session, "input_text": "q\n"})).await;
+    let ended = agent.call_tool("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
     assert_eq!((&ended["success"], &ended["final_state"]), (&json!(true), &json!("cleanup")), "{ended}");
     assert_eq!(states(&ended)[3..], ["prompt_user", "capture_choice", "quit_debug", "cleanup"]);
     daemon.stop().await;
@@ -238,7 +238,7 @@ async fn pipeline_of_document_000_line_1961() {
         ("production_deploy", "{environment}"),
         ("notify_failure", "{stage}: {message}"),
     ] {
-        assert_eq!(agent.creates(&repeating_machine(name, text)).await["success"], true);
+        assert_eq!(agent.create(&repeating_machine(name, text)).await["success"], true);
     }
     let request = json!({"workflow_definition": read(FULL_CI_PIPELINE), "save_on_success": false, "wait_seconds": 60});
     let good = agent.runs(request.clone()).await;
@@ -251,7 +251,7 @@ async fn pipeline_of_document_000_line_1961() {
         "name": "test_suite", "description": "Fails", "initial_state": "test", "states": {"test": {"action": fails}}
     });
     let ended = json!({"workflow_definition": failing, "overwrite_existing": true});
-    assert_eq!(agent.calls("CREATE_WORKFLOW", ended).await["success"], true);
+    assert_eq!(agent.call_tool("CREATE_WORKFLOW", ended).await["success"], true);
     let bad = agent.runs(request).await;
     assert_eq!((&bad["success"], &bad["final_state"]), (&json!(true), &json!("tests_failed")), "{bad}");
     let notified = &bad["execution_log"]
@@ -260,7 +260,7 @@ async fn pipeline_of_document_000_line_1961() {
         .iter()
         .rfind(|entry| entry["phase"] == "execution")
         .unwrap()["result"];
-    let below = agent.calls("GET_RUN", json!({"run_id": notified["run_id"]})).await;
+    let below = agent.call_tool("GET_RUN", json!({"run_id": notified["run_id"]})).await;
     let message = "testing: Unit tests failed - check test results";
     assert_eq!(below["final_variables"]["repeat_output"], message, "{below}");
     daemon.stop().await;
@@ -272,7 +272,7 @@ async fn requests_of_document_000_line_2080_run_saved_workflows() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     for (name, text) in [("my_saved_workflow", "done"), ("parameterized_workflow", "{env} {version}")] {
-        assert_eq!(agent.creates(&repeating_machine(name, text)).await["success"], true);
+        assert_eq!(agent.create(&repeating_machine(name, text)).await["success"], true);
     }
     let saved = agent.runs(json!({"workflow_name": "my_saved_workflow"})).await;
     assert_eq!(
@@ -298,7 +298,7 @@ async fn conditions_of_document_000_line_1637() {
     let mut definition = repeating_machine("conditions", "x");
     definition["states"]["repeat"]["transitions"] =
         json!([{"condition": read_with_comments(CONDITIONS), "next_state": "repeat"}]);
-    let created = agent.creates(&definition).await;
+    let created = agent.create(&definition).await;
     assert_eq!((&created["success"], &created["validation_errors"]), (&json!(true), &json!([])), "{created}");
     daemon.stop().await;
 }
@@ -324,7 +324,7 @@ async fn library_of_document_000_line_70_is_listed_and_run() {
     let file = agent.library().join("workflow1.json");
     fs::write(&file, json!({"definition": definition, "metadata": metadata}).to_string()).unwrap();
     fs::write(agent.library().join("index.json"), index.to_string()).unwrap();
-    let listed = agent.calls("LIST_WORKFLOWS", json!({})).await;
+    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
     let workflow = &listed["workflows"][0];
     let reported = (&workflow["name"], &workflow["description"], &workflow["created"], &workflow["success_count"]);
     assert_eq!(reported, (&json!(name), &json!("Repeats a text"), &json!(created), &json!(1)), "{listed}");
@@ -343,7 +343,7 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[("make", "#!/bin/sh\necho \"made $1 in $PWD\"\n")]).await;
     let definition = read(BUILD_PROJECT);
-    let created = agent.creates(&definition).await;
+    let created = agent.create(&definition).await;
     let signature = json!({
         "arguments": definition["arguments"], "return_values": definition["return_values"],
         "description": definition["description"]
@@ -356,7 +356,7 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     assert_eq!(created["path"], path.display().to_string());
 
     // Lines 452-462: what a list shows.
-    let listed = agent.calls("LIST_WORKFLOWS", json!({})).await;
+    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
     let workflow = &listed["workflows"][0];
     has_all(workflow, &["name", "file", "description", "created"]);
     assert_eq!(
@@ -401,10 +401,10 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     assert_eq!(asks["pending_gate"]["choices"][0], choice, "{asks}");
     assert!(asks["next_step"].as_str().unwrap().contains("decide {"), "{asks}");
     let made = json!({"session_id": session, "pattern": "made release", "since": 0});
-    assert!(agent.calls("AWAIT_OUTPUT", made).await["match_text"].is_string());
+    assert!(agent.call_tool("AWAIT_OUTPUT", made).await["match_text"].is_string());
     let answer = json!({"run_id": asks["run_id"], "answer": choice});
-    assert_eq!(agent.calls("DECIDE", answer).await["success"], true);
-    let ended = agent.calls("GET_RUN", json!({"run_id": asks["run_id"], "wait_seconds": 60})).await;
+    assert_eq!(agent.call_tool("DECIDE", answer).await["success"], true);
+    let ended = agent.call_tool("GET_RUN", json!({"run_id": asks["run_id"], "wait_seconds": 60})).await;
     assert_eq!(
         (&ended["success"], &ended["status"], &ended["error"]),
         (&json!(true), &json!("completed"), &Value::Null),
@@ -451,7 +451,7 @@ async fn contract_of_document_001_line_20_requires_states() {
         "arguments": {"PROJECT_ROOT": "Path to project directory"},
         "return_values": {"BUILD_STATUS": "Success/failure status", "BUILD_OUTPUT": "Build logs"}
     });
-    let refused = agent.creates(&definition).await;
+    let refused = agent.create(&definition).await;
     assert_eq!(
         (&refused["success"], &refused["stored_file"], &refused["workflow_signature"]),
         (&json!(false), &json!(""), &json!({}))
@@ -466,11 +466,11 @@ async fn contract_of_document_001_line_20_requires_states() {
     for key in ["description", "initial_state", "states"] {
         definition[key] = rest[key].clone();
     }
-    let created = agent.creates(&definition).await;
+    let created = agent.create(&definition).await;
     let argument = json!({"name": "PROJECT_ROOT", "description": "Path to project directory", "required": true});
     assert_eq!(created["workflow_signature"]["arguments"], json!({"PROJECT_ROOT": argument}), "{created}");
     // Lines 1146-1155.
-    let again = agent.creates(&definition).await;
+    let again = agent.create(&definition).await;
     assert_eq!((&again["workflow_name"], &again["stored_file"]), (&json!("build_project"), &json!("")));
     assert_eq!(again["workflow_signature"], json!({}));
     assert_eq!(again["validation_errors"], json!(["Workflow 'build_project' already exists"]));
@@ -485,7 +485,7 @@ async fn example_of_document_001_line_1035_runs_with_all_states() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let mut definition = read_with_comments(WORKFLOW_IDENTIFIER);
-    let refused = agent.creates(&definition).await;
+    let refused = agent.create(&definition).await;
     let problems = refused["validation_errors"].to_string();
     for state in [
         "State 'start' references non-existent state 'handle_error'",
@@ -496,7 +496,7 @@ async fn example_of_document_001_line_1035_runs_with_all_states() {
     for state in ["handle_error", "failure"] {
         definition["states"][state] = json!({"action": {"tool": "list_terminal_sessions"}});
     }
-    assert_eq!(agent.creates(&definition).await["success"], true);
+    assert_eq!(agent.create(&definition).await["success"], true);
     let session = agent.opens_a_terminal().await;
     // The word that the example types is a shell function that prints nothing.
     agent.does(&session, "command() { echo Build complete: SUCCESS; }; export ENV_VAR_NAME=x").await;
@@ -528,13 +528,13 @@ async fn library_of_document_001_line_436_is_listed_and_run() {
         "{\"name\": \"build_project\", \"file\": \"build_project.json\"}\n",
     )
     .unwrap();
-    let listed = agent.calls("LIST_WORKFLOWS", json!({})).await;
+    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
     assert_eq!((&listed["total"], &listed["broken"]), (&json!(1), &json!([])), "{listed}");
     assert_eq!(
         (&listed["workflows"][0]["created"], &listed["workflows"][0]["state_count"]),
         (&json!(created), &json!(1))
     );
-    let described = agent.calls("DESCRIBE_WORKFLOW", json!({"name": "build_project"})).await;
+    let described = agent.call_tool("DESCRIBE_WORKFLOW", json!({"name": "build_project"})).await;
     assert_eq!((&described["definition"], &described["metadata"]["version"]), (&definition, &json!(1)), "{described}");
     assert_eq!(agent.runs(json!({"workflow_name": "build_project"})).await["success"], true);
     let stored = read(&fs::read_to_string(file).unwrap());
@@ -548,7 +548,7 @@ async fn library_of_document_001_line_436_is_listed_and_run() {
 async fn invalid_request_is_answered_as_in_document_001_line_1217() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
-    assert_eq!(agent.creates(&repeating_machine("there", "x")).await["success"], true);
+    assert_eq!(agent.create(&repeating_machine("there", "x")).await["success"], true);
     let missing = agent.runs(json!({"workflow_name": "nothing", "session_id": "current_session"})).await;
     let fields = ["success", "workflow_name", "session_id", "final_state", "states_executed", "workflow_signature"];
     let reported = fields.map(|field| missing[field].clone());
@@ -586,7 +586,7 @@ async fn unwritable_library_is_reported_as_in_document_000_line_885() {
     assert!(error.starts_with("Workflow succeeded but saving failed: "), "{error}");
     assert!(error.contains("library"), "{error}");
     // The next daemon has the reason too.
-    let inspected = agent.calls("GET_RUN", json!({"run_id": result["run_id"]})).await;
+    let inspected = agent.call_tool("GET_RUN", json!({"run_id": result["run_id"]})).await;
     assert_eq!(inspected["error"], result["error"]);
     daemon.stop().await;
 }
@@ -610,14 +610,14 @@ async fn only_completion_is_a_success_as_in_document_000_line_184() {
     let wait = format!("get_run {{\"run_id\": {}, \"wait_seconds\": 20}}", running["run_id"]);
     assert_eq!(step, format!("The run continues without you. Wait for its end with {wait}."));
 
-    assert_eq!(agent.calls("PAUSE_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
-    let (state, step) = told(&agent.calls("GET_RUN", json!({"run_id": running["run_id"]})).await);
+    assert_eq!(agent.call_tool("PAUSE_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
+    let (state, step) = told(&agent.call_tool("GET_RUN", json!({"run_id": running["run_id"]})).await);
     assert_eq!(state, (json!(false), "running".to_owned()));
     let resume = format!("steplatch runs resume {}", running["run_id"].as_str().unwrap());
     assert!(step.starts_with("The run is paused by agent.") && step.contains(&resume), "{step}");
 
-    assert_eq!(agent.calls("CANCEL_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
-    let (state, step) = told(&agent.calls("GET_RUN", json!({"run_id": running["run_id"]})).await);
+    assert_eq!(agent.call_tool("CANCEL_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
+    let (state, step) = told(&agent.call_tool("GET_RUN", json!({"run_id": running["run_id"]})).await);
     assert_eq!(
         (state, step.as_str()),
         (
@@ -646,7 +646,7 @@ async fn only_completion_is_a_success_as_in_document_000_line_184() {
 async fn schema_has_the_fields_of_document_001_line_1347() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
-    let schema = agent.calls("GET_WORKFLOW_SCHEMA", json!({})).await;
+    let schema = agent.call_tool("GET_WORKFLOW_SCHEMA", json!({})).await;
     has_all(&schema, &["json_schema", "documentation", "available_tools", "schema_version"]);
     // Lines 88-95: no session is required, and defaults are shown.
     let page = schema["documentation"].as_str().unwrap();

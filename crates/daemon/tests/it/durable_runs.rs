@@ -411,7 +411,7 @@ async fn nested_run_with_its_own_terminal_leaves_its_parents_alone() {
     };
     let reply = daemon.call(verb).await;
     assert_eq!(reply.status, "completed", "{:?}", reply.error);
-    bash.sees("outer-42").await;
+    bash.expect_text("outer-42").await;
     assert!(!bash.screen().await.contains("inner"), "{}", bash.screen().await);
     daemon.stop().await;
 }

@@ -98,7 +98,7 @@ impl Author {
         self.folder.path().join("project").canonicalize().unwrap()
     }
 
-    async fn calls(&self, node: &str, input: Value) -> NodeReply {
+    async fn call_tool(&self, node: &str, input: Value) -> NodeReply {
         self.client.call(RunNode { node_id: node.to_owned(), input, timeout: None }).await.unwrap()
     }
 
@@ -155,14 +155,14 @@ async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
 async fn call_uses_project_directory_and_callers_environment() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    let called = author.calls("where", Value::Null).await;
+    let called = author.call_tool("where", Value::Null).await;
     assert!(called.success, "{called:?}");
     assert_eq!(called.output, json!(format!("{}\nhello", author.project().display())));
     assert_eq!((called.node_type.as_deref(), called.attributes["exit_code"].as_i64()), (Some("bash"), Some(0)));
-    let same = author.calls("identity", json!({"a": [1, null]})).await;
+    let same = author.call_tool("identity", json!({"a": [1, null]})).await;
     assert_eq!((same.success, same.output), (true, json!({"a": [1, null]})));
 
-    let none = author.calls("wher", json!(1)).await;
+    let none = author.call_tool("wher", json!(1)).await;
     let error = "Node 'wher' not found, did you mean 'where'? Available nodes: count, fails, identity, nested, shout, slow, token, twice, where";
     assert_eq!((none.error.as_deref(), none.error_type.as_deref()), (Some(error), Some("not_found")));
     assert_eq!((none.success, none.node_type, none.input), (false, None, json!(1)));
@@ -178,13 +178,13 @@ async fn call_uses_project_directory_and_callers_environment() {
 async fn secret_reference_is_in_no_reply() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    let called = author.calls("token", json!(format!("I know {TOKEN}"))).await;
+    let called = author.call_tool("token", json!(format!("I know {TOKEN}"))).await;
     assert_eq!((called.success, called.error_type.as_deref()), (false, Some("exit_code")));
     assert_eq!(called.output, json!("got ••••••"));
     assert_eq!(called.error.as_deref(), Some("The command ended with exit code 3: ••••••"));
     let graph = author.runs("fails", Value::Null).await;
     // Returned by a node that does not know the secret, after another node used it.
-    let repeated = author.calls("identity", json!({"again": TOKEN})).await;
+    let repeated = author.call_tool("identity", json!({"again": TOKEN})).await;
     for reply in [&called, &graph, &repeated] {
         let text = serde_json::to_string(reply).unwrap();
         assert!(text.contains("••••••") && !text.contains("4711"), "{text}");
@@ -200,7 +200,7 @@ async fn graph_runs_its_steps_and_names_the_failed_ones() {
     assert_eq!((twice.success, &twice.output), (true, &json!("HI A B")), "{twice:?}");
     assert_eq!(twice.attributes["execution_order"], json!(["one", "two"]));
     assert_eq!(twice.attributes["steps"]["one"]["status"], "completed");
-    let nested = author.calls("nested", Value::Null).await;
+    let nested = author.call_tool("nested", Value::Null).await;
     assert_eq!((nested.success, nested.output), (true, json!(["X A B"])), "a graph is a node too");
     let fails = author.runs("fails", Value::Null).await;
     assert!(!fails.success);
@@ -343,9 +343,9 @@ async fn program_ended_between_two_calls_is_restarted() {
     let daemon = TestDaemon::new().await;
     let declared = "[nodes.shell]\ntype = \"pty\"\ncommand = \"bash --norc\"\n";
     let author = Author::with(&daemon, declared).await;
-    let first = author.calls("shell", json!("word=kept; echo $$ > shell.pid; echo began")).await;
+    let first = author.call_tool("shell", json!("word=kept; echo $$ > shell.pid; echo began")).await;
     assert_eq!((first.success, &first.output), (true, &json!("began")), "{first:?}");
-    let kept = author.calls("shell", json!("echo $word")).await;
+    let kept = author.call_tool("shell", json!("echo $word")).await;
     assert_eq!(kept.output, "kept");
     let pid = author.project().join("shell.pid");
     let killed = std::process::Command::new("kill").arg("-9").arg(fs::read_to_string(&pid).unwrap().trim()).status();
@@ -355,7 +355,7 @@ async fn program_ended_between_two_calls_is_restarted() {
         daemon.call(ListTerminalSessions::default()).await.sessions.iter().all(|session| session.state == "exited")
     })
     .await;
-    let again = author.calls("shell", json!("echo \"again $word\"")).await;
+    let again = author.call_tool("shell", json!("echo \"again $word\"")).await;
     assert_eq!((again.success, &again.output), (true, &json!("again")), "{again:?}");
     assert_ne!(again.attributes["session_id"], first.attributes["session_id"]);
     let open = daemon.call(ListTerminalSessions::default()).await.sessions;

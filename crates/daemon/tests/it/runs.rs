@@ -313,8 +313,8 @@ async fn run_in_a_given_terminal_leaves_it_open() {
 async fn costly_pattern_fails_only_its_own_run() {
     let daemon = TestDaemon::new().await;
     let bash = daemon.bash().await;
-    bash.types("clear; printf 'a%.0s' {1..60}; echo '!c'; echo shown-$((1 + 1))\n").await;
-    bash.sees("^shown-2$").await;
+    bash.type_in("clear; printf 'a%.0s' {1..60}; echo '!c'; echo shown-$((1 + 1))\n").await;
+    bash.expect_text("^shown-2$").await;
     let exploding = json!({
         "initial_state": "look",
         "states": {"look": {
@@ -332,8 +332,8 @@ async fn costly_pattern_fails_only_its_own_run() {
     assert_eq!(reply.status, "failed", "{reply:?}");
     let error = reply.error.unwrap();
     assert_eq!(error, r"State 'look': pattern '(a*)*\1c' takes too much work on this text");
-    bash.types("echo on-$((1 + 2))\n").await;
-    assert_eq!(bash.waits_for("^on-3$", 20.0).await.match_text.as_deref(), Some("on-3"), "the terminal still works");
+    bash.type_in("echo on-$((1 + 2))\n").await;
+    assert_eq!(bash.wait_for("^on-3$", 20.0).await.match_text.as_deref(), Some("on-3"), "the terminal still works");
 }
 
 #[tokio::test]
@@ -806,8 +806,8 @@ async fn pattern_is_searched_on_screen_after_action_without_output() {
     // Document 001, lines 303-304; the first line of the screen matches alone (`^ok$`).
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("clear; PS1=; printf 'o%s\\n' k\n").await;
-    session.sees("(?m)^ok$").await;
+    session.type_in("clear; PS1=; printf 'o%s\\n' k\n").await;
+    session.expect_text("(?m)^ok$").await;
     let looking = |tool: &str, params: Value| {
         let mut look = json!({"action": {"tool": tool, "params": params}, "transitions": [
             {"condition": {"pattern_match": "^nothing like that$"}, "next_state": "wrong"},

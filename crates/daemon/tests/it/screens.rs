@@ -35,21 +35,21 @@ async fn screen_watcher_receives_changed_rows_without_secrets() {
     assert!(reply.success && reply.session_id == session.id, "{reply:?}");
     let first = screen_with(&mut events, "").await;
     assert!(first[0].whole && first[0].changed.len() == usize::from(first[0].rows), "{first:?}");
-    session.types("echo plain-$((40+2))\n").await;
+    session.type_in("echo plain-$((40+2))\n").await;
     let changes = screen_with(&mut events, "plain-42").await;
     assert!(
         changes.iter().all(|change| !change.whole && change.changed.len() < 10),
         "unchanged rows are not sent again"
     );
     // A link address accompanies its text, except an address with a secret.
-    session.types("printf '\\e]8;;https://example.org/hunter2-and-more\\alinked-%s\\e]8;;\\a\\n' text\n").await;
+    session.type_in("printf '\\e]8;;https://example.org/hunter2-and-more\\alinked-%s\\e]8;;\\a\\n' text\n").await;
     let linked = screen_with(&mut events, "linked-text").await;
     let address = |changes: &[ScreenChange]| {
         changes.iter().flat_map(|change| &change.changed).flat_map(|row| row.links.clone()).next_back()
     };
     assert_eq!(address(&linked), Some((0, "https://example.org/hunter2-and-more".to_owned())));
     // A secret learned later changes the shown text.
-    session.types("echo hunter2-and-more\n").await;
+    session.type_in("echo hunter2-and-more\n").await;
     screen_with(&mut events, "hunter2-and-more").await;
     let secret = SendInput {
         session_id: session.id.clone(),
@@ -58,12 +58,12 @@ async fn screen_watcher_receives_changed_rows_without_secrets() {
         ..Default::default()
     };
     daemon.call(secret).await;
-    session.types(" #\n").await;
+    session.type_in(" #\n").await;
     let changes = screen_with(&mut events, "••••••").await;
     assert!(!format!("{changes:?}").contains("hunter2-and-more"));
     let size = ResizeTerminal { session_id: session.id.clone(), cols: 90, rows: 30 };
     assert!(daemon.call(size).await.success);
-    session.types("echo size-$((40+2))\n").await;
+    session.type_in("echo size-$((40+2))\n").await;
     let resized = screen_with(&mut events, "size-42").await;
     assert!(resized.iter().any(|change| change.whole && (change.cols, change.rows) == (90, 30)), "{resized:?}");
     let closed = daemon.call(ExitTerminal { session_id: session.id.clone(), ..Default::default() }).await;
@@ -91,8 +91,8 @@ async fn terminal_watcher_is_notified_of_possible_changes() {
     // The first terminal starts the host, and each of the next steps is a further change.
     let session = daemon.bash().await;
     wait_for_event(&mut events).await;
-    session.types("echo typed-$((40+2))\n").await;
-    session.sees("^typed-42").await;
+    session.type_in("echo typed-$((40+2))\n").await;
+    session.expect_text("^typed-42").await;
     wait_for_event(&mut events).await;
     // No event comes without a change, after the events of earlier changes.
     let quiet = async { while timeout(std::time::Duration::from_secs(1), events.next()).await.is_ok() {} };
@@ -111,7 +111,7 @@ async fn hold_lasts_as_long_as_its_request_and_ends_with_a_note() {
     let hold = |key: &str| HoldTerminal { session_id: session.id.clone(), hold_key: key.to_owned() };
     let (held, events) = person.subscribe(hold("k")).await.unwrap();
     assert!(held.success, "{held:?}");
-    assert!(!session.types("echo mine\n").await.success);
+    assert!(!session.type_in("echo mine\n").await.success);
     let (second, _) = person.subscribe(hold("other")).await.unwrap();
     assert!(!second.success && second.error.unwrap().contains("has held this terminal"));
     let pasted = WriteTerminal {
@@ -122,16 +122,16 @@ async fn hold_lasts_as_long_as_its_request_and_ends_with_a_note() {
         ..WriteTerminal::default()
     };
     assert!(person.call(pasted).await.unwrap().success);
-    session.sees("^two").await;
+    session.expect_text("^two").await;
     let note = Some("look at one".to_owned());
     let back = HandBackTerminal { session_id: session.id.clone(), hold_key: "k".to_owned(), note };
     assert!(person.call(back).await.unwrap().success);
-    let reported = session.types("\n").await;
+    let reported = session.type_in("\n").await;
     assert_eq!(reported.handed_back.unwrap().note.as_deref(), Some("look at one"));
     drop(events);
     let (held, events) = person.subscribe(hold("again")).await.unwrap();
     assert!(held.success, "{held:?}");
     drop(events);
-    while !session.types("\n").await.success {}
+    while !session.type_in("\n").await.success {}
     daemon.stop().await;
 }

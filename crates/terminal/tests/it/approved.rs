@@ -250,7 +250,7 @@ async fn approved_input_is_refused_after_any_change() {
                 session.runs("typeset -gA KEYED=(good 1)").await;
             }
             ask_person(&session, &gate).await;
-            session.types(&format!("{change}\n")).await;
+            session.type_in(&format!("{change}\n")).await;
             session.prompt().await;
             let typed = type_approved(&session, &gate, "make\n").await.unwrap_or_default();
             if !typed.contains(what) {
@@ -275,7 +275,7 @@ async fn approved_input_is_refused_after_terminal_mode_changes() {
         let world = World::new();
         for (number, setting) in settings.iter().enumerate() {
             let session = world.open(&[shell]).await;
-            let device = session.gives("tty").await.0;
+            let device = session.output_of("tty").await.0;
             let gate = format!("gate{number}");
             ask_person(&session, &gate).await;
             let mut stty = std::process::Command::new("stty");
@@ -287,9 +287,9 @@ async fn approved_input_is_refused_after_terminal_mode_changes() {
         }
         // A program that reads lines.
         let session = world.open(&[shell]).await;
-        let device = session.gives("tty").await.0;
-        session.types("sh -c 'echo asks; read x; echo got $x'\n").await;
-        session.sees("^asks").await;
+        let device = session.output_of("tty").await.0;
+        session.type_in("sh -c 'echo asks; read x; echo got $x'\n").await;
+        session.expect_text("^asks").await;
         let _ = session.0.record_state("gate".to_owned()).await.unwrap();
         let mut stty = std::process::Command::new("stty");
         assert!(stty.args(["-F", device.trim(), "intr", "#"]).status().unwrap().success());
@@ -316,7 +316,7 @@ async fn approved_input_is_refused_if_files_of_the_shell_moved() {
             session.runs("cd \"$(mktemp -d)\"; echo list >list; exec 3<list 4>>log").await;
             let gate = format!("gate{number}");
             ask_person(&session, &gate).await;
-            session.types(&format!("{change}\n")).await;
+            session.type_in(&format!("{change}\n")).await;
             session.prompt().await;
             let typed = type_approved(&session, &gate, "cat <&3\n").await.unwrap_or_default();
             assert!(typed.contains(what), "{shell}: {change}: {typed:?}");
@@ -325,7 +325,7 @@ async fn approved_input_is_refused_if_files_of_the_shell_moved() {
         let session = world.open(&[shell]).await;
         session.runs("cd \"$(mktemp -d)\"; exec 4>>log").await;
         assert_eq!(ask_person(&session, "gate").await, [""; 0], "{shell}: nothing runs by itself");
-        session.types("echo more >&4\n").await;
+        session.type_in("echo more >&4\n").await;
         session.prompt().await;
         assert_eq!(type_approved(&session, "gate", "true\n").await, None, "{shell}");
     }
@@ -374,13 +374,13 @@ async fn trap_setting_the_line_during_comparison_adds_nothing() {
 async fn line_begun_by_others_hides_no_change() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("echo begun; ").await;
-    session.waits_until("the line is shown", |view| view.screen.contains("echo begun;")).await;
+    session.type_in("echo begun; ").await;
+    session.wait_until("the line is shown", |view| view.screen.contains("echo begun;")).await;
     ask_person(&session, "run/gate").await;
-    session.types("cd /\n").await;
+    session.type_in("cd /\n").await;
     session.prompt().await;
-    session.types("echo begun; ").await;
-    session.waits_until("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
+    session.type_in("echo begun; ").await;
+    session.wait_until("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
     assert_eq!(
         type_approved(&session, "run/gate", "pwd\n").await.as_deref(),
         Some("directories, directory, variable OLDPWD, variable PWD")
@@ -391,13 +391,13 @@ async fn line_begun_by_others_hides_no_change() {
 async fn incomparable_content_is_reported_and_other_program_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("cat\n").await;
-    session.waits_until("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+    session.type_in("cat\n").await;
+    session.wait_until("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
     let noted = session.0.record_state("gate".to_owned()).await.unwrap();
     assert_eq!(noted, NotedState::Program { program: Some("cat".to_owned()) });
     assert_eq!(type_approved(&session, "gate", "to cat\n").await, None);
     session.0.record_state("next gate".to_owned()).await.unwrap();
-    session.types("\u{4}").await;
+    session.type_in("\u{4}").await;
     session.prompt().await;
     let input = Input { text: "rm x\n".to_owned(), approved_at: Some("next gate".to_owned()), ..Input::default() };
     let refused = session.0.send(input.clone()).await;

@@ -22,7 +22,7 @@ pub(crate) fn until_input() -> Wait {
 
 /// Starts a program in a shell, and waits until it requests input.
 pub(crate) async fn start(session: &Session, program: &str) {
-    session.types(&format!("{program}\n")).await;
+    session.type_in(&format!("{program}\n")).await;
     let (waited, view) = session.waits(until_input()).await;
     assert_eq!(waited.reason, Reason::Input, "{program}:\n{}", view.screen);
 }
@@ -57,20 +57,20 @@ async fn inner_shell_is_integrated_at_its_prompt_and_left_again() {
             "{shell}"
         );
         // Waits for its prompt, and its exit codes.
-        session.types("sleep 0.2; sh -c 'exit 4'\n").await;
+        session.type_in("sleep 0.2; sh -c 'exit 4'\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}:\n{}", view.screen);
         // A command that requests input returns early.
         let result = session.0.run(integrate("sh -c 'printf \"Name: \"; read name; exit 5'")).await.unwrap();
         assert!(result.asks.is_some() && result.output == "Name: ", "{shell}: {result:?}");
-        session.types("ana\n").await;
+        session.type_in("ana\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(5)), "{shell}:\n{}", view.screen);
         // Back in the outer shell.
-        session.types("exit\n").await;
+        session.type_in("exit\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Prompt, "{shell}:\n{}", view.screen);
-        assert_eq!(session.gives("echo back; false").await, ("back\n".into(), Some(1)), "{shell}");
+        assert_eq!(session.output_of("echo back; false").await, ("back\n".into(), Some(1)), "{shell}");
         let text = session.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap().head;
         assert!(!text.contains("steplatch"), "{shell}: {text}");
     }
@@ -113,10 +113,10 @@ async fn shell_as_the_terminals_program_can_be_integrated() {
         assert_eq!(gives(&session, "echo hi; false").await, ("hi\n".into(), Some(1)), "{shell}");
         // A shell within it, and back.
         start(&session, "PS1='> ' dash").await;
-        session.types("PS1='inner$ '\n").await;
+        session.type_in("PS1='inner$ '\n").await;
         session.waits(until_input()).await;
         assert_eq!(gives(&session, "echo inner").await, ("inner\n".into(), Some(0)), "{shell}");
-        session.types("exit 6\n").await;
+        session.type_in("exit 6\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(6)), "{shell}:\n{}", view.screen);
         assert_eq!(gives(&session, "echo outer").await.0, "outer\n", "{shell}");
@@ -141,11 +141,11 @@ async fn command_in_an_unmarked_shell_ends_at_its_prompt() {
         }
         let result = session.0.run(entry("cat")).await.unwrap();
         assert!(result.asks.is_some(), "{shell}: {result:?}");
-        session.types("\u{3}").await;
+        session.type_in("\u{3}").await;
         session.waits(until_input()).await;
         let result = session.0.run(entry("exit 7")).await.unwrap();
         assert_eq!(result.exit_code, Some(7), "{shell}: the outer shell reports its end: {result:?}");
-        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+        assert_eq!(session.output_of("echo back").await.0, "back\n", "{shell}");
     }
 }
 
@@ -194,11 +194,11 @@ async fn interpreter_entry_is_run_and_its_output_returned() {
                 );
             }
             // It asks for confirmation at the end of input.
-            session.types(if program.starts_with("ipython") { "exit\n" } else { "\u{4}" }).await;
+            session.type_in(if program.starts_with("ipython") { "exit\n" } else { "\u{4}" }).await;
             let (waited, view) = session.waits(until_input()).await;
             assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);
         }
-        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+        assert_eq!(session.output_of("echo back").await.0, "back\n", "{shell}");
     }
 }
 
@@ -209,7 +209,7 @@ async fn asking_entry_returns_and_incomplete_entry_is_withdrawn() {
     start(&session, "python3 -q").await;
     let result = session.0.run(entry("input('Name: ')")).await.unwrap();
     assert!(result.asks.is_some() && result.output == "Name: ", "{result:?}");
-    session.types("ana\n").await;
+    session.type_in("ana\n").await;
     session.waits(until_input()).await;
     for part in ["print(", "def f():", "class A:\n    def m(self):", "for x in [1]:\n"] {
         assert_eq!(session.0.run(entry(part)).await, Err(RunError::Incomplete), "{part}");
@@ -235,7 +235,7 @@ async fn unabandoned_entry_is_reported_with_its_row() {
         other => panic!("{other:?}"),
     }
     assert!(matches!(session.0.run(entry("select 1;")).await, Err(RunError::Busy { .. })));
-    session.types("';\n").await;
+    session.type_in("';\n").await;
     session.waits(until_input()).await;
     assert_eq!(session.0.run(entry("select 1 + 1;")).await.unwrap().output, "2\n");
 }
@@ -269,8 +269,8 @@ async fn line_at_an_unmarked_prompt_is_not_corrupted() {
     let session = world.open(&["bash"]).await;
     start(&session, "PS1='ana@box:~$ ' bash --norc").await;
     for (text, keys) in [("rm -rf build", "\u{1}"), ("cat foo >", "")] {
-        session.types(&format!("{text}{keys}")).await;
-        session.waits_until("the line is drawn", |view| view.screen.trim_end().ends_with(text)).await;
+        session.type_in(&format!("{text}{keys}")).await;
+        session.wait_until("the line is drawn", |view| view.screen.trim_end().ends_with(text)).await;
         for request in [entry("ls"), integrate("ls")] {
             // Until the line editor reads again, the shell is busy.
             eventually("the line is found", async || match session.0.run(request.clone()).await {
@@ -280,7 +280,7 @@ async fn line_at_an_unmarked_prompt_is_not_corrupted() {
             })
             .await;
         }
-        session.types("\u{3}").await;
+        session.type_in("\u{3}").await;
         session.waits(until_input()).await;
     }
     assert_eq!(session.0.run(entry("echo still")).await.unwrap().output, "still\n");
@@ -306,7 +306,7 @@ async fn command_ending_an_inner_shell_has_output_and_exit_code() {
             start(&session, &format!("PS1='$ ' {shell}")).await;
             session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
             assert_eq!(gives(&session, "echo bye; exit 5").await, ("bye\n".into(), Some(5)), "{shell}");
-            assert_eq!(session.gives("echo back").await, ("back\n".into(), Some(0)), "{shell}");
+            assert_eq!(session.output_of("echo back").await, ("back\n".into(), Some(0)), "{shell}");
         }
     }
 }
@@ -344,7 +344,7 @@ async fn background_interpreter_asks_nothing_and_takes_entries() {
             let ran = session.0.run(entry(entered)).await.unwrap();
             assert_eq!((ran.output.as_str(), ran.asks.is_some()), (output, false), "{program}: {entered}");
         }
-        session.sees("byitself$").await;
+        session.expect_text("byitself$").await;
         let ran = session.0.run(entry("1+1")).await.unwrap_or_else(|error| panic!("{program}: {error}"));
         assert_eq!(ran.output, "2\n", "{program}");
     }

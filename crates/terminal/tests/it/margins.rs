@@ -8,11 +8,11 @@ async fn tab_at_the_margin_is_part_of_the_output() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let columns: usize = session.gives("tput cols").await.0.trim().parse().unwrap();
+        let columns: usize = session.output_of("tput cols").await.0.trim().parse().unwrap();
         for digits in columns - 9..=columns + 1 {
             let output = format!("{}\tx\t\ty\n", "0".repeat(digits));
             let command = format!("printf '%0{digits}d\\tx\\t\\ty\\n' 0");
-            assert_eq!(session.gives(&command).await, (output, Some(0)), "{shell}: {digits} digits");
+            assert_eq!(session.output_of(&command).await, (output, Some(0)), "{shell}: {digits} digits");
         }
     }
 }
@@ -27,7 +27,7 @@ async fn command_filling_its_rows_is_not_part_of_its_output() {
     ] {
         let world = World::new();
         let session = world.open(&["bash"]).await;
-        let columns: usize = session.gives("tput cols").await.0.trim().parse().unwrap();
+        let columns: usize = session.output_of("tput cols").await.0.trim().parse().unwrap();
         start(&session, &format!("PS1='$ ' {program}")).await;
         let prompt = match program {
             "python3 -q" => ">>> ".len(),

@@ -58,8 +58,8 @@ async fn enter_after_program_keys_runs_nothing_and_succeeds() {
             let world = World::new();
             let session = world.open(&[shell]).await;
             session.runs("setopt interactive_comments 2>/dev/null; true").await;
-            session.types("seq 500 | less\n").await;
-            session.waits_until("the pager waits", |view| view.modes.alternate_screen).await;
+            session.type_in("seq 500 | less\n").await;
+            session.wait_until("the pager waits", |view| view.modes.alternate_screen).await;
             assert_eq!(send(&session, typed("q")).await.0, Reason::Prompt, "{shell}");
             let (waited, view) = send_and_wait(&session, typed(line)).await;
             assert!(!waited.ran_nothing, "{shell}, {line:?}:\n{}", view.screen);
@@ -85,18 +85,18 @@ async fn ctrl_c_at_an_unentered_line_leads_to_the_next_prompt() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for _ in 0..10 {
-            session.types("sleep 5; false").await;
-            session.waits_until("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
+            session.type_in("sleep 5; false").await;
+            session.wait_until("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
             assert_eq!(send(&session, pressed("ctrl-c")).await.0, Reason::Prompt, "{shell}");
             let view = session.view().await;
             assert_eq!(view.typed, None, "{shell}:\n{}", view.screen);
             assert!(!view.screen.ends_with("sleep 5; false"), "{shell}:\n{}", view.screen);
         }
         for keys in ["ctrl-c", "ctrl-u"] {
-            session.types("sleep 5; false").await;
-            session.waits_until("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
+            session.type_in("sleep 5; false").await;
+            session.wait_until("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
             session.0.send(pressed(keys)).await.unwrap();
-            assert_eq!(session.gives("echo hi").await, ("hi\n".into(), Some(0)), "{shell}, {keys}");
+            assert_eq!(session.output_of("echo hi").await, ("hi\n".into(), Some(0)), "{shell}, {keys}");
         }
     }
 }
@@ -114,11 +114,11 @@ async fn command_is_not_joined_to_text_at_the_prompt() {
         if !inner.is_empty() {
             start(&session, inner).await;
         }
-        session.types(&format!("{command}\n")).await;
+        session.type_in(&format!("{command}\n")).await;
         if text.is_empty() {
-            session.waits_until("the text is at the prompt", |view| view.screen.ends_with("echo PUT")).await;
+            session.wait_until("the text is at the prompt", |view| view.screen.ends_with("echo PUT")).await;
         } else {
-            session.types(text).await;
+            session.type_in(text).await;
             tokio::time::sleep(Duration::from_millis(800)).await;
         }
         let refused = session.0.run(request("echo hi; false")).await;

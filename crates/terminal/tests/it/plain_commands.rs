@@ -18,7 +18,7 @@ async fn commands_are_neither_expanded_nor_corrected() {
         let world = World::new();
         world.file(file, text);
         let session = world.open(&[shell]).await;
-        session.gives("echo a line before").await;
+        session.output_of("echo a line before").await;
         for (command, output, code) in [
             ("echo \"a!b\" !! !$ '!x'", "a!b !! !$ !x\n", 0),
             ("python3 -c \"print('Hello!')\"", "Hello!\n", 0),
@@ -31,7 +31,7 @@ async fn commands_are_neither_expanded_nor_corrected() {
             if shell == "fish" && command.contains("!$") {
                 continue;
             }
-            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{shell}: {command}");
+            assert_eq!(session.output_of(command).await, (output.into(), Some(code)), "{shell}: {command}");
         }
         for command in ["gco", "ecoh x", "^a^b"] {
             let result = session.runs(command).await;
@@ -40,18 +40,18 @@ async fn commands_are_neither_expanded_nor_corrected() {
         // Lines typed by a person behave as usual.
         match shell {
             "bash" => {
-                session.types("echo \"x!!\"\n").await;
+                session.type_in("echo \"x!!\"\n").await;
                 session.prompt().await;
                 let screen = session.view().await.screen;
                 assert!(screen.contains("x^a^b"), "the event is looked up:\n{screen}");
             }
             "zsh" => {
-                session.types("echo one two G\n").await;
-                session.sees("^ *1$").await;
+                session.type_in("echo one two G\n").await;
+                session.expect_text("^ *1$").await;
             }
             _ => {
-                session.types("gco \n").await;
-                session.sees("^expanded$").await;
+                session.type_in("gco \n").await;
+                session.expect_text("^expanded$").await;
             }
         }
     }
@@ -73,8 +73,8 @@ async fn command_without_effect_has_no_outcome() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for before in ["true", "false"] {
-            session.gives(before).await;
-            match session.tries(command).await {
+            session.output_of(before).await;
+            match session.try_command(command).await {
                 Err(RunError::NothingRan { said }) => {
                     assert!(
                         said.contains(complaint) && (shell == "fish" || said.lines().count() < 2),
@@ -85,24 +85,24 @@ async fn command_without_effect_has_no_outcome() {
                 other => panic!("{shell}: {command}: {other:?}"),
             }
         }
-        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{shell}");
         assert!(!std::path::Path::new(world.home()).join("ran").exists(), "{shell}: {command}");
         // A typed line has no exit code either. zsh has no comments there, and fish leaves the line in place.
         if shell == "bash" {
-            session.types(&format!("{command}\n")).await;
+            session.type_in(&format!("{command}\n")).await;
             assert_eq!(session.prompt().await.exit_code, None, "{shell}: {command}");
         }
     }
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for before in ["true", "sh -c 'exit 2'"] {
-        session.gives(before).await;
-        let result = session.tries("echo )(\necho two").await;
+        session.output_of(before).await;
+        let result = session.try_command("echo )(\necho two").await;
         assert!(matches!(&result, Err(RunError::PartlyRan { said }) if said.contains("syntax error")), "{result:?}");
-        session.gives("sh -c 'exit 2'").await;
-        assert_eq!(session.gives("echo all").await, ("all\n".into(), Some(0)));
+        session.output_of("sh -c 'exit 2'").await;
+        assert_eq!(session.output_of("echo all").await, ("all\n".into(), Some(0)));
     }
-    session.types("echo \"a!nothing\"\n").await;
+    session.type_in("echo \"a!nothing\"\n").await;
     assert_eq!(session.prompt().await.exit_code, None, "an event that was not found");
 }
 
@@ -178,7 +178,7 @@ async fn hook_output_is_not_command_output() {
         for (command, output, code) in
             [("echo a", "a\n", 0), ("true", "", 0), ("printf abc", "abc", 0), ("false", "", 1)]
         {
-            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{shell}, {hook}: {command}");
+            assert_eq!(session.output_of(command).await, (output.into(), Some(code)), "{shell}, {hook}: {command}");
         }
         let screen = session.view().await.screen;
         assert!(screen.contains("hook-says"), "{shell}, {hook}:\n{screen}");
@@ -187,14 +187,14 @@ async fn hook_output_is_not_command_output() {
     let world = World::new();
     world.file(".bashrc", "PROMPT_COMMAND='echo old ${PIPESTATUS[*]} $?'\n");
     let session = world.open(&["bash"]).await;
-    assert_eq!(session.gives("true | sh -c 'exit 4'").await, (String::new(), Some(4)));
+    assert_eq!(session.output_of("true | sh -c 'exit 4'").await, (String::new(), Some(4)));
     let screen = session.view().await.screen;
     assert!(screen.contains("old 0 4 4"), "{screen}");
     for (set, printed) in
         [("PROMPT_COMMAND='echo new'", "new"), ("PROMPT_COMMAND=\"$PROMPT_COMMAND; echo more\"", "new\nmore")]
     {
         session.runs(set).await;
-        assert_eq!(session.gives("clear; echo a").await, ("a\n".into(), Some(0)), "{set}");
+        assert_eq!(session.output_of("clear; echo a").await, ("a\n".into(), Some(0)), "{set}");
         let screen = session.view().await.screen;
         assert!(screen.starts_with(&format!("a\n{printed}\n")) && !screen.contains("old"), "{set}:\n{screen}");
     }
@@ -237,11 +237,11 @@ async fn prompt_before_a_typed_line_is_not_the_one_after_it() {
         let terminal = world.terminals.open(world.spec(&[shell])).await.unwrap().terminal;
         let session = Session(terminal);
         for word in ["first", "second"] {
-            session.types(&format!("sleep 0.6; echo {word} DO''NE\n")).await;
+            session.type_in(&format!("sleep 0.6; echo {word} DO''NE\n")).await;
             session.prompt().await;
             let printed = session.history().await;
             assert!(printed.contains(&format!("{word} DONE")), "{shell}, {slow}: {word}:\n{printed}");
-            session.types("true\n").await;
+            session.type_in("true\n").await;
         }
     }
 }
@@ -252,23 +252,23 @@ async fn bash_with_redirected_prompts_runs_commands() {
     for elsewhere in ["/dev/null", "errors"] {
         let session = world.open(&["bash"]).await;
         for before in ["true", "false"] {
-            session.gives(before).await;
+            session.output_of(before).await;
             let result = session.runs(&format!("exec 2>{elsewhere}; echo one; ls /nowhere")).await;
             assert_eq!((result.output.as_str(), result.exit_code), ("one\n", Some(2)), "{elsewhere}");
-            assert_eq!(session.gives("echo two; sh -c 'exit 3'").await, ("two\n".into(), Some(3)), "{elsewhere}");
-            session.types("echo three; false\n").await;
+            assert_eq!(session.output_of("echo two; sh -c 'exit 3'").await, ("two\n".into(), Some(3)), "{elsewhere}");
+            session.type_in("echo three; false\n").await;
             assert_eq!(session.prompt().await.exit_code, Some(1), "{elsewhere}");
-            assert_eq!(session.gives("exec 2>/dev/tty").await, (String::new(), Some(0)), "{elsewhere}");
-            assert_eq!(session.gives("ls /nowhere 2>&1 | wc -l").await, ("1\n".into(), Some(0)), "{elsewhere}");
+            assert_eq!(session.output_of("exec 2>/dev/tty").await, (String::new(), Some(0)), "{elsewhere}");
+            assert_eq!(session.output_of("ls /nowhere 2>&1 | wc -l").await, ("1\n".into(), Some(0)), "{elsewhere}");
         }
     }
     // Output passed on by another program arrives at any time.
     let session = world.open(&["bash"]).await;
     session.runs("exec > >(tee copy) 2>&1").await;
     for code in [0, 3, 0, 1] {
-        assert_eq!(session.gives(&format!("echo code; sh -c 'exit {code}'")).await.1, Some(code));
+        assert_eq!(session.output_of(&format!("echo code; sh -c 'exit {code}'")).await.1, Some(code));
     }
     // The marks of output that tee passes on after the prompt would begin a command.
     session.runs("exec >/dev/tty 2>&1; wait $!").await;
-    assert_eq!(session.gives("grep -c 'code$' copy").await, ("4\n".into(), Some(0)));
+    assert_eq!(session.output_of("grep -c 'code$' copy").await, ("4\n".into(), Some(0)));
 }

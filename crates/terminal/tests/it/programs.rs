@@ -56,12 +56,12 @@ impl World {
 struct Session(Terminal);
 
 impl Session {
-    async fn types(&self, text: &str) -> u64 {
+    async fn type_in(&self, text: &str) -> u64 {
         let settle = Some(Settle { quiet: Duration::from_millis(10), at_most: Duration::from_millis(50) });
         self.0.send(Input { text: text.into(), settle, ..Input::default() }).await.unwrap().offset
     }
 
-    async fn presses(&self, key: &str) {
+    async fn press(&self, key: &str) {
         let settle = Some(Settle { quiet: Duration::from_millis(20), at_most: Duration::from_millis(200) });
         self.0.send(Input { keys: vec![key.into()], settle, ..Input::default() }).await.unwrap();
     }
@@ -71,14 +71,14 @@ impl Session {
     }
 
     /// Waits for a pattern in the output and returns the match.
-    async fn sees(&self, pattern: &str) -> String {
+    async fn expect_text(&self, pattern: &str) -> String {
         let (waited, view) = self.waits(wait_for(pattern)).await;
         let found = waited.found.unwrap_or_else(|| panic!("no {pattern:?} ({:?}) on:\n{}", waited.reason, view.screen));
         assert!(!found.in_echo, "{pattern:?} was only typed");
         found.text
     }
 
-    async fn shows(&self, pattern: &str) -> String {
+    async fn expect_screen(&self, pattern: &str) -> String {
         let (waited, view) = self.waits(Wait { target: Target::Screen, ..wait_for(pattern) }).await;
         assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
         view.screen
@@ -117,8 +117,8 @@ fn wait_for(pattern: &str) -> Wait {
 async fn bash_output_is_found_and_its_echo_is_not() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("echo $((40 + 2))_done\n").await;
-    assert_eq!(bash.sees(r"\w+_done").await, "42_done");
+    bash.type_in("echo $((40 + 2))_done\n").await;
+    assert_eq!(bash.expect_text(r"\w+_done").await, "42_done");
     bash.closes().await;
 }
 
@@ -128,10 +128,10 @@ async fn exit_codes_of_commands_and_of_the_shell_are_known() {
     let bash = world.bash().await;
     for (command, code) in [("true", 0), ("false", 1), ("no_such_command_here", 127), ("(exit 42) | cat; (exit 7)", 7)]
     {
-        bash.types(&format!("{command}\n")).await;
+        bash.type_in(&format!("{command}\n")).await;
         assert_eq!(bash.prompt().await.exit_code, Some(code), "{command}");
     }
-    bash.types("exit 3\n").await;
+    bash.type_in("exit 3\n").await;
     let (waited, _) = bash.waits(wait_for("never printed")).await;
     assert_eq!(waited.reason, Reason::Exit);
     assert_eq!(waited.exit.unwrap().code, 3);
@@ -159,13 +159,13 @@ async fn exit_codes_survive_customised_prompts() {
         bash.prompt().await;
         let again = "PROMPT_COMMAND='history -a'; true";
         for (command, code) in [("true", 0), ("false", 1), ("(exit 7)", 7), (again, i32::from(rc.contains("-r")))] {
-            bash.types(&format!("{command}\n")).await;
+            bash.type_in(&format!("{command}\n")).await;
             let view = bash.prompt().await;
             assert_eq!(view.exit_code, Some(code), "{command} with {rc:?} on:\n{}", view.screen);
             assert!(!view.screen.contains("unbound"), "{rc:?}:\n{}", view.screen);
         }
         if rc.is_empty() {
-            bash.types("false\n").await;
+            bash.type_in("false\n").await;
             assert_eq!(bash.prompt().await.exit_code, Some(1), "after the hooks were set again");
         }
     }
@@ -175,13 +175,13 @@ async fn exit_codes_survive_customised_prompts() {
 async fn awaited_prompt_is_the_one_after_all_typed_input() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("sleep 0.2\nsleep 0.2\n(exit 3)\n").await;
+    bash.type_in("sleep 0.2\nsleep 0.2\n(exit 3)\n").await;
     assert_eq!(bash.prompt().await.exit_code, Some(3));
-    bash.types("for n in 1 2\ndo echo line $n\ndone; read -p 'sure? ' answer; (exit 4)\n").await;
-    bash.sees(r"sure\?").await;
-    bash.types("yes\n").await;
+    bash.type_in("for n in 1 2\ndo echo line $n\ndone; read -p 'sure? ' answer; (exit 4)\n").await;
+    bash.expect_text(r"sure\?").await;
+    bash.type_in("yes\n").await;
     assert_eq!(bash.prompt().await.exit_code, Some(4), "lines read by a program are not awaited");
-    bash.types("\n").await;
+    bash.type_in("\n").await;
     assert_eq!(bash.prompt().await.busy, Some(false));
 }
 
@@ -190,10 +190,10 @@ async fn shell_is_busy_while_a_command_runs() {
     let world = World::new();
     let bash = world.bash().await;
     assert_eq!(bash.0.view(false).await.unwrap().busy, Some(false));
-    bash.types("read -p 'go? ' answer\n").await;
-    bash.sees(r"go\?").await;
+    bash.type_in("read -p 'go? ' answer\n").await;
+    bash.expect_text(r"go\?").await;
     assert_eq!(bash.0.view(false).await.unwrap().busy, Some(true));
-    bash.types("yes\n").await;
+    bash.type_in("yes\n").await;
     assert_eq!(bash.prompt().await.busy, Some(false));
 }
 
@@ -201,8 +201,8 @@ async fn shell_is_busy_while_a_command_runs() {
 async fn burst_of_two_hundred_thousand_lines_is_kept() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("seq 1 200000; echo burst_$((1+1))\n").await;
-    bash.sees("burst_2").await;
+    bash.type_in("seq 1 200000; echo burst_$((1+1))\n").await;
+    bash.expect_text("burst_2").await;
     let history = bash.history().await;
     let mut expected = 1u32;
     for line in history.lines() {
@@ -218,9 +218,9 @@ async fn burst_of_two_hundred_thousand_lines_is_kept() {
 async fn endless_output_is_bounded_and_blocks_no_client() {
     let world = World::with(Options { history_budget: 64 * 1024, ..Options::default() });
     let bash = world.bash().await;
-    bash.types("head -c 8000000 /dev/urandom | base64 -w 100; echo over_$((1+1))\n").await;
+    bash.type_in("head -c 8000000 /dev/urandom | base64 -w 100; echo over_$((1+1))\n").await;
     assert!(!bash.0.view(false).await.unwrap().screen.is_empty(), "a flooded terminal answers");
-    bash.sees("over_2").await;
+    bash.expect_text("over_2").await;
     let excerpt = bash.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap();
     assert!(excerpt.dropped_before.is_some());
     assert!(excerpt.head.len() < 2 << 20);
@@ -233,8 +233,8 @@ async fn output_beyond_memory_is_read_from_disk() {
     let history_folder = Some(folder.path().to_owned());
     let world = World::with(Options { history_budget: 64 * 1024, history_folder, ..Options::default() });
     let bash = world.bash().await;
-    bash.types("seq 1 300000; echo over_$((1+1))\n").await;
-    bash.sees("over_2").await;
+    bash.type_in("seq 1 300000; echo over_$((1+1))\n").await;
+    bash.expect_text("over_2").await;
     let excerpt = bash.0.read(Part::SinceInput, Limit::HeadAndTail(2000)).await.unwrap();
     assert_eq!(excerpt.dropped_before, None);
     assert!(excerpt.head.starts_with("1\n2\n3\n") && excerpt.left_out > 1_900_000, "{}", excerpt.head);
@@ -246,12 +246,12 @@ async fn output_beyond_memory_is_read_from_disk() {
 async fn python_computes_and_waits_at_its_prompt() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("python3 -q\n").await;
-    bash.sees(">>> ").await;
-    bash.types("6 * 7\n").await;
-    assert_eq!(bash.sees(r"^\d+$").await, "42");
-    bash.sees(">>> ").await;
-    bash.types("exit()\n").await;
+    bash.type_in("python3 -q\n").await;
+    bash.expect_text(">>> ").await;
+    bash.type_in("6 * 7\n").await;
+    assert_eq!(bash.expect_text(r"^\d+$").await, "42");
+    bash.expect_text(">>> ").await;
+    bash.type_in("exit()\n").await;
     bash.prompt().await;
 }
 
@@ -261,11 +261,11 @@ async fn vim_edits_a_file_on_the_alternate_screen() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("note.txt");
     let vim = world.open(&["vim", "-u", "NONE", file.to_str().unwrap()]).await;
-    vim.shows("note.txt").await;
+    vim.expect_screen("note.txt").await;
     assert!(vim.0.view(false).await.unwrap().modes.alternate_screen);
-    vim.types("ihello from vim").await;
-    vim.presses("escape").await;
-    vim.types(":wq\n").await;
+    vim.type_in("ihello from vim").await;
+    vim.press("escape").await;
+    vim.type_in(":wq\n").await;
     let (waited, _) = vim.waits(wait_for("never drawn")).await;
     assert_eq!(waited.reason, Reason::Exit);
     assert_eq!(std::fs::read_to_string(file).unwrap(), "hello from vim\n");
@@ -275,11 +275,11 @@ async fn vim_edits_a_file_on_the_alternate_screen() {
 async fn less_pages_forward_and_restores_the_screen() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("seq 1 500 | less\n").await;
-    bash.shows("^23$").await;
-    bash.presses("page-down").await;
-    bash.shows("^40$").await;
-    bash.types("q").await;
+    bash.type_in("seq 1 500 | less\n").await;
+    bash.expect_screen("^23$").await;
+    bash.press("page-down").await;
+    bash.expect_screen("^40$").await;
+    bash.type_in("q").await;
     let view = bash.prompt().await;
     assert!(!view.modes.alternate_screen);
     assert!(!bash.history().await.contains("\n40\n"), "drawings of a full-screen program are not history");
@@ -289,9 +289,9 @@ async fn less_pages_forward_and_restores_the_screen() {
 async fn top_draws_and_is_interrupted() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("top\n").await;
-    bash.shows("PID +USER").await;
-    bash.types("q").await;
+    bash.type_in("top\n").await;
+    bash.expect_screen("PID +USER").await;
+    bash.type_in("q").await;
     bash.prompt().await;
 }
 
@@ -299,8 +299,8 @@ async fn top_draws_and_is_interrupted() {
 async fn cursor_position_request_is_answered() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("printf 'abc'; IFS='[;' read -rs -d R -p $'\\e[6n' _ row col; echo \" at $col\"\n").await;
-    assert_eq!(bash.sees(r"at \d+").await, "at 4");
+    bash.type_in("printf 'abc'; IFS='[;' read -rs -d R -p $'\\e[6n' _ row col; echo \" at $col\"\n").await;
+    assert_eq!(bash.expect_text(r"at \d+").await, "at 4");
 }
 
 #[tokio::test]
@@ -315,9 +315,9 @@ async fn wait_ends_at_its_timeout_and_reports_it() {
 async fn old_match_satisfies_a_new_wait_only_on_request() {
     let world = World::new();
     let bash = world.bash().await;
-    let first = bash.types("echo ready_$((1+1))\n").await;
-    bash.sees("ready_2").await;
-    bash.types("true\n").await;
+    let first = bash.type_in("echo ready_$((1+1))\n").await;
+    bash.expect_text("ready_2").await;
+    bash.type_in("true\n").await;
     let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(50), ..wait_for("ready_2") }).await;
     assert_eq!(waited.reason, Reason::Timeout);
     let (waited, _) = bash.waits(Wait { since: Some(first), ..wait_for("ready_2") }).await;
@@ -328,7 +328,7 @@ async fn old_match_satisfies_a_new_wait_only_on_request() {
 async fn typed_but_unentered_text_is_reported_as_such() {
     let world = World::new();
     let cat = world.open(&["sleep", "30"]).await;
-    cat.types("knock\n").await;
+    cat.type_in("knock\n").await;
     let (waited, _) = cat.waits(Wait { timeout: Duration::from_millis(50), ..wait_for("knock") }).await;
     assert_eq!(waited.reason, Reason::Timeout);
     let found = waited.found.unwrap();
@@ -342,17 +342,18 @@ async fn text_arrives_unchanged_however_long_and_unusual() {
     let bash = world.bash().await;
     for (number, text) in ["-n x;", "Enter C-a", "$HOME 'q\" \\ ;", "żółć 漢字"].into_iter().enumerate() {
         // Text typed before the terminal has its own modes again is not echoed.
-        bash.types(&format!("echo begun_$((10 + {number})); cat > /dev/null; echo got_$((20 + {number}))_$?\n")).await;
-        bash.sees(&format!("begun_1{number}")).await;
-        bash.types(&format!("{text}\n\u{4}")).await;
-        bash.sees(&format!("got_2{number}_0")).await;
+        bash.type_in(&format!("echo begun_$((10 + {number})); cat > /dev/null; echo got_$((20 + {number}))_$?\n"))
+            .await;
+        bash.expect_text(&format!("begun_1{number}")).await;
+        bash.type_in(&format!("{text}\n\u{4}")).await;
+        bash.expect_text(&format!("got_2{number}_0")).await;
         assert!(bash.history().await.contains(text), "{text}");
     }
     let long: String = (0..20_000).map(|n| format!("{n:09} ")).collect();
-    bash.types(&format!(": {long}\n")).await;
+    bash.type_in(&format!(": {long}\n")).await;
     assert_eq!(bash.prompt().await.exit_code, Some(0));
-    bash.types("echo ${#_}_characters\n").await;
-    assert_eq!(bash.sees(r"\d+_characters").await, "9_characters", "the last word of 200 KB");
+    bash.type_in("echo ${#_}_characters\n").await;
+    assert_eq!(bash.expect_text(r"\d+_characters").await, "9_characters", "the last word of 200 KB");
 }
 
 #[tokio::test]
@@ -360,11 +361,11 @@ async fn key_after_escape_arrives_separately_after_a_pause() {
     let world = World::new();
     let session =
         world.open(&["sh", "-c", "stty raw -echo; echo ready; dd bs=1 count=5 2>/dev/null | od -An -c"]).await;
-    session.sees("ready").await;
+    session.expect_text("ready").await;
     let keys = ["escape", "q", "escape", "escape", "x"].map(str::to_owned).to_vec();
     // Only the end of each pause makes the terminal write further.
     session.0.send(Input { keys, ..Input::default() }).await.unwrap();
-    session.sees(r"033\s+q\s+033\s+033\s+x").await;
+    session.expect_text(r"033\s+q\s+033\s+033\s+x").await;
     session.closes().await;
 }
 
@@ -377,8 +378,8 @@ async fn input_is_answered_without_a_view_on_request() {
         let sent = counts.0.send(Input { without_view, ..input.clone() }).await.unwrap();
         assert_eq!(sent.view.is_none(), without_view);
     }
-    counts.types("\u{4}").await;
-    assert_eq!(counts.sees(r"^\d$").await, "2");
+    counts.type_in("\u{4}").await;
+    assert_eq!(counts.expect_text(r"^\d$").await, "2");
 }
 
 #[tokio::test]
@@ -386,8 +387,8 @@ async fn resize_reaches_the_program() {
     let world = World::new();
     let bash = world.bash().await;
     bash.0.resize(Size { cols: 93, rows: 31 }).await.unwrap();
-    bash.types("stty size\n").await;
-    assert_eq!(bash.sees(r"^\d+ \d+$").await, "31 93");
+    bash.type_in("stty size\n").await;
+    assert_eq!(bash.expect_text(r"^\d+ \d+$").await, "31 93");
 }
 
 #[tokio::test]
@@ -395,12 +396,12 @@ async fn lingering_children_are_ended_with_the_terminal() {
     let world = World::new();
     let bash = world.bash().await;
     let tag = format!("7{}", std::process::id());
-    bash.types(&format!(
+    bash.type_in(&format!(
         "nohup sleep {tag}1 >/dev/null 2>&1 & setsid sleep {tag}2 & (trap '' HUP TERM; exec sleep {tag}3) & \
          (setsid sh -c 'sleep {tag}4 &' &) ; sleep 0.2; echo started_$((1+1))\n"
     ))
     .await;
-    bash.sees("started_2").await;
+    bash.expect_text("started_2").await;
     let running = || {
         let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
         String::from_utf8(listed.stdout).unwrap().lines().count()
@@ -422,8 +423,8 @@ async fn hidden_child_is_remembered_and_ended() {
     );
     let file = std::env::temp_dir().join(format!("hides-{tag}.py"));
     std::fs::write(&file, hides).unwrap();
-    bash.types(&format!("python3 {}\n", file.display())).await;
-    bash.sees("hidden_2").await;
+    bash.type_in(&format!("python3 {}\n", file.display())).await;
+    bash.expect_text("hidden_2").await;
     bash.closes().await;
     let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
     assert!(listed.stdout.is_empty(), "it has ended");
@@ -446,7 +447,7 @@ async fn ended_terminal_makes_room_for_a_running_one() {
 async fn timed_out_wait_can_continue_in_the_middle_of_a_line() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("printf Pass; sleep 0.3; echo word:\n").await;
+    bash.type_in("printf Pass; sleep 0.3; echo word:\n").await;
     let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(100), ..wait_for("Password:") }).await;
     assert_eq!(waited.reason, Reason::Timeout);
     let (waited, _) = bash.waits(Wait { since: Some(waited.offset), ..wait_for("Password:") }).await;
@@ -471,8 +472,8 @@ async fn abandoned_wait_is_forgotten() {
     let bash = world.bash().await;
     let abandoned = bash.0.wait(wait_for("never"));
     assert!(tokio::time::timeout(Duration::from_millis(20), abandoned).await.is_err());
-    bash.types("echo on_$((1+1))\n").await;
-    bash.sees("on_2").await;
+    bash.type_in("echo on_$((1+1))\n").await;
+    bash.expect_text("on_2").await;
 }
 
 #[tokio::test]
@@ -480,8 +481,8 @@ async fn hundred_consecutive_opens_reach_their_prompt() {
     let world = World::with(Options { most: 100, ..Options::default() });
     for number in 0..100 {
         let bash = world.bash().await;
-        bash.types(&format!("echo n$(({number}))\n")).await;
-        bash.sees(&format!("^n{number}$")).await;
+        bash.type_in(&format!("echo n$(({number}))\n")).await;
+        bash.expect_text(&format!("^n{number}$")).await;
         if number % 2 == 0 {
             bash.closes().await;
         }

@@ -15,7 +15,7 @@ const COMMANDS: [(&str, &str, i32); 4] =
 
 async fn check_commands(session: &Session, case: &str) {
     for (command, output, code) in COMMANDS {
-        let result = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {command}: {error}"));
+        let result = session.try_command(command).await.unwrap_or_else(|error| panic!("{case}: {command}: {error}"));
         assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
     }
 }
@@ -32,7 +32,7 @@ async fn readonly_variables_with_common_names_keep_exit_codes() {
         world.file(file, &text);
         let session = world.open(&[shell]).await;
         check_commands(&session, shell).await;
-        session.types("false\n").await;
+        session.type_in("false\n").await;
         assert_eq!(session.prompt().await.exit_code, Some(1), "{shell}");
     }
     let world = World::new();
@@ -63,7 +63,7 @@ async fn bash_stays_for_stopped_jobs_until_the_second_exit() {
         let result = session.runs(exit).await;
         assert!(result.output.contains("There are stopped jobs."), "{exit}: {result:?}");
         assert_eq!((result.exit_code, result.ended), (Some(1), None), "{exit}");
-        assert_eq!(session.gives("echo alive").await, ("alive\n".into(), Some(0)), "{exit}");
+        assert_eq!(session.output_of("echo alive").await, ("alive\n".into(), Some(0)), "{exit}");
         // Another command comes in between.
         let result = session.runs(exit).await;
         assert_eq!((result.exit_code, result.ended), (Some(1), None), "{exit}: {result:?}");
@@ -90,12 +90,12 @@ async fn prompts_without_expansion_add_nothing_to_an_output() {
     world.file(".bashrc", &format!("{PROMPT}shopt -u promptvars\n"));
     let session = world.open(&["bash"]).await;
     check_commands(&session, "from the start").await;
-    assert_eq!(session.gives("echo \"Hi!\"").await, ("Hi!\n".into(), Some(0)));
-    assert!(matches!(session.tries("echo )").await, Err(RunError::NothingRan { .. })));
+    assert_eq!(session.output_of("echo \"Hi!\"").await, ("Hi!\n".into(), Some(0)));
+    assert!(matches!(session.try_command("echo )").await, Err(RunError::NothingRan { .. })));
     assert!(!session.view().await.screen.contains("steplatch"), "{}", session.view().await.screen);
     session.runs("shopt -s promptvars").await;
     check_commands(&session, "in use again").await;
-    assert_eq!(session.gives("echo \"$histchars!\"").await, ("!\n".into(), Some(0)));
+    assert_eq!(session.output_of("echo \"$histchars!\"").await, ("!\n".into(), Some(0)));
     session.runs("shopt -u promptvars").await;
     check_commands(&session, "out of use again").await;
     assert!(!session.view().await.screen.contains("steplatch"), "{}", session.view().await.screen);
@@ -111,8 +111,8 @@ async fn prompt_without_a_command_end_is_not_an_outcome() {
         let world = World::new();
         world.file(".bashrc", PROMPT);
         let session = world.open(&["bash"]).await;
-        session.tries(setting).await.unwrap();
-        let result = session.tries(command).await.unwrap_or_else(|error| panic!("{setting}: {error}"));
+        session.try_command(setting).await.unwrap();
+        let result = session.try_command(command).await.unwrap_or_else(|error| panic!("{setting}: {error}"));
         assert_eq!((result.output.as_str(), result.exit_code), (output, None), "{setting}");
         assert!(result.is_unreported, "{setting}: {result:?}");
         assert!(!world.home.path().join("made").exists());
@@ -189,10 +189,10 @@ async fn hook_output_between_lines_is_not_command_output() {
             session.runs("late").await;
         }
         for (command, output, code) in [("echo a", "a\n", 0), ("echo a; false", "a\n", 1)] {
-            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{text}: {command}");
+            assert_eq!(session.output_of(command).await, (output.into(), Some(code)), "{text}: {command}");
         }
         if !text.contains("set -v") {
-            assert_eq!(session.gives("echo a\necho b\nfalse").await, ("a\nb\n".into(), Some(1)), "{text}");
+            assert_eq!(session.output_of("echo a\necho b\nfalse").await, ("a\nb\n".into(), Some(1)), "{text}");
         }
     }
 }
@@ -203,14 +203,14 @@ async fn replaced_hook_list_hides_no_zsh_command() {
         let world = World::new();
         world.file(".zshrc", "PROMPT='z> '\npre() { : }\n");
         let session = world.open(&["zsh"]).await;
-        session.types(&format!("{list}\n")).await;
+        session.type_in(&format!("{list}\n")).await;
         session.prompt().await;
         for lines in 1..4 {
-            assert_eq!(session.gives("echo x >> made").await, (String::new(), Some(0)), "{list}");
+            assert_eq!(session.output_of("echo x >> made").await, (String::new(), Some(0)), "{list}");
             let made = std::fs::read_to_string(world.home.path().join("made")).unwrap();
             assert_eq!(made.lines().count(), lines, "{list}");
         }
-        assert_eq!(session.gives("echo said; false").await, ("said\n".into(), Some(1)), "{list}");
+        assert_eq!(session.output_of("echo said; false").await, ("said\n".into(), Some(1)), "{list}");
     }
 }
 
@@ -265,8 +265,8 @@ async fn each_of_several_interrupts_arrives() {
             Input { text: "\u{3}\u{3}\u{3}".into(), ..Input::default() },
         ] {
             let session = world.open(&[shell]).await;
-            session.types("sh counts\n").await;
-            session.sees("(?m)^up$").await;
+            session.type_in("sh counts\n").await;
+            session.expect_text("(?m)^up$").await;
             session.0.send(input).await.unwrap();
             let wait = Wait { timeout: Duration::from_secs(10), ..until_prompt() };
             let (waited, view) = session.waits(wait).await;

@@ -64,7 +64,7 @@ async fn marks_and_variables_ignore_aliases_and_functions() {
         let words: Vec<&str> = shell.split(' ').collect();
         let session = world.open(&words).await;
         for (command, output, code) in [("/bin/echo said", "said\n", 0), ("sh -c 'exit 3'", "", 3)] {
-            let result = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            let result = session.try_command(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
             assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
         }
         let within = CommandRequest { working_directory: Some("/tmp".into()), ..request("/bin/pwd") };
@@ -79,7 +79,7 @@ async fn marks_and_variables_ignore_aliases_and_functions() {
         session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await.unwrap();
         let greeting = Variable { value: "it's $HOME".into(), exported: true };
         assert_eq!(session.0.variables(vec!["GREETING".into()]).await.unwrap()[0].1, Some(greeting), "{case}");
-        session.types("\n").await;
+        session.type_in("\n").await;
         session.prompt().await;
         // The failed change of the directory names it.
         let screen = session.view().await.screen.replace("wrong builtin", "");
@@ -113,14 +113,14 @@ async fn marks_ignore_a_later_function_named_builtin() {
         let case = format!("{shell}: {definition}");
         let modes = if shell == "bash" { "/bin/echo $SHELLOPTS $BASHOPTS" } else { "setopt" };
         session.runs(&format!("{definition}; true")).await;
-        let before = session.tries(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        let before = session.try_command(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         for (command, output, code) in
             [("/bin/echo said", "said\n", 0), ("/bin/sh -c 'exit 3' || /bin/echo no", "no\n", 0), ("/bin/true", "", 0)]
         {
-            let result = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            let result = session.try_command(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
             assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
         }
-        let after = session.tries(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        let after = session.try_command(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(after.output, before.output, "{case}");
         let set = session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await;
         assert_eq!(set.is_ok(), is_answered, "{case}: {set:?}");
@@ -130,8 +130,8 @@ async fn marks_ignore_a_later_function_named_builtin() {
         }
         let screen = session.view().await.screen;
         assert!(!screen.contains("steplatch"), "{case}:\n{screen}");
-        session.types("exit 3\n").await;
-        session.waits_until("the shell has ended", |view| view.exit.is_some()).await;
+        session.type_in("exit 3\n").await;
+        session.wait_until("the shell has ended", |view| view.exit.is_some()).await;
         assert_eq!(session.view().await.exit.map(|exit| exit.code), Some(3), "{case}");
     }
 }

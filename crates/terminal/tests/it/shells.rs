@@ -91,16 +91,16 @@ impl World {
 pub(crate) struct Session(pub(crate) Terminal);
 
 impl Session {
-    pub(crate) async fn types(&self, text: &str) {
+    pub(crate) async fn type_in(&self, text: &str) {
         self.0.send(Input { text: text.into(), ..Input::default() }).await.unwrap();
     }
 
-    pub(crate) async fn tries(&self, command: &str) -> Result<CommandResult, RunError> {
+    pub(crate) async fn try_command(&self, command: &str) -> Result<CommandResult, RunError> {
         self.0.run(request(command)).await
     }
 
     pub(crate) async fn runs(&self, command: &str) -> CommandResult {
-        let result = self.tries(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let result = self.try_command(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         if result.timed_out {
             panic!("{command:?} has not ended:\n{}", self.view().await.screen);
         }
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Returns the output of a command, and its exit code.
-    pub(crate) async fn gives(&self, command: &str) -> (String, Option<i32>) {
+    pub(crate) async fn output_of(&self, command: &str) -> (String, Option<i32>) {
         let result = self.runs(command).await;
         (result.output, result.exit_code)
     }
@@ -121,7 +121,7 @@ impl Session {
         self.0.wait(wait).await.unwrap()
     }
 
-    pub(crate) async fn sees(&self, pattern: &str) -> String {
+    pub(crate) async fn expect_text(&self, pattern: &str) -> String {
         let (waited, view) = self.waits(wait_for(pattern)).await;
         let found = waited.found.unwrap_or_else(|| panic!("no {pattern:?} ({:?}) on:\n{}", waited.reason, view.screen));
         assert!(!found.in_echo, "{pattern:?} was only typed:\n{}", view.screen);
@@ -146,8 +146,8 @@ impl Session {
 
     /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may pass
     /// on the foreground shortly after the program has started.
-    pub(crate) async fn waits_for_foreground_change(&self, shell: &str) {
-        eventually(&format!("{shell} passes on the foreground"), async || match self.tries("refused").await {
+    pub(crate) async fn wait_for_foreground_change(&self, shell: &str) {
+        eventually(&format!("{shell} passes on the foreground"), async || match self.try_command("refused").await {
             Err(RunError::Busy { program: Some(program) }) => program != shell,
             Err(RunError::Busy { program: None }) => false,
             other => panic!("{shell} is not busy: {other:?}"),
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// Polls the states, because no output reports a process that begins to sleep.
-    pub(crate) async fn waits_until(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
+    pub(crate) async fn wait_until(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
         eventually(what, async || {
             let view = self.view().await;
             if wanted(&view) { Ok(view) } else { Err((view.awaiting_input, view.screen)) }
@@ -212,26 +212,26 @@ async fn every_shell_reports_busy_state_and_exit_codes() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for (command, code) in [("true", 0), ("false", 1), ("no_such_command_here", 127), ("sh -c 'exit 42'", 42)] {
-            session.types(&format!("{command}\n")).await;
+            session.type_in(&format!("{command}\n")).await;
             let view = session.prompt().await;
             assert_eq!((view.exit_code, view.busy), (Some(code), Some(false)), "{shell}: {command}");
         }
-        session.types("sh -c 'echo go; read answer'\n").await;
-        session.sees("^go$").await;
+        session.type_in("sh -c 'echo go; read answer'\n").await;
+        session.expect_text("^go$").await;
         assert_eq!(session.view().await.busy, Some(true), "{shell}");
-        session.types("yes\n").await;
+        session.type_in("yes\n").await;
         assert_eq!(session.prompt().await.busy, Some(false), "{shell}");
-        session.types("\n").await;
+        session.type_in("\n").await;
         assert_eq!(session.prompt().await.busy, Some(false), "{shell}: an empty line");
-        session.types("half").await;
-        session.waits_until("the line is shown", |view| view.screen.ends_with("half")).await;
+        session.type_in("half").await;
+        session.wait_until("the line is shown", |view| view.screen.ends_with("half")).await;
         // fish may miss an interrupt while it colours the line.
         while session.view().await.screen.ends_with("half") {
-            session.types("\u{3}").await;
+            session.type_in("\u{3}").await;
             let quiet = Quiet::for_duration(Duration::from_millis(100));
             session.waits(Wait { until: Until::Quiet(quiet), ..until_prompt() }).await;
         }
-        session.types("sh -c 'exit 5'\n").await;
+        session.type_in("sh -c 'exit 5'\n").await;
         assert_eq!(session.prompt().await.exit_code, Some(5), "{shell}: after a line was given up");
     }
 }
@@ -253,8 +253,8 @@ async fn login_shells_read_their_files_and_report_too() {
         let session = world.open(&command).await;
         assert_eq!(session.runs(is_login).await.exit_code, Some(0), "{command:?}");
         assert_eq!(session.variable("read1").await, private("yes"), "{command:?}");
-        assert_eq!(session.gives("sh -c 'exit 3'").await, (String::new(), Some(3)), "{command:?}");
-        let environment = session.gives("env").await.0;
+        assert_eq!(session.output_of("sh -c 'exit 3'").await, (String::new(), Some(3)), "{command:?}");
+        let environment = session.output_of("env").await.0;
         assert!(!environment.contains("STEPLATCH_SHELL") && !environment.contains("PROMPT_COMMAND"), "{environment}");
     }
 }
@@ -273,13 +273,13 @@ async fn zsh_finds_all_user_files_and_keeps_its_directory() {
         let session = world.open_spec(spec).await;
         let reported = place.clone().unwrap_or_else(|| "home".into());
         let read = [".zshenv", ".zprofile", ".zshrc", ".zlogin"].map(|file| format!("{file}:{reported}")).join(" ");
-        assert_eq!(session.gives("print $files").await.0, format!("{read}\n"));
-        assert_eq!(session.gives("sh -c 'echo ${ZDOTDIR-home}'").await.0, format!("{reported}\n"));
+        assert_eq!(session.output_of("print $files").await.0, format!("{read}\n"));
+        assert_eq!(session.output_of("sh -c 'echo ${ZDOTDIR-home}'").await.0, format!("{reported}\n"));
         assert_eq!(
-            session.gives("unset files; zsh -ic 'print $files' 2>&1").await.0,
+            session.output_of("unset files; zsh -ic 'print $files' 2>&1").await.0,
             format!(".zshenv:{reported} .zshrc:{reported}\n")
         );
-        let environment = session.gives("env").await.0;
+        let environment = session.output_of("env").await.0;
         assert!(!environment.contains("STEPLATCH_SHELL"), "{environment}");
     }
     // A .zshenv that moves the other files.
@@ -367,7 +367,7 @@ async fn shell_trace_contains_nothing_of_the_integration() {
             assert!(is_traced, "its own commands are traced: {shell} with {line:?}: {result:?}");
             assert!(!result.output.contains("steplatch"), "{shell} with {line:?}: {result:?}");
         }
-        session.types("echo typed\n").await;
+        session.type_in("echo typed\n").await;
         session.prompt().await;
         let screen = session.view().await.screen;
         // zsh shows the effects of its hooks on the screen.
@@ -425,9 +425,9 @@ async fn hooks_reset_at_run_time_do_no_lasting_harm() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         // The prompt right after it may be reported or not, but the next one is.
-        session.types(&format!("{reset}; echo reset\n")).await;
-        session.sees("^reset$").await;
-        session.types("true\n").await;
+        session.type_in(&format!("{reset}; echo reset\n")).await;
+        session.expect_text("^reset$").await;
+        session.type_in("true\n").await;
         session.prompt().await;
         for code in [3, 4] {
             let result = session.runs(&format!("sh -c 'exit {code}'")).await;
@@ -457,7 +457,11 @@ async fn theme_resetting_the_prompt_is_supported() {
         world.file(file, text);
         let session = world.open(&[shell]).await;
         for code in [4, 0, 6] {
-            assert_eq!(session.gives(&format!("sh -c 'exit {code}'")).await, (String::new(), Some(code)), "{shell}");
+            assert_eq!(
+                session.output_of(&format!("sh -c 'exit {code}'")).await,
+                (String::new(), Some(code)),
+                "{shell}"
+            );
             let screen = session.view().await.screen;
             let shown = screen.lines().last().unwrap();
             assert!(shown.starts_with(&format!("[theme {code}")), "{shell}: the theme is shown its code:\n{screen}");
@@ -470,7 +474,7 @@ async fn output_without_newline_stays_on_screen_and_in_history() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        assert_eq!(session.gives("printf 'no end'").await, ("no end".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("printf 'no end'").await, ("no end".into(), Some(0)), "{shell}");
         let screen = session.view().await.screen;
         assert!(screen.lines().any(|line| line.starts_with("no end")), "{shell}:\n{screen}");
         let history = session.history().await;
@@ -485,7 +489,7 @@ async fn shell_replaced_by_exec_is_not_busy_and_has_no_prompt() {
             let world = World::new();
             let session = world.open(&[shell]).await;
             let began = Instant::now();
-            session.types(&format!("{command}\n")).await;
+            session.type_in(&format!("{command}\n")).await;
             let (waited, view) = session.waits(until_prompt()).await;
             assert_eq!(waited.reason, Reason::Exit, "{shell}: {command}:\n{}", view.screen);
             assert!(waited.exit.is_none() && waited.replaced_by.is_some(), "{shell}: {waited:?}");
@@ -513,7 +517,7 @@ async fn line_typed_meanwhile_is_not_part_of_a_command() {
         let command = session.runs("sleep 1; echo first; sh -c 'exit 7'");
         let meanwhile = async {
             eventually("the command runs", async || session.view().await.busy.is_some()).await;
-            session.types("sleep 2; echo second; sh -c 'exit 9'\n").await;
+            session.type_in("sleep 2; echo second; sh -c 'exit 9'\n").await;
         };
         let (result, ()) = tokio::join!(command, meanwhile);
         assert_eq!(result.exit_code, Some(7), "{shell}: {result:?}");
@@ -526,28 +530,28 @@ async fn nested_shell_is_distinguished_from_the_outer_one() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("script -q -c 'sh -i' /dev/null\n").await;
-        session.sees("[#$] $").await;
-        session.types("echo not entered").await;
+        session.type_in("script -q -c 'sh -i' /dev/null\n").await;
+        session.expect_text("[#$] $").await;
+        session.type_in("echo not entered").await;
         eventually("the line is echoed", async || session.view().await.screen.contains("not entered")).await;
-        let refused = match session.tries("echo inside").await {
+        let refused = match session.try_command("echo inside").await {
             Err(refused) => refused,
             Ok(ran) => panic!("{shell}: {ran:?} on:\n{}", session.view().await.screen),
         };
         assert!(matches!(&refused, RunError::Busy { program: Some(program) } if program == "script"), "{refused:?}");
-        session.types("\u{15}").await;
+        session.type_in("\u{15}").await;
         assert!(matches!(session.0.variables(vec!["HOME".into()]).await, Err(VariablesError::Busy { .. })));
-        session.types("echo in_$((1+1)); exit\n").await;
-        session.sees("in_2").await;
+        session.type_in("echo in_$((1+1)); exit\n").await;
+        session.expect_text("in_2").await;
         session.prompt().await;
-        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+        assert_eq!(session.output_of("echo back").await.0, "back\n", "{shell}");
     }
     // Started in a program that is not an integrated shell.
     let world = World::new();
     let session = world.open(&["script", "-q", "-c", "bash --norc", "/dev/null"]).await;
     assert_eq!(session.view().await.busy, None);
     // It reports no exit codes, and its returning prompt is recognised.
-    assert_eq!(session.gives("echo in; false").await, ("in\n".into(), None));
+    assert_eq!(session.output_of("echo in; false").await, ("in\n".into(), None));
 }
 
 // ---- single commands ----
@@ -633,7 +637,7 @@ async fn misunderstood_command_returns_the_shells_message() {
         let result = session.runs(command).await;
         assert!(result.output.contains(complaint) && !result.output.contains('\u{23ce}'), "{shell}: {result:?}");
         assert!(result.exit_code.is_some_and(|code| codes.contains(&code)), "{shell}: {result:?}");
-        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{shell}");
     }
 }
 
@@ -647,9 +651,9 @@ async fn incomplete_command_is_withdrawn() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for command in commands {
-            assert_eq!(session.tries(command).await, Err(RunError::Incomplete), "{shell}: {command}");
+            assert_eq!(session.try_command(command).await, Err(RunError::Incomplete), "{shell}: {command}");
             assert_eq!(session.view().await.busy, Some(false), "{shell}: {command}");
-            assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}: {command}");
+            assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{shell}: {command}");
         }
     }
 }
@@ -666,10 +670,10 @@ async fn shell_without_a_line_editor_gets_each_requested_line() {
                 ("if false\nthen echo no\nfi; sh -c 'exit 3'", "", Some(3)),
                 ("echo one", "one\n", Some(0)),
             ] {
-                assert_eq!(session.gives(command).await, (output.into(), code), "{rc}: {command:?}");
+                assert_eq!(session.output_of(command).await, (output.into(), code), "{rc}: {command:?}");
             }
-            assert_eq!(session.tries("for n in 1 2\ndo").await, Err(RunError::Incomplete), "{rc}");
-            assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{rc}");
+            assert_eq!(session.try_command("for n in 1 2\ndo").await, Err(RunError::Incomplete), "{rc}");
+            assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{rc}");
             let result = session.runs("echo one\nsh -c 'sleep 0.1; echo two; exit 5'").await;
             assert!(result.output.starts_with("one\n") && result.output.ends_with("two\n"), "{rc}: {result:?}");
             assert_eq!(result.exit_code, Some(5), "{rc}: {result:?}");
@@ -741,11 +745,11 @@ async fn command_reading_the_terminal_is_left_running() {
         let result = session.0.run(asks).await.unwrap();
         assert_eq!((result.output.as_str(), result.exit_code, result.timed_out), ("asks\n", None, true), "{shell}");
         assert_eq!(session.view().await.busy, Some(true), "{shell}");
-        let refused = session.tries("true").await.unwrap_err();
+        let refused = session.try_command("true").await.unwrap_err();
         assert_eq!(refused, RunError::Busy { program: Some("cat".into()) }, "{shell}");
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.prompt().await;
-        assert_eq!(session.gives("echo free").await.0, "free\n", "{shell}");
+        assert_eq!(session.output_of("echo free").await.0, "free\n", "{shell}");
     }
 }
 
@@ -755,14 +759,14 @@ async fn command_right_after_a_line_waits_for_the_prompt() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for _ in 0..5 {
-            session.types("true\n").await;
-            assert_eq!(session.gives("echo here").await, ("here\n".to_owned(), Some(0)), "{shell}");
+            session.type_in("true\n").await;
+            assert_eq!(session.output_of("echo here").await, ("here\n".to_owned(), Some(0)), "{shell}");
         }
         // A line read by a builtin of the shell follows just as soon.
-        session.types("read answer\n").await;
-        session.waits_until(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
-        session.types("typed\n").await;
-        assert_eq!(session.gives("echo $answer").await, ("typed\n".to_owned(), Some(0)), "{shell}");
+        session.type_in("read answer\n").await;
+        session.wait_until(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+        session.type_in("typed\n").await;
+        assert_eq!(session.output_of("echo $answer").await, ("typed\n".to_owned(), Some(0)), "{shell}");
     }
 }
 
@@ -770,10 +774,10 @@ async fn command_right_after_a_line_waits_for_the_prompt() {
 async fn permanently_busy_shell_refuses_a_command_after_a_while() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("while :; do :; done\n").await;
-    assert_eq!(session.tries("true").await, Err(RunError::Busy { program: Some("bash".into()) }));
-    session.types("\u{3}").await;
-    assert_eq!(session.gives("echo free").await.0, "free\n");
+    session.type_in("while :; do :; done\n").await;
+    assert_eq!(session.try_command("true").await, Err(RunError::Busy { program: Some("bash".into()) }));
+    session.type_in("\u{3}").await;
+    assert_eq!(session.output_of("echo free").await.0, "free\n");
 }
 
 #[tokio::test]
@@ -784,7 +788,10 @@ async fn command_ending_the_shell_says_so() {
         let result = session.runs("echo bye; exit 3").await;
         assert_eq!((result.ended.map(|exit| exit.code), result.exit_code), (Some(3), Some(3)), "{shell}: {result:?}");
         assert!(result.output.starts_with("bye\n"), "{shell}: {result:?}");
-        assert!(matches!(session.tries("true").await, Err(RunError::Ended(Some(exit))) if exit.code == 3), "{shell}");
+        assert!(
+            matches!(session.try_command("true").await, Err(RunError::Ended(Some(exit))) if exit.code == 3),
+            "{shell}"
+        );
         let world = World::new();
         let session = world.open(&[shell]).await;
         let pid = if shell == "fish" { "$fish_pid" } else { "$$" };
@@ -798,29 +805,29 @@ async fn line_begun_by_a_person_is_not_corrupted() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("echo mi").await;
-        let refused = session.tries("true").await.unwrap_err();
+        session.type_in("echo mi").await;
+        let refused = session.try_command("true").await.unwrap_err();
         assert_eq!(refused, RunError::HalfTyped { text: "echo mi".into() }, "{shell}");
-        session.types("ne\n").await;
-        session.sees("^mine$").await;
+        session.type_in("ne\n").await;
+        session.expect_text("^mine$").await;
         session.prompt().await;
-        session.types("gone\u{15}").await;
-        assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}: withdrawn input does not count");
-        session.types("\u{1b}[A").await;
-        session.waits_until("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
-        let refused = session.tries("true").await.unwrap_err();
+        session.type_in("gone\u{15}").await;
+        assert_eq!(session.output_of("echo next").await.0, "next\n", "{shell}: withdrawn input does not count");
+        session.type_in("\u{1b}[A").await;
+        session.wait_until("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
+        let refused = session.try_command("true").await.unwrap_err();
         assert_eq!(refused, RunError::HalfTyped { text: "echo next".into() }, "{shell}");
         assert!(refused.to_string().contains("Ctrl-C"), "{refused}");
-        session.types("\u{15}").await;
-        session.waits_until("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
-        assert_eq!(session.gives("echo again").await.0, "again\n", "{shell}: the screen shows an empty line");
-        session.types("sleep 0.2\nahe").await;
-        session.sees("ahe").await;
+        session.type_in("\u{15}").await;
+        session.wait_until("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
+        assert_eq!(session.output_of("echo again").await.0, "again\n", "{shell}: the screen shows an empty line");
+        session.type_in("sleep 0.2\nahe").await;
+        session.expect_text("ahe").await;
         session.prompt().await;
         session
-            .waits_until("what was typed ahead stands on the line", |view| view.screen.trim_end().ends_with("ahe"))
+            .wait_until("what was typed ahead stands on the line", |view| view.screen.trim_end().ends_with("ahe"))
             .await;
-        assert!(matches!(session.tries("true").await, Err(RunError::HalfTyped { .. })), "{shell}: typed ahead");
+        assert!(matches!(session.try_command("true").await, Err(RunError::HalfTyped { .. })), "{shell}: typed ahead");
     }
 }
 
@@ -832,12 +839,12 @@ async fn background_jobs_do_not_delay_a_command() {
         session.runs("mkfifo go").await;
         let result = session.runs("sh -c 'read go < go; echo from the background' &").await;
         assert_eq!((result.exit_code, result.output.contains("from")), (Some(0), false), "{shell}: {result:?}");
-        assert_eq!(session.gives("echo quiet").await.0, "quiet\n", "{shell}");
+        assert_eq!(session.output_of("echo quiet").await.0, "quiet\n", "{shell}");
         session.runs("sh -c 'sleep 0.1; echo > go' &").await;
-        session.sees("^.*from the background").await;
+        session.expect_text("^.*from the background").await;
         // A shell reports an ended job at any time, even while a command runs.
         session.runs("wait").await;
-        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{shell}");
     }
 }
 
@@ -846,12 +853,13 @@ async fn unenterable_text_is_refused_and_lost_client_leaves_no_trace() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        assert_eq!(session.tries("echo \u{1b}[201~\nexit").await, Err(RunError::Control(0x1b)), "{shell}");
-        let dropped = tokio::time::timeout(Duration::from_millis(50), session.tries("sleep 0.3; echo late")).await;
+        assert_eq!(session.try_command("echo \u{1b}[201~\nexit").await, Err(RunError::Control(0x1b)), "{shell}");
+        let dropped =
+            tokio::time::timeout(Duration::from_millis(50), session.try_command("sleep 0.3; echo late")).await;
         assert!(dropped.is_err(), "{shell}");
-        session.sees("^late$").await;
+        session.expect_text("^late$").await;
         session.prompt().await;
-        assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}");
+        assert_eq!(session.output_of("echo next").await.0, "next\n", "{shell}");
     }
 }
 
@@ -907,15 +915,15 @@ async fn variables_are_set_for_the_shell_and_its_programs() {
         let values = vec![("first".to_owned(), odd.to_owned()), ("second".to_owned(), String::new())];
         session.0.set_variables(values, false).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         assert_eq!((session.variable("first").await, session.variable("second").await), (private(odd), private("")));
-        assert_eq!(session.gives("printf '%s' \"$first\"").await.0, odd, "{shell}");
-        assert_eq!(session.gives("sh -c 'echo ${first-none}'").await.0, "none\n", "{shell}");
+        assert_eq!(session.output_of("printf '%s' \"$first\"").await.0, odd, "{shell}");
+        assert_eq!(session.output_of("sh -c 'echo ${first-none}'").await.0, "none\n", "{shell}");
         session.0.set_variables(vec![("second".into(), "given".into())], true).await.unwrap();
-        assert_eq!(session.gives("sh -c 'echo $second'").await.0, "given\n", "{shell}");
+        assert_eq!(session.output_of("sh -c 'echo $second'").await.0, "given\n", "{shell}");
         let fixed = if shell == "fish" { ("status", "") } else { ("fixed", "readonly fixed=1; ") };
         session.runs(&format!("{}true", fixed.1)).await;
         let refused = session.0.set_variables(vec![(fixed.0.into(), "2".into())], false).await;
         assert_eq!(refused, Err(VariablesError::Refused(vec![fixed.0.into()])), "{shell}");
-        assert_eq!(session.gives("echo alive").await.0, "alive\n", "{shell}");
+        assert_eq!(session.output_of("echo alive").await.0, "alive\n", "{shell}");
     }
 }
 
@@ -952,8 +960,8 @@ async fn reading_variables_leaves_no_trace() {
             _ => "echo $? $_",
         };
         let reported = if shell == "fish" { "7\n" } else { "7 last\n" };
-        assert_eq!(session.gives(last).await.0, reported, "{shell}");
-        let typed = session.gives(if shell == "zsh" { "fc -l 1" } else { "history" }).await.0;
+        assert_eq!(session.output_of(last).await.0, reported, "{shell}");
+        let typed = session.output_of(if shell == "zsh" { "fc -l 1" } else { "history" }).await.0;
         assert!(!typed.contains("steplatch") && !typed.contains("set_by_us"), "{shell}:\n{typed}");
         let left = std::fs::read_dir(world._integration.path().join("exchange")).unwrap().count();
         assert_eq!(left, 0, "{shell}: the files of the exchange are gone");
@@ -965,15 +973,15 @@ async fn begun_line_survives_a_query_or_prevents_it() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("echo be").await;
-        session.waits_until("the line is shown", |view| view.screen.ends_with("echo be")).await;
+        session.type_in("echo be").await;
+        session.wait_until("the line is shown", |view| view.screen.ends_with("echo be")).await;
         let reported = session.0.variables(vec!["HOME".into()]).await;
         match shell {
             "bash" => assert_eq!(reported, Err(VariablesError::HalfTyped { text: "echo be".into() })),
             _ => assert_eq!(reported.unwrap()[0].1, exported(world.home()), "{shell}"),
         }
-        session.types("gun\n").await;
-        session.sees("^begun$").await;
+        session.type_in("gun\n").await;
+        session.expect_text("^begun$").await;
     }
 }
 
@@ -982,13 +990,13 @@ async fn variables_are_not_queried_during_a_command_or_by_bad_name() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("echo go; cat\n").await;
-        session.sees("^go$").await;
-        session.waits_for_foreground_change(shell).await;
-        session.waits_until("cat waits", |view| view.awaiting_input == Some(true)).await;
+        session.type_in("echo go; cat\n").await;
+        session.expect_text("^go$").await;
+        session.wait_for_foreground_change(shell).await;
+        session.wait_until("cat waits", |view| view.awaiting_input == Some(true)).await;
         let busy = session.0.variables(vec!["HOME".into()]).await;
         assert_eq!(busy, Err(VariablesError::Busy { program: Some("cat".into()) }), "{shell}");
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.prompt().await;
         for name in ["a b", "x;id", "", "__steplatch_key"] {
             let wrong = session.0.variables(vec![name.into()]).await;
@@ -1018,8 +1026,8 @@ async fn unresponsive_shell_is_unharmed_and_reported_in_time() {
             matches!(reported, Err(VariablesError::NoHandler | VariablesError::Unanswered)),
             "{shell}: {reported:?}"
         );
-        session.types("\u{15}").await;
-        assert_eq!(session.gives("echo alive").await.0, "alive\n", "{shell}");
+        session.type_in("\u{15}").await;
+        assert_eq!(session.output_of("echo alive").await.0, "alive\n", "{shell}");
     }
 }
 
@@ -1052,10 +1060,10 @@ async fn directory_is_that_of_the_shell_or_reported_by_a_program() {
         assert_eq!(session.view().await.cwd.as_deref(), Some(world.home()), "{shell}");
         session.runs("cd /usr").await;
         assert_eq!(session.0.describe().await.unwrap().cwd.as_deref(), Some("/usr"), "{shell}");
-        session.types("printf '\\033]7;file://far/away%%20there\\007\\n'; echo told; cat\n").await;
-        session.sees("^told$").await;
+        session.type_in("printf '\\033]7;file://far/away%%20there\\007\\n'; echo told; cat\n").await;
+        session.expect_text("^told$").await;
         assert_eq!(session.view().await.cwd.as_deref(), Some("/away there"), "{shell}");
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         assert_eq!(session.prompt().await.cwd.as_deref(), Some("/usr"), "{shell}: the command has ended");
     }
     let world = World::new();
@@ -1080,18 +1088,18 @@ async fn waiting_for_input_is_detected() {
             ("seq 1 100 | sort | less", true),
             ("vim -u NONE", true),
         ] {
-            session.types(&format!("{command}\n")).await;
+            session.type_in(&format!("{command}\n")).await;
             if command.contains("go") {
-                session.sees("^go$").await;
+                session.expect_text("^go$").await;
             }
-            session.waits_until(command, |view| view.awaiting_input == Some(awaiting)).await;
-            session.waits_for_foreground_change(shell).await;
+            session.wait_until(command, |view| view.awaiting_input == Some(awaiting)).await;
+            session.wait_for_foreground_change(shell).await;
             let end = match command {
                 "seq 1 100000 | less" | "seq 1 100 | sort | less" => "q",
                 "vim -u NONE" => ":q!\n",
                 _ => "\u{3}",
             };
-            session.types(end).await;
+            session.type_in(end).await;
             session.prompt().await;
         }
     }
@@ -1105,18 +1113,18 @@ async fn password_is_requested_without_echo() {
     for (shell, command) in [("bash", bash), ("bash", python), ("zsh", zsh), ("zsh", python), ("fish", python)] {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types(&format!("{command}\n")).await;
-        session.sees("^word: ").await;
-        let view = session.waits_until(command, |view| view.awaiting_input == Some(true)).await;
+        session.type_in(&format!("{command}\n")).await;
+        session.expect_text("^word: ").await;
+        let view = session.wait_until(command, |view| view.awaiting_input == Some(true)).await;
         assert!(view.password, "{shell}: {command}");
-        session.types("secret\n").await;
+        session.type_in("secret\n").await;
         let view = session.prompt().await;
         assert!(!view.password && !view.screen.contains("secret"), "{shell}:\n{}", view.screen);
     }
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("stty -echo; cat\n").await;
-    session.waits_until("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
+    session.type_in("stty -echo; cat\n").await;
+    session.wait_until("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
 }
 
 /// Terminal queries as found in logs.
@@ -1186,7 +1194,7 @@ async fn earlier_output_is_never_part_of_the_next_command() {
             if number % 2 == 0 {
                 session.runs("cat ~/log").await;
             } else {
-                session.types("cat ~/log\n").await;
+                session.type_in("cat ~/log\n").await;
                 session.prompt().await;
             }
             let result = session.runs(&format!("echo next {number}")).await;
@@ -1219,15 +1227,15 @@ async fn input_of_a_run_at_a_prompt_starts_on_an_empty_line() {
     let by_run = |text: &str| Input { text: text.into(), run: Some("run_a".into()), ..Input::default() };
     for (shell, editing) in [("bash", "true"), ("zsh", "true"), ("fish", "true"), ("bash", "set -o vi")] {
         let session = world.open(&[shell]).await;
-        session.gives(editing).await;
-        session.types("printf 'EV%s\\n' IL; ").await;
+        session.output_of(editing).await;
+        session.type_in("printf 'EV%s\\n' IL; ").await;
         session.0.send(by_run("printf 'fi%s\\n' ne\n")).await.unwrap();
-        session.sees("(?m)^fine$").await;
+        session.expect_text("(?m)^fine$").await;
         session.prompt().await;
         // Text typed by the run itself stays.
         session.0.send(by_run("printf '%s+%s\\n' one ")).await.unwrap();
         session.0.send(by_run("two\n")).await.unwrap();
-        session.sees(r"one\+two").await;
+        session.expect_text(r"one\+two").await;
         session.prompt().await;
         let printed = session.history().await;
         assert!(!printed.contains("EVIL"), "{shell}, {editing}:\n{printed}");
@@ -1235,12 +1243,12 @@ async fn input_of_a_run_at_a_prompt_starts_on_an_empty_line() {
         // shell.
         for others in ["\x1b[A", "\x12older"] {
             let session = world.open(&[shell]).await;
-            session.gives(editing).await;
-            session.gives("echo an older line").await;
+            session.output_of(editing).await;
+            session.output_of("echo an older line").await;
             let lines = |view: &View| view.screen.matches("older line").count();
             let before = lines(&session.view().await);
-            session.types(others).await;
-            session.waits_until("the older line is shown", |view| lines(view) > before).await;
+            session.type_in(others).await;
+            session.wait_until("the older line is shown", |view| lines(view) > before).await;
             let refused = session.0.send(by_run("echo EVIL\n")).await;
             assert!(matches!(refused, Err(InputError::LineStands { .. })), "{shell}, {editing}: {refused:?}");
         }

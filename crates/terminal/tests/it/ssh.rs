@@ -28,9 +28,9 @@ async fn ssh_login_with_password_reports_exit_codes() {
     let Some(guest) = Guest::new() else { return };
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types(&format!("{}\n", server.ssh(&guest.0, ""))).await;
+    session.type_in(&format!("{}\n", server.ssh(&guest.0, ""))).await;
     wait_for_question(&session, "(yes/no/[fingerprint])? ".trim_end()).await;
-    session.types("yes\n").await;
+    session.type_in("yes\n").await;
     wait_for_question(&session, "password:").await;
     assert!(session.view().await.password, "the password is asked for unseen");
     session.0.send(Input { text: format!("{PASSWORD}\n"), ..Input::default() }).await.unwrap();
@@ -52,7 +52,7 @@ async fn ssh_login_with_password_reports_exit_codes() {
     let _ = session.0.run(integrate("kill -9 $PPID")).await;
     let (waited, _) = session.waits(until_input()).await;
     assert_eq!(waited.reason, Reason::Prompt);
-    assert_eq!(session.gives("echo back").await, ("back\n".into(), Some(0)));
+    assert_eq!(session.output_of("echo back").await, ("back\n".into(), Some(0)));
 }
 
 #[tokio::test]
@@ -68,10 +68,10 @@ async fn every_shell_over_ssh_takes_commands_and_is_integrated() {
         assert_eq!(gives(&session, "pwd; sh -c 'exit 6'").await, ("/tmp\n".into(), Some(6)), "{shell}");
         session.0.set_variables(vec![("PLACE".into(), "far away".into())], true).await.unwrap();
         assert_eq!(gives(&session, "sh -c 'echo $PLACE'").await.0, "far away\n", "{shell}");
-        session.types("exit\n").await;
+        session.type_in("exit\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Prompt, "{shell}:\n{}", view.screen);
-        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+        assert_eq!(session.output_of("echo back").await.0, "back\n", "{shell}");
     }
     assert!(Path::new(&server.path("known_hosts")).exists());
 }
@@ -85,15 +85,15 @@ async fn line_too_long_for_a_shell_over_ssh_is_refused() {
         let session = world.open(&["bash"]).await;
         start(&session, &format!("{} \"PS1='far$ ' {shell}\"", with_key(&server))).await;
         refuses_long_lines(&session).await;
-        session.types("printf 'sec''ond\\n'\n").await;
-        session.sees("^second").await;
+        session.type_in("printf 'sec''ond\\n'\n").await;
+        session.expect_text("^second").await;
     }
     for shell in ["bash --norc", "zsh -f", "fish"] {
         let world = World::new();
         let session = world.open(&["bash"]).await;
         start(&session, &format!("{} {shell}", with_key(&server))).await;
-        session.types(&format!("echo {} | wc -c\n", "a".repeat(1500))).await;
-        session.sees("^1501").await;
+        session.type_in(&format!("echo {} | wc -c\n", "a".repeat(1500))).await;
+        session.expect_text("^1501").await;
         // The remote shell may still be busy after this output; only its prompt shows that it reads input.
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Input, "{shell}:\n{}", view.screen);

@@ -18,7 +18,7 @@ async fn first_command_waits_for_a_starting_shell() {
         let world = World::new();
         world.file(file, "sleep 3\n");
         let session = open_at_once(&world, &[shell]).await;
-        assert_eq!(session.gives("echo a").await, ("a\n".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("echo a").await, ("a\n".into(), Some(0)), "{shell}");
     }
 }
 
@@ -38,8 +38,8 @@ async fn entry_waits_for_a_starting_program() {
         world.file(".bashrc", "PS1='in$ '; [ -z \"$SLOW\" ] || sleep 3\n");
         world.file(".zshrc", "PS1='in$ '; [ -z \"$SLOW\" ] || sleep 3\n");
         let session = world.open(&["bash"]).await;
-        session.types(&format!("{typed}\n")).await;
-        session.waits_until("it starts", |view| view.busy != Some(false) && view.awaiting_input == Some(false)).await;
+        session.type_in(&format!("{typed}\n")).await;
+        session.wait_until("it starts", |view| view.busy != Some(false) && view.awaiting_input == Some(false)).await;
         let result =
             session.0.run(entry("echo inside")).await.unwrap_or_else(|error| panic!("{shell}, {typed}: {error}"));
         assert_eq!(result.output, "inside\n", "{typed}");
@@ -56,9 +56,9 @@ async fn entry_waits_until_the_start_of_the_command_is_read() {
         world.file(".bashrc", &format!("PS0='$({})'; PS1='in$ '; {begins}\n", until("start")));
         world.file(".zshrc", &format!("preexec() {{ {} }}; PS1='in$ '\n", until("start")));
         let session = world.open(&[shell]).await;
-        session.types("SLOW=1 bash\n").await;
+        session.type_in("SLOW=1 bash\n").await;
         session
-            .waits_until("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
+            .wait_until("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
             .await;
         world.file("start", "");
         // This thread also runs the terminal, which reads nothing meanwhile.
@@ -95,7 +95,7 @@ async fn prompt_written_in_pieces_is_read_to_its_end() {
     for round in 0..60 {
         let result = session.0.run(entry("abc")).await.unwrap();
         assert_eq!((result.output.as_str(), result.asks), ("cba\n", None), "{round}");
-        session.types("x\n").await;
+        session.type_in("x\n").await;
     }
 }
 
@@ -137,7 +137,7 @@ async fn entry_waits_for_a_program_to_regain_the_foreground() {
         let world = World::new();
         world.file("late.py", LATE);
         let session = world.open(&["bash"]).await;
-        session.types(&format!("REAPS={reaps} PYTHONSTARTUP=late.py python3 -q\n")).await;
+        session.type_in(&format!("REAPS={reaps} PYTHONSTARTUP=late.py python3 -q\n")).await;
         eventually("the other program has ended", async || world.home.path().join("ended").exists()).await;
         // A new process may still become any program.
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -161,8 +161,8 @@ async fn missing_prompt_is_reported_as_such() {
     // A question is not a prompt, and the command does not wait for its timeout.
     world.file(".bashrc", "read -p 'Name? ' name\n");
     let session = open_at_once(&world, &["bash"]).await;
-    session.sees("^Name\\? ").await;
-    assert!(matches!(session.tries("echo a").await, Err(RunError::NotIntegrated { .. })));
+    session.expect_text("^Name\\? ").await;
+    assert!(matches!(session.try_command("echo a").await, Err(RunError::NotIntegrated { .. })));
 }
 
 #[tokio::test]
@@ -200,17 +200,17 @@ async fn line_too_long_for_a_multiplexed_program_is_refused() {
     for program in ["screen", "tmux -f /dev/null new"] {
         let session = world.open(&["bash"]).await;
         let until = Wait { input: Some(InputWait::KnownOrQuiet), ..until_prompt() };
-        session.types(&format!("SHELL=/bin/dash {program}\n")).await;
+        session.type_in(&format!("SHELL=/bin/dash {program}\n")).await;
         let (waited, view) = session.waits(until.clone()).await;
         assert_eq!(waited.reason, Reason::Input, "{program}:\n{}", view.screen);
         for bytes in [1100, 4104] {
             let typed = Input { text: format!("echo {}\n", "a".repeat(bytes)), ..Input::default() };
             assert!(matches!(session.0.send(typed).await, Err(InputError::LineTooLong(_))), "{program}: {bytes}");
         }
-        session.types("echo short\n").await;
+        session.type_in("echo short\n").await;
         let (_, view) = session.waits(until).await;
         assert!(view.screen.contains("\nshort"), "{program}:\n{}", view.screen);
-        session.types("exit\n").await;
+        session.type_in("exit\n").await;
         session.waits(until_input()).await;
     }
 }
@@ -223,13 +223,13 @@ async fn prompt_within_another_terminal_is_seen() {
     for program in ["screen", "tmux -f /dev/null new", "script -q /dev/null"] {
         let session = world.open(&["bash"]).await;
         let until = Wait { input: Some(InputWait::KnownOrQuiet), ..until_prompt() };
-        session.types(&format!("SHELL=/bin/bash {program}\n")).await;
+        session.type_in(&format!("SHELL=/bin/bash {program}\n")).await;
         let (waited, view) = session.waits(until.clone()).await;
         assert_eq!(waited.reason, Reason::Input, "{program}:\n{}", view.screen);
-        session.types("echo within; true\n").await;
+        session.type_in("echo within; true\n").await;
         let (waited, view) = session.waits(until).await;
         assert!(waited.reason == Reason::Input && view.screen.contains("\nwithin"), "{program}:\n{}", view.screen);
-        session.types("exit\n").await;
+        session.type_in("exit\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);
     }

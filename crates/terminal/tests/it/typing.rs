@@ -39,7 +39,7 @@ async fn line_too_long_for_the_kernel_is_refused() {
             send_input(&session, "\u{4}").await.unwrap();
         }
         session.prompt().await;
-        assert_eq!(session.gives("tr -d '\\n' < typed | wc -c").await.0, format!("{MAX_LINE_BYTES}\n"), "{reader}");
+        assert_eq!(session.output_of("tr -d '\\n' < typed | wc -c").await.0, format!("{MAX_LINE_BYTES}\n"), "{reader}");
     }
 }
 
@@ -72,7 +72,7 @@ async fn command_too_long_for_an_editorless_shell_is_refused() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.runs(&long("made")).await;
-        assert_eq!(session.gives("ls made").await.0, "made\n", "{shell}");
+        assert_eq!(session.output_of("ls made").await.0, "made\n", "{shell}");
     }
     let world = World::new();
     let session = world.open(&["bash"]).await;
@@ -113,7 +113,7 @@ async fn multi_line_entry_runs_whole_with_its_full_output() {
                 "{program}: {text}"
             );
         }
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.waits(until_input()).await;
     }
 }
@@ -126,7 +126,7 @@ async fn empty_line_repeating_the_last_entry_is_refused() {
         start(&session, program).await;
         let refused = session.0.run(entry("print(1)\n\nprint(2)")).await;
         assert!(matches!(refused, Err(RunError::EmptyLine { .. })), "{program}: {refused:?}");
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.waits(until_input()).await;
     }
 }
@@ -143,9 +143,9 @@ async fn line_after_a_question_does_not_answer_it() {
         let result = session.0.run(entry(text)).await.unwrap();
         assert!(result.asks.is_some() && result.output == "Name: ", "{program}: {result:?}");
         assert_eq!(result.not_entered.as_deref(), Some(rest), "{program}");
-        session.types("ana\n").await;
+        session.type_in("ana\n").await;
         session.waits(until_input()).await;
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.waits(until_input()).await;
     }
 }
@@ -157,15 +157,15 @@ async fn escape_and_the_next_key_are_two_keys_to_patient_programs() {
                 process.stdin.on('keypress', (_, k) => { console.log('<' + (k.meta ? 'meta-' : '') + k.name + '>'); \
                 if (k.name === 'q') process.exit(); }); console.log('ready');\"";
     let session = world.open(&["bash"]).await;
-    session.types(&format!("{node}\n")).await;
-    session.waits_until("it reads keys", |view| view.screen.contains("\nready")).await;
+    session.type_in(&format!("{node}\n")).await;
+    session.wait_until("it reads keys", |view| view.screen.contains("\nready")).await;
     let keys = ["escape", "down", "escape", "x", "q"].map(str::to_owned).to_vec();
     session.0.send(Input { text: "a".to_owned(), keys, ..Input::default() }).await.unwrap();
     session.prompt().await;
     let screen = session.view().await.screen;
     assert!(screen.contains("<a>\n<meta-escape>\n<down>\n<meta-escape>\n<x>\n<q>"), "{screen}");
     // readline in vi mode: Escape, then a movement.
-    session.gives("set -o vi").await;
+    session.output_of("set -o vi").await;
     let keys = ["escape", "0", "i", "e", "c", "h", "o", "space", "enter"].map(str::to_owned).to_vec();
     session.0.send(Input { text: "word".to_owned(), keys, ..Input::default() }).await.unwrap();
     session.prompt().await;
@@ -190,7 +190,7 @@ async fn typed_ahead_lines_reach_the_program_of_the_first_line() {
             start(&session, inner).await;
         }
         for (command, answers) in rows {
-            session.types(&format!("{command}\n{answers}\ntouch after\n")).await;
+            session.type_in(&format!("{command}\n{answers}\ntouch after\n")).await;
             let row = format!("{shell} {inner:?}: {command}");
             let [typed, after] = ["typed", "after"].map(|name| std::path::Path::new(world.home()).join(name));
             // Lines typed while `touch` runs would go to a program that reads whole lines.
@@ -211,7 +211,7 @@ async fn line_too_long_for_busybox_is_refused() {
     for shell in ["busybox sh", "./sh"] {
         let world = World::new();
         let session = world.open(&["bash"]).await;
-        session.gives("ln -s \"$(command -v busybox)\" sh").await;
+        session.output_of("ln -s \"$(command -v busybox)\" sh").await;
         start(&session, shell).await;
         refuses_long_lines(&session).await;
         let wide = CommandRequest { integrate: true, input: true, ..request(&format!("echo {}", "a".repeat(200))) };
@@ -246,7 +246,7 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
             ("two", "sh -c 'exit 2'"),
             ("three", "read x < gate; sh -c 'exit 3'"),
         ];
-        session.gives("mkfifo gate").await;
+        session.output_of("mkfifo gate").await;
         let mut waiting = Vec::new();
         for (by, line) in lines {
             let input = Input { text: format!("{line}\n"), by: Some(by.to_owned()), ..Input::default() };
@@ -292,7 +292,7 @@ async fn text_since_an_input_is_its_output_in_any_prompt_style() {
         ("echo same; echo same", "same\nsame\n"),
         (r"printf 'one\n\n\nfour\e[A\n'", "one\n\n\nfour\n"),
     ] {
-        session.types(&format!("{line}\n")).await;
+        session.type_in(&format!("{line}\n")).await;
         session.prompt().await;
         let text = session.0.read(Part::SinceInput, Limit::Head(usize::MAX)).await.unwrap().head;
         assert!(text.starts_with(output), "{line}: {text:?}");

@@ -89,7 +89,7 @@ struct World {
 }
 
 impl World {
-    fn crashes(&mut self) -> bool {
+    fn crash(&mut self) -> bool {
         self.crashes.next().unwrap_or(false)
     }
 
@@ -97,7 +97,7 @@ impl World {
     fn perform(&mut self, history: &History, effects: &[Effect]) -> Option<Vec<Input>> {
         let mut inputs = Vec::new();
         for effect in effects {
-            if self.crashes() {
+            if self.crash() {
                 return None;
             }
             match effect {
@@ -143,7 +143,7 @@ impl World {
             }
             inputs.push(brought);
         }
-        if self.crashes() { None } else { Some(inputs) }
+        if self.crash() { None } else { Some(inputs) }
     }
 
     /// Runs to the end through every crash, and returns the history in the journal.
@@ -163,7 +163,7 @@ impl World {
             let effects = match next.pop_front() {
                 Some(input) => {
                     let Decision { events, effects } = decide(&self.definition, &history, input, self.now);
-                    if self.crashes() {
+                    if self.crash() {
                         next.clear();
                         // The daemon stopped before writing, so the decision is lost.
                         history = History::from_iter(&self.journal);

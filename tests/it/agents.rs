@@ -115,7 +115,7 @@ fn invalid_parameters_are_refused_with_and_without_a_token() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     for arguments in [json!({"wait_seconds": 1}), json!({"workflow_definition": {"states": {}}})] {
-        let reported = agent.start_call_with_progress("run_workflow", arguments.clone()).ends();
+        let reported = agent.start_call_with_progress("run_workflow", arguments.clone()).finish();
         let untold = agent.call_tool("run_workflow", arguments);
         assert_eq!((&reported["success"], &reported["error"]), (&json!(false), &untold["error"]));
         assert!(reported["error"].is_string());
@@ -148,7 +148,7 @@ fn run_outlives_its_agent_and_is_found_by_another() {
     // A client that joins later receives the current state.
     while wait.progress().1 != "state 2: watch (await_output)" {}
     std::fs::write(home.path().join("go"), "").unwrap();
-    let ended = wait.ends();
+    let ended = wait.finish();
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("close")), "{ended}");
     let again = finder.call_tool("get_run", json!({"run_id": lost}));
     assert_eq!(again["status"], "cancelled");
@@ -200,7 +200,7 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
     let (progress, ended) = reported.result_with_progress();
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     assert!(progress.iter().all(|(_, message)| message == "state 3: close (exit_terminal)"), "{progress:?}");
-    assert_eq!(untold.ends()["status"], "completed");
+    assert_eq!(untold.finish()["status"], "completed");
     // No run was started twice.
     assert_eq!(agent.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2);
 }
@@ -300,7 +300,7 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     let waiting = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 120}));
     let cancelled = agent.call_tool("cancel_run", json!({"run_id": run}));
     assert_eq!((&cancelled["success"], &cancelled["state"]), (&json!(true), &json!("cancelled")), "{cancelled}");
-    assert_eq!(waiting.ends()["status"], "cancelled", "waiting callers are notified");
+    assert_eq!(waiting.finish()["status"], "cancelled", "waiting callers are notified");
     assert_eq!(agent.call_tool("list_terminal_sessions", json!({}))["total_sessions"], 0);
 
     // Later, another agent uses the same workflow: directly, and nested in its own.

@@ -79,7 +79,7 @@ fn init_adds_commands_and_a_workflow_that_asks_on_failure() {
     assert_eq!((asked.code, &asked.json()["pending_gate"]["prompt"]), (3, &"test failed. Again?".into()), "{asked:?}");
     std::fs::write(home.path().join("ok"), "").unwrap();
     let run = asked.json()["run_id"].as_str().unwrap().to_owned();
-    home.answers(&run, "again");
+    home.answer_gate(&run, "again");
     assert_eq!(home.runs(&["runs", "wait", &run]).code, 0);
     assert!(home.runs(&["runs", "show", &run]).well().contains("all steps passed"));
 }
@@ -541,9 +541,9 @@ fn append_help(home: &Home, command: &[String], all: &mut String) {
 fn help_of_every_command_matches_the_golden_file() {
     let mut home = Home::new(STEPLATCH);
     // It names no directory of this user or machine except the current state directory.
-    home.sets("STEPLATCH_STATE_DIR", "");
-    home.sets("XDG_STATE_HOME", "");
-    home.sets("XDG_CONFIG_HOME", "/elsewhere/config");
+    home.set("STEPLATCH_STATE_DIR", "");
+    home.set("XDG_STATE_HOME", "");
+    home.set("XDG_CONFIG_HOME", "/elsewhere/config");
     let mut all = String::new();
     append_help(&home, &[], &mut all);
     expect_test::expect_file!["../golden/help.txt"].assert_eq(&all);
@@ -555,8 +555,8 @@ fn help_names_the_current_state_directory() {
     let help = home.runs(&["--help"]).well();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[env: STEPLATCH_STATE_DIR=~/state]"), "{help}");
-    home.sets("STEPLATCH_STATE_DIR", "");
-    home.sets("XDG_STATE_HOME", "/elsewhere/state");
+    home.set("STEPLATCH_STATE_DIR", "");
+    home.set("XDG_STATE_HOME", "/elsewhere/state");
     let help = home.runs(&["daemon", "status", "--help"]).well();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[env: STEPLATCH_STATE_DIR] [default: /elsewhere/state/steplatch]"), "{help}");

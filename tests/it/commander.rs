@@ -115,7 +115,7 @@ impl Project {
         self.folder.join(name)
     }
 
-    fn goes(&self) {
+    fn run_line(&self) {
         fs::write(self.path("go"), "").unwrap();
     }
 }
@@ -138,16 +138,18 @@ async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
     let project = Project::new();
     let desk = open_commander(&project).await;
     desk.expect_screen("^4 nodes, 1 graph, 1 workflow here").await;
-    desk.says("@greet world", "^hello world\n✓ ::0 @greet in ").await;
-    desk.says("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity").await;
-    desk.says("#both ::-1", "^hello hello \\(hello world\\) 0\nfirst +completed\nlast +completed\n✓ ::2 #both").await;
-    desk.says("@both you", "✓ ::3 #both").await;
-    desk.says("@fails", "^before\nno such file\n✗ ::4 @fails in .*: The command ended with exit code 3").await;
-    let screen = desk.says("::0", "^hello world\n›$").await;
+    desk.enter_line("@greet world", "^hello world\n✓ ::0 @greet in ").await;
+    desk.enter_line("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity")
+        .await;
+    desk.enter_line("#both ::-1", "^hello hello \\(hello world\\) 0\nfirst +completed\nlast +completed\n✓ ::2 #both")
+        .await;
+    desk.enter_line("@both you", "✓ ::3 #both").await;
+    desk.enter_line("@fails", "^before\nno such file\n✗ ::4 @fails in .*: The command ended with exit code 3").await;
+    let screen = desk.enter_line("::0", "^hello world\n›$").await;
     assert!(!screen.contains("error"), "{screen}");
-    let history = desk.says("/history", "^::4 +@fails +failed .*exit code 3").await;
+    let history = desk.enter_line("/history", "^::4 +@fails +failed .*exit code 3").await;
     assert!(history.contains("::2     #both      done"), "{history}");
-    desk.says("/show 0", "^  input +world").await;
+    desk.enter_line("/show 0", "^  input +world").await;
 }
 
 #[tokio::test]
@@ -168,7 +170,7 @@ async fn invalid_line_is_explained_and_runs_nothing() {
         ("/help", "^  /help TOPIC teaches more: nodes, graphs"),
         ("@greet \\::0", "^hello ::0\n✓ ::0 @greet in"),
     ] {
-        desk.says(line, said).await;
+        desk.enter_line(line, said).await;
     }
     assert_eq!(fs::read_to_string(project.path("greeted")).unwrap(), "::0\n", "one call was made");
     desk.press("/clear\r").await;
@@ -180,8 +182,8 @@ async fn remarks_and_errors_wrap_at_the_terminal_width() {
     let project = Project::new();
     let desk = open_commander(&project).await;
     desk.resize(38, 30).await;
-    desk.says("@greet one", "^✓ ::0 @greet").await;
-    let screen = desk.says("@no-such-node x", "no-such-node'").await;
+    desk.enter_line("@greet one", "^✓ ::0 @greet").await;
+    let screen = desk.enter_line("@no-such-node x", "no-such-node'").await;
     let from = screen.find("error: ").expect("an error is shown");
     let lines: Vec<&str> = screen[from..].lines().take_while(|line| !line.starts_with('›')).collect();
     let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
@@ -198,22 +200,25 @@ async fn gate_is_answered_by_number_with_a_referable_result() {
     let project = Project::new();
     let desk = open_commander(&project).await;
     let screen = desk
-        .says(
+        .enter_line(
             "%./story.py notes",
             "^  \\? Publish notes\\?\n    1  publish\n    2  stop\n  your answer, by number or text:\n\\?$",
         )
         .await;
     assert!(screen.contains("\nstory run_"), "its start is shown:\n{screen}");
-    desk.says("3", "^error: invalid answer '3'; choose ").await;
+    desk.enter_line("3", "^error: invalid answer '3'; choose ").await;
     // Other targets can be called meanwhile.
-    desk.says("@greet meanwhile", "^✓ ::1 @greet").await;
-    desk.says("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
-    desk.says("it is ::greet", "^✓ completed in .*\n  publish because it is hello meanwhile\n  its result is ::0")
-        .await;
-    desk.says("@identity ::story", "^publish because it is hello meanwhile\n✓ ::2 @identity").await;
+    desk.enter_line("@greet meanwhile", "^✓ ::1 @greet").await;
+    desk.enter_line("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
+    desk.enter_line(
+        "it is ::greet",
+        "^✓ completed in .*\n  publish because it is hello meanwhile\n  its result is ::0",
+    )
+    .await;
+    desk.enter_line("@identity ::story", "^publish because it is hello meanwhile\n✓ ::2 @identity").await;
     // A saved machine, called by name, answered by text.
-    desk.says("%release 1.2", "^  \\? Release 1.2\\?").await;
-    desk.says("YES", "^✓ completed in").await;
+    desk.enter_line("%release 1.2", "^  \\? Release 1.2\\?").await;
+    desk.enter_line("YES", "^✓ completed in").await;
     let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
     let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).well();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
@@ -228,9 +233,10 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
     approver.stdin.take().unwrap().write_all(b"@greet oat\n").unwrap();
     assert!(approver.wait().unwrap().success());
     let desk = with(&project, &[("NO_COLOR", "1")]).await;
-    desk.says("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$").await;
-    desk.says("1", "^error: 'version' must have at least 3 characters").await;
-    desk.says("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
+    desk.enter_line("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$")
+        .await;
+    desk.enter_line("1", "^error: 'version' must have at least 3 characters").await;
+    desk.enter_line("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
     desk.press("\r").await;
     desk.expect_screen("^  the approver's passphrase:\n\\?$").await;
     desk.press("@greet oé\x7fat").await;
@@ -241,7 +247,7 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
         "^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0",
     )
     .await;
-    desk.says("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;
+    desk.enter_line("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;
     let history = fs::read_to_string(project.home.path().join("state/commander_history")).unwrap();
     assert_eq!(history, "#V2\n%nested.py:outer\n@identity of ::outer\n");
     assert!(!project.path("greeted").exists(), "a passphrase calls nothing");
@@ -254,15 +260,15 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
 async fn slow_work_continues_in_background_and_reports_above_input() {
     let project = Project::new();
     let desk = open_commander(&project).await;
-    desk.says("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
-    desk.says("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
+    desk.enter_line("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
+    desk.enter_line("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
     desk.expect_screen("^::1 @greet continues in the background").await;
-    desk.says("/bg", "^::1 +@greet +waits .*for an earlier result").await;
-    desk.says("/show ::1['output']", "^this waits for ::1").await;
+    desk.enter_line("/bg", "^::1 +@greet +waits .*for an earlier result").await;
+    desk.enter_line("/show ::1['output']", "^this waits for ::1").await;
     desk.press("@greet half a li").await;
     desk.expect_screen("^› @greet half a li$").await;
     assert!(!project.path("greeted").exists(), "a waiting run has not begun");
-    project.goes();
+    project.run_line();
     let reports = "^waited\n✓ ::0 @wait in .*\nhello waited and waited\n✓ ::1 @greet in .*";
     desk.expect_screen(&format!("{reports}\n(.*\n)*› @greet half a li$")).await;
     desk.press("ne\r").await;
@@ -283,34 +289,34 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
     eventually_blocking("the node ends", || !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
 
-    desk.says("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
+    desk.enter_line("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
     desk.press("\x03").await;
     desk.expect_screen("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
     assert_eq!(project.listed("waiting").len(), 1, "and the run still waits");
-    desk.says("1", "^error: no question is open").await;
-    desk.says("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
-    desk.says("/answer 2", "^✓ completed in").await;
+    desk.enter_line("1", "^error: no question is open").await;
+    desk.enter_line("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
+    desk.enter_line("/answer 2", "^✓ completed in").await;
 
-    desk.says("%release 2", "^  \\? Release 2\\?").await;
+    desk.enter_line("%release 2", "^  \\? Release 2\\?").await;
     desk.press("\x03").await;
     desk.expect_screen("left open(.*\n)*.*left open").await;
     // A number is never a prefix of a run's id, even if one begins with it.
-    desk.says("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
+    desk.enter_line("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
     // No id contains the letters l, o or u.
-    desk.says("/cancel lou", "^error: no run id starts with 'lou'").await;
-    desk.says("/cancel 2", "✗ cancelled in").await;
+    desk.enter_line("/cancel lou", "^error: no run id starts with 'lou'").await;
+    desk.enter_line("/cancel 2", "✗ cancelled in").await;
 
     // Cancels a foreground run that was started here.
-    desk.says("%./sleeps.json", "^::3 %./sleeps.json continues in the background").await;
-    desk.says("/fg", "^waiting for ::3 %./sleeps.json").await;
+    desk.enter_line("%./sleeps.json", "^::3 %./sleeps.json continues in the background").await;
+    desk.enter_line("/fg", "^waiting for ::3 %./sleeps.json").await;
     desk.expect_screen("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;
     desk.press("\x03").await;
     desk.expect_screen("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
-    let screen = desk.says("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
+    let screen = desk.enter_line("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
     assert!(!screen.contains('⠋'), "the animated line is gone:\n{screen}");
 
     // A second Ctrl-C at the same question cancels the run.
-    desk.says("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;
+    desk.enter_line("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;
     desk.press("\x03").await;
     desk.expect_screen("Ctrl-C again cancels the run, /gates asks again\n›$").await;
     desk.press("\x03").await;
@@ -321,8 +327,8 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
 async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
     let project = Project::new();
     let desk = open_commander(&project).await;
-    desk.says("@wait", "^::0 @wait continues in the background").await;
-    desk.says("/bg %release 7", "^  \\? Release 7\\?").await;
+    desk.enter_line("@wait", "^::0 @wait continues in the background").await;
+    desk.enter_line("/bg %release 7", "^  \\? Release 7\\?").await;
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
     desk.press("\x04").await;
     let screen = desk.expect_screen("^left with 0\n echo").await;
@@ -338,8 +344,8 @@ async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
         "^{run} asks, Ctrl-C leaves it open, twice cancels the run\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$"
     ))
     .await;
-    desk.says("no", &format!("^answered: no; {run} is now ")).await;
-    desk.says(":quit", "^left with 0").await;
+    desk.enter_line("no", &format!("^answered: no; {run} is now ")).await;
+    desk.enter_line(":quit", "^left with 0").await;
 }
 
 #[tokio::test]
@@ -355,18 +361,18 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     desk.expect_screen("^  \\? Release 1\\?").await;
     desk.press("\x03").await;
     desk.expect_screen("2 questions are left open").await;
-    let listed = desk.says("/runs waiting", &format!("^{one} +release +waiting")).await;
+    let listed = desk.enter_line("/runs waiting", &format!("^{one} +release +waiting")).await;
     assert!(listed.contains(&other), "{listed}");
-    desk.says("/show run_", "^error: 'run_' is ambiguous; it matches these runs:\n.*\n.*release").await;
-    desk.says(
+    desk.enter_line("/show run_", "^error: 'run_' is ambiguous; it matches these runs:\n.*\n.*release").await;
+    desk.enter_line(
         &format!("/fg {}", &one[..12]),
         "^Ctrl-C stops watching; the run continues\nrelease run_(.*\n)*  \\? Release 1\\?",
     )
     .await;
-    desk.says("1", "^✓ completed in(.*\n)*  its result is ::0").await;
-    desk.says(&format!("/cancel {}", &other[4..12]), &format!("^{other}: Run cancelled")).await;
+    desk.enter_line("1", "^✓ completed in(.*\n)*  its result is ::0").await;
+    desk.enter_line(&format!("/cancel {}", &other[4..12]), &format!("^{other}: Run cancelled")).await;
     assert!(project.listed("waiting").is_empty());
-    desk.says("/show release", "^error: no run id starts with 'release'").await;
+    desk.enter_line("/show release", "^error: no run id starts with 'release'").await;
 }
 
 #[tokio::test]
@@ -377,8 +383,8 @@ async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
     desk.expect_screen("^› @greet one$").await;
     desk.press("\r").await;
     desk.expect_screen("^✓ ::0 @greet").await;
-    desk.says(" @greet secret", "✓ ::1 @greet").await;
-    desk.says("%release 1", "^  \\? Release 1\\?").await;
+    desk.enter_line(" @greet secret", "✓ ::1 @greet").await;
+    desk.enter_line("%release 1", "^  \\? Release 1\\?").await;
     desk.press("y\t").await;
     desk.expect_screen("^\\? yes$").await;
     desk.press("\r").await;

@@ -67,7 +67,7 @@ impl Desk {
     }
 
     /// Types a line at the prompt and returns the screen once it shows a pattern below that line.
-    pub(crate) async fn says(&self, line: &str, pattern: &str) -> String {
+    pub(crate) async fn enter_line(&self, line: &str, pattern: &str) -> String {
         self.press(line).await;
         self.expect_screen(&format!("{}$", regex_escaped(line))).await;
         self.press("\r").await;

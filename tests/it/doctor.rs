@@ -41,7 +41,7 @@ impl Desk {
         path.to_str().unwrap().to_owned()
     }
 
-    fn says(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> CommandOutput {
+    fn enter_line(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> CommandOutput {
         let mut command = self.home.steplatch();
         for variable in ["CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"] {
             command.env_remove(variable);
@@ -51,8 +51,8 @@ impl Desk {
         CommandOutput::of(&command.output().unwrap())
     }
 
-    fn examined(&self, arguments: &[&str]) -> (i32, Vec<Value>) {
-        let output = self.says(&[&["doctor", "--json"], arguments].concat(), &[]);
+    fn examine(&self, arguments: &[&str]) -> (i32, Vec<Value>) {
+        let output = self.enter_line(&[&["doctor", "--json"], arguments].concat(), &[]);
         (output.code, output.json()["checks"].as_array().unwrap().clone())
     }
 
@@ -78,9 +78,9 @@ fn healthy_installation_has_no_findings() {
     let entry = json!({"mcpServers": {"steplatch": {"command": "steplatch", "args": ["mcp"]}}});
     desk.write(".claude.json", &json!({"projects": {desk.file("project").to_str().unwrap(): entry}}).to_string());
     desk.write("project/.vscode/mcp.json", "{}");
-    desk.says(&["setup", "--client", "codex"], &[]).well();
-    desk.says(&["setup", "--scope", "project", "--client", "vscode"], &[]).well();
-    let (code, checks) = desk.examined(&[]);
+    desk.enter_line(&["setup", "--client", "codex"], &[]).well();
+    desk.enter_line(&["setup", "--scope", "project", "--client", "vscode"], &[]).well();
+    let (code, checks) = desk.examine(&[]);
     assert_eq!(code, 0, "{checks:?}");
     let settings = ["program", "state", "runtime", "socket", "disk", "settings", "handshake", "stateless"];
     for about in settings.into_iter().chain(["Codex", "Claude Code (this project)"]) {
@@ -90,9 +90,9 @@ fn healthy_installation_has_no_findings() {
     assert!(state == "ok" && output.starts_with("starts 'steplatch mcp': "), "{output}");
     assert_eq!(check(&checks, "Cursor"), ("absent", "not found"));
     assert_eq!(check(&checks, "daemon").0, "absent", "it was started for the servers, and not before");
-    let output = desk.says(&["doctor"], &[]).well();
+    let output = desk.enter_line(&["doctor"], &[]).well();
     assert!(output.ends_with("ok: no problems\n"), "{output}");
-    let (_, checks) = desk.examined(&[]);
+    let (_, checks) = desk.examine(&[]);
     assert_eq!(check(&checks, "daemon").0, "ok");
 }
 
@@ -111,7 +111,7 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
     desk.entry("project/.mcp.json", &json!({"command": other, "args": ["mcp"]}));
     let failing = desk.script("failing", "echo 'no licence' >&2; exit 3");
     desk.entry("project/.cursor/mcp.json", &json!({"command": failing, "args": ["mcp"]}));
-    let (code, checks) = desk.examined(&[]);
+    let (code, checks) = desk.examine(&[]);
     assert_eq!(code, 1);
     for (about, state, part) in [
         ("Cursor", "problem", "starts '/no/such/steplatch mcp': program not found"),
@@ -125,7 +125,7 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
         let (found, output) = check(&checks, about);
         assert!(found == state && output.contains(part), "{about}: {found}: {output}");
     }
-    let (code, checks) = desk.examined(&["--client", "codex"]);
+    let (code, checks) = desk.examine(&["--client", "codex"]);
     assert_eq!(code, 1, "a requested server is missed");
     assert!(checks.iter().all(|check| check["about"] != "Cursor"), "{checks:?}");
 }
@@ -136,10 +136,10 @@ fn http_entry_needs_a_listening_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     desk.entry(".cursor/mcp.json", &json!({"type": "http", "url": url}));
-    let (_, checks) = desk.examined(&["--client", "cursor"]);
+    let (_, checks) = desk.examine(&["--client", "cursor"]);
     assert_eq!(check(&checks, "Cursor").0, "ok");
     drop(listener);
-    let (code, checks) = desk.examined(&["--client", "cursor"]);
+    let (code, checks) = desk.examine(&["--client", "cursor"]);
     let (state, output) = check(&checks, "Cursor");
     assert!(code == 1 && state == "problem" && output.contains("connection failed"), "{output}");
 }
@@ -156,12 +156,12 @@ async fn remote_service_is_reported_with_its_workflows() {
         token.display()
     );
     desk.write(".config/steplatch/config.toml", &table);
-    let (_, checks) = desk.examined(&[]);
+    let (_, checks) = desk.examine(&[]);
     let (state, output) = check(&checks, "flows");
     assert!(state == "ok" && output.contains("; workflows: 1, listed "), "{state}: {output}");
     service.go_down();
-    desk.says(&["remote", "refresh"], &[]);
-    let (code, checks) = desk.examined(&[]);
+    desk.enter_line(&["remote", "refresh"], &[]);
+    let (code, checks) = desk.examine(&[]);
     let (state, output) = check(&checks, "flows");
     assert!(code == 1 && state == "problem" && output.contains("; workflows: 1, "), "{state}: {output}");
 }
@@ -175,12 +175,12 @@ fn settings_directories_and_services_are_checked() {
     );
     fs::create_dir(desk.file("state")).unwrap();
     fs::set_permissions(desk.file("state"), fs::Permissions::from_mode(0o755)).unwrap();
-    let (_, checks) = desk.examined(&[]);
+    let (_, checks) = desk.examine(&[]);
     assert_eq!(check(&checks, "state").0, "warning");
     assert_eq!(check(&checks, "unused").0, "absent");
     assert_ne!(check(&checks, "flows").0, "ok", "nobody listens: {checks:?}");
     desk.write(".config/steplatch/config.toml", "tools.library = 3\nno_such_setting = 1\n");
-    let (code, checks) = desk.examined(&[]);
+    let (code, checks) = desk.examine(&[]);
     let settings: Vec<&Value> = checks.iter().filter(|check| check["about"] == "settings").collect();
     assert!(
         code == 1 && settings.len() == 2 && settings.iter().all(|check| check["state"] == "problem"),
@@ -188,7 +188,7 @@ fn settings_directories_and_services_are_checked() {
     );
     let long = desk.file(&"long".repeat(30));
     fs::create_dir(&long).unwrap();
-    let output = desk.says(&["doctor", "--json"], &[("XDG_RUNTIME_DIR", &long)]);
+    let output = desk.enter_line(&["doctor", "--json"], &[("XDG_RUNTIME_DIR", &long)]);
     assert_eq!(output.code, 1);
     let checks = output.json()["checks"].as_array().unwrap().clone();
     let (state, output) = check(&checks, "socket");

@@ -110,7 +110,7 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
         kill(&daemon["pid"]);
     }
     daemon(&home);
-    let ended = waiting.ends();
+    let ended = waiting.finish();
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("close")), "{ended}");
     let expected: Vec<String> = (1..=LINES).map(|line| format!("line-{line}")).collect();
     assert_eq!(lines_in(&file), expected);
@@ -226,7 +226,7 @@ fn two_dialogues_answer_each_question_once_across_kills() {
         kill(&daemon["pid"]);
     }
     daemon(&home);
-    let ended = waiting.ends();
+    let ended = waiting.finish();
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(ended["result"], json!({"left": QUESTIONS, "right": QUESTIONS}), "{ended}");
     for name in ["left", "right"] {

@@ -69,7 +69,7 @@ impl Following {
     }
 
     /// Reads to the end and returns all events.
-    fn ends(mut self) -> Vec<Value> {
+    fn finish(mut self) -> Vec<Value> {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();
         assert!(self.process.wait().unwrap().success());
@@ -97,18 +97,18 @@ fn follower_receives_each_event_once_across_killed_daemons() {
     let mut following = Following::of(&home, &[&run, "--follow"]);
     following.receive(is_gate("One?"));
     kill_the_daemon(&home);
-    home.answers(&run, "yes").well();
+    home.answer_gate(&run, "yes").well();
     following.receive(is_gate("Two?"));
     kill_the_daemon(&home);
-    home.answers(&run, "yes").well();
-    let received = following.ends();
+    home.answer_gate(&run, "yes").well();
+    let received = following.finish();
     assert_eq!(received.last().unwrap()["event_type"], "workflow_completed");
     let numbers: Vec<u64> = received.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "none is lost and none comes twice");
     // A late follower receives the same events, from any number on.
-    assert_eq!(Following::of(&home, &[&run]).ends(), received);
+    assert_eq!(Following::of(&home, &[&run]).finish(), received);
     for (from, rest) in received.iter().enumerate() {
-        let late = Following::of(&home, &[&run, "--from", &(from + 1).to_string(), "--follow"]).ends();
+        let late = Following::of(&home, &[&run, "--from", &(from + 1).to_string(), "--follow"]).finish();
         assert_eq!((&late[0], late.len()), (rest, received.len() - from));
     }
     let far = home.runs(&["runs", "events", &run, "--from", "99"]);
@@ -120,15 +120,15 @@ fn nested_events_appear_at_their_start_even_while_running() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let run = start_run(&agent, nesting_machine())["run_id"].as_str().unwrap().to_owned();
-    let so_far = Following::of(&home, &[&run, "--nested"]).ends();
+    let so_far = Following::of(&home, &[&run, "--nested"]).finish();
     assert!(so_far.iter().any(is_gate("One?")), "{:?}", event_texts(&so_far));
     let mut following = Following::of(&home, &[&run, "--nested", "--follow"]);
     following.receive(is_gate("One?"));
-    home.answers(&run, "yes").well();
+    home.answer_gate(&run, "yes").well();
     following.receive(is_gate("Two?"));
     kill_the_daemon(&home);
-    home.answers(&run, "yes").well();
-    let received = event_texts(&following.ends());
+    home.answer_gate(&run, "yes").well();
+    let received = event_texts(&following.finish());
     let inner = ["workflow_started", "state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"]
         .into_iter()
         .chain(["state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"])

@@ -36,14 +36,14 @@ fn waiting_function_survives_a_kill_and_repeats_no_command() {
     std::fs::write(&story.file, "nothing of the kind").unwrap();
     let still = story.look(&waiting, 0.0);
     assert_eq!((&still["status"], &still["pending_gate"]), (&json!("waiting"), gate), "{still}");
-    let no_choice = story.answers(&waiting, "perhaps");
+    let no_choice = story.answer_gate(&waiting, "perhaps");
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
-    story.answers(&waiting, "publish").well();
+    story.answer_gate(&waiting, "publish").well();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(ended["result"], json!(["said first", "said publish", true]));
     assert_eq!(std::fs::read_to_string(story.path("counted")).unwrap(), "first\npublish\n");
-    let late = story.answers(&waiting, "stop");
+    let late = story.answer_gate(&waiting, "stop");
     assert!(late.stderr.contains("already answered by") && late.stderr.contains(": publish"), "{late:?}");
 }
 
@@ -66,7 +66,7 @@ fn function_survives_its_killed_worker_at_a_gate() {
     let workers = workers_of(story.daemon());
     assert!(!workers.is_empty());
     workers.iter().for_each(|worker| kill_process(Pid::from_raw(*worker).unwrap(), Signal::KILL).unwrap());
-    story.answers(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").well();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_ne!(ended["result"][0], ended["result"][1], "each is drawn once");
@@ -141,7 +141,7 @@ fn concurrent_gates_wait_and_agents_cannot_answer_for_people() {
     let waiting = story.begin(60.0);
     let run = waiting["run_id"].as_str().unwrap();
     let gate = |number: u32| format!("{run}/gate/{number}");
-    let ambiguous = story.answers(&waiting, "first");
+    let ambiguous = story.answer_gate(&waiting, "first");
     assert!(ambiguous.stderr.contains("waits for several answers"), "{ambiguous:?}");
     let answer = |gate: String, answer: &str| {
         story.agent.call_tool("decide", json!({"run_id": run, "gate_id": gate, "answer": answer}))
@@ -149,7 +149,7 @@ fn concurrent_gates_wait_and_agents_cannot_answer_for_people() {
     let refused = answer(gate(1), "me");
     assert!(refused["error"].as_str().unwrap().contains("waits for a person"), "{refused}");
     assert_eq!(answer(gate(2), "yes")["success"], true);
-    story.answers(&waiting, "as you like").well();
+    story.answer_gate(&waiting, "as you like").well();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["as you like", "yes"]), "{ended}");
 }
@@ -236,7 +236,7 @@ fn process_started_by_a_function_is_not_a_person() {
         assert_eq!(std::fs::read_to_string(story.path("done")).unwrap(), "1\n", "{output}");
         assert!(output.contains("was started by steplatch, for a node"), "{output}");
         assert_eq!(story.look(&run, 0.0)["status"], "waiting");
-        story.answers(&run, "yes").well();
+        story.answer_gate(&run, "yes").well();
         assert_eq!(story.look(&run, 60.0)["result"], "yes");
     }
 }

@@ -58,7 +58,7 @@ impl Story {
         waiting["run_id"].as_str().unwrap().to_owned()
     }
 
-    fn ends(&self, run: &str) -> Value {
+    fn finish(&self, run: &str) -> Value {
         let ended = self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
         assert_eq!(ended["status"], "completed", "{ended:#}");
         ended
@@ -94,7 +94,7 @@ fn form_is_filled_in_with_fields_on_the_command_line() {
     assert!(answer(&[]).stderr.contains("a question needs a terminal"));
     let taken = answer(&["-f", "version=1.2", "-f", "count=3"]).well();
     assert!(taken.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{taken}");
-    let ended = story.ends(&run);
+    let ended = story.finish(&run);
     let told = |name: &str| ended["final_variables"][format!("ask_{name}")].clone();
     assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(3), json!(false)));
     assert_eq!(told("through"), "cli");
@@ -113,7 +113,7 @@ fn function_repeats_its_form_until_the_fields_are_valid() {
     let wrong = story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 99}"#]);
     assert!(wrong.stderr.contains("'count' must be from 1 to 9, not 99"), "{wrong:?}");
     story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 8}"#]).well();
-    assert_eq!(story.ends(&run)["result"], json!(["1.2", 9, false, "eu"]));
+    assert_eq!(story.finish(&run)["result"], json!(["1.2", 9, false, "eu"]));
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn invalid_form_is_an_error_that_the_function_may_catch() {
          await ctx.gate('now?')\n\
          return errors",
     );
-    story.home.answers(&run, "yes").well();
-    let result = story.ends(&run)["result"].clone();
+    story.home.answer_gate(&run, "yes").well();
+    let result = story.finish(&run)["result"].clone();
     assert!(result[0].as_str().unwrap().contains("field 'a' has type \"heap\""), "{result}");
     assert_eq!(result[1], "ctx.gate takes choices or a form, not both");
 }
@@ -153,7 +153,7 @@ fn each_of_several_gates_is_answered_once_and_latecomers_know() {
     );
     answer(id(0), "1").well();
     answer(id(2), "in time").well();
-    assert_eq!(story.ends(&run)["result"], json!(["a", "second", "in time"]));
+    assert_eq!(story.finish(&run)["result"], json!(["a", "second", "in time"]));
     let late = answer(id(1), "third");
     assert!(late.stderr.contains("already answered by") && late.stderr.contains(": second"), "{late:?}");
     let events = story.home.runs(&["runs", "events", &run, "--json"]).well();
@@ -176,7 +176,7 @@ fn function_gate_takes_an_answer_only_before_its_timeout() {
             story.home.runs(&["runs", "events", run, "--follow"]).well();
         }
         let output = story.home.runs(&["gates", "answer", run, "yes"]);
-        let ended = story.ends(run);
+        let ended = story.finish(run);
         assert_eq!((output.code == 0, &ended["result"]), (result != "late", &json!(result)), "{output:?}");
         let events = story.home.runs(&["runs", "events", run, "--json"]).well();
         let of = |kind: &str| events.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
@@ -264,8 +264,8 @@ fn answer_without_arguments_asks_every_open_question() {
     person.type_in("");
     let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: version=1.2 place=eu count=7 loud=false; the run is now"), "{screen}");
-    assert_eq!(story.ends(&first)["final_variables"]["answer"], "no");
-    assert_eq!(story.ends(&third)["final_variables"]["ask_count"], 7);
+    assert_eq!(story.finish(&first)["final_variables"]["answer"], "no");
+    assert_eq!(story.finish(&third)["final_variables"]["ask_count"], 7);
     let left = story.home.runs(&["gates", "list", "--json"]).json();
     assert_eq!((left["gates"].as_array().unwrap().len(), &left["gates"][0]["run_id"]), (1, &json!(second)));
 }
@@ -339,8 +339,8 @@ fn function_node_on_a_redirected_host_is_not_called() {
         "await ctx.gate('Release?', choices=['yes', 'no'])\nresult = await ctx.run('there', 'x')\nreturn result['error']",
     );
     leads_to("evil@elsewhere.invalid");
-    story.home.answers(&run, "yes");
-    let ended = story.ends(&run);
+    story.home.answer_gate(&run, "yes");
+    let ended = story.finish(&run);
     let error = ended["result"].as_str().unwrap_or_default();
     assert!(error.contains("Host 'box' has changed") && error.contains("evil@elsewhere.invalid"), "{ended}");
 }
@@ -389,7 +389,7 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
     let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("wrong passphrases were given before; this one is checked in "), "{screen}");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame") && !screen.contains("barley"), "{screen}");
-    story.ends(&run);
+    story.finish(&run);
 
     let run = story.ask(&json!({"prompt": "Again?"}));
     let piped = story.run_with_input(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").well();
@@ -433,7 +433,7 @@ fn locked_run_requests_the_passphrase_before_its_question() {
     person.type_in("open sesame");
     let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
-    story.ends(&first);
+    story.finish(&first);
 
     restart();
     let piped =
@@ -463,7 +463,7 @@ fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     let waiting = story.home.runs(&["gates", "list", "--json"]).json();
     let run = waiting["gates"][0]["run_id"].as_str().unwrap();
     story.home.runs(&["gates", "answer", run, "yes"]).well();
-    story.ends(run);
+    story.finish(run);
 
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
     person.expect_text("by number or text:");
@@ -601,7 +601,7 @@ fn identically_masked_choices_are_distinguished_by_number() {
     let alike = story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
     assert_ne!(alike.code, 0, "{alike:?}");
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "2"]).well();
-    assert_eq!(story.ends(&run)["final_state"], "second");
+    assert_eq!(story.finish(&run)["final_state"], "second");
 }
 
 /// Returns a machine that asks a person, and then runs `make` in the named terminal.
@@ -630,7 +630,7 @@ fn named_terminal_is_shown_held_and_compared() {
         let shown = story.home.runs(&["gates", "show", &format!("{run}/ask/1")]).well();
         assert!(shown.contains(&first), "{shown}");
         let text = format!("make() {{ touch {}; }}\n", evil.display());
-        let refused = story.agent.begin("send_input", json!({"session_id": "work", "input_text": text})).refused();
+        let refused = story.agent.begin("send_input", json!({"session_id": "work", "input_text": text})).refusal();
         assert!(refused.contains(&format!("{run} waits for a person")), "{refused}");
         story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "no"]).well();
         let _ = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));

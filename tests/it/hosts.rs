@@ -72,7 +72,7 @@ impl Far {
         let bin = home.path().join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         write_program(&bin.join("ssh"), &format!("#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"\n", config.display()));
-        home.sets("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+        home.set("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     }
 
     /// Ends the remote terminal hosts, as if the machine had run out of memory. Returns their number.

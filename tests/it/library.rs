@@ -41,7 +41,7 @@ fn two_daemons_save_forty_workflows_and_lose_none() {
         }
     }
     for call in calls {
-        let created = call.ends();
+        let created = call.finish();
         assert_eq!(created["success"], true, "{created}");
     }
     let expected: BTreeSet<_> = (0..EACH).flat_map(|number| [called(0, number), called(1, number)]).collect();
@@ -107,13 +107,13 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     assert!(outside["error"].as_str().unwrap().contains("is not a workflow name"), "{outside}");
     let broken = agent.call_tool("describe_workflow", json!({"name": "broken"}));
     assert!(broken["error"].as_str().unwrap().contains("broken.json' is broken: this is not JSON"), "{broken}");
-    let huge = huge.ends();
+    let huge = huge.finish();
     assert!(huge["validation_errors"][0].as_str().unwrap().ends_with("at most 1048576 are read"), "{huge}");
-    let refused = longer.refused();
+    let refused = longer.refusal();
     assert_eq!(refused, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
     let coloured = json!({"workflow_definition": machine("by_agent"), "colour": "red"});
     assert_eq!(
-        agent.begin("create_workflow", coloured).refused(),
+        agent.begin("create_workflow", coloured).refusal(),
         "create_workflow: unknown field 'colour', the fields are workflow_definition, overwrite_existing, reason"
     );
     let created = agent.call_tool("create_workflow", json!({"workflow_definition": machine("by_agent")}));

@@ -175,7 +175,7 @@ fn failed_run_proves_nothing_and_surviving_gate_counts_once() {
     let begins = || project.type_in(&["run", "asks", "--detach"]).well().trim().to_owned();
     // The run may not have reached its gate yet.
     let answers = |run: &str, answer: &str| {
-        eventually_blocking("the answer is taken", || project.home.answers(run, answer).code == 0);
+        eventually_blocking("the answer is taken", || project.home.answer_gate(run, answer).code == 0);
     };
     let run = begins();
     answers(&run, "no");
@@ -365,7 +365,7 @@ fn functions_and_machines_start_each_other_by_name() {
     project.crash();
     for run in &runs {
         // The next daemon needs a moment to detect that the run waits for a nested one.
-        eventually_blocking("the answer is taken", || project.home.answers(run, "fine").code == 0);
+        eventually_blocking("the answer is taken", || project.home.answer_gate(run, "fine").code == 0);
     }
     let outer = waits(&runs[0]);
     assert_eq!(outer["result"], json!([["HEY!", "shared", "toml"], ["deep", "fine"], true, "own"]), "{outer}");

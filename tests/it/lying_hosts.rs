@@ -41,7 +41,7 @@ impl Scene {
         let text = format!("#!/bin/sh\nexec python3 {} {}\n", script.display(), socket.display());
         std::fs::write(&ssh, text).unwrap();
         std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
-        home.sets("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+        home.set("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
         let runtime = Runtime::new().unwrap();
         let listener = {
             let _context = runtime.enter();

@@ -366,7 +366,7 @@ fn run_is_followed_on_its_diagram_rerun_and_compared() {
         _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
         _ if wanted["answers"].is_string() => {
             let word = |key: &str| wanted[key].as_str().unwrap().to_owned();
-            page.home.answers(&word("answers"), &word("answer"));
+            page.home.answer_gate(&word("answers"), &word("answer"));
             json!({})
         }
         _ if wanted["saves"].is_string() => save_workflow(page, wanted["saves"].as_str().unwrap(), false),
@@ -481,7 +481,7 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     assert_eq!((&run["status"], &run["pending_gate"]["digest"]), (&json!("waiting"), &gate["digest"]), "{run:#}");
     assert_eq!(page.home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"], json!([]));
     assert_eq!(page.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
-    page.home.answers(waiting["run_id"].as_str().unwrap(), "yes").well();
+    page.home.answer_gate(waiting["run_id"].as_str().unwrap(), "yes").well();
     let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
     assert_eq!(run["status"], "completed", "the person answers: {run:#}");
 }

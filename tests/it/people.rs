@@ -42,13 +42,13 @@ fn accepted_dialog_of_an_earlier_client_is_the_answer() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
     let call = agent.begin("run_workflow", release());
-    let asked = agent.is_asked();
+    let asked = agent.await_request();
     assert_eq!(asked["method"], "elicitation/create");
     assert!(asked["params"]["message"].as_str().unwrap().starts_with("Release?"), "{asked}");
     let decision = &asked["params"]["requestedSchema"]["properties"]["decision"];
     assert_eq!((&decision["enum"], decision.get("default")), (&json!(["yes", "no"]), None));
     agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "no"}}));
-    let ended = call.ends();
+    let ended = call.finish();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("no")), "{ended}");
     let answer = recorded_answer(&home, ended["run_id"].as_str().unwrap());
     assert_eq!(answer["through"], "mcp elicitation in test agent");
@@ -65,9 +65,9 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
     ] {
         let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
         let call = agent.begin("run_workflow", release());
-        let asked = agent.is_asked();
+        let asked = agent.await_request();
         agent.send_response(&asked, result.clone());
-        let waiting = call.ends();
+        let waiting = call.finish();
         assert_eq!(waiting["status"], "waiting", "{result} {waiting}");
         let run = waiting["run_id"].as_str().unwrap();
         let reported = waiting["next_step"].as_str().unwrap();
@@ -87,21 +87,21 @@ fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
     let call = agent.begin("run_workflow", release());
-    let asked = agent.is_asked();
+    let asked = agent.await_request();
     let run = waiting_runs(&home).pop().unwrap();
     home.runs(&["gates", "answer", &run, "yes"]).well();
-    let ended = call.ends();
+    let ended = call.finish();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("yes")));
-    let taken_back = agent.is_asked();
+    let taken_back = agent.await_request();
     assert_eq!(
         (&taken_back["method"], &taken_back["params"]["requestId"]),
         (&json!("notifications/cancelled"), &asked["id"])
     );
 
     let call = agent.begin("run_workflow", release());
-    let asked = agent.is_asked();
+    let asked = agent.await_request();
     agent.cancel(&call);
-    let taken_back = agent.is_asked();
+    let taken_back = agent.await_request();
     assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
     // A late answer has no effect.
     agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
@@ -118,15 +118,15 @@ fn invalid_form_is_shown_again_with_its_errors() {
         "place": {"type": "string", "oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
     }, "required": ["version"]});
     let call = agent.begin("run_workflow", asking_workflow(&json!({"prompt": "Which?", "form": form})));
-    let asked = agent.is_asked();
+    let asked = agent.await_request();
     let place = &asked["params"]["requestedSchema"]["properties"]["place"];
     assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"])));
     agent.send_response(&asked, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
-    let again = agent.is_asked();
+    let again = agent.await_request();
     let message = again["params"]["message"].as_str().unwrap();
     assert!(message.contains("'version' must have at least 3 characters, not 1"), "{message}");
     agent.send_response(&again, json!({"action": "accept", "content": {"version": "1.2", "place": "us"}}));
-    let ended = call.ends();
+    let ended = call.finish();
     assert_eq!(ended["final_variables"]["ask_version"], "1.2", "{ended}");
 }
 
@@ -154,7 +154,7 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let runs = waiting_runs(&home);
     assert_eq!(runs.len(), 1);
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let ended = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).ends();
+    let ended = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).finish();
     assert_eq!(
         (&ended["status"], &ended["final_variables"]["answer"]),
         (&json!("completed"), &json!("yes")),
@@ -179,11 +179,11 @@ fn carried_state_outlives_its_server_and_counts_once() {
     };
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
     let next = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let ended = next.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).ends();
+    let ended = next.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).finish();
     assert_eq!(ended["status"], "completed", "{ended}");
     // A third server has not seen the state used. The gate is closed, so the server only returns the result of the run.
     let third = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let again = third.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).ends();
+    let again = third.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).finish();
     assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
     let runs = third.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len();
     assert_eq!(runs, 1, "nothing was started");
@@ -231,7 +231,7 @@ fn carried_state_counts_only_unchanged_and_for_the_same_call() {
     let again = agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"noise": 1}))).answer();
     let (_, state) = input_parts(&again);
     let declined =
-        agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"action": "decline"}))).ends();
+        agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"action": "decline"}))).finish();
     assert_eq!(declined["status"], "waiting");
     assert!(declined["next_step"].as_str().unwrap().contains("was declined"), "{declined}");
     // A closed dialog cannot be accepted afterwards.
@@ -262,7 +262,7 @@ fn several_rounds_of_one_call_answer_gates_and_a_form() {
         input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, wrong)).answer());
     assert!(question["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{question}");
     let right = json!({"action": "accept", "content": {"count": 3}});
-    let ended = agent.call_again("run_workflow", &arguments, &carried_arguments(&state, right)).ends();
+    let ended = agent.call_again("run_workflow", &arguments, &carried_arguments(&state, right)).finish();
     let variables = &ended["final_variables"];
     assert_eq!((&variables["one_answer"], &variables["two_count"]), (&json!("as you like"), &json!(3)), "{ended}");
 }
@@ -313,7 +313,7 @@ fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
             "decide",
             json!({"run_id": run, "answer": "yes", "passphrase": "x", "person": true, "surface": "mcp elicitation"}),
         )
-        .refused();
+        .refusal();
     assert!(refused.starts_with("decide: unknown field 'passphrase', "), "{refused}");
     let refused = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().starts_with("This gate waits for a person"), "{refused}");
@@ -346,7 +346,7 @@ fn with_tasks(home: &Home, besides: Value) -> Agent {
 /// Polls a task until it is in this state.
 fn wait_for_state(agent: &Agent, task: &str, status: &str) -> Value {
     eventually_blocking(&format!("the task is {status}"), || {
-        let reported = agent.requests("tasks/get", json!({"taskId": task}))["result"].clone();
+        let reported = agent.send_request("tasks/get", json!({"taskId": task}))["result"].clone();
         if reported["status"] == status { Ok(reported) } else { Err(reported) }
     })
 }
@@ -360,7 +360,7 @@ fn question(told: &Value) -> (String, Value) {
 }
 
 fn respond(agent: &Agent, task: &str, key: &str, response: Value) {
-    let reported = agent.requests("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
+    let reported = agent.send_request("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
     assert!(reported["error"].is_null(), "{reported}");
 }
 
@@ -413,19 +413,19 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
 
     let created = agent.begin("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
-    assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null());
+    assert!(agent.send_request("tasks/cancel", json!({"taskId": task}))["error"].is_null());
     wait_for_state(&agent, task, "cancelled");
-    assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null(), "again does no harm");
+    assert!(agent.send_request("tasks/cancel", json!({"taskId": task}))["error"].is_null(), "again does no harm");
 }
 
 #[test]
 fn tasks_require_a_declared_capability_and_a_started_run() {
     let home = Home::new(STEPLATCH);
     let without = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let refused = without.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
+    let refused = without.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(refused["error"]["code"], -32021, "{refused}");
     let agent = with_tasks(&home, json!({}));
-    let unknown = agent.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
+    let unknown = agent.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     let broken = agent.call_tool("run_workflow", json!({"workflow_definition": {"states": {}}}));
     assert_eq!(broken["success"], false, "{broken}");
@@ -433,7 +433,7 @@ fn tasks_require_a_declared_capability_and_a_started_run() {
     let created = agent.begin("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     eventually_blocking("the task has a message", || {
-        !agent.requests("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()
+        !agent.send_request("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()
     });
     let waiting = wait_for_state(&agent, task, "working");
     assert!(waiting["statusMessage"].as_str().unwrap().contains("gates answer"), "{waiting}");

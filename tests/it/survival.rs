@@ -107,7 +107,7 @@ pub(crate) fn printing_survives(
         typist.join().unwrap()
     });
     for wait in waiting {
-        let waited = wait.ends();
+        let waited = wait.finish();
         assert_eq!((&waited["match_text"], &waited["groups"]), (&json!("finished-42"), &json!(["42"])), "{waited}");
     }
     let listed = agent.call_tool("list_terminal_sessions", json!({}));

@@ -53,7 +53,7 @@ impl Running {
     }
 
     /// Returns the exit code.
-    fn ends(mut self) -> i32 {
+    fn finish(mut self) -> i32 {
         assert!(self.lines.next().is_none(), "no line is left");
         self.child.wait().unwrap().code().unwrap()
     }
@@ -74,7 +74,7 @@ fn wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
     let mut matched = Running::of(&home, &["terminal", "wait", "one", "--pattern", r"go \w+"]);
     home.runs(&["terminal", "send", "one", "-e", "echo go $((40+2))"]).well();
     assert_eq!(matched.line(), "one  match  go 42");
-    assert_eq!(matched.ends(), 0);
+    assert_eq!(matched.finish(), 0);
 
     home.runs(&["terminal", "send", "one", "-e", "false"]).well();
     let failed = home.runs(&["terminal", "wait", "one"]);
@@ -93,7 +93,7 @@ fn wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
     let mut first = Running::of(&home, &["terminal", "wait", "one", "two", "--until", "exit", "--any"]);
     home.runs(&["terminal", "send", "two", "-e", "on"]).well();
     assert_eq!(first.line(), "two  exit  exit code 3");
-    assert_eq!(first.ends(), 1);
+    assert_eq!(first.finish(), 1);
     let gone = home.runs(&["terminal", "wait", "three"]);
     assert!(gone.code == 1 && gone.stderr.contains("terminal 'three' not found"), "{gone:?}");
 }
@@ -116,9 +116,9 @@ fn wait_for_runs_ends_with_them_or_at_a_gate() {
     assert!(waited.code == 124 && waited.stderr.contains(&asks), "{waited:?}");
 
     let mut through = Running::of(&home, &["runs", "wait", &asks, "--through-gates", "--json"]);
-    home.answers(&asks, "yes").well();
+    home.answer_gate(&asks, "yes").well();
     assert_eq!(through.json()["state"], "completed");
-    assert_eq!(through.ends(), 0);
+    assert_eq!(through.finish(), 0);
     // A gate of a nested run is also a gate of its parent.
     let above = start_run(&home, "above");
     assert_eq!(home.runs(&["runs", "wait", &above]).code, 3);
@@ -133,7 +133,7 @@ fn wait_for_a_gate_ends_when_one_opens() {
     let asks = start_run(&home, "ask");
     let line = waiting.line();
     assert!(line.starts_with(&format!("{asks}/a/1  ask  Deploy? (yes | no), answer with: ")), "{line}");
-    assert_eq!(waiting.ends(), 0);
+    assert_eq!(waiting.finish(), 0);
     assert_eq!(home.runs(&["gates", "wait", &asks, "--json"]).json()["gate_id"], format!("{asks}/a/1"));
     let good = start_run(&home, "nap");
     let ended = home.runs(&["gates", "wait", &good]);
@@ -155,14 +155,14 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
     assert!(first[1].contains(&asks) && first[1].contains("ask: Deploy? (yes | no)"), "{first:?}");
 
     home.runs(&["daemon", "restart"]).well();
-    home.answers(&asks, "yes").well();
+    home.answer_gate(&asks, "yes").well();
     let events = [all.json(), all.json()];
     assert_eq!((&events[0]["event"], &events[1]["event"]), (&json!("closed"), &json!("completed")), "{events:?}");
     assert!(named.line().contains("closed") && named.line().contains("completed"));
     home.runs(&["terminal", "send", "shell", "-e", "exit 4"]).well();
     let last = named.line();
     assert!(last.contains("exit") && last.ends_with("exit code 4"), "{last}");
-    assert_eq!(named.ends(), 1, "its program failed");
+    assert_eq!(named.finish(), 1, "its program failed");
     let ended = all.json();
     assert_eq!(
         (&ended["event"], &ended["terminal"], &ended["exit_code"]),
@@ -197,7 +197,7 @@ fn watch_may_end_at_the_first_event() {
     let mut watched = Running::of(&home, &["watch", "--any", "log", "--pattern", "ERR.R"]);
     home.runs(&["terminal", "send", "log", "-e", "echo ERR''OR"]).well();
     assert!(watched.line().ends_with("match      ERROR"));
-    assert_eq!(watched.ends(), 0);
+    assert_eq!(watched.finish(), 0);
     let unknown = home.runs(&["watch", "nothing"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("no terminal 'nothing'"), "{unknown:?}");
 }

@@ -160,7 +160,7 @@ impl Agent {
 
     /// Waits for the next request of the server, or its cancellation.
     #[must_use]
-    pub fn is_asked(&self) -> Value {
+    pub fn await_request(&self) -> Value {
         self.asked.lock().unwrap().recv_timeout(ANSWER_TIMEOUT).expect("a question to the client")
     }
 
@@ -175,7 +175,7 @@ impl Agent {
 
     /// Sends a request that is not a tool call, and returns the answer unchanged.
     #[must_use]
-    pub fn requests(&self, method: &str, mut params: Value) -> Value {
+    pub fn send_request(&self, method: &str, mut params: Value) -> Value {
         params["_meta"] = self.meta(json!({}));
         self.ask(self.number(), method, &params).recv_timeout(ANSWER_TIMEOUT).expect("an answer")
     }
@@ -209,7 +209,7 @@ impl Agent {
     /// Calls a tool and returns its structured result.
     #[must_use]
     pub fn call_tool(&self, tool: &str, arguments: Value) -> Value {
-        self.begin(tool, arguments).ends()
+        self.begin(tool, arguments).finish()
     }
 }
 
@@ -233,7 +233,7 @@ impl Calling {
 
     /// Waits for the message of a refused call.
     #[must_use]
-    pub fn refused(self) -> String {
+    pub fn refusal(self) -> String {
         let answer = self.next();
         assert_eq!(answer["result"]["isError"], Value::Bool(true), "{}: {answer}", self.tool);
         answer["result"]["content"][0]["text"].as_str().expect("words").to_owned()
@@ -241,7 +241,7 @@ impl Calling {
 
     /// Waits for the structured result.
     #[must_use]
-    pub fn ends(self) -> Value {
+    pub fn finish(self) -> Value {
         self.result_with_progress().1
     }
 

@@ -40,7 +40,7 @@ impl Home {
     }
 
     /// Sets a variable for all programs of this home.
-    pub fn sets(&mut self, name: &str, value: &str) {
+    pub fn set(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
@@ -93,7 +93,7 @@ impl Home {
     }
 
     /// Answers the question of a run or of a nested run, as a person. Does not name the question if there are several.
-    pub fn answers(&self, run: &str, answer: &str) -> CommandOutput {
+    pub fn answer_gate(&self, run: &str, answer: &str) -> CommandOutput {
         self.runs(&["gates", "answer", &self.gate_of(run), answer])
     }
 
@@ -107,7 +107,7 @@ impl Home {
         }
     }
 
-    /// Answers like [`Self::answers`] as the approver, after unlocking the locked runs.
+    /// Answers like [`Self::answer_gate`] as the approver, after unlocking the locked runs.
     pub fn approve(&self, run: &str, answer: &str, passphrase: &str) -> CommandOutput {
         self.run_with_input(&["approver", "unlock", "--stdin"], passphrase);
         self.run_with_input(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)

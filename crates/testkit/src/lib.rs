@@ -210,7 +210,7 @@ impl TestDaemon {
     }
 
     /// Waits until the daemon has ended on its own.
-    pub async fn ends(self) {
+    pub async fn finish(self) {
         tokio::time::timeout(Duration::from_secs(60), self.serving).await.expect("a daemon that ends").unwrap();
     }
 

@@ -33,21 +33,21 @@ impl Desk {
     /// A desk with a gate, two terminals and three runs.
     fn usual(cols: u16, rows: u16) -> Self {
         let mut desk = Self::of(cols, rows);
-        desk.happens(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
+        desk.handle_event(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
         desk
     }
 
-    fn happens(&mut self, event: UiEvent) -> Vec<Effect> {
+    fn handle_event(&mut self, event: UiEvent) -> Vec<Effect> {
         update(&mut self.model, self.at, "2026-01-01T10:01:00Z".to_owned(), event)
     }
 
-    fn passes(&mut self, time: Duration) {
+    fn advance(&mut self, time: Duration) {
         self.at += time;
-        self.happens(UiEvent::Tick);
+        self.handle_event(UiEvent::Tick);
     }
 
     fn press(&mut self, keys: &[Key]) -> Vec<Effect> {
-        keys.iter().flat_map(|key| self.happens(UiEvent::Input(TerminalInput::Key(*key)))).collect()
+        keys.iter().flat_map(|key| self.handle_event(UiEvent::Input(TerminalInput::Key(*key)))).collect()
     }
 
     fn type_in(&mut self, text: &str) -> Vec<Effect> {
@@ -182,7 +182,7 @@ fn run_events(desk: &mut Desk) {
         event(4, "state_entered", json!({"state": "ask", "visit": 1, "tool": "gate", "params": {}})),
         event(5, "gate_waiting", json!({"gate_id": "run_bbbb/ask/1", "prompt": "Deploy everywhere?"})),
     ] {
-        desk.happens(event);
+        desk.handle_event(event);
     }
 }
 
@@ -235,7 +235,7 @@ fn disconnected_remote_terminal_names_machine_and_time() {
     lost.host = Some("db".to_owned());
     lost.host_lost_since = Some("2026-01-01T09:58:00Z".to_owned());
     let mut desk = Desk::of(90, 10);
-    desk.happens(UiEvent::Lists { terminals: vec![here, lost], runs: Vec::new(), needs_passphrase: false });
+    desk.handle_event(UiEvent::Lists { terminals: vec![here, lost], runs: Vec::new(), needs_passphrase: false });
     desk.look(&expect![[r#"
         | steplatch  nothing waits for you
         | Waits for you nothing
@@ -254,7 +254,7 @@ fn disconnected_remote_terminal_names_machine_and_time() {
 fn wide_screen_has_the_preview_beside_the_list() {
     let mut desk = Desk::usual(130, 16);
     desk.press(&[Key::Down]);
-    desk.happens(picture());
+    desk.handle_event(picture());
     desk.look(&expect![[r#"
         | steplatch  1 question waits for you
         | Waits for you 1                                          ─ build: busy 40x5 ─────────────────────────────────────────────────────
@@ -328,7 +328,7 @@ fn question_is_read_and_then_answered() {
     "#]]);
     assert!(desk.type_in("a1").is_empty() && desk.press(&[Key::Enter]).is_empty());
     assert!(desk.screen().contains("no answer is taken now: it has just appeared"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("a3");
     desk.press(&[Key::Enter]);
     desk.look(&expect![[r#"
@@ -354,14 +354,14 @@ fn question_is_read_and_then_answered() {
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!((answer.answer.as_str(), answer.number, answer.digest.as_deref()), ("yes", Some(1), Some("d1")));
     let wanted = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
-    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(wanted)) });
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(wanted)) });
     desk.type_in("secret");
     let screen = desk.screen();
     assert!(screen.contains("the approver's passphrase:\n  › ••••••") && !screen.contains("secret"), "{screen}");
     let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
     let taken = AnswerGateReply { success: true, status: "running".to_owned(), ..AnswerGateReply::default() };
-    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
     assert!(desk.screen().contains("answered: yes; run_bbbb is now running"), "{}", desk.screen());
 }
 
@@ -369,18 +369,18 @@ fn question_is_read_and_then_answered() {
 fn only_typed_keys_answer() {
     let mut desk = Desk::usual(80, 16);
     desk.press(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     // Enter, a paste and choices do not answer by themselves.
     assert!(desk.press(&[Key::Enter, Key::Char('1'), Key::Enter, Key::Char('y')]).is_empty());
-    assert!(desk.happens(UiEvent::Input(TerminalInput::Paste("a1\r".to_owned()))).is_empty());
+    assert!(desk.handle_event(UiEvent::Input(TerminalInput::Paste("a1\r".to_owned()))).is_empty());
     desk.type_in("a");
     assert!(
-        desk.happens(UiEvent::Input(TerminalInput::Paste("1\r\n".to_owned()))).is_empty(),
+        desk.handle_event(UiEvent::Input(TerminalInput::Paste("1\r\n".to_owned()))).is_empty(),
         "a paste presses no Enter"
     );
-    desk.happens(UiEvent::Input(TerminalInput::Focus(true)));
+    desk.handle_event(UiEvent::Input(TerminalInput::Focus(true)));
     assert!(desk.press(&[Key::Enter]).is_empty(), "the window has just got the focus");
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.press(&[Key::Escape]);
     assert!(desk.screen().contains("a begins an answer"), "{}", desk.screen());
 }
@@ -389,20 +389,20 @@ fn only_typed_keys_answer() {
 fn changed_question_is_shown_again_and_answered_one_closes() {
     let mut desk = Desk::usual(80, 16);
     desk.press(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("a");
     let mut changed = runs().pop().unwrap();
     changed.pending_gates[0].digest = "d2".to_owned();
-    let effects = desk.happens(UiEvent::Run(Box::new(changed.clone())));
+    let effects = desk.handle_event(UiEvent::Run(Box::new(changed.clone())));
     assert!(matches!(&effects[..], [Effect::ShowGate { gate_id, .. }] if gate_id == "run_bbbb/ask/1"), "{effects:?}");
     let gate = GateInfo { prompt: "Deploy nowhere?".to_owned(), ..changed.pending_gates[0].clone() };
-    desk.happens(UiEvent::Gate { gate_id: gate.gate_id.clone(), gate: Ok(Box::new(gate)) });
+    desk.handle_event(UiEvent::Gate { gate_id: gate.gate_id.clone(), gate: Ok(Box::new(gate)) });
     assert!(desk.press(&[Key::Char('1'), Key::Enter]).is_empty());
     let screen = desk.screen();
     assert!(screen.contains("Deploy nowhere?") && screen.contains("the question has changed"), "{screen}");
     changed.pending_gates.clear();
-    desk.happens(UiEvent::Run(Box::new(changed)));
-    desk.passes(ANSWER_DELAY);
+    desk.handle_event(UiEvent::Run(Box::new(changed)));
+    desk.advance(ANSWER_DELAY);
     assert!(desk.press(&[Key::Char('a'), Key::Char('1'), Key::Enter]).is_empty());
     assert!(desk.screen().contains("the question is closed"), "{}", desk.screen());
 }
@@ -412,9 +412,9 @@ fn long_question_must_be_read_to_its_end() {
     let mut desk = Desk::usual(80, 16);
     let mut long = runs().pop().unwrap();
     long.pending_gates[0].context = json!({"plan": "a step\n".repeat(100)}).as_object().unwrap().clone();
-    desk.happens(UiEvent::Run(Box::new(long)));
+    desk.handle_event(UiEvent::Run(Box::new(long)));
     desk.press(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("a");
     assert!(desk.screen().contains("no answer is taken now: scroll to its end first"), "{}", desk.screen());
     desk.press(&[Key::End, Key::Char('a'), Key::Char('2')]);
@@ -432,9 +432,9 @@ fn form_desk(cols: u16, rows: u16) -> Desk {
     let mut asks = runs().pop().unwrap();
     let gate = GateInfo { choices: Vec::new(), context: serde_json::Map::default(), form: Some(form), ..gate() };
     asks.pending_gates = vec![gate];
-    desk.happens(UiEvent::Run(Box::new(asks)));
+    desk.handle_event(UiEvent::Run(Box::new(asks)));
     desk.press(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk
 }
 
@@ -498,8 +498,8 @@ fn terminal_too_small_for_a_question_says_so() {
             let words = desk.screen().replace(['\n', ' '], "");
             assert!(words.contains("Thisterminalistoosmall"), "{cols}x{rows}: {words}");
         }
-        desk.happens(UiEvent::Resized { cols: 80, rows: 30 });
-        desk.passes(ANSWER_DELAY);
+        desk.handle_event(UiEvent::Resized { cols: 80, rows: 30 });
+        desk.advance(ANSWER_DELAY);
         desk.type_in("a1.2");
         desk.press(&[Key::Enter]);
         desk.type_in("3");
@@ -511,7 +511,7 @@ fn terminal_too_small_for_a_question_says_so() {
 fn line_for_one_question_answers_no_other() {
     let mut desk = Desk::usual(80, 16);
     desk.press(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("a1");
     let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
@@ -521,22 +521,22 @@ fn line_for_one_question_answers_no_other() {
     next.pending_gates[0].gate_id = "run_bbbb/ask/2".to_owned();
     next.pending_gates[0].digest = "d2".to_owned();
     let taken = AnswerGateReply { success: true, status: "waiting".to_owned(), ..AnswerGateReply::default() };
-    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
-    desk.happens(UiEvent::Run(Box::new(next)));
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
+    desk.handle_event(UiEvent::Run(Box::new(next)));
     for _ in 0..20 {
-        desk.passes(ANSWER_DELAY / 2);
+        desk.advance(ANSWER_DELAY / 2);
         assert!(desk.type_in("a1cq").is_empty() && desk.press(&[Key::Enter]).is_empty());
     }
     assert!(desk.screen().contains("Terminals 2"), "the list is shown: {}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.press(&[Key::Enter]);
     assert!(desk.screen().contains("it takes an answer in a moment"), "{}", desk.screen());
     // The next question accepts an answer once the keyboard is idle.
     for _ in 0..20 {
-        desk.passes(ANSWER_DELAY / 2);
+        desk.advance(ANSWER_DELAY / 2);
         assert!(desk.type_in("a1").is_empty() && desk.press(&[Key::Enter]).is_empty(), "{}", desk.screen());
     }
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("a1");
     assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::Answer(_)]));
 }
@@ -545,23 +545,23 @@ fn line_for_one_question_answers_no_other() {
 fn line_for_a_changed_or_closed_question_does_nothing() {
     let mut desk = Desk::usual(80, 16);
     desk.press(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("ayes, but fi");
     let changed = GateInfo { prompt: "Deploy nowhere?".to_owned(), digest: "d2".to_owned(), ..gate() };
-    desk.happens(UiEvent::Gate { gate_id: changed.gate_id.clone(), gate: Ok(Box::new(changed.clone())) });
+    desk.handle_event(UiEvent::Gate { gate_id: changed.gate_id.clone(), gate: Ok(Box::new(changed.clone())) });
     for _ in 0..5 {
-        desk.passes(ANSWER_DELAY / 2);
+        desk.advance(ANSWER_DELAY / 2);
         assert!(desk.type_in("aqhc1y").is_empty() && desk.press(&[Key::Enter]).is_empty());
         assert!(desk.screen().contains("Deploy nowhere?"), "{}", desk.screen());
     }
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("ano, a q");
     let mut closed = runs().pop().unwrap();
     closed.pending_gates.clear();
-    desk.happens(UiEvent::Run(Box::new(closed)));
+    desk.handle_event(UiEvent::Run(Box::new(closed)));
     assert!(desk.type_in("uestion qq").is_empty());
     assert!(desk.screen().contains("the question was answered or withdrawn"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("q");
     assert!(desk.screen().contains("Terminals 2"), "{}", desk.screen());
 }
@@ -618,7 +618,7 @@ fn runs_are_controlled_and_a_cancel_is_confirmed() {
     desk.press(&[Key::Tab, Key::Tab]);
     assert!(desk.type_in("p").is_empty());
     assert!(desk.screen().contains("enter in a moment"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     assert!(desk.screen().contains("enter yes  any other key no"), "{}", desk.screen());
     assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::Pause(run)] if run == "run_bbbb"));
     assert!(desk.type_in("c").is_empty());
@@ -626,11 +626,11 @@ fn runs_are_controlled_and_a_cancel_is_confirmed() {
     assert!(screen.contains("Cancel release run_bbbb? Its work is abandoned and its terminals are closed"), "{screen}");
     assert!(desk.press(&[Key::Enter]).is_empty(), "Enter is not the default");
     assert!(desk.screen().contains("nothing was done"));
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     assert!(desk.type_in("c").is_empty());
     assert!(desk.screen().contains("y, enter yes  any other key no"), "{}", desk.screen());
     assert!(desk.type_in("y").is_empty());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::Cancel(run)] if run == "run_bbbb"));
     desk.press(&[Key::Down]);
     assert!(desk.type_in("c").is_empty());
@@ -646,13 +646,13 @@ fn ended_run_is_rerun_from_the_selected_step() {
     desk.press(&[Key::Down]);
     desk.type_in("r");
     assert!(desk.screen().contains("Run build run_aaaa again, with its input?"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     let whole = RerunRequest { run_id: "run_aaaa".to_owned(), ..RerunRequest::default() };
     assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::RunAgain(request)] if **request == whole));
     // From a step of the opened run.
     let ended =
         RunRecord { completed_at: Some("2026-01-01T10:00:40Z".to_owned()), ..run("run_bbbb", "release", "failed") };
-    desk.happens(UiEvent::Run(Box::new(ended)));
+    desk.handle_event(UiEvent::Run(Box::new(ended)));
     desk.type_in("gbb");
     desk.press(&[Key::Enter]);
     run_events(&mut desk);
@@ -660,7 +660,7 @@ fn ended_run_is_rerun_from_the_selected_step() {
     assert!(desk.screen().contains("r run again from here"), "{}", desk.screen());
     desk.type_in("r");
     assert!(desk.screen().contains("Run release run_bbbb again from 'build'?"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     let mut request = RerunRequest {
         run_id: "run_bbbb".to_owned(),
         from_state: Some("build/1".to_owned()),
@@ -677,21 +677,21 @@ fn ended_run_is_rerun_from_the_selected_step() {
         error: Some("it would happen again".to_owned()),
         ..RunReply::default()
     };
-    desk.happens(reply(&request, refused.clone()));
+    desk.handle_event(reply(&request, refused.clone()));
     assert!(desk.screen().contains("Repeat it? state 'build': rm ·x"), "{}", desk.screen());
     assert!(desk.press(&[Key::Enter]).is_empty(), "Enter is not the default");
-    desk.passes(ANSWER_DELAY);
-    desk.happens(reply(&request, refused.clone()));
+    desk.advance(ANSWER_DELAY);
+    desk.handle_event(reply(&request, refused.clone()));
     desk.type_in("y");
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     request.repeat_irreversible = true;
     assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
     let started = RunReply { run_id: "run_dddd".to_owned(), status: "running".to_owned(), ..RunReply::default() };
-    desk.happens(reply(&request, started.clone()));
+    desk.handle_event(reply(&request, started.clone()));
     assert_eq!(desk.model.feed_selection().run.map(|(run, _)| run), Some("run_dddd".to_owned()));
     assert!(desk.screen().contains("run_dddd runs run_bbbb again"), "{}", desk.screen());
     // In another view, the refusal is a notice without a confirmation.
-    desk.happens(reply(&request, refused));
+    desk.handle_event(reply(&request, refused));
     assert!(desk.model.confirmation.is_none() && desk.screen().contains("it would happen again"), "{}", desk.screen());
 }
 
@@ -730,7 +730,7 @@ fn line_meant_for_a_program_does_nothing() {
             assert!(effects.is_empty(), "{line:?} {places:?}: {effects:?}");
             assert!(desk.model.confirmation.is_none(), "{line:?} {places:?}");
             // A moment later, keys are commands again.
-            desk.passes(ANSWER_DELAY);
+            desk.advance(ANSWER_DELAY);
             desk.type_in("t");
         }
     }
@@ -740,7 +740,7 @@ fn line_meant_for_a_program_does_nothing() {
 fn early_typed_passphrase_is_not_shown() {
     let mut desk = Desk::usual(80, 16);
     desk.press(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     desk.type_in("a");
     desk.type_in("y");
     assert!(desk.screen().contains("› y"), "{}", desk.screen());
@@ -770,12 +770,12 @@ fn filter_and_id_prefix_find_rows() {
 #[test]
 fn ended_daemon_is_reported_and_awaited() {
     let mut desk = Desk::usual(80, 24);
-    desk.happens(UiEvent::DaemonAway);
+    desk.handle_event(UiEvent::DaemonAway);
     let screen = desk.screen();
     assert!(screen.contains("the daemon is away") && screen.contains("s start the daemon"), "{screen}");
     assert_eq!(desk.model.feed_selection(), crate::ui::event::FeedSelection::default());
     assert!(matches!(&desk.type_in("s")[..], [Effect::StartDaemon]));
-    desk.happens(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
+    desk.handle_event(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
     assert!(desk.model.daemon == DaemonState::Connected && desk.screen().contains("the daemon is back"));
 }
 
@@ -785,7 +785,7 @@ fn selection_stays_on_its_row_when_rows_are_added() {
     desk.press(&[Key::Tab, Key::Tab, Key::Down]);
     assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
     let newer = RunRecord { started_at: "2026-01-01T10:00:59Z".to_owned(), ..run("run_dddd", "newer", "running") };
-    desk.happens(UiEvent::Run(Box::new(newer)));
+    desk.handle_event(UiEvent::Run(Box::new(newer)));
     assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
     let drawn = desk.drawn();
     let buffer = drawn.backend().buffer();

@@ -199,7 +199,7 @@ fn destructive_command_asks_a_person() {
     assert_eq!(run["pending_gate"]["answered_by"], "human", "{run:#}");
     let refused = procedure.agent.call_tool("decide", json!({"run_id": run["run_id"], "answer": "yes"}));
     assert_eq!(refused["success"], false, "{refused}");
-    procedure.home.answers(run["run_id"].as_str().unwrap(), "no");
+    procedure.home.answer_gate(run["run_id"].as_str().unwrap(), "no");
     let ended = procedure.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
     assert_eq!(
         (ended["status"].as_str(), ended["error"].as_str().unwrap().contains("said no")),
@@ -207,7 +207,7 @@ fn destructive_command_asks_a_person() {
     );
     assert_eq!(procedure.file("data"), "1\n");
     let run = procedure.begin(json!({"BACKUP": "third.tgz"}));
-    procedure.home.answers(run["run_id"].as_str().unwrap(), "yes").well();
+    procedure.home.answer_gate(run["run_id"].as_str().unwrap(), "yes").well();
     let ended = procedure.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended:#}");
     assert!(procedure.file("data") == "1\n" && procedure.home.path().join("third.tgz").exists());

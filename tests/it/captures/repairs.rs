@@ -41,7 +41,7 @@ impl Procedure {
         states[state]["action"]["params"]["pattern"].as_str().unwrap().to_owned()
     }
 
-    fn over(&self, run: &str) -> Value {
+    fn ended_run(&self, run: &str) -> Value {
         self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}))
     }
 }
@@ -55,7 +55,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     let procedure = captured_installer();
     let (run, state) =
         procedure.run_until_stop(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
-    let asked = procedure.over(&run);
+    let asked = procedure.ended_run(&run);
     let context = &asked["pending_gate"]["context"];
     assert_eq!(context["nearest_line"], "Proceed with the installation?", "{asked:#}");
     assert!(context["recorded"].as_str().unwrap().ends_with("Continue? [y/n]"), "{asked:#}");
@@ -66,8 +66,8 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     // Irreversible and unknown effects come first.
     let weakens: Vec<&str> = anything["weakens"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(weakens[0].contains("it is not known") && weakens[1].contains("matches nearly anything"), "{anything:#}");
-    procedure.home.answers(&run, "decline").well();
-    assert_eq!(procedure.over(&run)["pending_gate"], asked["pending_gate"], "the run is unchanged");
+    procedure.home.answer_gate(&run, "decline").well();
+    assert_eq!(procedure.ended_run(&run)["pending_gate"], asked["pending_gate"], "the run is unchanged");
 
     let pattern = format!("{}|^Proceed with the installation\\? *$", procedure.pattern(&state));
     let proposed = procedure.propose(&run, replace_program(&state, &pattern));
@@ -79,7 +79,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
         named.contains(r"'^Proceed with the installation\? *$' as well") && named.contains(r#"types "y\n""#),
         "{named}"
     );
-    let gate = procedure.over(&run)["pending_gate"].clone();
+    let gate = procedure.ended_run(&run)["pending_gate"].clone();
     assert!(gate["context"]["difference"].as_str().unwrap().contains("+          \"pattern\""), "{gate:#}");
     let accepted = json!({"run_id": run, "answer": gate["choices"][0]});
     let refused = procedure.agent.call_tool("decide", accepted);
@@ -88,8 +88,8 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     // The question and the accepted patch outlive the daemon.
     let daemon = procedure.home.runs(&["daemon", "status", "--json"]).json();
     crate::durable::kill(&daemon["pid"]);
-    procedure.home.answers(&run, gate["choices"][0].as_str().unwrap()).well();
-    let ended = procedure.over(&run);
+    procedure.home.answer_gate(&run, gate["choices"][0].as_str().unwrap()).well();
+    let ended = procedure.ended_run(&run);
     assert_eq!(ended["status"], "completed", "{ended:#}");
     assert_eq!(
         (&ended["repairs"][0]["version"], &ended["repairs"][0]["state"]),
@@ -119,7 +119,7 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
         "printf 'Install recommended packages? [Y/n] '\nread -r extra\necho \"$extra\" >> extras\nprintf 'Continue?";
     let longer = INSTALLER.replace("printf 'Continue?", first);
     let (run, state) = procedure.run_until_stop(&longer);
-    let asked = procedure.over(&run);
+    let asked = procedure.ended_run(&run);
     assert_eq!(asked["pending_gate"]["context"]["nearest_line"], "Install recommended packages? [Y/n]", "{asked:#}");
     let known = &procedure.captured["workflow_definition"]["states"][&state];
     let (params, transition) = (&known["action"]["params"], &known["transitions"][0]);
@@ -141,8 +141,8 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
     assert_eq!(proposed["success"], true, "{proposed:#}");
     assert!(proposed["weakens"].as_array().is_some_and(|named| !named.is_empty()), "it acts again: {proposed:#}");
     // The question is already on the screen, so the run continues with the new state.
-    procedure.home.answers(&run, "accept, and go on with 'decline_extras'").well();
-    let ended = procedure.over(&run);
+    procedure.home.answer_gate(&run, "accept, and go on with 'decline_extras'").well();
+    let ended = procedure.ended_run(&run);
     assert_eq!((&ended["status"], &ended["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{ended:#}");
     procedure.assert_replays();
 
@@ -164,13 +164,13 @@ fn accepted_patch_is_saved_by_the_next_daemon() {
     locked.lock().unwrap();
     std::thread::scope(|scope| {
         // The daemon is killed before the library stores the patch; the next daemon has the answer already.
-        scope.spawn(|| procedure.home.answers(&run, "1"));
+        scope.spawn(|| procedure.home.answer_gate(&run, "1"));
         let is_answered = || procedure.home.runs(&["runs", "events", &run]).stdout.contains("gate_answered");
         while !is_answered() {}
         crate::durable::kill(&procedure.home.runs(&["daemon", "status", "--json"]).json()["pid"]);
         locked.unlock().unwrap();
     });
-    let ended = procedure.over(&run);
+    let ended = procedure.ended_run(&run);
     assert_eq!((&ended["status"], &ended["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{ended:#}");
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(2));
     let history = procedure.home.runs(&["workflow", "history", "procedure"]).well();
@@ -188,8 +188,8 @@ fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
     let proposed = procedure.propose(&run, replace_program(&state, &pattern));
     assert_eq!(proposed["success"], true, "{proposed:#}");
-    procedure.home.answers(&run, "1").well();
-    let ended = procedure.over(&run);
+    procedure.home.answer_gate(&run, "1").well();
+    let ended = procedure.ended_run(&run);
     assert_eq!(ended["status"], "completed", "{ended:#}");
     let repair = &ended["repairs"][0];
     assert!(repair["error"].as_str().unwrap().contains("was changed in the library"), "{repair:#}");

@@ -60,8 +60,8 @@ pub(super) fn pending_effect_is_performed_once_after_a_crash(rig: &Rig) {
     let (host, daemon) = (rig.host(), rig.daemon());
     // A stopped host performs nothing: the command is decided, but not typed.
     kill(&host, Signal::STOP);
-    rig.answers(&gate, "yes");
-    rig.reaches(&run, "type");
+    rig.answer_gate(&gate, "yes");
+    rig.wait_for_state(&run, "type");
     rig.kill_worker();
     kill(&daemon["pid"], Signal::KILL);
     assert!(lines(rig, "began").is_empty());
@@ -94,8 +94,8 @@ pub(super) fn gate_survives_a_crash_and_takes_an_answer(rig: &Rig) {
     rig.crash();
     rig.recover();
     assert_eq!(rig.run(&runs[0])["status"], "waiting");
-    rig.answers(&gates[0], "yes");
-    rig.answers(&gates[1], "no");
+    rig.answer_gate(&gates[0], "yes");
+    rig.answer_gate(&gates[1], "no");
     assert_eq!(rig.ended(&runs[0])["final_state"], "end");
     assert_eq!(rig.ended(&runs[1])["final_state"], "refused");
 }
@@ -104,11 +104,11 @@ pub(super) fn second_answer_is_refused_with_the_first_one(rig: &Rig) {
     let states = json!({"ask": ask("again"), "again": ask("end"), "end": last(), "refused": last()});
     let run = rig.begin(machine("ask", states));
     let gate = rig.gate(&run);
-    rig.answers(&gate, "yes");
+    rig.answer_gate(&gate, "yes");
     let second = rig.home.runs(&["gates", "answer", &gate, "no"]);
     assert!(second.code != 0 && second.stderr.contains("answered"), "{}{}", second.stdout, second.stderr);
     let next = eventually_blocking("the next gate is open", || Some(rig.gate(&run)).filter(|next| *next != gate));
-    rig.answers(&next, "yes");
+    rig.answer_gate(&next, "yes");
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
 
@@ -124,7 +124,7 @@ pub(super) fn nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
     let gate = rig.gate(&run);
     rig.crash();
     rig.recover();
-    rig.answers(&gate, "yes");
+    rig.answer_gate(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("from below")), "{ended}");
 }
@@ -139,7 +139,7 @@ pub(super) fn returning_host_finds_output_printed_meanwhile(rig: &Rig) {
         "end": last(),
     });
     let run = rig.begin(machine("open", states));
-    rig.reaches(&run, "wait");
+    rig.wait_for_state(&run, "wait");
     rig.crash();
     release_command(rig);
     eventually_blocking("the program has printed", || rig.home.path().join("said").exists());
@@ -278,8 +278,8 @@ pub(super) fn unknown_outcome_stays_unknown(rig: &Rig) {
     let gate = rig.gate(&run);
     rig.crash();
     rig.recover();
-    rig.reaches(&run, "in_doubt");
-    rig.answers(&gate, "yes");
+    rig.wait_for_state(&run, "in_doubt");
+    rig.answer_gate(&gate, "yes");
     assert_eq!(rig.ended(&run)["final_state"], "end");
     assert_eq!(lines(rig, "began"), ["once"]);
 }

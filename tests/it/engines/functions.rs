@@ -41,7 +41,7 @@ pub(super) fn function_survives_crashes_at_its_gate_and_repeats_nothing(rig: &Ri
     assert_eq!(rig.gate(&run), gate);
     let no_choice = rig.home.runs(&["gates", "answer", &gate, "perhaps"]);
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
-    rig.answers(&gate, "publish");
+    rig.answer_gate(&gate, "publish");
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], json!(["said first", "said publish", true, true]), "{ended}");
     assert_eq!(noted(rig), ["first", "publish"]);
@@ -81,7 +81,7 @@ pub(super) fn function_waits_for_its_started_run(rig: &Rig) {
     rig.crash();
     rig.recover();
     assert_eq!(rig.run(&run)["status"], "waiting");
-    rig.answers(&gate, "out");
+    rig.answer_gate(&gate, "out");
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], "told in and out", "{ended}");
 }
@@ -204,7 +204,7 @@ pub(super) fn long_outputs_of_short_calls_are_complete(rig: &Rig) {
     let gate = rig.gate(&run);
     rig.crash();
     rig.recover();
-    rig.answers(&gate, "yes");
+    rig.answer_gate(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");
 }

@@ -37,12 +37,12 @@ impl Service {
         eventually_blocking("the service has the run", || Some(self.fake.runs().get(count - 1)?.id.clone()))
     }
 
-    pub(super) fn sets(&self, run: &str, status: Value) {
+    pub(super) fn set(&self, run: &str, status: Value) {
         self.fake.script_run(run, vec![status]);
     }
 
     fn completes(&self, run: &str) {
-        self.sets(run, json!({"status": "COMPLETED", "output": {"deployed": "prod"}}));
+        self.set(run, json!({"status": "COMPLETED", "output": {"deployed": "prod"}}));
     }
 
     pub(super) fn cancel(&self) -> usize {

@@ -143,7 +143,7 @@ impl Rig {
     }
 
     /// Answers a gate as a person, and repeats the answer if the engine has not stored it in time.
-    pub(crate) fn answers(&self, gate: &str, answer: &str) {
+    pub(crate) fn answer_gate(&self, gate: &str, answer: &str) {
         eventually_blocking("the answer is stored", || {
             let output = self.home.runs(&["gates", "answer", gate, answer]);
             // An earlier answer may have been stored after all.
@@ -154,7 +154,7 @@ impl Rig {
     }
 
     /// Waits until the journal of the home has a run in a state.
-    pub(crate) fn reaches(&self, run: &str, state: &str) {
+    pub(crate) fn wait_for_state(&self, run: &str, state: &str) {
         eventually_blocking("the run is in the state", || {
             let shown = self.home.runs(&["runs", "events", run, "--json"]).stdout;
             shown.lines().any(|line| line.contains(&format!("\"{state}\"")))

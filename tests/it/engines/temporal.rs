@@ -96,7 +96,7 @@ fn unavailable_server_is_named_and_nothing_is_lost() {
     assert!(refused.code != 0 && refused.stderr.contains("not stored yet"), "{}{}", refused.stdout, refused.stderr);
     rig.start_server();
     // The worker may have forwarded the first request after all.
-    rig.answers(&gate, "yes");
+    rig.answer_gate(&gate, "yes");
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
 
@@ -167,7 +167,7 @@ fn worker_killed_during_a_node_loses_nothing() {
     eventually_blocking("the server lists it", || {
         is_listed(&rig, "StepGateOpen = true AND StepWorkflow = 'story'", &run)
     });
-    rig.answers(&gate, "yes");
+    rig.answer_gate(&gate, "yes");
     assert_eq!(rig.ended(&run)["result"], "hidden-words");
     assert_eq!(counted_lines(&rig, "counted"), ["begun"]);
     eventually_blocking("it has ended at the service too", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
@@ -249,7 +249,7 @@ fn cancel_during_a_server_outage_ends_the_run_later() {
     rig.kill_server();
     let cancel = rig.agent.begin("cancel_run", json!({"run_id": run}));
     rig.start_server();
-    let cancelled = cancel.ends();
+    let cancelled = cancel.finish();
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
 }
 
@@ -273,7 +273,7 @@ fn cancel_without_a_worker_ends_the_run_once_one_starts() {
     });
     rig.start_worker();
     for cancel in cancels {
-        let cancelled = cancel.ends();
+        let cancelled = cancel.finish();
         assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     }
 }
@@ -341,7 +341,7 @@ fn foreign_worker_decides_and_own_worker_performs() {
     let gate = rig.gate(&run);
     let shown = |agent: &Agent| agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
     assert!(shown(&of_other)["error"].as_str().is_some(), "the other host has no journal of it");
-    rig.answers(&gate, "yes");
+    rig.answer_gate(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
     assert_eq!(counted_lines(&rig, "counted"), ["1", "2", "3"]);
@@ -368,7 +368,7 @@ fn remote_workflow_ended_on_the_server_is_cancelled_remotely() {
         eventually_blocking("the server shows its status", || {
             is_listed("StepState = 'RUNNING' AND StepGateOpen = false")
         });
-        service.sets(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
+        service.set(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
         eventually_blocking("the server shows its gate", || is_listed("StepState = 'WAITING' AND StepGateOpen = true"));
         rig.run_client(&["workflow", how, "--workflow-id", &run]).well();
         // A wait for the end also returns while the run waits at the service.

@@ -56,7 +56,7 @@ fn gate_closes_and_all_gathered_calls_clean_up() {
     let types = types(&events);
     assert_eq!(types.iter().filter(|event| **event == "gate_cancelled").count(), 3, "{types:?}");
     assert!(types.contains(&"over"), "{types:?}");
-    let answered = story.answers(&run, "yes");
+    let answered = story.answer_gate(&run, "yes");
     assert_ne!(answered.code, 0, "{answered:?}");
 }
 
@@ -110,7 +110,7 @@ fn paused_function_cleans_up_without_the_held_answers() {
     );
     let run = story.begin(60.0);
     story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
-    story.answers(&run, "never").well();
+    story.answer_gate(&run, "never").well();
     cancelled(&story, &run);
     assert_eq!(noted_text(&story), "finally\n");
 }
@@ -190,7 +190,7 @@ fn held_answer_is_never_delivered_after_a_cancel() {
     ));
     let run = story.begin(60.0);
     story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
-    story.answers(&run, "never").well();
+    story.answer_gate(&run, "never").well();
     cancelled_by_a_daemon_that_is_killed(&story, &run);
     assert_eq!(noted_text(&story), "finally\n");
 }
@@ -199,7 +199,7 @@ fn held_answer_is_never_delivered_after_a_cancel() {
 fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
     let story = Story::of("return await ctx.gate('Go?', choices=['a', 'b'])", "");
     let run = story.begin(60.0);
-    story.answers(&run, "a").well();
+    story.answer_gate(&run, "a").well();
     // The answer is accepted before the function continues.
     eventually_blocking("it has ended", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
     let events = story.events(&run);

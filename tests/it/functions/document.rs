@@ -54,7 +54,7 @@ impl Socket {
     }
 
     /// Returns the record of a run once it is in a state.
-    fn reaches(&mut self, run: &Value, state: &str) -> Value {
+    fn wait_for_state(&mut self, run: &Value, state: &str) -> Value {
         eventually_blocking(&format!("the run is {state}"), || {
             let record = self.record(run);
             if record["state"] == state { Ok(record) } else { Err(record) }
@@ -88,7 +88,7 @@ fn document_client_starts_a_run_and_reads_its_result() {
         json!({"session_id": "default", "workflow_id": "story", "input": "text in", "params": {"n": 3}, "wait": false}),
     );
     let run = &started["run_id"];
-    let waiting = socket.reaches(run, "waiting");
+    let waiting = socket.wait_for_state(run, "waiting");
     let eight = ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"];
     assert!(eight.iter().all(|key| waiting.get(key).is_some()), "{waiting}");
     assert_eq!((&waiting["run_id"], &waiting["workflow_id"]), (run, &json!("story")));
@@ -107,7 +107,7 @@ fn document_client_starts_a_run_and_reads_its_result() {
     let none = json!({"session_id": "default", "run_id": run});
     assert!(person.is_refused("ANSWER_GATE", none).starts_with("answer is required"));
     assert_eq!(person.ask("ANSWER_GATE", gate("b"))["success"], true);
-    let ended = socket.reaches(run, "completed");
+    let ended = socket.wait_for_state(run, "completed");
     let result = json!({"input": "text in", "n": 3, "answer": "b"});
     assert_eq!((&ended["result"], &ended["error"], &ended["pending_gate"]), (&result, &json!(null), &json!(null)));
     assert!(ended["completed_at"].as_str() > ended["started_at"].as_str(), "{ended}");

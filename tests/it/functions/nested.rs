@@ -56,7 +56,7 @@ fn children_are_listed_and_answered_through_their_parent() {
     eventually_blocking("both children ask", || gates().len() == 2);
     story.kill_daemon();
     eventually_blocking("both children ask again", || gates().len() == 2);
-    let ambiguous = story.answers(&waiting, "which?");
+    let ambiguous = story.answer_gate(&waiting, "which?");
     assert!(!ambiguous.stderr.is_empty(), "{ambiguous:?}");
     for gate in gates() {
         let prompt = gate["prompt"].as_str().unwrap();
@@ -145,7 +145,7 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
     story.home.runs(&["runs", "pause", run]).well();
     story.kill_daemon();
-    story.answers(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").well();
     let child = waiting["pending_gate"]["run_id"].as_str().unwrap();
     let told = |run: &str| story.home.runs(&["runs", "show", run, "--json"]).json();
     eventually_blocking("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
@@ -254,11 +254,11 @@ fn workflow_edited_after_approval_is_not_run() {
         };
         saves("approved");
         let (first, second) = (begins(), begins());
-        story.answers(&first, "yes").well();
+        story.answer_gate(&first, "yes").well();
         assert_eq!(story.look(&first, 60.0)["result"], "approved");
         saves("evil");
         story.kill_daemon();
-        story.answers(&second, "yes").well();
+        story.answer_gate(&second, "yes").well();
         let result = story.look(&second, 60.0)["result"].to_string();
         assert!(result.contains("Workflow 'deploy' was changed after this run was started"), "{name}: {result}");
     }
@@ -309,7 +309,7 @@ fn function_end_closes_the_terminals_of_its_machine() {
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     assert_eq!(open(), 1, "the function may pass it to another machine");
     story.kill_daemon();
-    story.answers(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").well();
     eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
     eventually_blocking("its terminal is closed", || open() == 0);
 }
@@ -332,7 +332,7 @@ fn run_end_closes_the_terminal_of_an_unknown_node_call() {
     eventually_blocking("it asks", || story.look(&started, 0.0)["status"] == "waiting");
     story.kill_daemon();
     eventually_blocking("it asks again", || story.look(&started, 0.0)["status"] == "waiting");
-    story.answers(&started, "yes").well();
+    story.answer_gate(&started, "yes").well();
     eventually_blocking("it has ended", || story.look(&started, 0.0)["status"] == "completed");
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     eventually_blocking("its terminal is closed", || open() == 0);

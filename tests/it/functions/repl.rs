@@ -23,7 +23,7 @@ fn repl_persists_between_calls_and_across_daemons() {
     let waiting = story.begin(60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     story.kill_daemon();
-    story.answers(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").well();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{ended}");
     let open = story.home.runs(&["terminal", "list", "--json"]).json();
@@ -120,7 +120,7 @@ fn terminal_of_an_interrupted_first_call_closes_with_its_run() {
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
     eventually_blocking("the command is typed", || open().iter().any(|session| session["busy"] == true));
     story.kill_daemon();
-    story.answers(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").well();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["unknown", "yes"]), "{ended}");
     assert_eq!(open(), Vec::<serde_json::Value>::new());
@@ -136,7 +136,7 @@ fn node_waits_for_a_place_at_the_terminal_limit() {
     let open = story.agent.call_tool("open_terminal", json!({}));
     let run = story.begin(0.0);
     assert_eq!(story.look(&run, 1.0)["status"], "running");
-    let refused = story.agent.begin("open_terminal", json!({})).refused();
+    let refused = story.agent.begin("open_terminal", json!({})).refusal();
     assert!(refused.contains("1 terminals are open, which is the limit"), "{refused}");
     let closed = story.agent.call_tool("exit_terminal", json!({"session_id": open["session_id"]}));
     assert_eq!(closed["success"], true, "{closed}");

@@ -75,7 +75,7 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     story.kill_daemon();
     let still = told(&story, &run);
     assert!(!reports(&still) && still.contains("Go on with ••••••?"), "{still}");
-    story.answers(&run, "use ••••••").well();
+    story.answer_gate(&run, "use ••••••").well();
     let ended = story.look(&run, 60.0);
     let length = SECRET.len();
     let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
@@ -114,7 +114,7 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     for run in [&before, &after] {
         let told = told(&story, run);
         assert!(!reports(&told), "{told}");
-        story.answers(run, "yes").well();
+        story.answer_gate(run, "yes").well();
         let ended = story.look(run, 60.0);
         assert_eq!(ended["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{ended}");
     }

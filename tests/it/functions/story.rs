@@ -57,8 +57,8 @@ impl Story {
     }
 
     /// Answers a gate as a person.
-    pub(crate) fn answers(&self, run: &Value, answer: &str) -> CommandOutput {
-        self.home.answers(run["run_id"].as_str().unwrap(), answer)
+    pub(crate) fn answer_gate(&self, run: &Value, answer: &str) -> CommandOutput {
+        self.home.answer_gate(run["run_id"].as_str().unwrap(), answer)
     }
 
     pub(crate) fn daemon(&self) -> i32 {

@@ -83,7 +83,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
                 "waiting" if seals => {
                     drop(story.home.approve(run["run_id"].as_str().unwrap(), "yes", passphrase));
                 }
-                "waiting" => drop(story.answers(&run, "yes")),
+                "waiting" => drop(story.answer_gate(&run, "yes")),
                 "running" => {}
                 _ => break now,
             }
@@ -123,7 +123,7 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         crate::functions::story::written(&story.path("begun"));
         let id = run["run_id"].as_str().unwrap();
         story.home.runs(&["runs", "pause", id]).well();
-        story.answers(&run, "yes").well();
+        story.answer_gate(&run, "yes").well();
         std::fs::write(story.path("go"), "").unwrap();
         let types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
         eventually_blocking("the command has ended", || types().iter().any(|event| event == "node_completed"));
@@ -137,7 +137,7 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         });
         // The next daemon's replay finds the answers in place in the journal.
         story.kill_daemon();
-        story.answers(&run, "yes").well();
+        story.answer_gate(&run, "yes").well();
         let ended = story.look(&run, 60.0);
         assert_eq!(ended["result"], serde_json::json!(["yes", ["slow", "after"]]), "{ended}");
         assert_eq!(crate::functions::story::lines_in(&story.path("noted")), 2);

@@ -158,7 +158,7 @@ impl Serving {
     }
 
     /// Signals the server to end, and returns its exit code.
-    pub(crate) fn ends(&mut self, signal: Signal) -> Option<i32> {
+    pub(crate) fn finish(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         self.process.wait().unwrap().code()
     }

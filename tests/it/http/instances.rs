@@ -63,7 +63,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
         (&json!(true), &json!(1)),
         "{refreshed}"
     );
-    let tools = agent.requests("tools/list", json!({}));
+    let tools = agent.send_request("tools/list", json!({}));
     let names: Vec<&str> =
         tools["result"]["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert!(names.contains(&"workflow_asking"), "{names:?}");
@@ -71,7 +71,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     // A run with a gate in between, which a person answers at the serving instance.
     let call = agent.begin("workflow_asking", json!({"to": "prod"}));
     let gate = wait_at_gate(&north, &gates);
-    let waiting = call.ends();
+    let waiting = call.finish();
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     assert!(waiting["next_step"].as_str().unwrap().contains("Go on?"), "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();

@@ -150,7 +150,7 @@ fn server_logs_contain_no_token() {
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
     serving.send("POST", "/mcp", &headers, list.as_bytes());
-    assert_eq!(serving.ends(Signal::TERM), Some(0));
+    assert_eq!(serving.finish(Signal::TERM), Some(0));
     let log = std::fs::read_to_string(serving.home.path().join("log")).unwrap();
     assert!(log.contains("answered") && log.contains("/api/v1/runs"), "{log}");
     assert!(!log.contains("slt_"), "{log}");
@@ -175,7 +175,7 @@ fn new_token_applies_at_once() {
     assert_eq!(serving.get("/api/v1/runs").0, 200);
     let reported = serving.home.runs(&["serve", "token"]).well();
     assert_eq!(reported.trim(), new["file"].as_str().unwrap());
-    assert_eq!(serving.ends(Signal::TERM), Some(0));
+    assert_eq!(serving.finish(Signal::TERM), Some(0));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn stream_of_an_old_token_ends_with_it() {
     assert_eq!(serving.wait_for(&run)["status"], "waiting");
     let events = serving.follow(&run, &[]);
     serving.home.runs(&["serve", "token", "--new"]).well();
-    serving.home.answers(&run, "yes").well();
+    serving.home.answer_gate(&run, "yes").well();
     let reported: Vec<String> = events.rest().into_iter().map(|event| event.kind).collect();
     assert!(!reported.iter().any(|reported| reported == "gate_answered"), "{reported:?}");
 }
@@ -232,7 +232,7 @@ fn ending_the_server_ends_streams_but_not_runs() {
     let run = serving.starts(&resting(2, 300.0));
     let mut events = serving.follow(&run, &[]);
     assert_eq!(events.next().unwrap().kind, "workflow_started");
-    assert_eq!(serving.ends(Signal::INT), Some(0));
+    assert_eq!(serving.finish(Signal::INT), Some(0));
     assert!(events.rest().iter().all(|event| event.kind == "state_entered"), "the stream ends, whole");
     let reported = serving.home.runs(&["runs", "show", &run, "--json"]).json();
     assert_eq!(reported["status"].as_str().or(reported["state"].as_str()), Some("running"), "{reported}");

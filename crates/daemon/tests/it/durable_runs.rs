@@ -620,8 +620,8 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
 async fn daemon_ends_when_its_state_directory_or_lock_is_removed() {
     let daemon = TestDaemon::new().await;
     std::fs::remove_dir_all(daemon.place().state()).unwrap();
-    daemon.ends().await;
+    daemon.finish().await;
     let daemon = TestDaemon::new().await;
     std::fs::remove_file(daemon.place().lock()).unwrap();
-    daemon.ends().await;
+    daemon.finish().await;
 }

@@ -76,7 +76,7 @@ fn play(plan: &Plan) -> Story {
                     _ if choice % 2 == 0 => StepOutcome::TimedOut,
                     _ => StepOutcome::Unknown,
                 };
-                drop(story.ends(step, outcome));
+                drop(story.finish(step, outcome));
             }
         }
     }

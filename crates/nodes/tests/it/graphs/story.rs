@@ -46,7 +46,7 @@ impl Story {
     }
 
     /// Ends a step's attempt with an outcome, and returns the effects that are open afterwards.
-    pub(crate) fn ends(&mut self, step: &str, outcome: StepOutcome) -> Vec<String> {
+    pub(crate) fn finish(&mut self, step: &str, outcome: StepOutcome) -> Vec<String> {
         let open = self.open.iter().position(|open| called(open) == step && !open.contains('@'));
         let open = self.open.remove(open.unwrap_or_else(|| panic!("{step} does not run: {:?}", self.open)));
         let attempt = open[step.len()..].parse().unwrap();

@@ -494,7 +494,7 @@ fn enforce_end(stopper: steplatch_daemon::ShutdownHandle) {
     end_after(STOP_TIMEOUT, async move { stopper.stopped().await }, || {
         std::thread::spawn(|| {
             tracing::error!(
-                "the daemon has not ended within {} s and is killed; the next one finds the remaining terminals and runs",
+                "the daemon did not end within {} s and is killed; the next one finds the remaining terminals and runs",
                 STOP_TIMEOUT.as_secs()
             );
         });

@@ -582,7 +582,7 @@ impl Attached {
                 }
                 (AttachEvent::Resized(size), Some(_)) if size.checked().is_none() => {
                     // Not a warning: the remote machine could fill the log.
-                    tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports an impossible terminal size");
+                    tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports an impossible size");
                 }
                 (event, _) => return Some(event),
             }

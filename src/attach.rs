@@ -259,7 +259,7 @@ pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: b
                 Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => draw(&mut out, &snapshot)?,
                 Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => break AttachEnd::Ended(exit_code),
                 Some(Ok(TerminalEvent::TerminalResized { .. }) | Err(_)) => {}
-                // The daemon went away; the terminal still exists.
+                // The daemon ended; the terminal still exists.
                 None => draw(&mut out, &attachment.attach_again().await?)?,
             },
             input = keys.next() => {

@@ -1,4 +1,4 @@
-//! The calls of a run, as lines: nodes, steps of graphs, and events that functions emit.
+//! The calls of a run as lines: nodes, steps of graphs, and events emitted by functions.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_once_it_is_over_with_what_it_was_given() {
+    fn ended_call_is_reported_with_its_input() {
         let mut calls = Calls::default();
         let result = json!({"success": true, "output": "two\nlines", "node_type": "bash"});
         for (event, expected) in [
@@ -172,8 +172,8 @@ mod tests {
             (event("draft_ready", json!({"round": 1}), "03.000"), Some("draft_ready event round=1")),
             (event("graph_step_completed", json!({"step_id": "one"}), "03.000"), None),
         ] {
-            let told = calls.record(&event, None).map(|line| anstream::adapter::strip_str(&line).to_string());
-            let words = told.map(|told| told.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
+            let reported = calls.record(&event, None).map(|line| anstream::adapter::strip_str(&line).to_string());
+            let words = reported.map(|reported| reported.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
             assert_eq!(words.as_deref(), expected, "{}", event.event_type);
         }
         assert!(calls.oldest().is_none());

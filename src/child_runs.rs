@@ -1,7 +1,7 @@
 //! The nested runs of a watched run.
 //!
-//! A `state_entered` or `nested_workflow_started` event names the run that it starts, and the client follows that run.
-//! The parent run reports the outcome of a nested run; missing events of the nested run only hide its steps.
+//! A `state_entered` or `nested_workflow_started` event names the started run, and the client follows that run. The
+//! parent run reports the outcome of a nested run; missing events of the nested run only hide its steps.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl ChildRuns {
                     }
                 }
             }
-            // Ignore a failure: the receiver is gone.
+            // Ignore a failure: the receiver has been dropped.
             let _ = sender.send(ChildUpdate::Ended(run)).await;
         });
         let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };
@@ -99,7 +99,7 @@ impl ChildRuns {
         update
     }
 
-    /// Returns the next event of a nested run; pending forever if there is none. Cancellation-safe.
+    /// Returns the next event of a nested run; stays pending if there is no nested run. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> RunEvent {
         if let Some(event) = self.queued.pop_front() {
             return event;

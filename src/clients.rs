@@ -1,8 +1,8 @@
 //! The MCP clients of this machine, and the steplatch entry in their configuration.
 //!
 //! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
-//! stays byte for byte unchanged ([`json`], [`toml`], [`yaml`]). [`edit`] compares every change with the intended one beforehand.
-//! [`file`] writes it atomically, and only if no other program wrote in the meantime.
+//! stays byte for byte unchanged ([`json`], [`toml`], [`yaml`]). [`edit`] compares every change with the intended one
+//! beforehand. [`file`] writes it atomically, and only if no other program wrote in the meantime.
 
 pub(crate) mod edit;
 pub(crate) mod entry;

@@ -212,7 +212,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let paths = match arguments.command {
         // An internal worker uses neither directories nor the environment.
         Command::Worker(ref command) if command.is_internal() => return worker::serve().await,
-        // Its paths belong to the client on the other machine.
+        // Its paths belong to the client on the remote machine.
         Command::Host(command) => return command.run().await,
         _ => front::daemon_paths(arguments.state_dir.as_deref())?,
     };
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_line_is_well_formed() {
         Arguments::command().debug_assert();
     }
 
@@ -298,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_prints_can_print_json() {
+    fn every_printing_command_can_print_json() {
         let mut found = Vec::new();
         leaves(&Arguments::command(), "", &mut found);
         assert!(found.len() > 20, "the tree is walked: {found:?}");
         let mut without: Vec<&str> = found.iter().filter(|(_, json)| !json).map(|(words, _)| words.as_str()).collect();
         without.sort_unstable();
-        // A command that is not on the list should have `--json`; a command with it should not be on the list.
+        // A command not on the list must have `--json`, and a command on the list must not.
         assert_eq!(without, WITHOUT_JSON.map(|(words, _)| words));
     }
 }

@@ -1,6 +1,6 @@
 //! Completion of ids and names by the shell.
 //!
-//! The script that `steplatch completions SHELL` prints runs this program with the words of the command line, and this
+//! The script printed by `steplatch completions SHELL` runs this program with the words of the command line, and this
 //! program prints candidates. A running daemon supplies ids and names. A completion starts no daemon, and offers no ids
 //! and names if the daemon does not reply within a time limit.
 
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_has_a_script_that_asks_this_program() {
+    fn every_shell_script_calls_this_program() {
         for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
             let script = String::from_utf8(script(shell).unwrap()).unwrap();
             assert!(script.contains(COMPLETE_VARIABLE) && script.contains("steplatch"), "{shell}: {script}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_completed_with_and_without_its_prefix() {
+    fn id_is_completed_with_and_without_its_prefix() {
         let value = |current: &str| {
             id_candidate(current, "run_abc", "hello completed").map(|found| found.get_value().to_owned())
         };

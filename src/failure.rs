@@ -10,7 +10,7 @@ use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
 
-/// Exit code of a command whose time limit has passed, like that of timeout(1).
+/// Exit code of a command that exceeded its time limit, as in timeout(1).
 pub(crate) const TIMED_OUT: u8 = 124;
 
 /// Exit code if the work failed: a run, an action, or a request to the daemon.
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_told_that_it_failed_and_why() {
+    fn programs_receive_the_failure_and_the_reason() {
         let plain = Failure::work("the daemon went away");
         assert_eq!(plain.document(), json!({"success": false, "error": "the daemon went away"}));
         let reply = json!({"success": false, "error": "no 'x'", "available": ["y"]});

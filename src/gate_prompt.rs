@@ -152,7 +152,7 @@ impl GatePrompt {
     }
 
     /// Handles the rejection of an answer: the next prompt asks for the passphrase if it is missing or wrong, otherwise
-    /// for the whole answer. Returns the message to show, which the first request for a passphrase does not need.
+    /// for the whole answer. Returns the message to show; the first request for a passphrase needs none.
     pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
         let is_first_request = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_asked_for_field_by_field() {
+    fn form_is_requested_field_by_field() {
         let mut asking = form();
         assert_eq!(asking.lead(), ["as it is tagged"]);
         assert_eq!(asking.prompt(), "Version (a text of at least 3 characters):");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passphrase_is_asked_for_without_the_answer_again() {
+    fn passphrase_is_requested_without_repeating_the_answer() {
         let gate = GateInfo { choices: vec!["yes".to_owned(), "no".to_owned()], ..GateInfo::default() };
         let mut asking = GatePrompt::new(gate);
         let answer = asking.line("2").unwrap().unwrap();

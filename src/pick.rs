@@ -1,4 +1,4 @@
-//! List from which a person at a terminal picks an id that is missing on the command line.
+//! List in which a person at a terminal picks an id missing from the command line.
 
 use std::io::{self, BufRead as _};
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_picked_by_its_number_or_its_id() {
+    fn row_is_picked_by_its_number_or_its_id() {
         let ids = ["run_a", "run_b"].map(str::to_owned);
         for (line, id) in [(" 2\n", Some(1)), ("run_a\n", Some(0)), ("0", None), ("3", None), ("", None)] {
             assert_eq!(find_picked(&ids, line), id.map(|at: usize| &ids[at]), "{line:?}");

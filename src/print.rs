@@ -448,12 +448,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_given_nothing_to_carry_out() {
+    fn terminal_receives_no_control_sequences() {
         let text = "one\ttwo\r\nthree\rfour\n\x1b]52;c;ZXZpbA==\x07\x1b[2J\u{9b}2J\u{202e}x";
         let shown = harmless(text);
         assert_eq!(shown, "one\ttwo\nthree⏎four\n␛]52;c;ZXZpbA==␇␛[2J·2J·x");
         assert_eq!(harmless("\x1b[1mstrong\x1b[0m \x1b[8mhidden"), "\x1b[1mstrong\x1b[0m ␛[8mhidden\x1b[0m");
-        assert_eq!(harmless("\x1b[31mred"), "\x1b[31mred\x1b[0m", "what is printed next is not red");
+        assert_eq!(harmless("\x1b[31mred"), "\x1b[31mred\x1b[0m", "later output is not red");
         let json = serde_json::to_string(&serde_json::json!({"a": text})).unwrap();
         let escaped = escaped_json(&json);
         assert!(!escaped.chars().any(is_harmful), "{escaped}");
@@ -461,18 +461,18 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_colours_where_a_state_means_something() {
+    fn list_colours_meaningful_states() {
         let rows = [["ID", "STATE", "ABOUT"], ["a", "failed", "failed twice"], ["b", "running", "x"]]
             .map(|row| row.map(str::to_owned).to_vec());
         let lines = list(&rows, 1, Some(16));
         assert_eq!(lines[0], format!("{QUIET}ID  STATE    AB…{QUIET:#}"));
         assert_eq!(lines[1], format!("a   {BAD}failed{BAD:#}   fa…"));
         assert_eq!(lines[2], "b   running  x");
-        assert_eq!(list(&rows, 1, Some(6))[1], "a   f…", "a word that is cut has no colour");
+        assert_eq!(list(&rows, 1, Some(6))[1], "a   f…", "a truncated word has no colour");
     }
 
     #[test]
-    fn times_are_said_as_people_say_them() {
+    fn durations_are_formatted_for_people() {
         let said = |micros| duration(Duration::from_micros(micros));
         assert_eq!(said(340), "340 µs");
         assert_eq!(said(12_345), "12 ms");
@@ -481,13 +481,13 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_said_as_people_say_them() {
+    fn moments_are_formatted_for_people() {
         let before = |seconds: i64| {
             let timestamp = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds);
             ago(&timestamp.to_string())
         };
         assert_eq!(before(0), "just now");
-        assert_eq!(before(-60), "just now", "also by a clock that is ahead of ours");
+        assert_eq!(before(-60), "just now", "even by a clock that is ahead of ours");
         assert_eq!(before(125), "2 min ago");
         assert_eq!(before(7300), "2 h ago");
         assert!(ago("2020-02-02T10:00:00.000Z").starts_with("2020-02-0"), "the day in the zone of this machine");
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_aligned_by_what_is_seen() {
+    fn table_is_aligned_by_visible_width() {
         let rows = [["漢", "x"], ["abc", "y"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&rows), "漢   x\nabc  y");
     }

@@ -1,8 +1,8 @@
 //! Questions of runs to the person at this terminal.
 //!
 //! Owns standard input while a command watches a run: a thread reads lines, beginning with the first question. The
-//! thread runs until the end of the process, and the next [`Person`] receives lines from the same thread. A line that
-//! was read before a question appeared does not answer the question.
+//! thread runs until the end of the process, and the next [`Person`] receives lines from the same thread. A line read
+//! before a question appeared does not answer that question.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, IsTerminal as _};
@@ -213,7 +213,7 @@ pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
     for line in bounded_content(gate) {
-        // Wrap the text instead of cutting it, because the answer depends on all of it.
+        // Wrap the text instead of truncating it, because the answer depends on all of it.
         let indent: String = line.chars().take_while(|character| *character == ' ').collect();
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
         lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_or_the_text_answers() {
+    fn number_or_text_is_an_answer() {
         let gate = gate(&["it is clean", "2", "none of these"]);
         let answers = [" It is clean ", "1", "3", "none of these"].map(|line| parse_choice(&gate, line).unwrap().0);
         assert_eq!(answers, ["it is clean", "it is clean", "none of these", "none of these"]);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_two_choices_is_no_answer() {
+    fn ambiguous_text_is_not_an_answer() {
         let gate = gate(&["2", "1", "Yes", "yes"]);
         let refused = parse_choice(&gate, "1").unwrap_err();
         assert_eq!(refused, "'1' is the text of choice 2 and the number of another one; answer #2 or #1");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_there_is_to_judge_is_shown_or_it_is_said_that_it_is_not() {
+    fn full_content_is_shown_or_its_omission_reported() {
         let mut gate = gate(&["yes"]);
         gate.gate_id = "run_x/ask/1".to_owned();
         gate.context = json!({"screen_content": "$ make", "command": "rm -rf /"}).as_object().unwrap().clone();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_limit_of_a_gate_is_shown_in_local_time() {
+    fn time_limit_of_a_gate_is_shown_in_local_time() {
         let at = "2026-11-30T04:15:18.959Z";
         let mut gate = GateInfo { expires_at: Some(at.to_owned()), ..gate(&["yes"]) };
         gate.context = json!({"command": format!("at {at}"), "without an answer": format!("after {at}, it counts as not answered")})
@@ -385,13 +385,13 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_no_choices_any_text_is_an_answer() {
+    fn any_text_answers_a_question_without_choices() {
         assert_eq!(parse_choice(&gate(&[]), " go on \n").unwrap().0, "go on");
         assert!(parse_choice(&gate(&[]), "  ").is_err());
     }
 
     #[test]
-    fn a_question_shows_its_screen_and_no_escapes_of_it() {
+    fn question_shows_its_screen_without_escapes() {
         let mut gate = gate(&["yes"]);
         let screen: String = (1..=20).map(|index| format!("line {index}\x1b[2J\n")).collect();
         gate.context = json!({"screen_content": format!("{screen}\n\n")}).as_object().unwrap().clone();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_chosen_from_is_shown_whole() {
+    fn choices_are_shown_in_full() {
         let gate = gate(&["the build is clean and so is everything", "abcdefghijklmnopqrstuvwxyz0123456789"]);
         let lines = gate_lines(&gate, Some(24));
         assert_eq!(

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_follow_from_two_records() {
+    fn changes_are_derived_from_two_records() {
         let gate = |id: &str| RunChange::GateOpened(Box::new(record("waiting", &[id]).pending_gates.remove(0)));
         let closed = |id: &str| RunChange::GateClosed(id.to_owned());
         let running = record("running", &[]);

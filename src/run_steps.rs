@@ -1,4 +1,4 @@
-//! The events of a run, and the states in which the run asked for the next state.
+//! The events of a run, and the states in which the run asked for its next state.
 
 use serde_json::Value;
 use steplatch_protocol::{DaemonPaths, FollowError, RunEvent};
@@ -29,7 +29,7 @@ pub(crate) async fn events(paths: &DaemonPaths, run: &str) -> Result<Vec<RunEven
 /// Returns the states in which the run asked for the next state, because no expected screen appeared.
 pub(crate) fn asking_states(events: &[RunEvent]) -> Vec<String> {
     let state = |event: &&RunEvent| event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned();
-    // A gate that the workflow declares names who may answer it; a question about the next state does not.
+    // A declared gate names the parties that may answer it; a question about the next state does not.
     let is_unknown = |event: &&RunEvent| event.event_type == "gate_waiting" && !event.data.contains_key("answered_by");
     events.iter().filter(is_unknown).map(|event| state(&event)).collect()
 }

@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_a_transition_takes_is_no_alarm() {
+    fn failure_with_a_transition_is_not_an_error() {
         for (next, mark) in [("transition", '·'), ("workflow_failed", '✗'), ("workflow_cancelled", '✗')] {
             let mut view = LineView::new(false);
             let result = json!({"success": false, "error": "the command ended with exit code 1"});

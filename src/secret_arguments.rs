@@ -1,4 +1,4 @@
-//! Secret arguments of a machine that a person starts. The person is asked for missing values, without echo.
+//! Secret arguments of a machine that a person starts. Missing values are requested from the person, without echo.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ struct SecretArgument {
     description: Option<String>,
 }
 
-/// Asks for every required secret argument whose value is neither on the command line nor in the environment. Ignores
+/// Requests every required secret argument whose value is neither on the command line nor in the environment. Ignores
 /// an unreadable workflow, because the daemon reports the error.
 ///
 /// # Errors
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_that_are_secret_and_needed_are_asked_for() {
+    fn required_secret_arguments_are_requested() {
         let document = json!({"arguments": {
             "PW": {"secret": true, "description": "of the database"}, "A": "plain", "B": {"secret": true, "default": "x"},
             "C": {"secret": true, "required": false}, "KEY": {"secret": true, "required": true}}});

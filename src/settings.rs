@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_goes_before_the_file_and_the_file_before_the_default() {
+    fn environment_precedes_file_and_file_precedes_default() {
         let settings = read("[terminals]\nmax = 7\nidle_seconds = 60\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let origin = |name: &str| {
             settings.all().find(|(key, ..)| key.name == name).map(|(_, value, origin)| (value.to_string(), origin))
@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_written_in_any_case_and_with_or_without_quotes() {
+    fn flags_are_accepted_in_any_case_and_quoted() {
         let library =
             |text: &str, environment: &[(&str, &str)]| read(text, environment).unwrap().configuration().library_tools;
         assert!(!library("", &[]));
@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_named_with_its_place() {
+    fn invalid_setting_is_named_with_its_place() {
         let told = |text: &str, environment: &[(&str, &str)]| read(text, environment).unwrap_err().to_string();
         for (text, environment, problem) in [
             ("terminals.max = 0", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not 0"),
@@ -722,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once() {
+    fn all_problems_are_reported_at_once() {
         let bad =
             read("terminals.max = 0\nterminal.max = 3\ntools.library = 'perhaps'\n", &[("STEPLATCH_RUNS_DAYS", "-1")]);
         let places: Vec<String> = bad.unwrap_err().0.into_iter().map(|problem| problem.problem).collect();
@@ -738,15 +738,15 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_by_the_settings_whose_values_differ() {
+    fn change_lists_the_settings_with_different_values() {
         let before = read("tools.library = true\nruns.days = 3\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let after = read("runs.days = 4\nterminals.max = 2\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let changed: Vec<&str> = after.changed_since(&before).map(|key| key.name).collect();
-        assert_eq!(changed, ["runs.days", "tools.library"], "the environment hides what the file says of the third");
+        assert_eq!(changed, ["runs.days", "tools.library"], "the environment hides the file's values of the third");
     }
 
     #[test]
-    fn a_setting_is_read_by_its_former_names_too() {
+    fn setting_is_also_read_by_its_former_names() {
         let value = |text: &str, variables: &[(&'static str, &str)]| {
             let settings = read(text, variables).unwrap();
             assert_eq!(settings.unknown, []);

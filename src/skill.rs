@@ -2,7 +2,7 @@
 //! (<https://agentskills.io>).
 //!
 //! Pure: the module creates the name of the folder, its texts, and a machine that needs no library. An agent always
-//! reads the description; the steps are in a separate file, which the agent reads on demand.
+//! reads the description; the steps are in a separate file for reading on demand.
 
 mod name;
 mod standalone;
@@ -255,7 +255,7 @@ fn mask_placeholders(command: &str) -> String {
     replaced + remaining
 }
 
-/// Writes the typed input of a machine, and then that of the embedded machines.
+/// Writes the typed input of a machine, followed by that of the embedded machines.
 fn write_steps(text: &mut String, machine: &Definition) {
     text.push_str("\n| state | types |\n|---|---|\n");
     for (state, typed) in typed_inputs(machine) {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_says_how_it_is_run() {
+    fn skill_explains_how_to_run_it() {
         let (machine, name) = (machine(), "release-app".parse().unwrap());
         let arguments = [variable("V", false), variable("PW", true)];
         let long = "Builds \"it\" <b>\nand pushes. ".repeat(80);

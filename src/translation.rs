@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_of_commands_and_terminals() {
+    fn translations_describe_commands_and_terminals() {
         for (daemon, person) in [
             (
                 "argument FOLDER (where to count) is missing; add FOLDER to initial_variables; {name} at /states/a has no \
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn no_phrase_stands_in_the_way_of_a_later_one() {
+    fn no_phrase_hides_a_later_one() {
         for (index, (phrase, ours)) in PHRASES.iter().enumerate() {
             assert!(!PHRASES[..index].iter().any(|(earlier, _)| phrase.contains(earlier)), "{phrase:?} is never found");
             assert_eq!(for_people(ours), *ours, "a sentence is changed once");

@@ -76,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_outcomes_a_failure_counts_most() {
+    fn failure_is_the_most_severe_outcome() {
         use WaitOutcome::{Asks, Done, Failed};
         assert_eq!([Done, Failed, Asks].into_iter().max(), Some(Failed));
         assert_eq!([Done, Asks].into_iter().max(), Some(Asks));
     }
 
     #[test]
-    fn a_time_limit_is_a_number_of_seconds() {
+    fn time_limit_is_a_number_of_seconds() {
         assert_eq!(parse_seconds("0.5"), Ok(0.5));
         for wrong in ["-1", "NaN", "inf", "soon", "1e9"] {
             assert!(parse_seconds(wrong).is_err(), "{wrong}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_passes_and_no_limit_never_does() {
+    async fn time_limit_expires_and_a_missing_one_never_does() {
         let began = Instant::now();
         TimeLimit::start(Some(1.5)).passed().await;
         assert_eq!(began.elapsed(), Duration::from_millis(1500));

@@ -53,7 +53,7 @@ impl OwnEntry {
         format!("  claude mcp add {NAME} -- {} mcp\n  {entry}", shell_words::quote(&self.command))
     }
 
-    /// Returns the entry for a client that has none.
+    /// Returns the entry for a client without one.
     pub(super) fn entry(&self, format: Format) -> Value {
         let command = self.command.as_str();
         match format.entry_form() {

@@ -1,7 +1,7 @@
 //! Atomic replacement of files that other programs own.
 //!
-//! The client may write the same file at any moment. The new text therefore derives from the current one and goes to a
-//! file beside it. A rename puts it into place only if the original is unchanged.
+//! The client may write the same file at any moment. The new text is therefore derived from the current one and written
+//! to a file beside it. A rename puts it into place only if the original is unchanged.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _, Write as _};

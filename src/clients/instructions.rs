@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_comes_and_goes_and_all_else_stays() {
+    fn block_is_added_and_removed_without_other_changes() {
         for (text, left) in [
             ("", ""),
             ("# Rules\n", "# Rules\n"),
@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(add(&added).unwrap(), (Outcome::Kept, added.clone()));
             assert_eq!(remove(&added).unwrap(), (Outcome::Removed, left.to_owned()), "{text:?}");
             assert_eq!(remove(left).unwrap(), (Outcome::Absent, left.to_owned()));
-            // An older block is replaced where it stands.
+            // An older block is replaced in place.
             let older = added.replace("fine in", "good in") + "\n## More\n";
             let (outcome, new) = add(&older).unwrap();
             assert!(matches!(&outcome, Outcome::Changed { previous } if previous.contains("good in")), "{outcome:?}");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_without_an_end_and_two_blocks_are_refused() {
+    fn unterminated_block_and_two_blocks_are_refused() {
         let (_, block) = add("").unwrap();
         for (text, problem) in [
             (format!("a\n{BEGIN}\nb\n"), "line 2, column 1: the block has no end, a line '<!-- /steplatch -->'"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_is_short_and_names_tools_that_there_are() {
+    fn block_is_short_and_names_existing_tools() {
         let (_, block) = add("").unwrap();
         assert!(block.lines().count() <= 12, "{block}");
         let named = block.split('`').skip(1).step_by(2);

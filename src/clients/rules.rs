@@ -1,4 +1,4 @@
-//! Permission rules: the tools of steplatch that a client calls without asking, those that only read.
+//! Permission rules: the tools of steplatch that a client calls without asking, which only read.
 //!
 //! The file belongs to the client and its users, and is edited through a syntax tree that keeps everything else.
 
@@ -52,7 +52,7 @@ pub(crate) fn allow_reading(text: &str) -> Result<(Outcome, String), Unreadable>
     Ok((Outcome::Added, root.to_string()))
 }
 
-/// Removes the rules about this server from the text of a file, and what they leave empty.
+/// Removes the rules about this server from the text of a file, and containers that become empty.
 ///
 /// # Errors
 /// If the client could not read the text.
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_reading_tools_come_and_go_and_all_else_stays() {
+    fn rules_for_reading_tools_are_added_and_removed_cleanly() {
         for text in [
             "",
             "{}\n",

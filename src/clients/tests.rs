@@ -1,4 +1,4 @@
-//! Edits of configurations in the forms that people write.
+//! Edits of configurations in common forms.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +18,7 @@ fn format(client: &str) -> Format {
 }
 
 /// Returns surroundings in which `/bin/sh` is this program, and `PATH` finds it.
-fn around() -> UserPaths {
+fn surroundings() -> UserPaths {
     let folder = PathBuf::from("/nowhere");
     UserPaths {
         home: folder.clone(),
@@ -30,20 +30,20 @@ fn around() -> UserPaths {
     }
 }
 
-fn ours() -> OwnEntry {
+fn own_entry() -> OwnEntry {
     OwnEntry { command: "/bin/sh".into(), program: "/bin/sh".into() }
 }
 
 fn having(client: &str, text: &str) -> (Outcome, String) {
-    edit_text(format(client), text, EditRequest::Have(&ours()), &around()).unwrap()
+    edit_text(format(client), text, EditRequest::Have(&own_entry()), &surroundings()).unwrap()
 }
 
 fn lacking(client: &str, text: &str) -> (Outcome, String) {
-    edit_text(format(client), text, EditRequest::Lack, &around()).unwrap()
+    edit_text(format(client), text, EditRequest::Lack, &surroundings()).unwrap()
 }
 
 /// Checks the edit of a text, that a second edit changes nothing, and that removing the entry restores the text.
-fn added(client: &str, text: &str, expected: &Expect, back: &str) {
+fn add_entry(client: &str, text: &str, expected: &Expect, back: &str) {
     let (outcome, new) = having(client, text);
     assert_eq!(outcome, Outcome::Added, "{text:?}");
     // Line ends are covered by separate tests.
@@ -53,7 +53,7 @@ fn added(client: &str, text: &str, expected: &Expect, back: &str) {
 }
 
 #[test]
-fn a_client_without_a_file_gets_one() {
+fn client_without_a_file_gets_one() {
     let json = expect![[r#"
         {
           "mcpServers": {
@@ -65,9 +65,9 @@ fn a_client_without_a_file_gets_one() {
         }
     "#]];
     for client in ["claude-code", "cursor", "gemini"] {
-        added(client, "", &json, "{\n  \"mcpServers\": {}\n}\n");
+        add_entry(client, "", &json, "{\n  \"mcpServers\": {}\n}\n");
     }
-    added(
+    add_entry(
         "vscode",
         "",
         &expect![[r#"
@@ -83,7 +83,7 @@ fn a_client_without_a_file_gets_one() {
         "#]],
         "{\n  \"servers\": {}\n}\n",
     );
-    added(
+    add_entry(
         "opencode",
         "",
         &expect![[r#"
@@ -98,7 +98,7 @@ fn a_client_without_a_file_gets_one() {
         "#]],
         "{\n  \"mcp\": {}\n}\n",
     );
-    added(
+    add_entry(
         "codex",
         "",
         &expect![[r#"
@@ -111,7 +111,7 @@ fn a_client_without_a_file_gets_one() {
 }
 
 #[test]
-fn a_command_in_one_list_keeps_its_arguments_where_its_program_changes() {
+fn command_in_a_list_keeps_arguments_if_its_program_changes() {
     for (found, expected) in [
         (r#"["/bin/sh", "mcp"]"#, None),
         (r#"["/bin/sh", "--state-dir", "/x", "mcp"]"#, None),
@@ -128,7 +128,7 @@ fn a_command_in_one_list_keeps_its_arguments_where_its_program_changes() {
 }
 
 #[test]
-fn others_stay_where_they_are_and_as_they_are() {
+fn other_entries_stay_in_place_unchanged() {
     let text = r#"{
     "theme" :  "dark",
     "mcpServers": {
@@ -136,7 +136,7 @@ fn others_stay_where_they_are_and_as_they_are() {
     },
     "last": 1e5
 }"#;
-    added(
+    add_entry(
         "claude-code",
         text,
         &expect![[r#"
@@ -156,8 +156,8 @@ fn others_stay_where_they_are_and_as_they_are() {
 }
 
 #[test]
-fn a_document_without_servers_gets_them_at_its_end() {
-    added(
+fn document_without_servers_gets_them_at_its_end() {
+    add_entry(
         "gemini",
         "{\n\t\"theme\": \"GitHub\"\n}\n",
         &expect![[r#"
@@ -187,7 +187,7 @@ fn comments_and_trailing_commas_stay() {
   },
 }
 ";
-    added(
+    add_entry(
         "vscode",
         text,
         &expect![[r#"
@@ -208,7 +208,7 @@ fn comments_and_trailing_commas_stay() {
         text,
     );
     let text = "{\n  \"servers\": {\n    \"a\": {} // last, \"b\": {}\n  }\n}";
-    added(
+    add_entry(
         "vscode",
         text,
         &expect![[r#"
@@ -224,7 +224,7 @@ fn comments_and_trailing_commas_stay() {
             }"#]],
         text,
     );
-    added(
+    add_entry(
         "cursor",
         "{ \"mcpServers\": { /* none */ } }\n",
         &expect![[r#"
@@ -235,9 +235,9 @@ fn comments_and_trailing_commas_stay() {
 }
 
 #[test]
-fn what_is_on_one_line_stays_on_one_line() {
+fn single_line_object_stays_on_one_line() {
     let text = r#"{"a":1,"mcpServers":{"x":{"command":"y"}}}"#;
-    added(
+    add_entry(
         "claude-code",
         text,
         &expect![[
@@ -245,7 +245,7 @@ fn what_is_on_one_line_stays_on_one_line() {
         ]],
         text,
     );
-    added(
+    add_entry(
         "claude-code",
         "{}\n",
         &expect![[r#"
@@ -263,7 +263,7 @@ fn what_is_on_one_line_stays_on_one_line() {
 }
 
 #[test]
-fn lines_end_as_they_did_and_a_byte_order_mark_stays() {
+fn line_ends_and_byte_order_mark_stay() {
     let text = "\u{feff}{\r\n  \"mcpServers\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n";
     let (_, new) = having("cursor", text);
     assert!(new.starts_with('\u{feff}') && !new.replace("\r\n", "").contains('\n'), "{new:?}");
@@ -276,7 +276,7 @@ fn lines_end_as_they_did_and_a_byte_order_mark_stays() {
 }
 
 #[test]
-fn an_entry_that_points_elsewhere_is_changed_and_keeps_what_else_it_says() {
+fn entry_with_another_target_is_changed_and_keeps_the_rest() {
     let json = r#"{ "mcpServers": {
   "steplatch": { "command": "/old/steplatch", "args": ["mcp"], /* mine */ "env": {"A": "1"} },
   "b": {}
@@ -295,7 +295,7 @@ fn an_entry_that_points_elsewhere_is_changed_and_keeps_what_else_it_says() {
 }
 
 #[test]
-fn more_that_somebody_says_to_us_and_another_way_to_reach_us_are_theirs() {
+fn additional_settings_of_the_user_stay() {
     for (client, text) in [
         ("cursor", r#"{"mcpServers": {"steplatch": {"command": "sh", "args": ["--state-dir", "/s", "mcp"]}}}"#),
         ("codex", "[mcp_servers.steplatch]\ncommand = '/bin/../bin/sh'\nargs = ['-v', 'mcp']\n"),
@@ -307,9 +307,9 @@ fn more_that_somebody_says_to_us_and_another_way_to_reach_us_are_theirs() {
 }
 
 #[test]
-fn tables_of_codex_are_added_and_taken_out_however_they_are_written() {
+fn codex_tables_are_added_and_removed_in_any_notation() {
     let text = "# mine\nmodel = 'o'\n\n[mcp_servers.a]\ncommand = 'x'\n";
-    added(
+    add_entry(
         "codex",
         text,
         &expect![[r#"
@@ -353,7 +353,7 @@ fn tables_of_codex_are_added_and_taken_out_however_they_are_written() {
 }
 
 #[test]
-fn mappings_of_goose_are_added_and_taken_out_and_comments_stay() {
+fn goose_mappings_are_added_and_removed_with_comments_kept() {
     let text = "# mine\nGOOSE_MODEL: gpt-5   # the big one\nextensions:\n  # built in\n  developer:\n    enabled: true\n    type: builtin\nGOOSE_MODE: auto\n";
     let expected = expect![[r#"
         # mine
@@ -372,7 +372,7 @@ fn mappings_of_goose_are_added_and_taken_out_and_comments_stay() {
             timeout: 3600
         GOOSE_MODE: auto
     "#]];
-    added("goose", text, &expected, text);
+    add_entry("goose", text, &expected, text);
     for (text, back) in [
         ("", "extensions: {}\n"),
         ("# mine\n", "# mine\nextensions: {}\n"),
@@ -388,18 +388,18 @@ fn mappings_of_goose_are_added_and_taken_out_and_comments_stay() {
         assert_eq!(having("goose", &new), (Outcome::Kept, new.clone()), "{text:?}");
         assert_eq!(lacking("goose", &new), (Outcome::Removed, back.to_owned()), "{text:?}");
     }
-    // An entry of another program keeps what else it has.
+    // An entry of another program keeps its other settings.
     let text = "extensions:\n  steplatch:\n    cmd: /old/steplatch # here\n    args: [mcp, --state-dir, /srv]\n    timeout: 9\n";
     let (outcome, new) = having("goose", text);
     assert_eq!(outcome, Outcome::Changed { previous: "/old/steplatch mcp --state-dir /srv".to_owned() });
     assert_eq!(new, text.replace("/old/steplatch", "\"/bin/sh\""));
     for broken in ["a: [1,\n", "- a\n", "a: 1\n---\nb: 2\n", "extensions: 3\n", "extensions:\n  steplatch: 3\n"] {
-        edit_text(format("goose"), broken, EditRequest::Have(&ours()), &around()).expect_err(broken);
+        edit_text(format("goose"), broken, EditRequest::Have(&own_entry()), &surroundings()).expect_err(broken);
     }
 }
 
 #[test]
-fn what_a_client_cannot_read_is_left_alone_and_its_place_is_named() {
+fn unreadable_client_file_is_unchanged_and_its_place_named() {
     for (client, text, told) in [
         ("claude-code", "{\n  \"a\": 1,\n}", "line 2, column 9: Trailing commas are not allowed"),
         ("claude-code", "{} // no", "line 1, column 4: Comments are not allowed"),
@@ -411,7 +411,8 @@ fn what_a_client_cannot_read_is_left_alone_and_its_place_is_named() {
         ("codex", "mcp_servers = 1", "line 1, column 15: 'mcp_servers' is not a table"),
         ("codex", "[mcp_servers]\nsteplatch = 1", "line 2, column 13: the entry 'steplatch' is not a table"),
     ] {
-        let error = edit_text(format(client), text, EditRequest::Have(&ours()), &around()).unwrap_err().to_string();
+        let error =
+            edit_text(format(client), text, EditRequest::Have(&own_entry()), &surroundings()).unwrap_err().to_string();
         assert!(error.starts_with(told), "{client} {text:?}: {error}");
     }
     // A duplicate key: the client takes the last one, and so does the edit.
@@ -459,7 +460,7 @@ fn servers(text: &str) -> Option<usize> {
 }
 
 /// Returns a text without the blanks before closing braces.
-fn tight(text: &str) -> String {
+fn without_blanks(text: &str) -> String {
     let parts: Vec<&str> = text.split('}').map(str::trim_ascii_end).collect();
     parts.join("}")
 }
@@ -468,12 +469,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn all_else_stays_byte_for_byte(text in documents()) {
-        // Documents with servers of another type are refused, which changes nothing either.
-        let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&ours()), &around()) else { return Ok(()) };
+    fn everything_else_stays_byte_for_byte(text in documents()) {
+        // Documents with servers of another type are refused, so nothing changes either.
+        let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&own_entry()), &surroundings()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
         prop_assert!(find_entry(format("cursor"), &new).unwrap().is_some());
-        // Without the new parts, and blanks, the text equals the original.
+        // Without the new parts and blanks, the text equals the original.
         let mut rest = new.chars().filter(|character| !character.is_ascii_whitespace());
         for character in text.chars().filter(|character| !character.is_ascii_whitespace()) {
             prop_assert!(rest.any(|other| other == character), "{:?} is not in {:?}", text, new);
@@ -486,30 +487,30 @@ proptest! {
         prop_assert!(find_entry(format("cursor"), &again).unwrap().is_some());
         let inks = |text: &str| text.replace(|blank: char| blank.is_ascii_whitespace(), "");
         match servers(&text) {
-            // An object that was created for the entry stays, and so does the comma before it.
+            // An object created for the entry stays, and so does the comma before it.
             None => {}
             Some(0) => prop_assert_eq!(inks(&back), inks(&text)),
             // The brace after the last server may have moved to its own line.
-            Some(_) => prop_assert_eq!(tight(&back), tight(&text)),
+            Some(_) => prop_assert_eq!(without_blanks(&back), without_blanks(&text)),
         }
     }
 
     #[test]
-    fn whatever_is_read_nothing_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
+    fn no_input_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
         for client in &CLIENTS {
-            let _ = edit_text(client.format, &text, EditRequest::Have(&ours()), &around());
-            let _ = edit_text(client.format, &text, EditRequest::Lack, &around());
+            let _ = edit_text(client.format, &text, EditRequest::Have(&own_entry()), &surroundings());
+            let _ = edit_text(client.format, &text, EditRequest::Lack, &surroundings());
         }
     }
 }
 
-/// A `make` function that adds a line, and returns the text that it received.
+/// A `make` function that adds a line and keeps the text that it received.
 fn line(text: Option<&str>) -> Result<(Option<String>, String), FileError> {
     Ok((text.map(str::to_owned), format!("{}x\n", text.unwrap_or_default())))
 }
 
 #[test]
-fn a_file_keeps_its_mode_and_a_link_stays_a_link() {
+fn file_keeps_its_mode_and_a_link_stays_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let (file, link) = (folder.path().join("file"), folder.path().join("link"));
     fs::write(&file, "a\n").unwrap();
@@ -526,11 +527,11 @@ fn a_file_keeps_its_mode_and_a_link_stays_a_link() {
     assert_eq!(fs::read_to_string(&new).unwrap(), "x\n");
     assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o600);
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 4, "nothing else is left there: {left:?}");
+    assert_eq!(left.len(), 4, "no other file is left: {left:?}");
 }
 
 #[test]
-fn what_somebody_else_writes_meanwhile_is_not_lost() {
+fn concurrent_changes_are_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "a\n").unwrap();
@@ -556,7 +557,7 @@ fn what_somebody_else_writes_meanwhile_is_not_lost() {
 }
 
 #[test]
-fn what_cannot_be_replaced_is_left_as_it_was() {
+fn irreplaceable_file_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "a\n").unwrap();

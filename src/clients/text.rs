@@ -34,7 +34,7 @@ pub(super) fn apply_splices(text: &str, mut splices: Vec<Splice>) -> String {
     out
 }
 
-/// Returns the line end of a text: that of its first line.
+/// Returns the line end of a text, as found at its first line.
 pub(super) fn line_end(text: &str) -> &'static str {
     match text.find('\n') {
         Some(newline) if text[..newline].ends_with('\r') => "\r\n",
@@ -47,7 +47,7 @@ pub(super) fn line_start(text: &str, position: usize) -> usize {
     text[..position].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Returns the beginning of the line after the one that contains `position`.
+/// Returns the beginning of the line after the line that contains `position`.
 pub(super) fn next_line(text: &str, position: usize) -> usize {
     text[position..].find('\n').map_or(text.len(), |newline| position + newline + 1)
 }

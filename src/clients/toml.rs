@@ -1,4 +1,4 @@
-//! Server entries in TOML (<https://toml.io/en/v1.0.0>), as Codex keeps them: tables in `mcp_servers`.
+//! Server entries in TOML (<https://toml.io/en/v1.0.0>), as stored by Codex: tables in `mcp_servers`.
 //!
 //! The parser reports the position of each value and each header; a change is a few splices. A new entry is a table at
 //! the end of the file, where it cannot split another table.
@@ -109,7 +109,7 @@ pub(crate) fn with_table(text: &str, array: &str, fields: &[(&str, &str)]) -> St
     apply_splices(text, vec![append_table(text, &format!("[[{array}]]"), &Value::Object(entry))])
 }
 
-/// Returns the text without the first table of an array whose `field` is `name`; `None` if there is none.
+/// Returns the text without the first table of an array whose `field` is `name`; `None` if there is no such table.
 ///
 /// # Errors
 /// If the text is not TOML, or the array does not consist of tables with their own headers.

@@ -1,4 +1,4 @@
-//! Server entries in YAML (<https://yaml.org/spec/1.2.2/>), as goose keeps them: mappings in `extensions`.
+//! Server entries in YAML (<https://yaml.org/spec/1.2.2/>), as stored by goose: mappings in `extensions`.
 //!
 //! `yaml-edit` changes the syntax tree, so that comments, order and blanks of everything else stay unchanged.
 

@@ -56,7 +56,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, because no line is requested.
+    /// Executes `/ui` and `/ui RUN`. The editor does not read in the meantime, because no line is requested.
     async fn open_full_screen(&mut self, what: &str) -> Result<(), Failure> {
         let run = match what {
             "" => None,

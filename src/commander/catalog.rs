@@ -90,7 +90,7 @@ impl Catalog {
 mod tests {
     use super::*;
 
-    fn meant(line: &str) -> Result<String, String> {
+    fn target_of(line: &str) -> Result<String, String> {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let catalog = Catalog {
             nodes: names(&["fails", "greet", "identity"]),
@@ -104,16 +104,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_what_its_sigil_says_and_a_graph_is_a_node_too() {
+    fn sigil_determines_the_kind_and_a_graph_is_a_node_too() {
         for (line, target) in
             [("@greet", "@greet"), ("#both", "#both"), ("@both", "#both"), ("%release", "%release"), ("%a.py", "%a.py")]
         {
-            assert_eq!(meant(line), Ok(target.to_owned()));
+            assert_eq!(target_of(line), Ok(target.to_owned()));
         }
     }
 
     #[test]
-    fn the_wrong_sigil_explains_the_right_one_and_an_unknown_name_lists_what_there_is() {
+    fn wrong_sigil_and_unknown_name_are_explained() {
         let table = [
             ("@release", "'release' is a workflow; write %release"),
             ("#greet", "'greet' is a node; write @greet"),
@@ -123,7 +123,7 @@ mod tests {
             ("#zzz", "there is no graph 'zzz'; there is #both"),
         ];
         for (line, error) in table {
-            assert_eq!(meant(line), Err(error.to_owned()), "{line}");
+            assert_eq!(target_of(line), Err(error.to_owned()), "{line}");
         }
         let nothing =
             Catalog::default().resolve_target(&Target { kind: Kind::Workflow, name: "x".to_owned() }).unwrap_err();

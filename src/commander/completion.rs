@@ -17,7 +17,7 @@ pub(crate) struct Words {
     pub(crate) choices: Vec<String>,
 }
 
-/// Returns the start offset of the word cursor the offset `cursor`, and the completions of the word.
+/// Returns the start offset of the word at the offset `cursor`, and the completions of the word.
 pub(crate) fn candidates(line: &str, cursor: usize, words: &Words) -> (usize, Vec<String>) {
     let before = line.get(..cursor).unwrap_or(line);
     let word_start = before
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_what_there_is() {
+    fn words_are_completed() {
         let table: [(&str, usize, &[&str]); 15] = [
             ("@", 0, &["@fails", "@greet", "@identity", "@grow"]),
             ("@gr", 0, &["@greet", "@grow"]),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_offers_its_choices() {
+    fn question_offers_its_choices() {
         let words = Words { choices: vec!["publish".to_owned(), "stop".to_owned()], ..words() };
         assert_eq!(candidates("", 0, &words).1, ["publish", "stop"]);
         assert_eq!(candidates("p", 1, &words), (0, vec!["publish".to_owned()]));

@@ -350,7 +350,7 @@ impl<'a> Conversation<'a> {
                 (None, State::Waiting) => {
                     format!("::{number} {target} did not begin, because what it waits for did not come")
                 }
-                // Its run continues. The reply at its end would have named the run.
+                // The run of the call continues. The reply at its end would have named the run.
                 (None, _) if entry.target.kind == Kind::Graph => {
                     format!("::{number} {target} continues; see it with: steplatch runs list")
                 }

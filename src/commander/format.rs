@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn long_outputs_lose_their_middle_and_no_output_moves_the_cursor() {
+    fn long_outputs_lose_their_middle_and_move_no_cursor() {
         let text: String = (1..=250).map(|number| format!("{number}\x1b[2J\n")).collect();
         let lines = plain(&lines(&text, 7));
         assert_eq!(lines.len(), 201);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_told_part_by_part() {
+    fn result_is_shown_part_by_part() {
         let target = Target { kind: Kind::Node, name: "greet".to_owned() };
         let value = json!({"success": true, "output": "a\nb\n", "error": null, "attributes": {"exit_code": 0}});
         assert_eq!(

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_character_says_what_a_line_is() {
+    fn first_character_determines_the_kind_of_a_line() {
         let table = [
             ("", Line::Nothing),
             (" \t", Line::Nothing),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_nobody_is_told_how_to_call() {
+    fn line_without_a_target_explains_calls() {
         for (line, said) in [("@ greet", "name of a node"), ("#", "name of a graph"), ("% x", "/workflows lists them")]
         {
             assert!(read(line).unwrap_err().contains(said), "{line:?}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workflow_may_be_a_file() {
+    fn workflow_may_be_a_file() {
         let target = |line: &str| match read(line) {
             Ok(Line::Call { target, .. }) => target,
             other => panic!("{other:?}"),

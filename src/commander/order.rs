@@ -1,4 +1,4 @@
-//! The table of Commander's commands, used for lookup, completion and help.
+//! The table of Commander's commands, for lookup, completion and help.
 
 use strsim::jaro_winkler;
 

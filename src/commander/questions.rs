@@ -1,4 +1,4 @@
-//! Questions of runs in the conversation: display, answers, and questions left open.
+//! Questions of runs in the conversation: display, answers, and postponed questions.
 
 use std::io;
 use std::time::{Duration, Instant};

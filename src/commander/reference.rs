@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_not_whole_is_not_computed_with() {
+    fn truncated_value_is_not_usable() {
         let variables = json!({"LONG": "xx", "LIST": ["a", {"b/c": "xx"}], "SHORT": "y"});
         let shortened = ["/attributes/variables/LONG", "/attributes/variables/LIST/1/b~1c"];
         let run = json!({"success": true, "attributes": {"status": "completed", "variables": variables, "shortened": shortened}});
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_reference_is_text() {
+    fn similar_text_is_not_a_reference() {
         for text in ["std::last", "a::0", "fe80::1", ":: x", "::", "::0x1f", "::1st", ":::0", "::_x"] {
             assert_eq!(fill_in(text), Ok(json!(text)), "{text:?}");
         }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_does_not_resolve_says_why() {
+    fn unresolved_reference_gives_the_reason() {
         let table = [
             ("::3", "::3 refers to nothing: there are ::0 to ::2; write \\:: for a literal ::"),
             ("::-4", "::-4 refers to nothing: there are ::0 to ::2; write \\:: for a literal ::"),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_means_what_it_meant_when_it_was_typed() {
+    fn reference_keeps_its_meaning_from_when_it_was_typed() {
         let pinned = parse_references("::last ::one ::0", &["one", "two"]).unwrap();
         assert_eq!(pinned.numbers().collect::<Vec<_>>(), [1, 0, 0]);
     }

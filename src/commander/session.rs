@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_to_a_result_that_is_coming_is_ready_once_it_came() {
+    fn line_with_a_pending_reference_is_ready_once_it_resolves() {
         let mut session = Session::default();
         let slow = calls(&mut session, "slow");
         session.record_start(slow, Value::Null, Instant::now());
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn words_answer_the_question_that_is_asked_and_nothing_else() {
+    fn words_answer_only_the_open_question() {
         let mut session = Session::default();
         assert!(matches!(session.read("2"), ParsedLine::Invalid(said) if said.starts_with("no question is open")));
         assert!(session.add_question(gate("a", &["yes", "@no"]), None, false));
@@ -422,14 +422,14 @@ mod tests {
         assert_eq!(answer(&session, " 1"), ("a".to_owned(), json!("1")));
         assert_eq!(answer(&session, "@no"), ("a".to_owned(), json!("@no")), "a choice may look like a call");
         assert!(matches!(session.read("@greet"), ParsedLine::Call(..)), "and calls can be made meanwhile");
-        assert_eq!(session.read(" "), ParsedLine::Nothing, "it may be left alone");
+        assert_eq!(session.read(" "), ParsedLine::Nothing, "it may be skipped");
         assert!(matches!(session.remove_question("a"), Some((_, true))) && session.remove_question("a").is_none());
         assert_eq!(answer(&session, "as you like"), ("b".to_owned(), json!("as you like")));
-        assert!(session.add_question(gate("c", &["first"]), Some(1), true), "what is watched asks first");
+        assert!(session.add_question(gate("c", &["first"]), Some(1), true), "a watched run asks first");
         assert_eq!(answer(&session, "first"), ("c".to_owned(), json!("first")));
         assert!(
             session.add_question(gate("b", &[]), None, true) && session.questions().count() == 2,
-            "or what is wanted first"
+            "or the requested question first"
         );
         session.remove_question("c");
         assert_eq!((session.drop_questions(), session.current_question().is_none()), (1, true));
@@ -437,7 +437,7 @@ mod tests {
 
     // Document 003, line 1152: `other -> Direct input to current target`.
     #[test]
-    fn other_text_goes_to_the_current_target_unless_it_answers_a_question() {
+    fn other_text_goes_to_the_current_target_or_a_question() {
         let mut session = Session::default();
         assert!(matches!(session.read("hello"), ParsedLine::Invalid(said) if said.contains("/target @NODE")));
         let greet = Target { kind: Kind::Node, name: "greet".to_owned() };
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_may_be_empty_and_a_passphrase_may_look_like_anything() {
+    fn field_may_be_empty_and_passphrase_may_have_any_form() {
         let mut session = Session::default();
         let form = json!({"properties": {"version": {"type": "string"}, "note": {"type": "string"}},
                           "required": ["version"]});
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(error, "::0 is not kept any more: results of 1 MB came after it");
         let number = calls(&mut session, "huge");
         done(&mut session, number, &"x".repeat(2 * most));
-        assert!(session.result(3).is_ok(), "the last one is kept whatever its size");
+        assert!(session.result(3).is_ok(), "the last result is kept regardless of its size");
     }
 
     #[test]

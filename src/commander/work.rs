@@ -292,7 +292,7 @@ async fn forward_events(
         let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let (is_waiting, asking_run) = (event.event_type == "gate_waiting", event.run_id.clone());
         let _ = sender.send(JobEvent::Event(number, event)).await;
-        // The events of a run include those of gates that are already answered.
+        // The events of a run also include events of gates that are already answered.
         if is_waiting && let Ok(Some(gate)) = open_gate(daemon, &asking_run, &gate).await {
             let _ = sender.send(JobEvent::GateOpened(number, Box::new(gate))).await;
         }

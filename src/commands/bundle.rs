@@ -1,4 +1,4 @@
-//! Texts that are part of the program, as a command lists and prints them.
+//! Texts embedded in the program, and the commands that list and print them.
 
 use std::io;
 

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_stands_before_a_colon_and_a_path_with_a_slash_before_it_has_none() {
+    fn host_precedes_a_colon_unless_a_slash_comes_first() {
         let cases = [
             ("build:/etc/hosts", Some("build"), "/etc/hosts"),
             ("build:", Some("build"), "~"),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_a_part_of_the_whole_and_of_a_file_without_a_length_only_its_bytes() {
+    fn progress_is_a_percentage_or_only_bytes() {
         assert_eq!(progress_line(512 << 10, 2 << 20, "/a/big.iso"), " 25 %  512 KB of 2.0 MB  big.iso");
         assert_eq!(progress_line(10, 0, "cpuinfo"), "10 B of 0 B  cpuinfo");
     }

@@ -464,7 +464,7 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
                 _ = listen_requests.recv() => stopper.listen_again(),
             }
         }
-        // Only `daemon stop` closes the terminals as well.
+        // Only `daemon stop` also closes the terminals.
         stopper.stop(ShutdownMode::KeepTerminals);
     });
     tokio::spawn(Reload::new(settings, settings_sender).apply_changes(async move || _ = hung_up.recv().await));
@@ -494,7 +494,7 @@ fn enforce_end(stopper: steplatch_daemon::ShutdownHandle) {
     end_after(STOP_TIMEOUT, async move { stopper.stopped().await }, || {
         std::thread::spawn(|| {
             tracing::error!(
-                "the daemon has not ended within {} s and is ended; the next one finds terminals and runs that are left",
+                "the daemon did not end within {} s and is killed; the next one finds the remaining terminals and runs",
                 STOP_TIMEOUT.as_secs()
             );
         });
@@ -541,14 +541,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_that_does_not_end_is_ended_although_its_threads_are_busy() {
+    fn stuck_daemon_is_ended_despite_busy_threads() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (ended, end) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         runtime.spawn(async move {
             end_after(Duration::from_millis(50), async move { drop(stopped.await) }, move || ended.send(()).unwrap());
-            // It keeps the only thread of the runtime.
+            // It occupies the only thread of the runtime.
             let _ = released.recv();
         });
         assert!(end.recv_timeout(Duration::from_millis(500)).is_err(), "nobody has stopped it");

@@ -129,11 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn every_page_for_users_is_there_and_has_a_title() {
+    fn every_user_page_is_listed_and_has_a_title() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let files = files.filter_map(|file| Some(file.strip_suffix(".md")?.to_owned()));
-        // These are for those who judge or change the program, and the table of contents of the site.
+        // These pages are for people who evaluate or change the program, or are the table of contents of the site.
         let mut files: Vec<String> =
             files.filter(|name| !["benchmarks", "conformance", "SUMMARY"].contains(&&**name)).collect();
         files.sort();

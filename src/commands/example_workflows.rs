@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_of_the_examples_is_listed_with_a_description() {
+    fn every_example_file_is_listed_with_a_description() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
         let files = entries.filter(|entry| entry.file_type().unwrap().is_file());

@@ -94,7 +94,7 @@ impl Gates {
     }
 }
 
-/// A gate as the command line names it: the run, and the gate unless only the run is given.
+/// A gate as named on the command line: the run, and the gate unless only the run is given.
 struct GateName {
     run: String,
     gate: Option<String>,

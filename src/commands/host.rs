@@ -1,5 +1,5 @@
-//! The terminal host, a process that keeps terminals for a daemon, and the relay through which a daemon on another
-//! machine reaches a host here.
+//! The terminal host, a process that keeps terminals for a daemon, and the relay that connects a remote daemon to a
+//! host here.
 
 use std::ffi::OsString;
 use std::io::BufReader;

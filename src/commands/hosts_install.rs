@@ -196,7 +196,7 @@ fn advice(error: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    fn installed(home: &Path, program: &[u8], sum: &str) -> (bool, String, String) {
+    fn run_script(home: &Path, program: &[u8], sum: &str) -> (bool, String, String) {
         received(home, program, sum, "cat")
     }
 
@@ -219,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_login_prints_around_the_answer_is_no_part_of_it() {
+    fn login_messages_around_the_answer_are_ignored() {
         let login = |script: &str| {
             let around =
                 format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", with_marks("mark", script));
-            // The script ends the shell, as over there: later output is another program's.
+            // The script ends the shell, as on the remote machine: later output comes from another program.
             let output = std::process::Command::new("sh").args(["-c", &around]).output().unwrap();
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap() + "bye";
             (output.status.code(), text(output.stdout), text(output.stderr))
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_needs_another_libc_has_a_next_step() {
+    fn program_for_another_libc_has_a_next_step() {
         let loader = "/home/ana/.local/share/steplatch/bin/1/.steplatch.7: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by it)";
         let shell = "sh: /root/.local/share/steplatch/bin/1/.steplatch.7: not found";
         assert!(advice(loader).contains("--program FILE") && advice(shell).contains("--program FILE"));
@@ -246,15 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_copy_is_put_in_its_place_and_a_damaged_one_is_removed() {
+    fn complete_copy_is_installed_and_a_damaged_one_removed() {
         let home = tempfile::tempdir().unwrap();
         let program = b"#!/bin/sh\necho steplatch here\n";
         let sum = sha256_sum(program);
         let folder = home.path().join(".local/share/steplatch/bin").join(VERSION);
-        let (success, _, errors) = installed(home.path(), b"#!/bin/sh\necho else\n", &sum);
+        let (success, _, errors) = run_script(home.path(), b"#!/bin/sh\necho else\n", &sum);
         assert!(!success && errors.contains("the copy is damaged"), "{errors}");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-        let (success, said, _) = installed(home.path(), program, &sum);
+        let (success, said, _) = run_script(home.path(), program, &sum);
         assert!(success);
         assert_eq!(said, "steplatch here\n");
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
@@ -262,9 +262,9 @@ mod tests {
         assert!(success);
         assert_eq!(said, "steplatch here\n");
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
-        // A program that does not run there is not put in place.
+        // A program that does not run there is not installed.
         let broken = b"#!/nowhere/interpreter\n";
-        assert!(!installed(home.path(), broken, &sha256_sum(broken)).0);
+        assert!(!run_script(home.path(), broken, &sha256_sum(broken)).0);
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }

@@ -52,7 +52,7 @@ const TOOLS: [(&str, &[(&str, &str)]); 6] = [
 const PACKAGE_MANAGERS: [(&str, &str); 4] =
     [("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun"), ("package-lock.json", "npm")];
 
-/// The names of commands that are taken from scripts and targets, in the order of their execution.
+/// The names of the commands taken from scripts and targets, in the order of their execution.
 const SCRIPTS: [&str; 3] = ["lint", "build", "test"];
 
 impl Init {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_fit_the_build_tools_and_each_name_has_one() {
+    fn commands_fit_the_build_tools_and_names_are_unique() {
         let scripts = r#"{"scripts": {"test": "jest", "build": "tsc", "start": "node ."}}"#;
         for (files, expected) in [
             (&[][..], &[("hello", "echo \"hello from $(uname -n)\"")][..]),

@@ -1,4 +1,4 @@
-//! `steplatch man`: manual pages, made from the grammar of the command line.
+//! `steplatch man`: manual pages, generated from the grammar of the command line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

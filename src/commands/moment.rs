@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_so_long_ago_or_a_day_or_a_moment() {
+    fn time_is_an_age_a_day_or_a_timestamp() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let read = |text: &str| moment_at(text, now).map(|moment| moment.to_string());
         for (text, expected) in [

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_takes_one_row_of_eighty_columns_in_the_help() {
+    fn command_takes_one_row_of_eighty_columns_in_the_help() {
         let grammar = Arguments::grammar();
         for (_, names) in GROUPS {
             for name in names {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_below_the_home_directory_is_shown_with_a_tilde() {
+    fn directory_below_home_is_shown_with_a_tilde() {
         let shown = |directory: &str| display_path(Path::new(directory), Some(Path::new("/home/ana")));
         assert_eq!(shown("/home/ana/.local/state/steplatch"), "~/.local/state/steplatch");
         assert_eq!(shown("/srv/state"), "/srv/state");

@@ -351,7 +351,7 @@ impl RunWatcher<'_> {
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
             "gate_waiting" => {
-                // The events of a run include those of gates that are already answered.
+                // The events of a run also include events of gates that are already answered.
                 let Some(gate) = self.open_gate(&event.run_id, gate).await? else { return Ok(None) };
                 if self.person.is_none() {
                     self.view.question(&gate)?;
@@ -522,10 +522,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_told_from_a_name_by_how_it_is_written() {
+    fn file_is_recognised_by_its_notation() {
         assert!(is_file_argument("release.json") && is_file_argument("./release") && is_file_argument("/no/such/file"));
         assert!(is_file_argument("Cargo.toml"), "a file that exists");
-        assert!(!is_file_argument("src"), "a folder is no workflow");
+        assert!(!is_file_argument("src"), "a directory is not a workflow");
         assert!(!is_file_argument("release"));
     }
 }

@@ -1,6 +1,7 @@
-//! `steplatch self check`: the way in which this program was installed, and the newest version that is known there.
+//! `steplatch self check`: the method by which this program was installed, and the newest version available there.
 //!
-//! Nothing of this program reaches the network. The package manager that installed it is asked, with its own settings.
+//! This program itself does not access the network: it queries the package manager that installed it, which uses its
+//! own settings.
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
@@ -135,7 +136,7 @@ fn word_after(output: &str, text: &str) -> Option<String> {
     Some(rest[..end.unwrap_or(rest.len())].to_owned()).filter(|version| !version.is_empty())
 }
 
-/// Returns the numbers of a version; `None` if it is none.
+/// Returns the numbers of a version; `None` for a text that is not a version.
 fn numbers(version: &str) -> Option<Vec<u64>> {
     let release = version.split(['-', '+']).next()?;
     release.split('.').map(|number| number.parse().ok()).collect()
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_names_the_package_manager_and_its_command() {
+    fn path_names_the_package_manager_and_its_command() {
         let folder = tempfile::tempdir().unwrap();
         let environment = |name: &str| {
             let root = folder.path().join(name);
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_read_from_what_each_package_manager_prints() {
+    fn version_is_read_from_each_package_managers_output() {
         let brew = r#"{"formulae": [{"versions": {"stable": "0.2.0"}}]}"#;
         for (name, output, expected) in [
             ("npm", "0.2.0\n", Some("0.2.0")),

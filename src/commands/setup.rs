@@ -323,10 +323,10 @@ impl ClientOutcome {
         matches!(self.outcome, Some(Ok(Outcome::Removed)))
     }
 
-    /// Removes the file if the entry was all that it had.
+    /// Removes the file if it contained only the entry.
     ///
     /// # Errors
-    /// The reason for which the file is left.
+    /// The reason why the file stays.
     pub(super) fn remove_blank_file(&self) -> Result<(), String> {
         let left = |error: &dyn std::fmt::Display| format!("'{}' was left: {error}", self.file.display());
         let text = if self.is_removed() { file::read(&self.file).map_err(|error| left(&error))? } else { None };

@@ -368,7 +368,7 @@ impl Send {
         } else if !self.json
             && let Some(screen) = &reply.screen_content
         {
-            // Print the screen also if the shell ran nothing of the line: it shows the shell's message.
+            // Print the screen even if the shell ran nothing from the line: it shows the shell's message.
             print::line(screen)?;
         }
         check_success(reply.success, reply.error.as_ref(), &reply)?;
@@ -475,7 +475,7 @@ impl RunInTerminal {
                 "the shell reports no exit codes, so the command may have failed; --integrate has it report them",
             );
         }
-        // Exit with the command's exit code, like a shell. An entry in an interpreter has none.
+        // Exit with the command's exit code, like a shell. An entry in an interpreter has no exit code.
         let command_code = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
         let code = if reply.exit_code_unknown { FAILED } else { command_code };
         Ok(ExitCode::from(code))

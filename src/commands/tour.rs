@@ -1,4 +1,4 @@
-//! `steplatch tour`: the page `docs/tour.md`, step by step, with its commands run in a directory of their own.
+//! `steplatch tour`: the page `docs/tour.md`, step by step, with its commands run in a separate directory.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -240,7 +240,7 @@ mod tests {
     use crate::commands::Arguments;
 
     #[test]
-    fn sections_are_steps_and_the_lines_of_their_blocks_are_commands() {
+    fn sections_are_steps_and_block_lines_are_commands() {
         let page = "# Title\n\nIntro.\n\n## One\n\nA [link\nof](x.md) two\nlines.\n\nMore.\n\n```sh answer=\"1\"\na\nb\n```\n\n```text\nc\n```\n";
         let steps = steps(page);
         assert_eq!(steps.len(), 1);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_of_the_page_are_commands_of_the_program() {
+    fn page_commands_exist_in_the_program() {
         let steps = steps(PAGE);
         let parts = steps.iter().flat_map(|step| &step.parts);
         let commands = parts.filter_map(|part| if let Part::Command(command) = part { Some(*command) } else { None });

@@ -1,7 +1,8 @@
-//! `steplatch uninstall`: removes what steplatch has put on this machine, and on the other machines of its configuration.
+//! `steplatch uninstall`: removes everything that steplatch installed on this machine, and on the remote machines of
+//! its configuration.
 //!
-//! It lists everything first. What the person made, such as settings, runs and workflows, stays without `--purge`; what is
-//! in projects always stays, and so does the program, which its package manager removes.
+//! It lists everything first. Without `--purge`, content made by the person stays, such as settings, runs and
+//! workflows. Files in projects always stay, and so does the program, which its package manager removes.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ Workflows in projects (.terminal_control_workflows) stay, and so does the progra
 /// Everything that is removed.
 struct Inventory {
     entries: Vec<ClientOutcome>,
-    /// Open terminals, on this and on other machines; none without a daemon.
+    /// Open terminals, on this and on remote machines; none without a daemon.
     terminals: Vec<SessionInfo>,
     has_daemon: bool,
     /// Port of the server of the page, if it runs in the background.
@@ -210,7 +211,7 @@ impl Inventory {
     }
 }
 
-/// Says how many terminals are closed.
+/// Reports the number of terminals to close.
 fn closing(terminals: usize) -> String {
     match terminals {
         0 => "no open terminals".to_owned(),
@@ -226,7 +227,7 @@ fn print_row(label: &str, detail: &str) -> Result<(), Failure> {
     Ok(print::line(format!("  {}{QUIET}{}{QUIET:#}", print::padded(label, LABEL_COLUMNS), print::visible(detail)))?)
 }
 
-/// Returns the directories with what the person made: the state, the settings, and the person's own library.
+/// Returns the directories with content made by the person: the state, the settings, and the person's own library.
 fn own_folders(paths: &DaemonPaths, user_paths: &UserPaths) -> Vec<PathBuf> {
     let settings = settings::file().and_then(|file| file.parent().map(ToOwned::to_owned));
     let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|data| data.is_absolute());

@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_of_a_run_is_one_line_with_what_to_do() {
+    fn run_event_is_one_line_with_the_next_step() {
         let record = |state: &str| RunRecord {
             run_id: "run_a".to_owned(),
             workflow_id: "release".to_owned(),

@@ -1,4 +1,5 @@
-//! Worker processes: the internal worker executes functions for the daemon, the other serves this host to Temporal.
+//! Worker processes: the internal worker executes functions for the daemon; the other worker connects this host to
+//! Temporal.
 
 use std::env;
 use std::io::{stdin, stdout};

@@ -204,7 +204,7 @@ mod tests {
     use crate::doctor::{Check, State};
 
     #[test]
-    fn a_requirement_states_the_answers_that_it_takes_and_does_not_keep_out() {
+    fn requirement_names_accepted_and_unprevented_answers() {
         for (requires, part) in [
             ("none", "any answer"),
             ("terminal", "Programs can create one, as script(1) does"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_taken_from_a_url() {
+    fn address_is_taken_from_a_url() {
         for (url, expected) in [
             ("http://127.0.0.1:7878/mcp", Some(("127.0.0.1", 7878))),
             ("https://a.example.com", Some(("a.example.com", 443))),

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_with_machines_is_said_at_once() {
+    fn all_problems_with_machines_are_reported_at_once() {
         let text = "\
 [[host]]
 name = 'a b'

@@ -55,7 +55,7 @@ pub(crate) enum HostsFileError {
 /// Checks the name and the destination of a machine.
 ///
 /// # Errors
-/// If one of them is invalid.
+/// If a setting is invalid.
 pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
     check_host_name(&host.name).map_err(|reason| HostsFileError::Invalid(host.name.clone(), reason))?;
     check_destination(&host.ssh).map_err(|reason| HostsFileError::Invalid(host.ssh.clone(), reason))
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_added_behind_what_is_there_and_removed_with_nothing_else() {
+    fn machine_is_added_at_the_end_and_removed_alone() {
         let before = "# mine\n[terminals]\nmax = 7\n";
         let (changed, one) = with(before, "build", "ana@box").unwrap();
         assert!(changed);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_taken_and_a_file_that_is_invalid_change_nothing() {
+    fn taken_name_and_invalid_file_change_nothing() {
         let one = "[[host]]\nname = 'a'\nssh = 'b'\n";
         assert!(with(one, "a", "c").unwrap_err().contains("steplatch hosts remove a"));
         assert!(with("[[host]\n", "a", "b").unwrap_err().starts_with("/c.toml: "));

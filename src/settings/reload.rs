@@ -120,20 +120,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_told_once_and_a_mistake_changes_nothing() {
+    fn change_is_reported_once_and_an_error_changes_nothing() {
         let (sender, mut receiver) = tokio::sync::watch::channel(Configuration::default());
         let mut reload = Reload::new(read("", &[]).unwrap(), sender);
         reload.apply(read("tools.library = true", &[]));
         assert!(receiver.has_changed().unwrap());
         assert!(receiver.borrow_and_update().library_tools);
         reload.apply(read("tools.library = true # a remark", &[]));
-        assert!(!receiver.has_changed().unwrap(), "a remark is no change");
+        assert!(!receiver.has_changed().unwrap(), "a remark is not a change");
         reload.apply(read("tools.library = 'perhaps'", &[]));
         assert!(!receiver.has_changed().unwrap());
-        assert!(receiver.borrow().library_tools, "it stays as it was");
+        assert!(receiver.borrow().library_tools, "it stays unchanged");
         reload.apply(read("tools.library = true\n[[remote]]\nname = 'a'\n", &[]));
         assert_eq!(receiver.borrow_and_update().remotes[0].name, "a");
         reload.apply(read("", &[]));
-        assert!(!receiver.borrow_and_update().library_tools, "what is taken out is the default again");
+        assert!(!receiver.borrow_and_update().library_tools, "a removed setting has its default again");
     }
 }

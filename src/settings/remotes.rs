@@ -1,7 +1,7 @@
 //! Remote services: tables of the user's file, and one service from the environment.
 //!
 //! Services are settings of the user and not of a project, because their workflows are tools for every client of the
-//! daemon. `steplatch_remote` defines the keys of a service and their bounds.
+//! daemon. `steplatch_remote` defines the keys of a service and their limits.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_of_the_file_and_of_the_environment_are_listed_with_where_each_value_comes_from() {
+    fn services_are_listed_with_the_source_of_each_value() {
         let text = "\
 [[remote]]
 name = 'flows'
@@ -197,7 +197,7 @@ base_url = 'http://127.0.0.1:7878'
     }
 
     #[test]
-    fn what_is_wrong_with_a_service_is_told_all_at_once() {
+    fn all_problems_with_a_service_are_reported_at_once() {
         let text = "\
 [[remote]]
 name = 'a b'
@@ -233,7 +233,7 @@ base_ur = 'x'
     }
 
     #[test]
-    fn a_key_of_a_service_that_means_nothing_is_remarked_and_does_no_harm() {
+    fn unknown_key_of_a_service_is_reported_and_ignored() {
         let settings = read("[[remote]]\nname = 'a'\nenable = true\n", &[]).unwrap();
         let unknown: Vec<String> = settings.unknown.iter().map(ToString::to_string).collect();
         assert_eq!(unknown, ["/c.toml: 'enable' is not a setting of remote 'a'; did you mean 'enabled'?"]);

@@ -1,7 +1,7 @@
 //! Notification of changes of the settings file, without polling.
 //!
-//! [`Watch`] watches directories, because editors replace a file by a new one. It watches the nearest existing ancestor
-//! of a missing directory, and both a link and its target.
+//! [`Watch`] watches directories, because editors replace a file with a new one. It watches the nearest existing
+//! ancestor of a missing directory, and both a link and its target.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -72,7 +72,7 @@ impl Watch {
         while self.changed.try_recv().is_ok() {}
         self.pending = false;
         if let Err(error) = self.update_watches() {
-            tracing::warn!(%error, "the settings cannot be watched any more; send SIGHUP after a change");
+            tracing::warn!(%error, "the settings can no longer be watched; send SIGHUP after a change");
         }
     }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_seen_to_be_written_replaced_and_removed() {
+    async fn writing_replacing_and_removing_a_file_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("c.toml");
         let mut watch = Watch::for_file(&file).unwrap();
@@ -179,13 +179,13 @@ mod tests {
         wait_for_change(&mut watch).await;
         fs::read(&file).unwrap();
         fs::write(folder.path().join("other.toml"), "a = 3").unwrap();
-        assert!(silent(&mut watch).await, "who reads changes nothing, and other files are nothing to us");
+        assert!(silent(&mut watch).await, "reading changes nothing, and other files do not matter");
         fs::remove_file(&file).unwrap();
         wait_for_change(&mut watch).await;
     }
 
     #[tokio::test]
-    async fn folders_that_are_not_there_yet_are_waited_for() {
+    async fn missing_directories_are_awaited() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config/steplatch/c.toml");
         let mut watch = Watch::for_file(&file).unwrap();
@@ -195,7 +195,7 @@ mod tests {
         wait_for_change(&mut watch).await;
         fs::write(&file, "a = 1").unwrap();
         wait_for_change(&mut watch).await;
-        // The whole directory is replaced by another one of the same name.
+        // Another directory of the same name replaces the whole directory.
         fs::rename(file.parent().unwrap(), folder.path().join("old")).unwrap();
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         wait_for_change(&mut watch).await;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_link_leads_to_is_watched_too() {
+    async fn targets_of_links_are_watched_too() {
         let folder = tempfile::tempdir().unwrap();
         let (kept, used) = (folder.path().join("kept"), folder.path().join("used"));
         fs::create_dir(&kept).unwrap();

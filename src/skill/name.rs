@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_what_the_format_permits() {
+    fn name_has_the_permitted_format() {
         for good in ["a", "release-app", "0", &"x".repeat(64)] {
             assert!(good.parse::<SkillName>().is_ok(), "{good}");
         }

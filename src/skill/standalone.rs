@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use steplatch_workflow::tool;
 
-/// Maximum nesting of machines, equal to that of runs.
+/// Maximum nesting of machines, equal to the maximum nesting of runs.
 const MAX_NESTING: u32 = steplatch_workflow::MAX_LEVELS;
 
 /// Maximum number of embedded machines, counted once per call.
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn called_machines_are_put_inside() {
+    fn called_machines_are_embedded() {
         let inner = json!({"initial_state": "end", "states": {"end": {"action": {"tool": "return"}}}});
         let middle = calls(&json!({"workflow_name": "inner", "save_on_success": true}));
         let outer = json!({"initial_state": "all", "states": {"all": {"action": {"tool": "parallel", "params": {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_along_is_named() {
+    fn unincludable_parts_are_named() {
         let computed = called_workflows(&calls(&json!({"workflow_name": "deploy_{kind}"}))).unwrap_err();
         assert!(computed.to_string().contains("deploy_{kind}"), "{computed}");
         let node = json!({"states": {"ask": {"action": {"tool": "run_node", "params": {"node_id": "model"}}}}});

@@ -1,7 +1,7 @@
 //! An opened question, which the person reads by scrolling and then answers line by line.
 //!
-//! Pure. There is no default answer. An answer is possible only after the end of the question was on the screen, and
-//! after 0.8 seconds without a key since the question appeared or changed, or the window received the focus.
+//! Pure. There is no default answer. An answer is possible only once the end of the question has been on the screen,
+//! and 0.8 seconds have passed without a key since the question appeared or changed, or the window received the focus.
 
 use std::time::Duration;
 
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_takes_no_answer_before_it_was_read_and_for_a_moment_after_it_appears() {
+    fn question_takes_no_answer_before_it_was_read() {
         let context = json!({"plan": "a step\n".repeat(60)}).as_object().unwrap().clone();
         let gate =
             GateInfo { prompt: "Deploy?".to_owned(), choices: vec!["yes".to_owned()], context, ..GateInfo::default() };
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_shown_with_everything_and_nothing_in_it_works() {
+    fn question_is_shown_fully_without_active_content() {
         let context = json!({"command": "rm -rf /\x1b[2J"}).as_object().unwrap().clone();
         let gate =
             GateInfo { prompt: "Do it?".to_owned(), choices: vec!["yes".to_owned()], context, ..GateInfo::default() };

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_as_terminals_send_them() {
+    fn keys_are_read_as_sent_by_terminals() {
         for (bytes, key) in [
             (&b"a"[..], Key::Char('a')),
             ("ü".as_bytes(), Key::Char('ü')),
@@ -230,12 +230,12 @@ mod tests {
             assert_eq!(keys(bytes), [TerminalInput::Key(key)], "{bytes:?}");
         }
         assert_eq!(keys(b"\x1b[I\x1b[O"), [TerminalInput::Focus(true), TerminalInput::Focus(false)]);
-        assert_eq!(keys(b"\x1b[99X\x1bq\x1b[>1u"), [], "unknown sequences mean nothing");
+        assert_eq!(keys(b"\x1b[99X\x1bq\x1b[>1u"), [], "unknown sequences have no effect");
         assert_eq!(keys(b"\x1b\x1b"), [TerminalInput::Key(Key::Escape), TerminalInput::Key(Key::Escape)]);
     }
 
     #[test]
-    fn a_paste_is_one_text_and_no_keys() {
+    fn paste_is_one_text_without_keys() {
         let pasted = keys(b"a\x1b[200~yes\rq\x1b[A\x1b[201~b");
         let text = TerminalInput::Paste("yes\rq\x1b[A".to_owned());
         assert_eq!(pasted, [TerminalInput::Key(Key::Char('a')), text, TerminalInput::Key(Key::Char('b'))]);
@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_do_not_depend_on_how_their_bytes_are_divided(
+        fn keys_do_not_depend_on_how_bytes_are_divided(
             parts in prop::collection::vec(prop::sample::select(vec![
                 "a", "\r", "ü", "漢", "\x1b[A", "\x1bOB", "\x1b[5~", "\x1b[200~x\ry\x1b[201~", "\x1b[I", "\x03",
             ]), 0..12),

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_on_the_screen_at_any_size() {
+    fn every_part_is_visible_at_any_size() {
         for cols in [0, 1, 2, 10, 40, 60, 80, 120, 160, 400] {
             for rows in [0, 1, 2, 3, 4, 10, 24, 50, 200] {
                 let screen = Rect { x: 0, y: 0, width: cols, height: rows };

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_typed_edited_and_pasted_without_its_enter() {
+    fn line_is_typed_edited_and_pasted_without_enter() {
         let mut line = LineInput::default();
         for character in "one twö".chars() {
             line.apply(&TerminalInput::Key(Key::Char(character)));

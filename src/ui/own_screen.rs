@@ -142,7 +142,7 @@ impl Backend for OwnScreen {
     }
 }
 
-/// Returns the sequence that resets the style and sets that of a cell (ECMA-48, 8.3.117, SGR).
+/// Returns the sequence that resets the style and sets the style of a cell (ECMA-48, 8.3.117, SGR).
 fn style_sequence(cell: &Cell, is_coloured: bool) -> String {
     let mut parameters = vec!["0".to_owned()];
     let modifiers = [
@@ -205,19 +205,19 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that panics.
+    /// Set in the panicking process.
     const PANICS: &str = "STEPLATCH_TEST_PANICS";
 
     #[test]
-    fn a_panic_restores_the_terminal_before_its_report() {
+    fn panic_restores_the_terminal_before_its_report() {
         if std::env::var_os(PANICS).is_some() {
             restore_at_panic();
             let _screen = OwnScreen::take(false).unwrap();
             panic!("the picture cannot be drawn");
         }
-        // This test again, in a separate terminal, whose output is read.
+        // Runs this test again in a separate terminal whose output is read.
         let program = std::env::current_exe().unwrap();
-        let name = "ui::own_screen::tests::a_panic_restores_the_terminal_before_its_report";
+        let name = "ui::own_screen::tests::panic_restores_the_terminal_before_its_report";
         let command = format!("'{}' --exact --nocapture {name}; stty -a", program.display());
         let mut terminal = Command::new("script");
         terminal.args(["--quiet", "--return", "--command", &command, "/dev/null"]).env(PANICS, "1");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_style_is_set_from_scratch_and_without_colours_where_none_are_wanted() {
+    fn style_is_set_from_scratch_and_respects_no_colour() {
         let mut cell = Cell::default();
         cell.set_style(Style::new().fg(Color::Indexed(9)).bg(Color::Rgb(1, 2, 3)).add_modifier(Modifier::BOLD));
         assert_eq!(style_sequence(&cell, true), "\x1b[0;1;91;48;2;1;2;3m");

@@ -33,8 +33,8 @@ impl Picture {
         self.state = state;
     }
 
-    /// Returns the index of the first row to show in an area of `height` rows: 0 if all rows fit, otherwise that of the
-    /// rows that end with the cursor or the last used row.
+    /// Returns the index of the first row to show in an area of `height` rows: 0 if all rows fit; otherwise the area
+    /// ends with the cursor or the last used row.
     pub(crate) fn first_row(&self, height: u16) -> u16 {
         let rows = u16::try_from(self.rows.len()).unwrap_or(u16::MAX);
         let used_rows = self.rows.iter().rposition(|row| !row.runs.is_empty()).map_or(0, |row| row + 1);
@@ -85,15 +85,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn styles_are_read_as_the_contract_writes_them() {
+    fn styles_are_read_as_in_the_contract() {
         let style = Style::new().fg(Color::Indexed(9)).bg(Color::Rgb(255, 0, 16)).add_modifier(Modifier::BOLD);
         assert_eq!(run_style("f9,b#ff0010,B,W"), style);
         assert_eq!(run_style(""), Style::new());
-        assert_eq!(run_style("fx,b#é12345"), Style::new(), "what is none is left out");
+        assert_eq!(run_style("fx,b#é12345"), Style::new(), "invalid entries are omitted");
     }
 
     #[test]
-    fn a_picture_that_is_too_high_shows_the_rows_at_its_cursor() {
+    fn too_high_picture_shows_the_rows_at_its_cursor() {
         let mut picture = Picture::for_terminal("term_a");
         let row =
             |row| ScreenRow { row, runs: vec![ScreenRun(0, 1, "x".to_owned(), String::new())], ..ScreenRow::default() };

@@ -324,22 +324,26 @@ mod tests {
         steps.record(&event("gate_answered", json!({"gate_id": "run_a/ask/1", "answer": "yes", "by": "ana"}), 5));
         steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));
         assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
-        assert!(steps.has_ended && steps.most_informative() == 1, "the step that failed comes first");
+        assert!(steps.has_ended && steps.most_informative() == 1, "the failed step comes first");
     }
 
     #[test]
     fn branches_of_a_parallel_are_steps_with_their_runs() {
         let mut steps = Steps::default();
-        let begun = json!({"state": "all", "branch": 1, "name": "eu", "child_run_id": "run_b"});
-        steps.record(&event("branch_began", begun, 0));
+        let started = json!({"state": "all", "branch": 1, "name": "eu", "child_run_id": "run_b"});
+        steps.record(&event("branch_began", started, 0));
         steps.record(&event("branch_began", json!({"state": "all", "branch": 2, "child_run_id": "run_c"}), 0));
         steps.record(&event("branch_ended", json!({"state": "all", "branch": 1, "result": {"success": false}}), 1));
-        let told: Vec<_> = steps.steps.iter().map(|step| (&*step.name, step.state, step.child.as_deref())).collect();
-        assert_eq!(told, [("eu", StepState::Failed, Some("run_b")), ("branch 2", StepState::Running, Some("run_c"))]);
+        let reported: Vec<_> =
+            steps.steps.iter().map(|step| (&*step.name, step.state, step.child.as_deref())).collect();
+        assert_eq!(
+            reported,
+            [("eu", StepState::Failed, Some("run_b")), ("branch 2", StepState::Running, Some("run_c"))]
+        );
     }
 
     #[test]
-    fn a_long_value_is_cut_and_says_so() {
+    fn long_value_is_truncated_visibly() {
         let lines = value_lines(&json!({"output": "x\n".repeat(10_000), "wide": "y".repeat(10_000)}));
         assert_eq!(lines.len(), MAX_LINES + 1);
         assert!(lines[MAX_LINES].contains("steplatch runs events"));

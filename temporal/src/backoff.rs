@@ -1,4 +1,4 @@
-//! Pauses between attempts, each twice as long as the previous one.
+//! Pauses between attempts, each twice as long as the last.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Encryption of everything that Temporal stores.
 //!
 //! The codec seals payloads with ChaCha20-Poly1305 under a key that the hosts share, so that the server, its database,
-//! its page and their backups have neither definitions nor outputs nor secrets. Names of workflows, of task queues and
-//! of runs are not payloads, and Temporal does not pass search attributes to a codec: they stay readable. Workers
-//! write all other payloads, so the codec refuses an unsealed payload: without the key, a client of the server cannot
-//! change a run.
+//! its page and their backups contain no definitions, outputs or secrets. Names of workflows, of task queues and of
+//! runs are not payloads, and Temporal does not pass search attributes to a codec: they stay readable. Workers write
+//! all other payloads, so the codec refuses an unsealed payload: without the key, a client of the server cannot change
+//! a run.
 
 use std::collections::HashMap;
 use std::fs;
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_payload_hides_its_text_and_opens_with_its_key_only() {
+    fn sealed_payload_hides_its_text_and_opens_with_its_key_only() {
         let (codec, other) = (Codec::new(&[1; KEY_BYTES]), Codec::new(&[2; KEY_BYTES]));
         let plain = payload("\"hunter2\"");
         let sealed = codec.seal(&plain).unwrap();
@@ -232,11 +232,11 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_not_sealed_is_refused() {
+    fn unsealed_payload_is_refused() {
         let codec = Codec::new(&[1; KEY_BYTES]);
         assert_eq!(codec.open(payload("\"yes\"")), Err(SealError::NotSealed));
         assert_eq!(codec.open(Payload::default()), Err(SealError::NotSealed));
-        // What it says of itself does not make it sealed.
+        // A payload that claims to be sealed is not thereby sealed.
         let sealed = codec.seal(&payload("\"yes\"")).unwrap();
         let claims = Payload { data: payload("\"yes\"").encode_to_vec(), ..sealed.clone() };
         assert_eq!(codec.open(claims), Err(SealError::AnotherKey));
@@ -248,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_is_refused_where_others_read_it() {
+    fn key_is_created_once_and_refused_if_others_can_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = std::env::temp_dir().join(format!("steplatch-temporal-key-{}", std::process::id()));
-        // The folder is made with it.
+        // The directory is created with the key.
         let path = folder.join("key");
         let sealed = Codec::of_file(&path).unwrap().seal(&payload("x")).unwrap();
         assert_eq!(Codec::of_file(&path).unwrap().open(sealed), Ok(payload("x")));

@@ -42,8 +42,8 @@ impl DaemonConnection {
         let reply = self.client.call(ReportRequest { token: self.token(), ..report }).await;
         match reply {
             Ok(reply) if reply.success => {}
-            Ok(reply) => tracing::warn!(error = reply.error, "the daemon takes no report"),
-            Err(error) => tracing::info!(%error, "the daemon gets no report"),
+            Ok(reply) => tracing::warn!(error = reply.error, "the daemon rejected a report"),
+            Err(error) => tracing::info!(%error, "a report did not reach the daemon"),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::run::{CHILD_END_TIMEOUT, Context, SearchAttributes, SteplatchRun};
 use crate::tasks::Tasks;
 use crate::wire::{DECISION_TIMEOUT, PassedInput, RunInput, TakenInput, TaskInput, TaskOutput, queue_of};
 
-/// Time limit of one attempt of a task. A call has limits of its own, and missing heartbeats show a lost worker.
+/// Time limit of one attempt of a task. A call has its own limits, and missing heartbeats reveal a lost worker.
 const TASK_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
 
 /// Maximum size of the inputs of a turn as JSON, in bytes: a payload in Temporal has at most 2 MB. A turn always has at
@@ -329,7 +329,7 @@ impl<'a> FunctionDriver<'a> {
         let parent_run = self.ctx.external_workflow(step.run.to_string(), None);
         let sending =
             parent_run.signal(SteplatchRun::notify, PassedInput { input: Input::ChildWaits { step, waits } }, options);
-        // A run that has ended needs no notice.
+        // An ended run needs no notice.
         let future = sending.map(|_| WorkResult::Nothing).boxed_local();
         self.pending.push(Pending { id: None, token, is_run: false, future });
     }

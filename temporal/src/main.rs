@@ -87,7 +87,7 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         .run_until(async {
             tokio::select! {
                 ended = Box::pin(work(settings)) => ended.map_err(|error| error.to_string()),
-                // A worker may end at any time: others, or the next one, continue.
+                // A worker may end at any time: other workers, or the next one, continue.
                 _ = terminated.recv() => Ok(()),
                 _ = interrupted.recv() => Ok(()),
             }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_or_a_certificate_never_goes_over_a_connection_that_is_not_encrypted() {
+    fn key_or_certificate_requires_an_encrypted_connection() {
         let options: [&[&str]; 4] = [&["--tls"], &["--api-key", "api"], &["--tls-ca", "ca"], &["--tls-domain", "name"]];
         for options in options {
             assert!(read(options).unwrap().tls.is_some(), "{options:?}");

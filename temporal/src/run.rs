@@ -34,7 +34,7 @@ use crate::wire::{
     queue_of,
 };
 
-/// Time limit of a task without a limit of its own: longer than any run.
+/// Time limit of a task without its own limit: longer than any run.
 const TASK_TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 
 /// Time that a task may take beyond the limit of its effect, which the daemon enforces.
@@ -262,7 +262,7 @@ struct Pending<'a> {
     future: LocalBoxFuture<'a, WorkResult>,
 }
 
-/// Reason for which the driver continues.
+/// Reason why the driver continues.
 #[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
 enum Wake {
     Inbox,
@@ -836,7 +836,7 @@ impl<'a> Driver<'a> {
         let options = SignalWorkflowOptions::builder().cancellation_token(token.clone()).build();
         let other = self.ctx.external_workflow(run.to_string(), None);
         let sending = other.signal(SteplatchRun::notify, PassedInput { input }, options);
-        // A run that has ended needs no notice.
+        // An ended run needs no notice.
         let future = sending.map(|_| WorkResult::Nothing).boxed_local();
         self.pending.push(Pending { key: Key::Notice, token, future });
     }

@@ -1,6 +1,6 @@
 //! Data that Temporal stores: the input and the result of a run, its tasks, and its later inputs.
 //!
-//! A run that began under an older version keeps these forms, so new fields have a default and existing ones never
+//! A run that began under an older version keeps these forms, so new fields have a default and existing fields never
 //! change.
 
 use std::time::Duration;
@@ -36,13 +36,13 @@ pub fn queue_of(host: &str) -> String {
 /// The input of a run at its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunInput {
-    /// Version of the rules with which the daemon decided the first events. The events contain it as well.
+    /// Version of the rules under which the daemon decided the first events. The events contain it as well.
     pub semantics_version: u32,
     /// The host that has the run's terminals and its journal.
     pub host: String,
     /// The name of its workflow.
     pub workflow: String,
-    /// Its first events. A function has none: its daemon continues it.
+    /// The first events. A function has none: its daemon continues it.
     pub events: Vec<Event>,
     /// True if the run is a function.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -78,7 +78,7 @@ pub struct TakenInput {
     pub from: u64,
     /// The events. If empty, the input had no effect on a machine.
     pub events: Vec<Event>,
-    /// True if it had an effect on a function.
+    /// True if the input had an effect on a function.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_with_a_long_text_has_failed_and_no_part_of_the_text_is_kept() {
+    fn result_with_a_too_long_text_fails_entirely() {
         for long in [
             json!({"success": true, "session_id": "t", "output": "ä".repeat(50_000), "exit_code": 0}),
             json!({"success": true, "session_id": "t", "result": {"parts": ["x", "y".repeat(100_000)]}}),

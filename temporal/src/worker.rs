@@ -109,7 +109,7 @@ pub enum WorkerError {
     Refused {
         /// The address.
         address: String,
-        /// Its error.
+        /// The error.
         error: String,
     },
     /// The daemon refuses.
@@ -173,7 +173,7 @@ async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
             Ok(connection) => break connection,
             Err(error) => {
                 let error = error_with_causes(&error);
-                tracing::warn!("Temporal at {address} is not reached, and is tried again: {error}");
+                tracing::warn!("Temporal at {address} cannot be reached; trying again: {error}");
                 backoff.pause().await;
             }
         }
@@ -218,7 +218,7 @@ async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(
                 return Err(WorkerError::Refused { address, error: status.message().to_owned() });
             }
             Err(status) => {
-                tracing::warn!("Temporal at {address} does not answer, and is asked again: {}", status.message());
+                tracing::warn!("Temporal at {address} does not answer; trying again: {}", status.message());
                 backoff.pause().await;
             }
         }
@@ -299,7 +299,7 @@ async fn serve_runs(daemon: &DaemonConnection, settings: &WorkerSettings) -> Res
             Ok((reply, events)) if reply.success => return Ok((reply.host, events)),
             Ok((reply, _)) => return Err(WorkerError::Daemon(reply.error.unwrap_or_default())),
             Err(error) if DaemonConnection::is_loss(&error) => {
-                tracing::warn!("the daemon is not reached, and is tried again: {error}");
+                tracing::warn!("the daemon cannot be reached; trying again: {error}");
                 backoff.pause().await;
             }
             Err(error) => return Err(WorkerError::Daemon(error.to_string())),
@@ -327,7 +327,7 @@ impl Bridge {
                     Err(error) => tracing::error!(%error, "a request of the daemon cannot be read"),
                 }
             }
-            tracing::info!("the daemon went away");
+            tracing::info!("the daemon disconnected");
             match serve_runs(&self.daemon, &self.settings).await {
                 Ok((_, new_requests)) => requests = new_requests,
                 Err(error) => return error,
@@ -408,7 +408,7 @@ impl Bridge {
                 Err(WorkflowGetResultError::Cancelled { .. }) => break "it was cancelled".to_owned(),
                 Err(WorkflowGetResultError::NotFound(_)) => return,
                 Err(error) => {
-                    tracing::debug!(%error, run_id, "a run is watched again");
+                    tracing::debug!(%error, run_id, "watching a run again");
                     backoff.pause().await;
                 }
             }
@@ -455,7 +455,7 @@ impl Bridge {
                 // A missing run has ended, or has not begun; the next connected worker gets the request again.
                 Ok(()) | Err(WorkflowInteractionError::NotFound(_)) => return,
                 Err(error) => {
-                    tracing::info!(%error, run_id, "a run is cancelled once Temporal is reached");
+                    tracing::info!(%error, run_id, "the cancellation of a run waits for Temporal");
                     backoff.pause().await;
                 }
             }
@@ -485,7 +485,7 @@ mod tests {
         }
     }
 
-    /// Returns a folder with files whose contents are their names.
+    /// Returns a directory with files that contain their own names.
     fn folder(test: &str, files: &[&str]) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("steplatch-temporal-{test}-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_plain_unless_it_is_to_be_encrypted() {
+    fn connection_is_plain_unless_encryption_is_requested() {
         let folder = folder("plain", &[]);
         let options = connection_options(&settings(&folder, None, None)).unwrap();
         assert_eq!(options.target.as_str(), "http://temporal.example:7233/");
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_and_keys_are_those_of_the_files() {
+    fn certificates_and_keys_come_from_the_files() {
         let folder = folder("files", &["authority", "certificate", "secret", "api"]);
         let files = TlsFiles {
             authority: Some(folder.join("authority")),
@@ -531,7 +531,7 @@ mod tests {
             (&b"certificate\n"[..], &b"secret\n"[..])
         );
         assert!(!shown.contains("secret"), "{shown}");
-        assert_eq!(options.api_key.as_deref(), Some("api"), "the end of the line is no part of the key");
+        assert_eq!(options.api_key.as_deref(), Some("api"), "the end of the line is not part of the key");
         let missing = TlsFiles { authority: Some(folder.join("nothing")), ..files };
         let refused = connection_options(&settings(&folder, Some(missing), None)).unwrap_err();
         assert!(refused.to_string().contains("nothing' cannot be read"), "{refused}");

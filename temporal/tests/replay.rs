@@ -1,6 +1,6 @@
-//! Histories that Temporal has recorded are replayed by the SDK's replayer: without a server, and by the current rules.
+//! Recorded Temporal histories, replayed by the SDK without a server and under the current rules.
 //!
-//! A run that began under an older version continues under this one, so its commands must follow again from its inputs.
+//! A run that began under an older version continues under this one, so the same inputs must lead to the same commands.
 //! `golden/README.md` describes the recording of a history. A history is never changed or removed: if its replay fails,
 //! the code is wrong, not the file.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
@@ -36,13 +36,13 @@ fn replayer() -> WorkflowReplayer {
 }
 
 #[test]
-fn the_key_of_the_histories_is_the_committed_one() {
+fn history_key_matches_the_committed_one() {
     let hex: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(std::fs::read_to_string(golden().join("key")).unwrap().trim(), hex);
 }
 
 #[tokio::test]
-async fn every_recorded_history_follows_again_from_its_inputs() {
+async fn every_recorded_history_replays() {
     let histories = histories();
     assert!(histories.len() >= 11, "{histories:?}");
     for file in histories {
@@ -53,7 +53,7 @@ async fn every_recorded_history_follows_again_from_its_inputs() {
 }
 
 #[tokio::test]
-async fn a_history_with_another_decision_in_it_is_found_out() {
+async fn history_with_a_changed_decision_is_detected() {
     for of in ["commands.json", "function.json"] {
         let history = std::fs::read_to_string(golden().join(of)).unwrap();
         let changed = history.replace("\"steplatch_task\"", "\"another_task\"");

@@ -8,8 +8,8 @@ use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns a workflow that waits in its second state until `file` exists, and ends in its third.
-fn waiting_for(name: &str, file: &str) -> Value {
+/// Returns a workflow that waits in its second state until `file` exists, and ends in its third state.
+fn waiting_workflow(name: &str, file: &str) -> Value {
     let command = format!("until [ -e {file} ]; do sleep 0.05; done; echo it-is-there");
     json!({"name": name, "initial_state": "open", "states": {
         "open": {
@@ -25,7 +25,7 @@ fn waiting_for(name: &str, file: &str) -> Value {
 }
 
 /// Returns a workflow with a judgement after its first state.
-fn judged() -> Value {
+fn judged_workflow() -> Value {
     json!({"name": "judged", "initial_state": "look", "states": {
         "look": {
             "action": {"tool": "sleep", "params": {"seconds": 0.1}},
@@ -39,58 +39,57 @@ fn judged() -> Value {
     }})
 }
 
-fn starts(agent: &Agent, definition: Value, wait: f64) -> Value {
-    agent.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": wait}))
+fn start_run(agent: &Agent, definition: Value, wait: f64) -> Value {
+    agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": wait}))
 }
 
 /// Returns the only run of the workflow called `name`.
 fn run_of(agent: &Agent, name: &str) -> String {
-    let listed = agent.calls("list_runs", json!({"workflow_id": name}));
+    let listed = agent.call_tool("list_runs", json!({"workflow_id": name}));
     let runs = listed["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 1, "{listed}");
     runs[0]["run_id"].as_str().unwrap().to_owned()
 }
 
-/// Returns whether the progress grew with each message.
-fn grew(progress: &[(f64, String)]) -> bool {
+/// Returns whether the progress increased with each message.
+fn has_grown(progress: &[(f64, String)]) -> bool {
     progress.windows(2).all(|pair| pair[0].0 < pair[1].0)
 }
 
 fn an_agent_is_told_how_far_its_run_is(era: Era) {
     let home = Home::new(STEPLATCH);
     let agent = Agent::of(era, &home);
-    let arguments = json!({"workflow_definition": waiting_for("told", "go"), "wait_seconds": 60});
-    let call = agent.begins_with_progress("run_workflow", arguments);
-    let mut told = vec![call.progress()];
-    while told.last().unwrap().1 != "state 2: watch (await_output)" {
-        told.push(call.progress());
+    let arguments = json!({"workflow_definition": waiting_workflow("told", "go"), "wait_seconds": 60});
+    let call = agent.start_call_with_progress("run_workflow", arguments);
+    let mut reported = vec![call.progress()];
+    while reported.last().unwrap().1 != "state 2: watch (await_output)" {
+        reported.push(call.progress());
     }
     std::fs::write(home.path().join("go"), "").unwrap();
-    let (rest, ended) = call.ends_with_progress();
+    let (rest, ended) = call.result_with_progress();
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
-    told.extend(rest);
-    assert!(grew(&told), "{told:?}");
-    // A newer message replaces one that is still pending; whether the first and last are sent depends on their
-    // duration.
-    assert!(told.len() <= 3 && told.iter().all(|(_, message)| message.starts_with("state ")), "{told:?}");
+    reported.extend(rest);
+    assert!(has_grown(&reported), "{reported:?}");
+    // A newer message replaces a pending one; whether the first and last are sent depends on timing.
+    assert!(reported.len() <= 3 && reported.iter().all(|(_, message)| message.starts_with("state ")), "{reported:?}");
 
-    let silent = agent.begins("run_workflow", json!({"workflow_definition": waiting_for("untold", "go")}));
-    let (told, ended) = silent.ends_with_progress();
-    assert_eq!((told, &ended["status"]), (vec![], &json!("completed")), "nothing is told to who did not ask");
+    let silent = agent.begin("run_workflow", json!({"workflow_definition": waiting_workflow("untold", "go")}));
+    let (reported, ended) = silent.result_with_progress();
+    assert_eq!((reported, &ended["status"]), (vec![], &json!("completed")), "nothing is sent without a request");
 }
 
 #[test]
-fn an_agent_of_yesterday_is_told_how_far_its_run_is() {
+fn earlier_protocol_agent_receives_progress() {
     an_agent_is_told_how_far_its_run_is(Era::Handshake);
 }
 
 #[test]
-fn an_agent_of_today_is_told_how_far_its_run_is() {
+fn current_protocol_agent_receives_progress() {
     an_agent_is_told_how_far_its_run_is(Era::Stateless);
 }
 
 #[test]
-fn a_run_with_many_states_is_told_of_a_few_times_a_second() {
+fn run_with_many_states_reports_progress_a_few_times_a_second() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({"name": "busy", "initial_state": "turn", "states": {"turn": {
@@ -99,139 +98,143 @@ fn a_run_with_many_states_is_told_of_a_few_times_a_second() {
     }}});
     let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "max_states": 1000});
     let began = Instant::now();
-    let call = agent.begins_with_progress("run_workflow", arguments);
+    let call = agent.start_call_with_progress("run_workflow", arguments);
     // The run continues until it is cancelled, so that a slow machine can send progress more than once.
-    let mut told: Vec<_> = (0..3).map(|_| call.progress()).collect();
-    let cancelled = agent.calls("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
+    let mut reported: Vec<_> = (0..3).map(|_| call.progress()).collect();
+    let cancelled = agent.call_tool("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
     assert_eq!(cancelled["success"], true, "{cancelled}");
-    let (rest, ended) = call.ends_with_progress();
+    let (rest, ended) = call.result_with_progress();
     let most = 2 + began.elapsed().as_millis() / 250;
-    told.extend(rest);
+    reported.extend(rest);
     assert_eq!(ended["status"], "cancelled", "{ended}");
-    assert!(grew(&told) && told.len() as u128 <= most, "{told:?}");
+    assert!(has_grown(&reported) && reported.len() as u128 <= most, "{reported:?}");
 }
 
 #[test]
-fn parameters_that_are_wrong_are_refused_alike_with_and_without_a_token() {
+fn invalid_parameters_are_refused_with_and_without_a_token() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     for arguments in [json!({"wait_seconds": 1}), json!({"workflow_definition": {"states": {}}})] {
-        let told = agent.begins_with_progress("run_workflow", arguments.clone()).ends();
-        let untold = agent.calls("run_workflow", arguments);
-        assert_eq!((&told["success"], &told["error"]), (&json!(false), &untold["error"]));
-        assert!(told["error"].is_string());
+        let reported = agent.start_call_with_progress("run_workflow", arguments.clone()).finish();
+        let untold = agent.call_tool("run_workflow", arguments);
+        assert_eq!((&reported["success"], &reported["error"]), (&json!(false), &untold["error"]));
+        assert!(reported["error"].is_string());
     }
 }
 
 #[test]
-fn a_run_goes_on_without_whoever_started_it_and_is_found_by_another_agent() {
+fn run_outlives_its_agent_and_is_found_by_another() {
     let home = Home::new(STEPLATCH);
     let (first, second) = (Agent::new(&home), Agent::new(&home));
-    // One call is cancelled, and one is lost with its agent, both in progress.
+    // Two calls in progress: one is cancelled, and the agent of the other ends.
     for (name, agent) in [("taken_back", &first), ("lost", &second)] {
-        let arguments = json!({"workflow_definition": waiting_for(name, "go"), "wait_seconds": 100});
-        let call = agent.begins_with_progress("run_workflow", arguments);
+        let arguments = json!({"workflow_definition": waiting_workflow(name, "go"), "wait_seconds": 100});
+        let call = agent.start_call_with_progress("run_workflow", arguments);
         while call.progress().1 != "state 2: watch (await_output)" {}
         if name == "taken_back" {
-            agent.cancels(&call);
+            agent.cancel(&call);
         }
     }
-    assert_eq!(first.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2, "the agent can go on");
+    assert_eq!(first.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2, "the agent can continue");
     drop((first, second));
 
     let finder = Agent::of(Era::Stateless, &home);
-    let running = finder.calls("list_runs", json!({"state": "running"}));
+    let running = finder.call_tool("list_runs", json!({"state": "running"}));
     assert_eq!(running["runs"].as_array().unwrap().len(), 2, "{running}");
     let (taken_back, lost) = (run_of(&finder, "taken_back"), run_of(&finder, "lost"));
-    let cancelled = finder.calls("cancel_run", json!({"run_id": lost}));
+    let cancelled = finder.call_tool("cancel_run", json!({"run_id": lost}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    let wait = finder.begins_with_progress("get_run", json!({"run_id": taken_back, "wait_seconds": 100}));
+    let wait = finder.start_call_with_progress("get_run", json!({"run_id": taken_back, "wait_seconds": 100}));
     // A client that joins later receives the current state.
     while wait.progress().1 != "state 2: watch (await_output)" {}
     std::fs::write(home.path().join("go"), "").unwrap();
-    let ended = wait.ends();
+    let ended = wait.finish();
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("close")), "{ended}");
-    let again = finder.calls("get_run", json!({"run_id": lost}));
+    let again = finder.call_tool("get_run", json!({"run_id": lost}));
     assert_eq!(again["status"], "cancelled");
 }
 
 #[test]
-fn an_agent_is_asked_to_judge_and_another_one_answers() {
+fn one_agent_is_asked_and_another_one_answers() {
     let home = Home::new(STEPLATCH);
     let asked = Agent::new(&home);
-    let arguments = json!({"workflow_definition": judged(), "wait_seconds": 100});
-    let (told, waits) = asked.begins_with_progress("run_workflow", arguments).ends_with_progress();
-    assert_eq!(told.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{told:?}");
+    let arguments = json!({"workflow_definition": judged_workflow(), "wait_seconds": 100});
+    let (reported, waits) = asked.start_call_with_progress("run_workflow", arguments).result_with_progress();
+    assert_eq!(reported.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{reported:?}");
     assert_eq!(waits["status"], "waiting", "{waits}");
     assert_eq!(waits["pending_gate"]["choices"], json!(["it is clean", "it is broken", "none of these"]));
     let run = waits["run_id"].as_str().unwrap();
     drop(asked);
 
     let judge = Agent::of(Era::Stateless, &home);
-    let open = judge.calls("list_runs", json!({"state": "waiting"}));
+    let open = judge.call_tool("list_runs", json!({"state": "waiting"}));
     assert_eq!(
         (&open["runs"][0]["run_id"], &open["runs"][0]["pending_gates"][0]["run_id"]),
         (&json!(run), &json!(run))
     );
-    let refused = judge.calls("decide", json!({"run_id": run, "answer": "perhaps"}));
+    let refused = judge.call_tool("decide", json!({"run_id": run, "answer": "perhaps"}));
     assert!(refused["error"].as_str().unwrap().starts_with("Invalid choice 'perhaps'. Must be one of:"), "{refused}");
-    let taken = judge.calls("decide", json!({"run_id": run, "answer": "it is broken"}));
+    let taken = judge.call_tool("decide", json!({"run_id": run, "answer": "it is broken"}));
     assert_eq!(taken["success"], true, "{taken}");
-    let ended = judge.calls("get_run", json!({"run_id": run, "wait_seconds": 100}));
+    let ended = judge.call_tool("get_run", json!({"run_id": run, "wait_seconds": 100}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("repair")), "{ended}");
-    let late = judge.calls("decide", json!({"run_id": run, "answer": "it is clean"}));
+    let late = judge.call_tool("decide", json!({"run_id": run, "answer": "it is clean"}));
     assert_eq!(late["success"], false, "{late}");
 }
 
 #[test]
-fn calls_that_wait_for_a_run_are_answered_over_the_next_daemon() {
+fn waiting_calls_are_answered_by_the_next_daemon() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let arguments = |name: &str| json!({"workflow_definition": waiting_for(name, "go"), "wait_seconds": 100});
-    let told = agent.begins_with_progress("run_workflow", arguments("told"));
-    while told.progress().1 != "state 2: watch (await_output)" {}
-    let untold = agent.begins("run_workflow", arguments("untold"));
+    let arguments = |name: &str| json!({"workflow_definition": waiting_workflow(name, "go"), "wait_seconds": 100});
+    let reported = agent.start_call_with_progress("run_workflow", arguments("told"));
+    while reported.progress().1 != "state 2: watch (await_output)" {}
+    let untold = agent.begin("run_workflow", arguments("untold"));
     for _ in 0..3 {
-        // The calls are in progress, or are being repeated.
+        // The calls are in progress, or being repeated.
         let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64();
         kill_process(Pid::from_raw(pid.unwrap().try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-        assert_eq!(agent.calls("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
+        assert_eq!(agent.call_tool("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
     }
     std::fs::write(home.path().join("go"), "").unwrap();
-    let (progress, ended) = told.ends_with_progress();
+    let (progress, ended) = reported.result_with_progress();
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     assert!(progress.iter().all(|(_, message)| message == "state 3: close (exit_terminal)"), "{progress:?}");
-    assert_eq!(untold.ends()["status"], "completed");
+    assert_eq!(untold.finish()["status"], "completed");
     // No run was started twice.
-    assert_eq!(agent.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(agent.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2);
 }
 
 #[test]
-fn a_long_wait_for_output_shows_signs_of_life_to_who_wants_them() {
+fn long_wait_sends_progress_on_request() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let opened = agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     let arguments = json!({"session_id": opened["session_id"], "pattern": "never", "timeout": 5.5});
-    let (told, waited) = agent.begins_with_progress("await_output", arguments).ends_with_progress();
-    assert_eq!((told, &waited["reason"]), (vec![(1.0, "waiting since 5 s".to_owned())], &json!("timeout")), "{waited}");
+    let (reported, waited) = agent.start_call_with_progress("await_output", arguments).result_with_progress();
+    assert_eq!(
+        (reported, &waited["reason"]),
+        (vec![(1.0, "waiting since 5 s".to_owned())], &json!("timeout")),
+        "{waited}"
+    );
 }
 
 #[test]
-fn starting_without_waiting_returns_at_once() {
+fn start_without_waiting_returns_at_once() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let began = Instant::now();
-    let started = starts(&agent, waiting_for("later", "go"), 0.0);
+    let started = start_run(&agent, waiting_workflow("later", "go"), 0.0);
     assert_eq!(started["status"], "running", "{started}");
-    assert!(began.elapsed() < Duration::from_secs(30), "it waits for a file that nobody makes");
+    assert!(began.elapsed() < Duration::from_secs(30), "it waits for a file that nobody creates");
 }
 
 #[test]
-fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_again() {
+fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     // The agent reads the schema of workflows, and writes one with two mistakes.
-    let schema = agent.calls("get_workflow_schema", json!({"topic": "actions"}));
+    let schema = agent.call_tool("get_workflow_schema", json!({"topic": "actions"}));
     assert!(schema["documentation"].as_str().unwrap().contains("await_output"));
     assert!(schema["available_tools"].as_array().unwrap().contains(&json!("send_input")));
     let mut greeting = json!({
@@ -257,54 +260,54 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
             "close": {"action": {"tool": "exit_terminal"}},
         },
     });
-    let refused = agent.calls("create_workflow", json!({"workflow_definition": greeting}));
+    let refused = agent.call_tool("create_workflow", json!({"workflow_definition": greeting}));
     let problems = refused["validation_errors"].to_string();
     assert_eq!(refused["success"], false);
     assert!(problems.contains("State 'open' references non-existent state 'anwser'"), "{problems}");
     assert!(problems.contains("/states/answer/action/params/input_txt"), "{problems}");
     greeting["states"]["open"]["transitions"][0]["next_state"] = "answer".into();
     greeting["states"]["answer"]["action"]["params"] = json!({"input_text": "{name}\n"});
-    let created = agent.calls("create_workflow", json!({"workflow_definition": greeting}));
+    let created = agent.call_tool("create_workflow", json!({"workflow_definition": greeting}));
     assert_eq!((&created["success"], &created["workflow_name"]), (&json!(true), &json!("greeting")), "{created}");
 
-    // The agent runs the workflow by its name, after which it is proven.
+    // The agent runs the workflow by its name, and thereby proves it.
     let by_name = |name: &str, wait: f64| json!({"workflow_name": "greeting", "initial_variables": {"name": name}, "wait_seconds": wait});
-    let ran = agent.calls("run_workflow", by_name("ada", 60.0));
-    assert_eq!((&ran["status"], &ran["final_state"]), (&json!("completed"), &json!("close")), "{ran}");
-    assert_eq!(ran["final_variables"]["hear_match_text"], "hello ada");
-    assert_eq!(ran["available_workflows"], json!([]), "a library is listed by list_workflows, not by each reply");
-    assert_eq!(ran["workflow_signature"], created["workflow_signature"]);
-    let described = agent.calls("describe_workflow", json!({"name": "greeting"}));
+    let result = agent.call_tool("run_workflow", by_name("ada", 60.0));
+    assert_eq!((&result["status"], &result["final_state"]), (&json!("completed"), &json!("close")), "{result}");
+    assert_eq!(result["final_variables"]["hear_match_text"], "hello ada");
+    assert_eq!(result["available_workflows"], json!([]), "a library is listed by list_workflows, not by each reply");
+    assert_eq!(result["workflow_signature"], created["workflow_signature"]);
+    let described = agent.call_tool("describe_workflow", json!({"name": "greeting"}));
     assert_eq!((&described["metadata"]["status"], &described["metadata"]["run_count"]), (&json!("proven"), &json!(1)));
 
-    // A run that hangs: the agent drops the call midway, finds the run again, watches and cancels it.
+    // A hanging run: the agent drops the call, finds the run again, watches it and cancels it.
     std::fs::write(home.path().join("hold"), "").unwrap();
-    let dropped = agent.begins("run_workflow", by_name("bob", 300.0));
+    let dropped = agent.begin("run_workflow", by_name("bob", 300.0));
     let run = loop {
-        let running = agent.calls("list_runs", json!({"workflow_id": "greeting", "state": "running"}));
+        let running = agent.call_tool("list_runs", json!({"workflow_id": "greeting", "state": "running"}));
         if let [run] = running["runs"].as_array().unwrap().as_slice() {
             break run["run_id"].as_str().unwrap().to_owned();
         }
     };
-    agent.cancels(&dropped);
-    let looked = loop {
-        let looked = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
-        if looked["states_executed"] == 3 {
-            break looked;
+    agent.cancel(&dropped);
+    let inspected = loop {
+        let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
+        if inspected["states_executed"] == 3 {
+            break inspected;
         }
     };
-    assert_eq!(looked["status"], "running");
-    let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 120}));
-    let cancelled = agent.calls("cancel_run", json!({"run_id": run}));
+    assert_eq!(inspected["status"], "running");
+    let waiting = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 120}));
+    let cancelled = agent.call_tool("cancel_run", json!({"run_id": run}));
     assert_eq!((&cancelled["success"], &cancelled["state"]), (&json!(true), &json!("cancelled")), "{cancelled}");
-    assert_eq!(waiting.ends()["status"], "cancelled", "whoever waits is told");
-    assert_eq!(agent.calls("list_terminal_sessions", json!({}))["total_sessions"], 0);
+    assert_eq!(waiting.finish()["status"], "cancelled", "waiting callers are notified");
+    assert_eq!(agent.call_tool("list_terminal_sessions", json!({}))["total_sessions"], 0);
 
-    // Later, another agent uses the same workflow: alone, and as a part of one that calls itself.
+    // Later, another agent uses the same workflow: directly, and nested in its own.
     std::fs::remove_file(home.path().join("hold")).unwrap();
     drop(agent);
     let agent = Agent::new(&home);
-    let listed = agent.calls("list_workflows", json!({}));
+    let listed = agent.call_tool("list_workflows", json!({}));
     assert_eq!(listed["workflows"][0]["name"], "greeting");
     let outer = json!({
         "name": "again_and_again",
@@ -319,45 +322,45 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
             "again": {"action": {"tool": "run_workflow", "params": {"workflow_name": "again_and_again"}}},
         },
     });
-    let saved = agent.calls("create_workflow", json!({"workflow_definition": {
+    let saved = agent.call_tool("create_workflow", json!({"workflow_definition": {
         "description": "Greets until it is too deep", "name": outer["name"], "initial_state": outer["initial_state"],
         "states": outer["states"]
     }}));
     assert_eq!(saved["success"], true, "{saved}");
-    let ran = agent.calls("run_workflow", json!({"workflow_name": "again_and_again", "wait_seconds": 120}));
-    assert_eq!((&ran["status"], &ran["recursion_depth"]), (&json!("failed"), &json!(5)), "{ran}");
-    assert!(ran["error"].as_str().unwrap().contains("Maximum recursion depth (5) exceeded"), "{ran}");
-    let described = agent.calls("describe_workflow", json!({"name": "greeting"}));
+    let result = agent.call_tool("run_workflow", json!({"workflow_name": "again_and_again", "wait_seconds": 120}));
+    assert_eq!((&result["status"], &result["recursion_depth"]), (&json!("failed"), &json!(5)), "{result}");
+    assert!(result["error"].as_str().unwrap().contains("Maximum recursion depth (5) exceeded"), "{result}");
+    let described = agent.call_tool("describe_workflow", json!({"name": "greeting"}));
     assert_eq!(described["metadata"]["success_count"], 6, "once before, and once on each of five levels");
-    assert_eq!(agent.calls("delete_workflow", json!({"name": "again_and_again"}))["success"], true);
-    let gone = agent.calls("run_workflow", json!({"workflow_name": "again_and_again"}));
+    assert_eq!(agent.call_tool("delete_workflow", json!({"name": "again_and_again"}))["success"], true);
+    let gone = agent.call_tool("run_workflow", json!({"workflow_name": "again_and_again"}));
     assert_eq!(gone["final_state"], "workflow_not_found");
     assert!(gone["error"].as_str().unwrap().contains("Available workflows: greeting"), "{gone}");
 }
 
 #[test]
-fn an_agent_cannot_answer_for_a_person_not_even_in_a_shell_that_it_was_given() {
+fn agent_cannot_answer_for_a_person_even_in_a_given_shell() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({
         "initial_state": "ask",
         "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}}}},
     });
-    let run = starts(&agent, definition, 30.0)["run_id"].as_str().unwrap().to_owned();
-    let refused = agent.calls("decide", json!({"run_id": run, "answer": "yes"}));
+    let run = start_run(&agent, definition, 30.0)["run_id"].as_str().unwrap().to_owned();
+    let refused = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().contains("steplatch gates answer"), "{refused}");
     // The agent types a person's command into its own terminal, from a grandchild process that outlives its parent.
-    let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let session = opened["session_id"].as_str().unwrap();
     let typed = format!("(setsid {STEPLATCH} gates answer {run} yes >said 2>&1; echo over >>said) & disown\n");
-    let _ = agent.calls("send_input", json!({"session_id": session, "input_text": typed}));
-    let said = eventually_blocking("the command ends", || {
-        let said = std::fs::read_to_string(home.path().join("said")).unwrap_or_default();
-        if said.contains("over") { Ok(said) } else { Err(said) }
+    let _ = agent.call_tool("send_input", json!({"session_id": session, "input_text": typed}));
+    let output = eventually_blocking("the command ends", || {
+        let output = std::fs::read_to_string(home.path().join("said")).unwrap_or_default();
+        if output.contains("over") { Ok(output) } else { Err(output) }
     });
-    assert!(said.contains("in a terminal that steplatch keeps"), "{said}");
-    assert_eq!(agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
+    assert!(output.contains("in a terminal that steplatch keeps"), "{output}");
+    assert_eq!(agent.call_tool("get_run", json!({"run_id": run}))["status"], "waiting");
     // A person, at a terminal outside of steplatch.
     home.runs(&["gates", "answer", &run, "yes"]).well();
-    assert_eq!(agent.calls("get_run", json!({"run_id": run, "wait_seconds": 20}))["status"], "completed");
+    assert_eq!(agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 20}))["status"], "completed");
 }

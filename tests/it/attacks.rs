@@ -1,12 +1,12 @@
-//! Attacks on gates for people, with the means of an agent, on the real binary. Every known way to pass for a person is
-//! a row here.
+//! Attacks on gates for people with an agent's means, on the real binary. Every known way to impersonate a person is a
+//! row here.
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home with an agent that attacks.
+/// A home with an attacking agent.
 struct Scene {
     agent: Agent,
     home: Home,
@@ -25,25 +25,25 @@ impl Scene {
     }
 
     /// Starts a run with a gate for `answered_by`, and returns its id.
-    fn asks(&self, answered_by: &str) -> String {
+    fn ask(&self, answered_by: &str) -> String {
         let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": answered_by});
         let machine = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
         let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-        let waiting = self.agent.calls("run_workflow", arguments);
+        let waiting = self.agent.call_tool("run_workflow", arguments);
         assert_eq!(waiting["status"], "waiting", "{waiting:#}");
         waiting["run_id"].as_str().unwrap().to_owned()
     }
 
     /// Types a command in the agent's own terminal, which stays open.
-    fn types(&self, command: &str) {
-        let opened = self.agent.calls("open_terminal", json!({"shell": "bash"}));
+    fn type_in(&self, command: &str) {
+        let opened = self.agent.call_tool("open_terminal", json!({"shell": "bash"}));
         let typed = json!({"session_id": opened["session_id"], "input_text": format!("{command}\n")});
-        let typed = self.agent.calls("send_input", typed);
+        let typed = self.agent.call_tool("send_input", typed);
         assert_eq!(typed["success"], true, "{typed}");
     }
 
     fn state(&self, run: &str) -> Value {
-        self.agent.calls("get_run", json!({"run_id": run}))["status"].clone()
+        self.agent.call_tool("get_run", json!({"run_id": run}))["status"].clone()
     }
 
     /// Returns the shell command of an attack on the socket, and the file of its reply.
@@ -80,12 +80,12 @@ fn is_refused(reply: &Value) -> bool {
 }
 
 #[test]
-fn from_a_terminal_that_is_kept_no_way_leads_to_a_person_s_gate() {
+fn held_terminal_cannot_reach_a_persons_gate() {
     let scene = Scene::new();
-    let run = scene.asks("human");
+    let run = scene.ask("human");
     for way in WAYS {
         let (attack, file) = scene.attack(way, "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
-        scene.types(&attack);
+        scene.type_in(&attack);
         let reply = reply(&file);
         assert!(is_refused(&reply), "{way}: {reply}");
         assert_eq!(scene.state(&run), "waiting", "{way}");
@@ -93,9 +93,9 @@ fn from_a_terminal_that_is_kept_no_way_leads_to_a_person_s_gate() {
 }
 
 #[test]
-fn no_surface_of_ours_answers_for_a_person_in_a_terminal_that_is_kept() {
+fn no_interface_answers_for_a_person_in_a_held_terminal() {
     let scene = Scene::new();
-    let run = scene.asks("human");
+    let run = scene.ask("human");
     let gate = format!("{run}/ask/1");
     let surfaces = [
         ("by command", json!({"words": ["gates", "answer", gate, "yes"]})),
@@ -104,7 +104,7 @@ fn no_surface_of_ours_answers_for_a_person_in_a_terminal_that_is_kept() {
     ];
     for (way, params) in surfaces {
         let (attack, file) = scene.attack_at(way, STEPLATCH, "", &params);
-        scene.types(&attack);
+        scene.type_in(&attack);
         let reply = reply(&file);
         assert!(is_refused(&reply), "{way} {params}: {reply}");
         assert_ne!(reply["asked"], false, "the dialog was there: {reply}");
@@ -113,11 +113,11 @@ fn no_surface_of_ours_answers_for_a_person_in_a_terminal_that_is_kept() {
 }
 
 #[test]
-fn from_a_terminal_that_is_kept_no_passphrase_is_set() {
+fn held_terminal_cannot_set_a_passphrase() {
     let scene = Scene::new();
     for way in ["plainly", "handed on", "without a trace", "below one that has ended"] {
         let (attack, file) = scene.attack(way, "SET_APPROVER", &json!({"passphrase": "of an agent"}));
-        scene.types(&attack);
+        scene.type_in(&attack);
         let reply = reply(&file);
         assert!(reply["error"].as_str().unwrap().contains("is set by a person"), "{way}: {reply}");
     }
@@ -125,9 +125,9 @@ fn from_a_terminal_that_is_kept_no_passphrase_is_set() {
 }
 
 #[test]
-fn what_a_node_leaves_behind_is_no_person() {
+fn process_left_by_a_node_is_not_a_person() {
     let scene = Scene::new();
-    let run = scene.asks("human");
+    let run = scene.ask("human");
     for way in ["plainly", "handed on", "without a trace"] {
         let (attack, file) = scene.attack(way, "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
         std::fs::write(scene.home.path().join("attack.sh"), attack).unwrap();
@@ -135,10 +135,10 @@ fn what_a_node_leaves_behind_is_no_person() {
         let text = "async def story(ctx):\n    return (await ctx.run('attack'))['output']\n\
                     BashNode(id='attack', session=session, command='sh attack.sh')\nWorkflow(id='story', session=session, fn=story)\n";
         std::fs::write(&story, text).unwrap();
-        let ran = scene
+        let result = scene
             .agent
-            .calls("run_workflow", json!({"workflow_file": story.display().to_string(), "wait_seconds": 60}));
-        assert_eq!(ran["status"], "completed", "{ran}");
+            .call_tool("run_workflow", json!({"workflow_file": story.display().to_string(), "wait_seconds": 60}));
+        assert_eq!(result["status"], "completed", "{result}");
         let reply = reply(&file);
         assert!(is_refused(&reply), "{way}: {reply}");
     }
@@ -146,11 +146,11 @@ fn what_a_node_leaves_behind_is_no_person() {
 }
 
 #[test]
-fn an_answer_is_recorded_as_of_who_gave_it_whatever_they_call_themselves() {
+fn answer_is_attributed_to_its_real_author() {
     let scene = Scene::new();
-    let run = scene.asks("anyone");
+    let run = scene.ask("anyone");
     let (attack, file) = scene.attack("plainly", "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
-    scene.types(&attack);
+    scene.type_in(&attack);
     assert_eq!(reply(&file)["success"], true);
     let events = scene.home.runs(&["runs", "events", &run, "--json"]).well();
     let answered = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

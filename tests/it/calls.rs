@@ -1,4 +1,4 @@
-//! Machines that call nodes, while the daemon is killed, on the real binary.
+//! Machines that call nodes while the daemon is killed, on the real binary.
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ command = "echo {input|sh} >>noted; sleep {input|sh}"
 steps = [{ id = "one", node = "note", input = "0.01" }, { id = "two", node = "note", input = "0.02" }]
 "#;
 
-/// Returns a machine that calls nodes and a graph in sequence, and returns where its outcome was uncertain.
-fn noting() -> Value {
+/// Returns a machine that calls nodes and a graph in sequence, and returns the calls with an unknown outcome.
+fn noting_machine() -> Value {
     let ways = |next: &str| json!([{"condition": {"outcome_unknown": true}, "next_state": "doubt"}, {"condition": "success", "next_state": next}]);
     let note = |seconds: &str, next: &str| json!({"action": {"tool": "run_node", "params": {"node_id": "note", "input": seconds}}, "transitions": ways(next)});
     json!({"name": "noting", "initial_state": "graph", "states": {
@@ -37,11 +37,11 @@ fn noted(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_node_whose_daemon_was_killed_is_in_doubt_and_not_called_again() {
+fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("steplatch.toml"), DECLARED).unwrap();
     let agent = Agent::new(&home);
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": noting(), "wait_seconds": 0}));
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": noting_machine(), "wait_seconds": 0}));
     let file = home.path().join("noted");
     eventually_blocking("the longest node begins", || {
         let noted = noted(&file);
@@ -49,12 +49,12 @@ fn a_node_whose_daemon_was_killed_is_in_doubt_and_not_called_again() {
     });
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
-    let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
-    assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("doubt")), "{over}");
+    let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("doubt")), "{ended}");
     let mut noted = noted(&file);
     // The steps of the graph run in parallel.
     noted[..2].sort();
     assert_eq!(noted, ["0.01", "0.02", "0.03", "60"], "each once");
-    let shown = home.runs(&["runs", "events", begun["run_id"].as_str().unwrap()]).well();
+    let shown = home.runs(&["runs", "events", started["run_id"].as_str().unwrap()]).well();
     assert!(shown.contains("slow  outcome unknown"), "{shown}");
 }

@@ -1,4 +1,4 @@
-//! Stories of capture: an agent does something once, has it captured, and the workflow does it again with other values.
+//! Stories of capture: an agent does something once and captures it, and the workflow repeats it with other values.
 
 mod against;
 mod changes;
@@ -11,7 +11,7 @@ mod skills;
 use serde_json::{Map, Value, json};
 use steplatch_testkit::{Agent, CommandOutput, Home};
 
-/// What an agent does in terminals, to be captured.
+/// Actions of an agent in terminals, to be captured.
 struct Session {
     home: Home,
     agent: Agent,
@@ -19,7 +19,7 @@ struct Session {
 }
 
 impl Session {
-    /// Begins in a home with these files, in a terminal with bash.
+    /// Starts in a home with these files, in a terminal with bash.
     fn begin(files: &[(&str, &str)]) -> Self {
         let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
         for (name, text) in files {
@@ -27,13 +27,14 @@ impl Session {
         }
         let agent = Agent::new(&home);
         let mut session = Self { home, agent, terminals: Vec::new() };
-        session.opens();
+        session.open();
         session
     }
 
     /// Opens a further terminal.
-    fn opens(&mut self) {
-        let opened = self.agent.calls("open_terminal", json!({"shell": "bash", "working_directory": self.home.path()}));
+    fn open(&mut self) {
+        let opened =
+            self.agent.call_tool("open_terminal", json!({"shell": "bash", "working_directory": self.home.path()}));
         self.terminals.push(opened["session_id"].as_str().unwrap().to_owned());
     }
 
@@ -43,37 +44,37 @@ impl Session {
 
     /// Runs a command in the newest terminal.
     fn runs(&self, command: &str) -> Value {
-        self.agent.calls("run_command", json!({"session_id": self.last(), "command": command, "timeout": 60}))
+        self.agent.call_tool("run_command", json!({"session_id": self.last(), "command": command, "timeout": 60}))
     }
 
     /// Types a text, and waits until the program or the shell reads again.
-    fn types(&self, text: &str) -> Value {
-        self.sends(json!({"input_text": text, "until": "input"}))
+    fn type_in(&self, text: &str) -> Value {
+        self.send(json!({"input_text": text, "until": "input"}))
     }
 
     /// Types with these parameters of `send_input`.
-    fn sends(&self, mut parameters: Value) -> Value {
+    fn send(&self, mut parameters: Value) -> Value {
         parameters["session_id"] = self.last().into();
         parameters["timeout"] = 60.into();
-        let sent = self.agent.calls("send_input", parameters);
+        let sent = self.agent.call_tool("send_input", parameters);
         assert_ne!(sent["waited"]["reason"], "timeout", "{sent}");
         sent
     }
 
     /// Waits until the screen of the newest terminal shows a pattern.
-    fn sees(&self, pattern: &str) {
+    fn expect_text(&self, pattern: &str) {
         let wait = json!({"session_id": self.last(), "pattern": pattern, "target": "screen", "timeout": 60});
-        let seen = self.agent.calls("await_output", wait);
+        let seen = self.agent.call_tool("await_output", wait);
         assert_eq!(seen["success"], true, "{seen:#}");
     }
 
     /// Captures all terminals under a name, saves the workflow, and closes the terminals.
-    fn captures(self, inputs: Value) -> Procedure {
+    fn capture(self, inputs: Value) -> Procedure {
         let request = json!({"session_ids": self.terminals, "name": "procedure", "inputs": inputs, "save": true});
-        let captured = self.agent.calls("capture_workflow", request);
+        let captured = self.agent.call_tool("capture_workflow", request);
         assert_eq!(captured["success"], true, "{captured:#}");
         for terminal in &self.terminals {
-            let _ = self.agent.calls("exit_terminal", json!({"session_id": terminal}));
+            let _ = self.agent.call_tool("exit_terminal", json!({"session_id": terminal}));
         }
         Procedure { home: self.home, agent: self.agent, captured }
     }
@@ -87,13 +88,14 @@ struct Procedure {
 }
 
 impl Procedure {
-    /// Plays it against its recording, without a terminal.
-    fn passes_its_recording(&self) {
+    /// Plays the workflow against its recording, without a terminal.
+    fn assert_replays(&self) {
         self.home.runs(&["workflow", "test", "procedure"]).well();
     }
 
-    /// Proves it: runs it twice with the values of the recording and once with others. Secrets come from the environment.
-    fn proves(&self, inputs: &[&str], secrets: &[(&str, &str)]) {
+    /// Proves the workflow: runs it twice with the recorded values and once with others. Secrets come from the
+    /// environment.
+    fn prove(&self, inputs: &[&str], secrets: &[(&str, &str)]) {
         let mut prove = self.home.steplatch();
         let inputs = inputs.iter().flat_map(|input| ["-i", input]);
         let prove = prove.args(["workflow", "prove", "procedure"]).args(inputs).envs(secrets.iter().copied());
@@ -101,24 +103,24 @@ impl Procedure {
         assert!(proved.code == 0 && proved.stdout.contains("proved by"), "{proved:#?}\n{:#}", self.captured);
     }
 
-    /// Runs it to its end, with other values.
+    /// Runs the workflow to its end, with other values.
     fn runs(&self, variables: Value) -> Value {
-        let run = self.begins(variables);
+        let run = self.begin(variables);
         assert_eq!(run["status"], "completed", "{run:#}\n{:#}", self.captured);
         run
     }
 
-    /// Runs it until it is over or asks.
-    fn begins(&self, variables: Value) -> Value {
+    /// Runs the workflow until it ends or asks.
+    fn begin(&self, variables: Value) -> Value {
         let request = json!({"workflow_name": "procedure", "initial_variables": variables, "wait_seconds": 120});
-        self.agent.calls("run_workflow", request)
+        self.agent.call_tool("run_workflow", request)
     }
 
     fn file(&self, name: &str) -> String {
         std::fs::read_to_string(self.home.path().join(name)).unwrap()
     }
 
-    fn writes(&self, name: &str, text: &str) {
+    fn write_file(&self, name: &str, text: &str) {
         std::fs::write(self.home.path().join(name), text).unwrap();
     }
 
@@ -126,8 +128,8 @@ impl Procedure {
         self.captured["workflow_definition"]["arguments"].as_object().cloned().unwrap_or_default()
     }
 
-    /// Checks that a text stands in no file of the home: library, recording, journal, logs.
-    fn has_nowhere(&self, text: &str) {
+    /// Checks that no file of the home contains a text: library, recording, journal, logs.
+    fn assert_absent(&self, text: &str) {
         let mut folders = vec![self.home.path().to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -143,8 +145,8 @@ impl Procedure {
         }
     }
 
-    /// Returns whether a text stands in any file of the library.
-    fn library_has(&self, text: &str) -> bool {
+    /// Returns whether any file of the library contains a text.
+    fn is_in_library(&self, text: &str) -> bool {
         let path = std::path::PathBuf::from(self.captured["path"].as_str().unwrap());
         let files = std::fs::read_dir(path.parent().unwrap()).unwrap();
         files.flatten().any(|file| std::fs::read_to_string(file.path()).is_ok_and(|found| found.contains(text)))

@@ -27,15 +27,15 @@ pub(crate) fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) 
     let program = "mcp-inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
     let mut command = node(home);
     command.arg(installed(Path::new(program))).arg("--cli");
-    // The inspector passes only explicit variables on to a server, and few others.
+    // The inspector passes few variables on to a server besides explicit ones.
     for (name, value) in home.environment() {
         command.arg("-e").arg(format!("{name}={value}"));
     }
     command.args(server).args(["--protocol-era", era]).args(asked);
     let said = CommandOutput::of(&command.output().unwrap());
-    let told = format!("{era} {}:\n{}{}", asked.join(" "), said.stdout, said.stderr);
-    assert_eq!((said.code, said.stderr.trim()), (0, ""), "{told}");
-    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+    let reported = format!("{era} {}:\n{}{}", asked.join(" "), said.stdout, said.stderr);
+    assert_eq!((said.code, said.stderr.trim()), (0, ""), "{reported}");
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {reported}"))
 }
 
 /// Returns a command of a recent Node, ready to run in a home.

@@ -1,4 +1,4 @@
-//! The commands about runs, gates and workflows, as a person or a script uses them.
+//! Commands about runs, gates and workflows, as used by people and scripts.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,8 +16,8 @@ fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
 }
 
-/// Returns a machine that types, asks for a judgement, and ends in one of two ways.
-fn judged() -> Value {
+/// Returns a machine that types, asks for a judgement, and has two ends.
+fn judged_machine() -> Value {
     json!({
         "name": "judged", "return_values": {"STATUS": {"required": false}}, "initial_state": "open",
         "states": {
@@ -44,15 +44,15 @@ fn write(home: &Home, name: &str, document: &Value) {
 }
 
 /// Starts a run and returns its id once it waits at its gate.
-fn waits(agent: &Agent) -> String {
-    let reply = agent.calls("run_workflow", json!({"workflow_definition": judged(), "wait_seconds": 60}));
+fn start_until_gate(agent: &Agent) -> String {
+    let reply = agent.call_tool("run_workflow", json!({"workflow_definition": judged_machine(), "wait_seconds": 60}));
     assert_eq!(reply["status"], "waiting", "{reply:#}");
     reply["run_id"].as_str().unwrap().to_owned()
 }
 
 /// Waits until a run has ended and returns its state.
-fn ends(agent: &Agent, run: &str) -> String {
-    let reply = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+fn wait_for_end(agent: &Agent, run: &str) -> String {
+    let reply = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     reply["status"].as_str().unwrap().to_owned()
 }
 
@@ -64,7 +64,7 @@ fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
 }
 
 #[test]
-fn a_project_gets_its_commands_and_a_workflow_that_asks_where_one_fails() {
+fn init_adds_commands_and_a_workflow_that_asks_on_failure() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("Makefile"), "build:\n\ttrue\ntest:\n\ttest -e ok\n").unwrap();
     let shown = home.runs(&["init", "--dry-run"]).well();
@@ -79,13 +79,13 @@ fn a_project_gets_its_commands_and_a_workflow_that_asks_where_one_fails() {
     assert_eq!((asked.code, &asked.json()["pending_gate"]["prompt"]), (3, &"test failed. Again?".into()), "{asked:?}");
     std::fs::write(home.path().join("ok"), "").unwrap();
     let run = asked.json()["run_id"].as_str().unwrap().to_owned();
-    home.answers(&run, "again");
+    home.answer_gate(&run, "again");
     assert_eq!(home.runs(&["runs", "wait", &run]).code, 0);
     assert!(home.runs(&["runs", "show", &run]).well().contains("all steps passed"));
 }
 
 #[test]
-fn an_example_is_printed_and_runs() {
+fn example_is_printed_and_runs() {
     let home = Home::new(STEPLATCH);
     let listed = home.runs(&["examples"]).well();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
@@ -101,11 +101,11 @@ fn an_example_is_printed_and_runs() {
 }
 
 #[test]
-fn a_gate_is_listed_shown_and_answered_by_its_number() {
+fn gate_is_listed_shown_and_answered_by_its_number() {
     let home = home();
     let agent = Agent::new(&home);
     assert!(home.runs(&["gates", "list"]).stderr.contains("no run waits for an answer"));
-    let run = waits(&agent);
+    let run = start_until_gate(&agent);
 
     let listed = home.runs(&["gates", "list"]).well();
     for part in
@@ -122,8 +122,8 @@ fn a_gate_is_listed_shown_and_answered_by_its_number() {
     let gate = home.runs(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
     let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
     assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
-    assert_eq!(ends(&agent, &run), "completed");
-    // The daemon names the first answer to the client that was second.
+    assert_eq!(wait_for_end(&agent, &run), "completed");
+    // The daemon reports the first answer to the second client.
     refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
     refused(&home.runs(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
 
@@ -135,19 +135,19 @@ fn a_gate_is_listed_shown_and_answered_by_its_number() {
 }
 
 #[test]
-fn an_answer_in_words_leads_where_its_choice_leads() {
+fn answer_in_words_takes_the_path_of_its_choice() {
     let home = home();
     let agent = Agent::new(&home);
-    let run = waits(&agent);
+    let run = start_until_gate(&agent);
     let reply = home.runs(&["gates", "answer", &run, "it is broken", "--json"]).json();
     assert_eq!((&reply["success"], &reply["run_id"]), (&true.into(), &run.as_str().into()));
-    assert_eq!(ends(&agent, &run), "failed");
+    assert_eq!(wait_for_end(&agent, &run), "failed");
     let listed = home.runs(&["runs", "list", "--state", "failed"]).well();
     assert!(listed.contains(&run) && listed.contains("State 'bad' failed: "), "{listed}");
 }
 
 #[test]
-fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
+fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     let home = home();
     assert!(home.runs(&["runs", "list"]).stderr.contains("there are no runs"));
     let agent = Agent::new(&home);
@@ -156,8 +156,8 @@ fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
         "nap.json",
         &json!({"name": "nap", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}}),
     );
-    let one = waits(&agent);
-    let other = waits(&agent);
+    let one = start_until_gate(&agent);
+    let other = start_until_gate(&agent);
     home.runs(&["run", "nap.json"]).well();
 
     let listed = home.runs(&["runs", "list"]).well();
@@ -187,7 +187,7 @@ fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
     refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run id starts with 'zzzz'", "steplatch runs list"]);
     refused(&home.runs(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
     refused(&home.runs(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
-    assert_eq!(ids(&["--state", "waiting"]).len(), 2, "nothing is cancelled when one of them is not what it seems");
+    assert_eq!(ids(&["--state", "waiting"]).len(), 2, "no run is cancelled if one name is invalid");
 
     let cancelled = home.runs(&["runs", "cancel", &one, &other]).well();
     assert_eq!(cancelled, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
@@ -196,10 +196,10 @@ fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
 }
 
 #[test]
-fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
+fn events_are_listed_and_followed_to_the_end() {
     let home = home();
     let agent = Agent::new(&home);
-    let run = waits(&agent);
+    let run = start_until_gate(&agent);
     // The run waits, but a command for the events so far does not.
     let so_far = home.runs(&["runs", "events", &run]).well();
     let last = so_far.lines().last().unwrap();
@@ -222,7 +222,7 @@ fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
         .unwrap();
     home.runs(&["gates", "answer", &run, "it works"]).well();
     let followed = CommandOutput::of(&follows.wait_with_output().unwrap()).well();
-    assert_eq!(ends(&agent, &run), "completed");
+    assert_eq!(wait_for_end(&agent, &run), "completed");
     let followed_numbers = numbers(&followed);
     assert_eq!(followed_numbers[0], 10, "{followed}");
     assert!(followed.lines().last().unwrap().contains("\"workflow_completed\""), "{followed}");
@@ -232,33 +232,33 @@ fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
 }
 
 #[test]
-fn the_problems_of_a_file_are_counted_below_its_name() {
+fn problems_of_a_file_are_counted_below_its_name() {
     let home = home();
     write(&home, "bad.json", &json!({"initial_state": "a", "states": {"a": {"action": {"tool": "tyep"}, "when": 1}}}));
-    let said = home.runs(&["run", "bad.json"]);
-    let lines: Vec<&str> = said.stderr.lines().collect();
+    let output = home.runs(&["run", "bad.json"]);
+    let lines: Vec<&str> = output.stderr.lines().collect();
     let count = lines.len() - 1;
-    assert!(count > 1 && lines[0].ends_with(&format!("bad.json: {count} problems")), "{said:?}");
-    assert!(lines[1..].iter().all(|line| line.starts_with("  /states/a")), "{said:?}");
+    assert!(count > 1 && lines[0].ends_with(&format!("bad.json: {count} problems")), "{output:?}");
+    assert!(lines[1..].iter().all(|line| line.starts_with("  /states/a")), "{output:?}");
 }
 
 #[test]
-fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
+fn stubbed_workflow_plays_identically_without_a_daemon() {
     let home = home();
     write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
     let play =
         || home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "COMMAND=make all"]);
-    let said = play().well();
-    assert_eq!(said, play().well());
+    let output = play().well();
+    assert_eq!(output, play().well());
     for part in [
         "eval \"$COMMAND\"⏎",
         "exit code 1  (takes 3.0 s)",
         "→ done  exit_code equals 0",
         "✓ completed after 3.2 s, 7 states",
     ] {
-        assert!(said.contains(part), "no {part:?} in {said}");
+        assert!(output.contains(part), "no {part:?} in {output}");
     }
-    assert!(!said.contains('✗'), "a failure that a transition takes is no alarm: {said}");
+    assert!(!output.contains('✗'), "a failure with a transition is not an error: {output}");
     let json = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
     assert_eq!((&json["end"]["status"], &json["elapsed_time"]), (&"completed".into(), &json!(3.2)));
     assert_eq!(
@@ -291,7 +291,7 @@ fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
 }
 
 #[test]
-fn output_that_cannot_be_written_ends_a_command_with_an_exit_code() {
+fn unwritable_output_ends_a_command_with_an_exit_code() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "one"]).well();
     let (hello, retry) = (example("hello.json"), example("retry.json"));
@@ -340,7 +340,7 @@ fn output_that_cannot_be_written_ends_a_command_with_an_exit_code() {
             assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
         }
     }
-    // Standard error can be full too, with the logs that go there.
+    // Standard error can be full too, including its logs.
     let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
     let code =
         home.steplatch().args(["-v", "terminal", "screen", "two"]).stdout(full()).stderr(full()).status().unwrap();
@@ -384,7 +384,7 @@ fn errors_name_terminals_and_commands() {
 }
 
 #[test]
-fn a_terminal_is_resized_and_its_program_signalled() {
+fn terminal_is_resized_and_its_program_signalled() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "one", "--", "sh", "-c", "trap 'stty size; exit 7' USR1; read line"])
         .well();
@@ -398,11 +398,11 @@ fn a_terminal_is_resized_and_its_program_signalled() {
 }
 
 #[test]
-fn a_failed_run_shows_its_last_screen_and_no_terminal_that_is_closed() {
+fn failed_run_shows_its_last_screen_but_no_closed_terminal() {
     let home = home();
     let run = |command: &str| {
-        let said = home.runs(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
-        assert_eq!(said.code, 1, "{said:?}");
+        let output = home.runs(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
+        assert_eq!(output.code, 1, "{output:?}");
         home.runs(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned()
     };
     let id = run("COMMAND=echo it broke here; false");
@@ -421,7 +421,7 @@ fn a_failed_run_shows_its_last_screen_and_no_terminal_that_is_closed() {
 }
 
 #[test]
-fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
+fn workflow_is_found_by_name_in_the_user_library() {
     let home = home();
     let library = home.path().join(".terminal_control_workflows");
     std::fs::create_dir(&library).unwrap();
@@ -431,7 +431,7 @@ fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
     std::fs::create_dir_all(&below).unwrap();
     let runs =
         |arguments: &[&str]| CommandOutput::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
-    // A directory of that name is no workflow.
+    // A directory of that name is not a workflow.
     std::fs::create_dir(below.join("nap")).unwrap();
     assert!(runs(&["workflow", "test", "nap"]).well().contains("✓ completed after 2.0 s, 1 state"));
     assert!(runs(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep"));
@@ -453,10 +453,10 @@ fn home_elsewhere(arguments: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn a_workflow_is_drawn_as_a_picture_in_a_file() {
+fn workflow_is_drawn_as_a_picture_in_a_file() {
     let home = home();
-    let said = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
+    let output = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""));
     let picture = std::fs::read_to_string(home.path().join("retry.svg")).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n") && picture.contains(">exit_code = 0<"));
     assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg"]).well(), picture);
@@ -466,7 +466,7 @@ fn a_workflow_is_drawn_as_a_picture_in_a_file() {
 }
 
 #[test]
-fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
+fn configuration_errors_are_reported_as_json_too() {
     let home = home();
     assert_eq!(home.runs(&["config", "check", "--json"]).json(), json!({"success": true, "problems": []}));
     let folder = home.path().join(".config/steplatch");
@@ -478,7 +478,7 @@ fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
 }
 
 /// Asserts that a failure is printed twice: as a sentence, and as one JSON object.
-fn told_twice(said: &CommandOutput, code: i32, part: &str) {
+fn check_both_failures(said: &CommandOutput, code: i32, part: &str) {
     assert_eq!(said.code, code, "{said:?}");
     assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
     let object: Value = serde_json::from_str(&said.stdout).unwrap();
@@ -487,7 +487,7 @@ fn told_twice(said: &CommandOutput, code: i32, part: &str) {
 }
 
 #[test]
-fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
+fn json_output_includes_failures() {
     let home = home();
     for (arguments, code, part) in [
         (&["daemon", "status"][..], 1, "no daemon"),
@@ -508,12 +508,12 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
         (&["gates", "answer"], 2, "a question needs a terminal"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
-        told_twice(&home.runs(&arguments), code, part);
+        check_both_failures(&home.runs(&arguments), code, part);
     }
-    // Without the flag only the sentence is printed, also if the flag is meant for another program.
+    // Without the flag only the sentence is printed, even if the flag is meant for another program.
     let plain = home.runs(&["runs", "list", "--limit", "none", "--", "--json"]);
     assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{plain:?}");
-    // With several names each has its item in a list, and its sentence.
+    // With several names, each has an item in the list, and a sentence.
     let removed = home.runs(&["workflow", "rm", "nothing", "neither", "--json"]);
     let list: Value = serde_json::from_str(&removed.stdout).unwrap();
     assert_eq!((removed.code, list.as_array().unwrap().len(), &list[1]["success"]), (2, 2, &false.into()));
@@ -523,40 +523,40 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
 }
 
 /// Appends the help of a command, and of its subcommands.
-fn helps(home: &Home, command: &[String], all: &mut String) {
+fn append_help(home: &Home, command: &[String], all: &mut String) {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     let help = home.runs(&arguments).well();
     all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
-    // The help of the whole command line has groups of commands between its usage and its options.
+    // The help of the whole command line lists groups of commands between its usage and its options.
     let (begin, end) = if command.is_empty() { ("Terminals:", "Options:") } else { ("Commands:", "") };
     let listed = help.lines().skip_while(|line| *line != begin).skip(1).take_while(|line| *line != end);
-    // Continuation lines are indented more.
+    // Continuation lines have a deeper indent.
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
-        helps(home, &[command, &[name.to_owned()]].concat(), all);
+        append_help(home, &[command, &[name.to_owned()]].concat(), all);
     }
 }
 
 #[test]
-fn the_help_of_every_command_is_that_of_the_golden_file() {
+fn help_of_every_command_matches_the_golden_file() {
     let mut home = Home::new(STEPLATCH);
-    // It names no directory of this user or machine, except the state directory in force.
-    home.sets("STEPLATCH_STATE_DIR", "");
-    home.sets("XDG_STATE_HOME", "");
-    home.sets("XDG_CONFIG_HOME", "/elsewhere/config");
+    // It names no directory of this user or machine except the current state directory.
+    home.set("STEPLATCH_STATE_DIR", "");
+    home.set("XDG_STATE_HOME", "");
+    home.set("XDG_CONFIG_HOME", "/elsewhere/config");
     let mut all = String::new();
-    helps(&home, &[], &mut all);
+    append_help(&home, &[], &mut all);
     expect_test::expect_file!["../golden/help.txt"].assert_eq(&all);
 }
 
 #[test]
-fn help_names_the_state_directory_in_force() {
+fn help_names_the_current_state_directory() {
     let mut home = Home::new(STEPLATCH);
     let help = home.runs(&["--help"]).well();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[env: STEPLATCH_STATE_DIR=~/state]"), "{help}");
-    home.sets("STEPLATCH_STATE_DIR", "");
-    home.sets("XDG_STATE_HOME", "/elsewhere/state");
+    home.set("STEPLATCH_STATE_DIR", "");
+    home.set("XDG_STATE_HOME", "/elsewhere/state");
     let help = home.runs(&["daemon", "status", "--help"]).well();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[env: STEPLATCH_STATE_DIR] [default: /elsewhere/state/steplatch]"), "{help}");
@@ -576,14 +576,14 @@ fn commands_are_listed_in_groups_however_help_is_requested() {
 }
 
 #[test]
-fn the_package_manager_that_installed_it_is_asked_for_a_newer_version() {
+fn newer_version_is_requested_from_the_package_manager() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let home = Home::new(STEPLATCH);
     let folder = home.path().join("shop/node_modules/steplatch-linux-x64/bin");
     std::fs::create_dir_all(&folder).unwrap();
     let (program, npm) = (folder.join("steplatch"), folder.join("npm"));
-    // A hard link has a path of its own; on another file system, a copy does.
+    // A hard link has its own path; on another file system, so does a copy.
     std::fs::hard_link(STEPLATCH, &program).or_else(|_| std::fs::copy(STEPLATCH, &program).map(|_| ())).unwrap();
     let said = |script: &str| {
         std::fs::write(&npm, format!("#!/bin/sh\n[ \"$*\" = 'view steplatch version' ] || exit 9\n{script}\n"))

@@ -1,4 +1,4 @@
-//! `steplatch commander`, used by a person and by a script.
+//! `steplatch commander` for a person and for a script.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::desk::Desk;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The declarations of the project. `wait` ends when the file `go` is created.
+/// The declarations of the project. `wait` ends once the file `go` exists.
 const DECLARED: &str = r#"
 [nodes.greet]
 type = "bash"
@@ -49,7 +49,7 @@ const RELEASE: &str = r#"{"name": "release", "description": "Asks and ends", "in
     "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
 }}"#;
 
-/// Two functions, of which one starts the other, which asks for a form.
+/// Two functions: one starts the other, which asks with a form.
 const NESTED: &str = r#"
 async def inner(ctx):
     form = {"properties": {"version": {"type": "string", "minLength": 3}, "note": {"type": "string"}},
@@ -115,45 +115,47 @@ impl Project {
         self.folder.join(name)
     }
 
-    fn goes(&self) {
+    fn run_line(&self) {
         fs::write(self.path("go"), "").unwrap();
     }
 }
 
-/// Runs Commander at a person's own terminal.
-async fn sits_down(project: &Project) -> Desk {
+/// Runs Commander in a person's own terminal.
+async fn open_commander(project: &Project) -> Desk {
     with(project, &[]).await
 }
 
-/// As [`sits_down`], with more variables in the environment.
+/// Same as [`open_commander`], with additional environment variables.
 async fn with(project: &Project, more: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
     let desk = Desk::runs(&project.home, &project.folder, &command, (120, 45), more).await;
-    desk.shows("/help teaches, Ctrl-D leaves").await;
+    desk.expect_screen("/help teaches, Ctrl-D leaves").await;
     desk
 }
 
 #[tokio::test]
 async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
-    desk.shows("^4 nodes, 1 graph, 1 workflow here").await;
-    desk.says("@greet world", "^hello world\n✓ ::0 @greet in ").await;
-    desk.says("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity").await;
-    desk.says("#both ::-1", "^hello hello \\(hello world\\) 0\nfirst +completed\nlast +completed\n✓ ::2 #both").await;
-    desk.says("@both you", "✓ ::3 #both").await;
-    desk.says("@fails", "^before\nno such file\n✗ ::4 @fails in .*: The command ended with exit code 3").await;
-    let screen = desk.says("::0", "^hello world\n›$").await;
+    let desk = open_commander(&project).await;
+    desk.expect_screen("^4 nodes, 1 graph, 1 workflow here").await;
+    desk.enter_line("@greet world", "^hello world\n✓ ::0 @greet in ").await;
+    desk.enter_line("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity")
+        .await;
+    desk.enter_line("#both ::-1", "^hello hello \\(hello world\\) 0\nfirst +completed\nlast +completed\n✓ ::2 #both")
+        .await;
+    desk.enter_line("@both you", "✓ ::3 #both").await;
+    desk.enter_line("@fails", "^before\nno such file\n✗ ::4 @fails in .*: The command ended with exit code 3").await;
+    let screen = desk.enter_line("::0", "^hello world\n›$").await;
     assert!(!screen.contains("error"), "{screen}");
-    let history = desk.says("/history", "^::4 +@fails +failed .*exit code 3").await;
+    let history = desk.enter_line("/history", "^::4 +@fails +failed .*exit code 3").await;
     assert!(history.contains("::2     #both      done"), "{history}");
-    desk.says("/show 0", "^  input +world").await;
+    desk.enter_line("/show 0", "^  input +world").await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_explained_and_runs_nothing() {
+async fn invalid_line_is_explained_and_runs_nothing() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     for (line, said) in [
         ("@gret", "^error: there is no node 'gret', did you mean @greet\\?; there is @fails, @greet, @identity, @wait"),
         ("@release 1", "^error: 'release' is a workflow; write %release"),
@@ -168,20 +170,20 @@ async fn what_cannot_be_meant_is_explained_and_runs_nothing() {
         ("/help", "^  /help TOPIC teaches more: nodes, graphs"),
         ("@greet \\::0", "^hello ::0\n✓ ::0 @greet in"),
     ] {
-        desk.says(line, said).await;
+        desk.enter_line(line, said).await;
     }
     assert_eq!(fs::read_to_string(project.path("greeted")).unwrap(), "::0\n", "one call was made");
-    desk.presses("/clear\r").await;
-    desk.shows("\\A›\\s*\\z").await;
+    desk.press("/clear\r").await;
+    desk.expect_screen("\\A›\\s*\\z").await;
 }
 
 #[tokio::test]
-async fn remarks_and_errors_are_broken_between_words_where_the_terminal_ends() {
+async fn remarks_and_errors_wrap_at_the_terminal_width() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
-    desk.resizes(38, 30).await;
-    desk.says("@greet one", "^✓ ::0 @greet").await;
-    let screen = desk.says("@no-such-node x", "no-such-node'").await;
+    let desk = open_commander(&project).await;
+    desk.resize(38, 30).await;
+    desk.enter_line("@greet one", "^✓ ::0 @greet").await;
+    let screen = desk.enter_line("@no-such-node x", "no-such-node'").await;
     let from = screen.find("error: ").expect("an error is shown");
     let lines: Vec<&str> = screen[from..].lines().take_while(|line| !line.starts_with('›')).collect();
     let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
@@ -194,51 +196,58 @@ async fn remarks_and_errors_are_broken_between_words_where_the_terminal_ends() {
 }
 
 #[tokio::test]
-async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
+async fn gate_is_answered_by_number_with_a_referable_result() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
+    let desk = open_commander(&project).await;
     let screen = desk
-        .says(
+        .enter_line(
             "%./story.py notes",
             "^  \\? Publish notes\\?\n    1  publish\n    2  stop\n  your answer, by number or text:\n\\?$",
         )
         .await;
     assert!(screen.contains("\nstory run_"), "its start is shown:\n{screen}");
-    desk.says("3", "^error: invalid answer '3'; choose ").await;
-    // Other things can be called meanwhile.
-    desk.says("@greet meanwhile", "^✓ ::1 @greet").await;
-    desk.says("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
-    desk.says("it is ::greet", "^✓ completed in .*\n  publish because it is hello meanwhile\n  its result is ::0")
-        .await;
-    desk.says("@identity ::story", "^publish because it is hello meanwhile\n✓ ::2 @identity").await;
+    desk.enter_line("3", "^error: invalid answer '3'; choose ").await;
+    // Other targets can be called meanwhile.
+    desk.enter_line("@greet meanwhile", "^✓ ::1 @greet").await;
+    desk.enter_line("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
+    desk.enter_line(
+        "it is ::greet",
+        "^✓ completed in .*\n  publish because it is hello meanwhile\n  its result is ::0",
+    )
+    .await;
+    desk.enter_line("@identity ::story", "^publish because it is hello meanwhile\n✓ ::2 @identity").await;
     // A saved machine, called by name, answered by text.
-    desk.says("%release 1.2", "^  \\? Release 1.2\\?").await;
-    desk.says("YES", "^✓ completed in").await;
+    desk.enter_line("%release 1.2", "^  \\? Release 1.2\\?").await;
+    desk.enter_line("YES", "^✓ completed in").await;
     let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
     let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).well();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
-    assert!(answered.contains("\"commander\""), "through what is recorded: {answered}");
+    assert!(answered.contains("\"commander\""), "the recorded surface: {answered}");
 }
 
 #[tokio::test]
-async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_kept() {
+async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
     let project = Project::new();
     let mut approver = project.home.steplatch();
     let mut approver = approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).spawn().unwrap();
     approver.stdin.take().unwrap().write_all(b"@greet oat\n").unwrap();
     assert!(approver.wait().unwrap().success());
     let desk = with(&project, &[("NO_COLOR", "1")]).await;
-    desk.says("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$").await;
-    desk.says("1", "^error: 'version' must have at least 3 characters").await;
-    desk.says("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
-    desk.presses("\r").await;
-    desk.shows("^  the approver's passphrase:\n\\?$").await;
-    desk.presses("@greet oé\x7fat").await;
-    let typed = desk.shows("^\\? •{10}$").await;
+    desk.enter_line("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$")
+        .await;
+    desk.enter_line("1", "^error: 'version' must have at least 3 characters").await;
+    desk.enter_line("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
+    desk.press("\r").await;
+    desk.expect_screen("^  the approver's passphrase:\n\\?$").await;
+    desk.press("@greet oé\x7fat").await;
+    let typed = desk.expect_screen("^\\? •{10}$").await;
     assert!(!typed.contains("oat"), "{typed}");
-    desk.presses("\r").await;
-    desk.shows("^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0").await;
-    desk.says("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;
+    desk.press("\r").await;
+    desk.expect_screen(
+        "^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0",
+    )
+    .await;
+    desk.enter_line("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;
     let history = fs::read_to_string(project.home.path().join("state/commander_history")).unwrap();
     assert_eq!(history, "#V2\n%nested.py:outer\n@identity of ::outer\n");
     assert!(!project.path("greeted").exists(), "a passphrase calls nothing");
@@ -248,81 +257,81 @@ async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_ke
 }
 
 #[tokio::test]
-async fn slow_work_goes_to_the_background_and_reports_above_the_line_that_is_typed() {
+async fn slow_work_continues_in_background_and_reports_above_input() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
-    desk.says("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
-    desk.says("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
-    desk.shows("^::1 @greet continues in the background").await;
-    desk.says("/bg", "^::1 +@greet +waits .*for an earlier result").await;
-    desk.says("/show ::1['output']", "^this waits for ::1").await;
-    desk.presses("@greet half a li").await;
-    desk.shows("^› @greet half a li$").await;
-    assert!(!project.path("greeted").exists(), "what waits has not begun");
-    project.goes();
+    let desk = open_commander(&project).await;
+    desk.enter_line("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
+    desk.enter_line("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
+    desk.expect_screen("^::1 @greet continues in the background").await;
+    desk.enter_line("/bg", "^::1 +@greet +waits .*for an earlier result").await;
+    desk.enter_line("/show ::1['output']", "^this waits for ::1").await;
+    desk.press("@greet half a li").await;
+    desk.expect_screen("^› @greet half a li$").await;
+    assert!(!project.path("greeted").exists(), "a waiting run has not begun");
+    project.run_line();
     let reports = "^waited\n✓ ::0 @wait in .*\nhello waited and waited\n✓ ::1 @greet in .*";
-    desk.shows(&format!("{reports}\n(.*\n)*› @greet half a li$")).await;
-    desk.presses("ne\r").await;
-    desk.shows("^hello half a line\n✓ ::2 @greet").await;
+    desk.expect_screen(&format!("{reports}\n(.*\n)*› @greet half a li$")).await;
+    desk.press("ne\r").await;
+    desk.expect_screen("^hello half a line\n✓ ::2 @greet").await;
 }
 
 #[tokio::test]
-async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
+async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
-    desk.presses("@wait\r").await;
+    let desk = open_commander(&project).await;
+    desk.press("@wait\r").await;
     let pid = project.path("wait.pid");
     eventually_blocking("the node writes its process id", || {
         fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n'))
     });
-    desk.presses("\x03").await;
-    desk.shows("^✗ ::0 @wait in .*: interrupted\n›$").await;
+    desk.press("\x03").await;
+    desk.expect_screen("^✗ ::0 @wait in .*: interrupted\n›$").await;
     let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
     eventually_blocking("the node ends", || !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
 
-    desk.says("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
-    desk.presses("\x03").await;
-    desk.shows("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
+    desk.enter_line("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
+    desk.press("\x03").await;
+    desk.expect_screen("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
     assert_eq!(project.listed("waiting").len(), 1, "and the run still waits");
-    desk.says("1", "^error: no question is open").await;
-    desk.says("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
-    desk.says("/answer 2", "^✓ completed in").await;
+    desk.enter_line("1", "^error: no question is open").await;
+    desk.enter_line("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
+    desk.enter_line("/answer 2", "^✓ completed in").await;
 
-    desk.says("%release 2", "^  \\? Release 2\\?").await;
-    desk.presses("\x03").await;
-    desk.shows("left open(.*\n)*.*left open").await;
+    desk.enter_line("%release 2", "^  \\? Release 2\\?").await;
+    desk.press("\x03").await;
+    desk.expect_screen("left open(.*\n)*.*left open").await;
     // A number is never a prefix of a run's id, even if one begins with it.
-    desk.says("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
-    // No id contains an l, an o or a u.
-    desk.says("/cancel lou", "^error: no run id starts with 'lou'").await;
-    desk.says("/cancel 2", "✗ cancelled in").await;
+    desk.enter_line("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
+    // No id contains the letters l, o or u.
+    desk.enter_line("/cancel lou", "^error: no run id starts with 'lou'").await;
+    desk.enter_line("/cancel 2", "✗ cancelled in").await;
 
-    // A foreground run that was started here is cancelled.
-    desk.says("%./sleeps.json", "^::3 %./sleeps.json continues in the background").await;
-    desk.says("/fg", "^waiting for ::3 %./sleeps.json").await;
-    desk.shows("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;
-    desk.presses("\x03").await;
-    desk.shows("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
-    let screen = desk.says("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
-    assert!(!screen.contains('⠋'), "what moved in place is gone:\n{screen}");
+    // Cancels a foreground run that was started here.
+    desk.enter_line("%./sleeps.json", "^::3 %./sleeps.json continues in the background").await;
+    desk.enter_line("/fg", "^waiting for ::3 %./sleeps.json").await;
+    desk.expect_screen("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;
+    desk.press("\x03").await;
+    desk.expect_screen("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
+    let screen = desk.enter_line("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
+    assert!(!screen.contains('⠋'), "the animated line is gone:\n{screen}");
 
     // A second Ctrl-C at the same question cancels the run.
-    desk.says("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;
-    desk.presses("\x03").await;
-    desk.shows("Ctrl-C again cancels the run, /gates asks again\n›$").await;
-    desk.presses("\x03").await;
-    desk.shows("^cancelling run_.*\n(.*\n)*.*✗ cancelled in").await;
+    desk.enter_line("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;
+    desk.press("\x03").await;
+    desk.expect_screen("Ctrl-C again cancels the run, /gates asks again\n›$").await;
+    desk.press("\x03").await;
+    desk.expect_screen("^cancelling run_.*\n(.*\n)*.*✗ cancelled in").await;
 }
 
 #[tokio::test]
-async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_they_return() {
+async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
-    desk.says("@wait", "^::0 @wait continues in the background").await;
-    desk.says("/bg %release 7", "^  \\? Release 7\\?").await;
+    let desk = open_commander(&project).await;
+    desk.enter_line("@wait", "^::0 @wait continues in the background").await;
+    desk.enter_line("/bg %release 7", "^  \\? Release 7\\?").await;
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
-    desk.presses("\x04").await;
-    let screen = desk.shows("^left with 0\n echo").await;
+    desk.press("\x04").await;
+    let screen = desk.expect_screen("^left with 0\n echo").await;
     assert!(screen.contains("::0 @wait ends here"), "{screen}");
     assert!(
         screen.contains(&format!("%release continues as {run}; answer it with: steplatch gates answer {run}")),
@@ -330,17 +339,17 @@ async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_t
     );
     drop(desk);
 
-    let desk = sits_down(&project).await;
-    desk.shows(&format!(
+    let desk = open_commander(&project).await;
+    desk.expect_screen(&format!(
         "^{run} asks, Ctrl-C leaves it open, twice cancels the run\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$"
     ))
     .await;
-    desk.says("no", &format!("^answered: no; {run} is now ")).await;
-    desk.says(":quit", "^left with 0").await;
+    desk.enter_line("no", &format!("^answered: no; {run} is now ")).await;
+    desk.enter_line(":quit", "^left with 0").await;
 }
 
 #[tokio::test]
-async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnings() {
+async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     let project = Project::new();
     let begun = |version: &str| {
         let input = format!("input={version}");
@@ -348,44 +357,44 @@ async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnin
     };
     let (one, other) = (begun("1"), begun("2"));
     eventually_blocking("two runs wait", || project.listed("waiting").len() == 2);
-    let desk = sits_down(&project).await;
-    desk.shows("^  \\? Release 1\\?").await;
-    desk.presses("\x03").await;
-    desk.shows("2 questions are left open").await;
-    let listed = desk.says("/runs waiting", &format!("^{one} +release +waiting")).await;
+    let desk = open_commander(&project).await;
+    desk.expect_screen("^  \\? Release 1\\?").await;
+    desk.press("\x03").await;
+    desk.expect_screen("2 questions are left open").await;
+    let listed = desk.enter_line("/runs waiting", &format!("^{one} +release +waiting")).await;
     assert!(listed.contains(&other), "{listed}");
-    desk.says("/show run_", "^error: 'run_' is ambiguous; it matches these runs:\n.*\n.*release").await;
-    desk.says(
+    desk.enter_line("/show run_", "^error: 'run_' is ambiguous; it matches these runs:\n.*\n.*release").await;
+    desk.enter_line(
         &format!("/fg {}", &one[..12]),
         "^Ctrl-C stops watching; the run continues\nrelease run_(.*\n)*  \\? Release 1\\?",
     )
     .await;
-    desk.says("1", "^✓ completed in(.*\n)*  its result is ::0").await;
-    desk.says(&format!("/cancel {}", &other[4..12]), &format!("^{other}: Run cancelled")).await;
+    desk.enter_line("1", "^✓ completed in(.*\n)*  its result is ::0").await;
+    desk.enter_line(&format!("/cancel {}", &other[4..12]), &format!("^{other}: Run cancelled")).await;
     assert!(project.listed("waiting").is_empty());
-    desk.says("/show release", "^error: no run id starts with 'release'").await;
+    desk.enter_line("/show release", "^error: no run id starts with 'release'").await;
 }
 
 #[tokio::test]
-async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blank() {
+async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
     let project = Project::new();
-    let desk = sits_down(&project).await;
-    desk.presses("@gr\tone").await;
-    desk.shows("^› @greet one$").await;
-    desk.presses("\r").await;
-    desk.shows("^✓ ::0 @greet").await;
-    desk.says(" @greet secret", "✓ ::1 @greet").await;
-    desk.says("%release 1", "^  \\? Release 1\\?").await;
-    desk.presses("y\t").await;
-    desk.shows("^\\? yes$").await;
-    desk.presses("\r").await;
-    desk.shows("^✓ completed in").await;
-    desk.presses("@identity ::re\t").await;
-    desk.shows("^› @identity ::release$").await;
-    desk.presses("\x15@identity one\r").await;
-    desk.shows("^✓ ::3 @identity").await;
-    desk.presses("/qu\t\r").await;
-    desk.shows("^left with 0").await;
+    let desk = open_commander(&project).await;
+    desk.press("@gr\tone").await;
+    desk.expect_screen("^› @greet one$").await;
+    desk.press("\r").await;
+    desk.expect_screen("^✓ ::0 @greet").await;
+    desk.enter_line(" @greet secret", "✓ ::1 @greet").await;
+    desk.enter_line("%release 1", "^  \\? Release 1\\?").await;
+    desk.press("y\t").await;
+    desk.expect_screen("^\\? yes$").await;
+    desk.press("\r").await;
+    desk.expect_screen("^✓ completed in").await;
+    desk.press("@identity ::re\t").await;
+    desk.expect_screen("^› @identity ::release$").await;
+    desk.press("\x15@identity one\r").await;
+    desk.expect_screen("^✓ ::3 @identity").await;
+    desk.press("/qu\t\r").await;
+    desk.expect_screen("^left with 0").await;
     let history = project.home.path().join("state/commander_history");
     let lines = fs::read_to_string(&history).unwrap();
     assert_eq!(
@@ -397,11 +406,11 @@ async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blan
     drop(desk);
 
     let desk = with(&project, &[("NO_COLOR", "1")]).await;
-    desk.presses("\x1b[A\x1b[A\x1b[A").await;
-    desk.shows("^› @greet one$").await;
-    desk.presses("\r").await;
-    desk.shows("^✓ ::0 @greet").await;
-    let coloured = desk.in_colours().await;
+    desk.press("\x1b[A\x1b[A\x1b[A").await;
+    desk.expect_screen("^› @greet one$").await;
+    desk.press("\r").await;
+    desk.expect_screen("^✓ ::0 @greet").await;
+    let coloured = desk.styled_screen().await;
     assert!(!coloured.contains("\x1b[0;32m"), "{coloured:?}");
 }
 
@@ -421,7 +430,7 @@ fn plain_text_goes_to_the_current_target() {
 }
 
 #[test]
-fn a_script_reads_lines_and_ends_with_the_code_of_the_last_one() {
+fn script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let project = Project::new();
     let well = project.script("@fails\n@greet you\n@identity ::greet!\n");
     assert_eq!((well.code, well.stdout.as_str()), (0, "before\nhello you\nhello you!\n"), "{}", well.stderr);
@@ -435,14 +444,14 @@ fn a_script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let answered = project.script("%story.py notes\n1\nI can\n@identity so ::story\n");
     assert_eq!(answered.code, 0, "{}", answered.stderr);
     assert!(answered.stdout.ends_with("\nso publish because I can\n"), "{}", answered.stdout);
-    let waits = project.script("%story.py notes\n@greet ::story\n");
+    let waiting = project.script("%story.py notes\n@greet ::story\n");
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
-    assert_eq!(waits.code, 3, "{}", waits.stdout);
-    let told = format!("%story.py continues as {run}; answer it with: steplatch gates answer {run}/gate/1@");
-    assert!(waits.stderr.contains(&told), "{}", waits.stderr);
+    assert_eq!(waiting.code, 3, "{}", waiting.stdout);
+    let reported = format!("%story.py continues as {run}; answer it with: steplatch gates answer {run}/gate/1@");
+    assert!(waiting.stderr.contains(&reported), "{}", waiting.stderr);
     assert!(
-        waits.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),
+        waiting.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),
         "{}",
-        waits.stderr
+        waiting.stderr
     );
 }

@@ -1,12 +1,12 @@
-//! Ids and names where a person leaves them out: completion by the shell, and lists to pick from. Manual pages.
+//! Omitted ids and names: completion by the shell, and lists to pick from. Manual pages.
 
 use serde_json::Value;
 use steplatch_testkit::{Agent, CommandOutput, Home, Person};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns what bash is offered for the last of `words`.
-fn offered(home: &Home, words: &[&str]) -> Vec<String> {
+/// Returns bash's completions of the last of `words`.
+fn completions_of(home: &Home, words: &[&str]) -> Vec<String> {
     let mut program = home.steplatch();
     let last = words.len() - 1;
     let index = last.to_string();
@@ -19,15 +19,19 @@ fn offered(home: &Home, words: &[&str]) -> Vec<String> {
 #[test]
 fn ids_and_names_are_completed_from_the_running_daemon() {
     let home = Home::new(STEPLATCH);
-    assert!(offered(&home, &["steplatch", "wat"]) == ["watch"]);
-    assert_eq!(offered(&home, &["steplatch", "runs", "show", "run_"]), [""; 0], "no daemon runs, and none is started");
+    assert!(completions_of(&home, &["steplatch", "wat"]) == ["watch"]);
+    assert_eq!(
+        completions_of(&home, &["steplatch", "runs", "show", "run_"]),
+        [""; 0],
+        "no daemon runs, and none is started"
+    );
     assert!(!home.path().join("state").exists());
 
     let id = home.runs(&["terminal", "open", "--name", "my-build"]).well();
     for command in ["attach", "send", "run", "wait", "screen", "record", "close"] {
-        assert_eq!(offered(&home, &["steplatch", "terminal", command, "my-"]), ["my-build"], "{command}");
+        assert_eq!(completions_of(&home, &["steplatch", "terminal", command, "my-"]), ["my-build"], "{command}");
     }
-    assert_eq!(offered(&home, &["steplatch", "terminal", "screen", &id[..8]]), [id.trim()]);
+    assert_eq!(completions_of(&home, &["steplatch", "terminal", "screen", &id[..8]]), [id.trim()]);
     let machine = home.path().join("ask.json");
     std::fs::write(
         &machine,
@@ -39,18 +43,18 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
     assert_eq!(home.runs(&["runs", "wait", &run]).code, 3);
     for command in [["runs", "show"], ["runs", "cancel"], ["runs", "wait"]] {
         let words = ["steplatch", command[0], command[1], "run_"];
-        assert_eq!(offered(&home, &words), [run.as_str()], "{command:?}");
+        assert_eq!(completions_of(&home, &words), [run.as_str()], "{command:?}");
     }
-    assert_eq!(offered(&home, &["steplatch", "runs", "show", &run[4..9]]), [&run[4..]], "without its prefix");
-    assert_eq!(offered(&home, &["steplatch", "gates", "answer", "run_"]), [format!("{run}/a/1")]);
-    assert_eq!(offered(&home, &["steplatch", "run", "as"]), ["ask", "ask.json"]);
-    assert_eq!(offered(&home, &["steplatch", "watch", "my-"]), ["my-build"]);
+    assert_eq!(completions_of(&home, &["steplatch", "runs", "show", &run[4..9]]), [&run[4..]], "without its prefix");
+    assert_eq!(completions_of(&home, &["steplatch", "gates", "answer", "run_"]), [format!("{run}/a/1")]);
+    assert_eq!(completions_of(&home, &["steplatch", "run", "as"]), ["ask", "ask.json"]);
+    assert_eq!(completions_of(&home, &["steplatch", "watch", "my-"]), ["my-build"]);
     let elsewhere = ["steplatch", "--state-dir", "/nonexistent", "runs", "show", "run_"];
-    assert_eq!(offered(&home, &elsewhere), [""; 0], "another daemon is asked");
+    assert_eq!(completions_of(&home, &elsewhere), [""; 0], "another daemon is asked");
 }
 
 #[test]
-fn an_id_that_is_left_out_is_the_only_one_or_picked_from_a_list() {
+fn omitted_id_is_the_only_one_or_picked_from_a_list() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let none = home.runs(&["terminal", "screen"]);
@@ -59,7 +63,7 @@ fn an_id_that_is_left_out_is_the_only_one_or_picked_from_a_list() {
     home.runs(&["terminal", "open", "--name", "one", "--", "sh", "-c", "echo first; cat"]).well();
     home.runs(&["terminal", "wait", "one", "-p", "first"]).well();
     let only = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
-    let screen = only.sees("exit-code-0");
+    let screen = only.expect_text("exit-code-0");
     assert!(screen.contains("first") && !screen.contains("by number"), "{screen}");
 
     home.runs(&["terminal", "open", "--name", "two", "--", "sh", "-c", "echo second; cat"]).well();
@@ -68,24 +72,24 @@ fn an_id_that_is_left_out_is_the_only_one_or_picked_from_a_list() {
     let names = listed["sessions"].as_array().unwrap().iter().map(|session| session["name"].clone());
     let at = names.collect::<Vec<Value>>().iter().position(|name| name == "two").unwrap() + 1;
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
-    person.sees("terminal, by number:");
-    person.types(&at.to_string());
-    assert!(person.sees("exit-code-0").contains("second"));
+    person.expect_text("terminal, by number:");
+    person.type_in(&at.to_string());
+    assert!(person.expect_text("exit-code-0").contains("second"));
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
-    person.sees("terminal, by number:");
-    person.types("9");
-    assert!(person.sees("exit-code-2").contains("no terminal was selected"));
+    person.expect_text("terminal, by number:");
+    person.type_in("9");
+    assert!(person.expect_text("exit-code-2").contains("no terminal was selected"));
 }
 
 #[test]
-fn a_person_who_attaches_reads_how_to_leave() {
+fn attaching_explains_how_to_detach() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     home.runs(&["terminal", "open", "--name", "one", "--", "cat"]).well();
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal attach one");
-    person.shows(r"\(ctrl-\\ detaches\)");
-    person.presses("ctrl-\\");
-    assert!(person.sees("exit-code-0").contains("detached; the terminal keeps running"));
+    person.expect_screen(r"\(ctrl-\\ detaches\)");
+    person.press("ctrl-\\");
+    assert!(person.expect_text("exit-code-0").contains("detached; the terminal keeps running"));
 }
 
 #[test]

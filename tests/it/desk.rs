@@ -1,4 +1,4 @@
-//! A person at their own terminal, whose screen a test reads.
+//! A person in their own terminal, whose screen a test reads.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
 use steplatch_testkit::{Home, OwnTerminal};
 
-/// A person's own terminal, in which a command line runs.
+/// A person's own terminal, which runs a command line.
 pub(crate) struct Desk {
     terminal: Terminal,
     _terminals: Terminals,
@@ -14,7 +14,8 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Runs a command line of bash in `folder`, on so many columns and rows, with `more` variables in the environment.
+    /// Runs a command line of bash in `folder`, with this number of columns and rows and with `more` environment
+    /// variables.
     pub(crate) async fn runs(
         home: &Home,
         folder: &Path,
@@ -44,7 +45,7 @@ impl Desk {
     }
 
     /// Waits until the screen shows a pattern, and returns the screen.
-    pub(crate) async fn shows(&self, pattern: &str) -> String {
+    pub(crate) async fn expect_screen(&self, pattern: &str) -> String {
         let wait = Wait {
             patterns: vec![steplatch_pattern::Pattern::new(&format!("(?m){pattern}")).unwrap()],
             target: Target::Screen,
@@ -60,26 +61,26 @@ impl Desk {
         view.screen
     }
 
-    /// Sends bytes, as keys do.
-    pub(crate) async fn presses(&self, raw: &str) {
+    /// Sends bytes, like keys.
+    pub(crate) async fn press(&self, raw: &str) {
         self.terminal.send(Input { raw: raw.as_bytes().to_vec(), ..Input::default() }).await.unwrap();
     }
 
     /// Types a line at the prompt and returns the screen once it shows a pattern below that line.
-    pub(crate) async fn says(&self, line: &str, pattern: &str) -> String {
-        self.presses(line).await;
-        self.shows(&format!("{}$", regex_escaped(line))).await;
-        self.presses("\r").await;
-        self.shows(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
+    pub(crate) async fn enter_line(&self, line: &str, pattern: &str) -> String {
+        self.press(line).await;
+        self.expect_screen(&format!("{}$", regex_escaped(line))).await;
+        self.press("\r").await;
+        self.expect_screen(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
     }
 
-    /// Gives the window another size.
-    pub(crate) async fn resizes(&self, cols: u16, rows: u16) {
+    /// Resizes the window.
+    pub(crate) async fn resize(&self, cols: u16, rows: u16) {
         self.terminal.resize(Size { cols, rows }).await.unwrap();
     }
 
     /// Returns the screen with its styles, as escape sequences.
-    pub(crate) async fn in_colours(&self) -> String {
+    pub(crate) async fn styled_screen(&self) -> String {
         self.terminal.view(true).await.unwrap().screen
     }
 }

@@ -41,7 +41,7 @@ impl Desk {
         path.to_str().unwrap().to_owned()
     }
 
-    fn says(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> CommandOutput {
+    fn enter_line(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> CommandOutput {
         let mut command = self.home.steplatch();
         for variable in ["CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"] {
             command.env_remove(variable);
@@ -51,9 +51,9 @@ impl Desk {
         CommandOutput::of(&command.output().unwrap())
     }
 
-    fn examined(&self, arguments: &[&str]) -> (i32, Vec<Value>) {
-        let said = self.says(&[&["doctor", "--json"], arguments].concat(), &[]);
-        (said.code, said.json()["checks"].as_array().unwrap().clone())
+    fn examine(&self, arguments: &[&str]) -> (i32, Vec<Value>) {
+        let output = self.enter_line(&[&["doctor", "--json"], arguments].concat(), &[]);
+        (output.code, output.json()["checks"].as_array().unwrap().clone())
     }
 
     /// Adds an entry to a client's configuration.
@@ -72,32 +72,32 @@ fn check<'a>(checks: &'a [Value], about: &str) -> (&'a str, &'a str) {
 }
 
 #[test]
-fn where_all_is_well_nothing_is_wrong() {
+fn healthy_installation_has_no_findings() {
     let desk = Desk::new();
     desk.write(".codex/config.toml", "");
     let entry = json!({"mcpServers": {"steplatch": {"command": "steplatch", "args": ["mcp"]}}});
     desk.write(".claude.json", &json!({"projects": {desk.file("project").to_str().unwrap(): entry}}).to_string());
     desk.write("project/.vscode/mcp.json", "{}");
-    desk.says(&["setup", "--client", "codex"], &[]).well();
-    desk.says(&["setup", "--scope", "project", "--client", "vscode"], &[]).well();
-    let (code, checks) = desk.examined(&[]);
+    desk.enter_line(&["setup", "--client", "codex"], &[]).well();
+    desk.enter_line(&["setup", "--scope", "project", "--client", "vscode"], &[]).well();
+    let (code, checks) = desk.examine(&[]);
     assert_eq!(code, 0, "{checks:?}");
     let settings = ["program", "state", "runtime", "socket", "disk", "settings", "handshake", "stateless"];
     for about in settings.into_iter().chain(["Codex", "Claude Code (this project)"]) {
         assert_eq!(check(&checks, about).0, "ok", "{about}: {checks:?}");
     }
-    let (state, said) = check(&checks, "VS Code (project)");
-    assert!(state == "ok" && said.starts_with("starts 'steplatch mcp': "), "{said}");
+    let (state, output) = check(&checks, "VS Code (project)");
+    assert!(state == "ok" && output.starts_with("starts 'steplatch mcp': "), "{output}");
     assert_eq!(check(&checks, "Cursor"), ("absent", "not found"));
     assert_eq!(check(&checks, "daemon").0, "absent", "it was started for the servers, and not before");
-    let said = desk.says(&["doctor"], &[]).well();
-    assert!(said.ends_with("ok: no problems\n"), "{said}");
-    let (_, checks) = desk.examined(&[]);
+    let output = desk.enter_line(&["doctor"], &[]).well();
+    assert!(output.ends_with("ok: no problems\n"), "{output}");
+    let (_, checks) = desk.examine(&[]);
     assert_eq!(check(&checks, "daemon").0, "ok");
 }
 
 #[test]
-fn an_entry_that_does_not_work_is_told_with_what_mends_it() {
+fn broken_entry_is_reported_with_its_remedy() {
     let desk = Desk::new();
     desk.entry(".cursor/mcp.json", &json!({"command": "/no/such/steplatch", "args": ["mcp"]}));
     desk.entry(".gemini/settings.json", &json!({"command": "echo", "args": ["hello there"]}));
@@ -111,7 +111,7 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
     desk.entry("project/.mcp.json", &json!({"command": other, "args": ["mcp"]}));
     let failing = desk.script("failing", "echo 'no licence' >&2; exit 3");
     desk.entry("project/.cursor/mcp.json", &json!({"command": failing, "args": ["mcp"]}));
-    let (code, checks) = desk.examined(&[]);
+    let (code, checks) = desk.examine(&[]);
     assert_eq!(code, 1);
     for (about, state, part) in [
         ("Cursor", "problem", "starts '/no/such/steplatch mcp': program not found"),
@@ -122,30 +122,30 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
         ("Codex", "warning", "has no entry for steplatch"),
         ("handshake", "ok", ""),
     ] {
-        let (found, said) = check(&checks, about);
-        assert!(found == state && said.contains(part), "{about}: {found}: {said}");
+        let (found, output) = check(&checks, about);
+        assert!(found == state && output.contains(part), "{about}: {found}: {output}");
     }
-    let (code, checks) = desk.examined(&["--client", "codex"]);
-    assert_eq!(code, 1, "one that was asked for is missed");
+    let (code, checks) = desk.examine(&["--client", "codex"]);
+    assert_eq!(code, 1, "a requested server is missed");
     assert!(checks.iter().all(|check| check["about"] != "Cursor"), "{checks:?}");
 }
 
 #[test]
-fn an_entry_over_http_needs_somebody_who_listens() {
+fn http_entry_needs_a_listening_server() {
     let desk = Desk::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     desk.entry(".cursor/mcp.json", &json!({"type": "http", "url": url}));
-    let (_, checks) = desk.examined(&["--client", "cursor"]);
+    let (_, checks) = desk.examine(&["--client", "cursor"]);
     assert_eq!(check(&checks, "Cursor").0, "ok");
     drop(listener);
-    let (code, checks) = desk.examined(&["--client", "cursor"]);
-    let (state, said) = check(&checks, "Cursor");
-    assert!(code == 1 && state == "problem" && said.contains("connection failed"), "{said}");
+    let (code, checks) = desk.examine(&["--client", "cursor"]);
+    let (state, output) = check(&checks, "Cursor");
+    assert!(code == 1 && state == "problem" && output.contains("connection failed"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_remote_service_is_told_with_what_it_has() {
+async fn remote_service_is_reported_with_its_workflows() {
     let service = steplatch_fake::FakeService::start().await;
     service.offer("1", "Deploy");
     let desk = Desk::new();
@@ -156,18 +156,18 @@ async fn a_remote_service_is_told_with_what_it_has() {
         token.display()
     );
     desk.write(".config/steplatch/config.toml", &table);
-    let (_, checks) = desk.examined(&[]);
-    let (state, said) = check(&checks, "flows");
-    assert!(state == "ok" && said.contains("; workflows: 1, listed "), "{state}: {said}");
+    let (_, checks) = desk.examine(&[]);
+    let (state, output) = check(&checks, "flows");
+    assert!(state == "ok" && output.contains("; workflows: 1, listed "), "{state}: {output}");
     service.go_down();
-    desk.says(&["remote", "refresh"], &[]);
-    let (code, checks) = desk.examined(&[]);
-    let (state, said) = check(&checks, "flows");
-    assert!(code == 1 && state == "problem" && said.contains("; workflows: 1, "), "{state}: {said}");
+    desk.enter_line(&["remote", "refresh"], &[]);
+    let (code, checks) = desk.examine(&[]);
+    let (state, output) = check(&checks, "flows");
+    assert!(code == 1 && state == "problem" && output.contains("; workflows: 1, "), "{state}: {output}");
 }
 
 #[test]
-fn settings_folders_and_services_are_looked_at() {
+fn settings_directories_and_services_are_checked() {
     let desk = Desk::new();
     desk.write(
         ".config/steplatch/config.toml",
@@ -175,12 +175,12 @@ fn settings_folders_and_services_are_looked_at() {
     );
     fs::create_dir(desk.file("state")).unwrap();
     fs::set_permissions(desk.file("state"), fs::Permissions::from_mode(0o755)).unwrap();
-    let (_, checks) = desk.examined(&[]);
+    let (_, checks) = desk.examine(&[]);
     assert_eq!(check(&checks, "state").0, "warning");
     assert_eq!(check(&checks, "unused").0, "absent");
-    assert_ne!(check(&checks, "flows").0, "ok", "nobody is there: {checks:?}");
+    assert_ne!(check(&checks, "flows").0, "ok", "nobody listens: {checks:?}");
     desk.write(".config/steplatch/config.toml", "tools.library = 3\nno_such_setting = 1\n");
-    let (code, checks) = desk.examined(&[]);
+    let (code, checks) = desk.examine(&[]);
     let settings: Vec<&Value> = checks.iter().filter(|check| check["about"] == "settings").collect();
     assert!(
         code == 1 && settings.len() == 2 && settings.iter().all(|check| check["state"] == "problem"),
@@ -188,9 +188,9 @@ fn settings_folders_and_services_are_looked_at() {
     );
     let long = desk.file(&"long".repeat(30));
     fs::create_dir(&long).unwrap();
-    let said = desk.says(&["doctor", "--json"], &[("XDG_RUNTIME_DIR", &long)]);
-    assert_eq!(said.code, 1);
-    let checks = said.json()["checks"].as_array().unwrap().clone();
-    let (state, said) = check(&checks, "socket");
-    assert!(state == "problem" && said.contains("the limit of 107"), "{said}");
+    let output = desk.enter_line(&["doctor", "--json"], &[("XDG_RUNTIME_DIR", &long)]);
+    assert_eq!(output.code, 1);
+    let checks = output.json()["checks"].as_array().unwrap().clone();
+    let (state, output) = check(&checks, "socket");
+    assert!(state == "problem" && output.contains("the limit of 107"), "{output}");
 }

@@ -1,4 +1,4 @@
-//! Durability of runs: daemons and terminal hosts are killed during them, on the real binary.
+//! Durability of runs: daemons and terminal hosts are killed meanwhile, on the real binary.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ pub(crate) fn kill(pid: &Value) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Returns the status of the daemon; one is started if there is none.
+/// Returns the status of the daemon; starts one if there is none.
 fn daemon(home: &Home) -> Value {
     // The killed daemon may still answer while it dies.
     loop {
@@ -26,14 +26,14 @@ fn daemon(home: &Home) -> Value {
     }
 }
 
-/// Returns a random duration of at most so many milliseconds.
-fn unforeseen(milliseconds: u32) -> Duration {
+/// Returns a random duration of at most this number of milliseconds.
+fn random_duration(milliseconds: u32) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Duration::from_millis(u64::from(now.subsec_micros() % milliseconds))
 }
 
-/// Returns a machine that types numbered lines into a program and waits for the answer to each. The program appends
-/// each line that it reads to `file`; it answers once a file exists that is named after the line.
+/// Returns a machine that types numbered lines into a program and waits for each answer. The program appends each line
+/// to `file`, and answers once a file named after the line exists.
 fn numbered_lines(lines: usize, file: &Path) -> Value {
     let program = format!(
         "stty -echo; echo ready; while read -r line; do echo \"$line\" >>{}; \
@@ -87,31 +87,30 @@ fn lines_in(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_run_types_twenty_lines_once_each_while_its_daemon_is_killed_again_and_again() {
+fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     const LINES: usize = 20;
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let file = home.path().join("lines");
     let definition = numbered_lines(LINES, &file);
-    let begun = agent.calls(
+    let started = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 0, "max_states": 200, "save_on_success": false}),
     );
-    let run = begun["run_id"].as_str().unwrap();
-    // A client waits for the end all the time, across all restarts of the daemon.
-    let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 150}));
-    // Each daemon sees two lines answered, and is killed at a random moment of that, or while it waits for the third
-    // one.
+    let run = started["run_id"].as_str().unwrap();
+    // A client waits for the end across all restarts of the daemon.
+    let waiting = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 150}));
+    // Each daemon lives for two answered lines, and is killed at a random moment then, or while it waits for the third.
     for first in (1..LINES).step_by(2) {
         let daemon = daemon(&home);
         for line in [first, first + 1] {
             std::fs::write(home.path().join(format!("line-{line}")), "").unwrap();
         }
-        std::thread::sleep(unforeseen(120));
+        std::thread::sleep(random_duration(120));
         kill(&daemon["pid"]);
     }
     daemon(&home);
-    let ended = waiting.ends();
+    let ended = waiting.finish();
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("close")), "{ended}");
     let expected: Vec<String> = (1..=LINES).map(|line| format!("line-{line}")).collect();
     assert_eq!(lines_in(&file), expected);
@@ -121,8 +120,8 @@ fn a_run_types_twenty_lines_once_each_while_its_daemon_is_killed_again_and_again
     assert_eq!(events["runs"], 0);
 }
 
-/// Returns a machine of commands without a terminal, each of which appends its number to `file`: one after the other, and
-/// three at once.
+/// Returns a machine of commands without a terminal, each of which appends its number to `file`: first in sequence,
+/// then three in parallel.
 fn numbered_commands(commands: usize, file: &Path) -> Value {
     let mut states = Map::new();
     let run =
@@ -150,18 +149,18 @@ fn numbered_commands(commands: usize, file: &Path) -> Value {
 }
 
 #[test]
-fn commands_without_a_terminal_run_once_each_while_their_daemon_is_killed_again_and_again() {
+fn commands_without_a_terminal_run_once_across_kills() {
     let home = Home::new(STEPLATCH);
     let file = home.path().join("done");
     let agent = Agent::new(&home);
     let request =
         json!({"workflow_definition": numbered_commands(12, &file), "wait_seconds": 0, "save_on_success": false});
-    let run = agent.calls("run_workflow", request)["run_id"].clone();
+    let run = agent.call_tool("run_workflow", request)["run_id"].clone();
     for _ in 0..12 {
-        std::thread::sleep(unforeseen(150));
+        std::thread::sleep(random_duration(150));
         kill(&daemon(&home)["pid"]);
     }
-    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended:#}");
     let parts = |command: usize| match command % 3 {
         0 => ["a", "b", "c"].map(|part| format!("step_{command}-{part}")).to_vec(),
@@ -174,8 +173,8 @@ fn commands_without_a_terminal_run_once_each_while_their_daemon_is_killed_again_
     assert_eq!(done, expected);
 }
 
-/// Returns a machine that answers the numbered questions of a program by a dialogue. The program appends each answer to
-/// `file`, and asks on once a file exists that is named after the answer.
+/// Returns a machine that answers the numbered questions of a program with a dialogue. The program appends each answer
+/// to `file`, and asks again once a file named after the answer exists.
 fn numbered_questions(name: &str, questions: usize, file: &Path) -> Value {
     let script = format!(
         "for n in $(seq {questions}); do read -r -p \"{name} $n? \" word; echo \"$word\" >>{}; \
@@ -198,7 +197,7 @@ fn numbered_questions(name: &str, questions: usize, file: &Path) -> Value {
 }
 
 #[test]
-fn two_dialogues_at_once_answer_each_question_once_while_their_daemon_is_killed_again_and_again() {
+fn two_dialogues_answer_each_question_once_across_kills() {
     const QUESTIONS: usize = 8;
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -211,9 +210,11 @@ fn two_dialogues_at_once_answer_each_question_once_while_their_daemon_is_killed_
             "transitions": [{"condition": "success", "next_state": "done"}]},
             "done": {"action": {"tool": "return", "params": {"result": "{both_results}"}}}},
     });
-    let begun = agent
-        .calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}));
-    let waiting = agent.begins("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 150}));
+    let started = agent.call_tool(
+        "run_workflow",
+        json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}),
+    );
+    let waiting = agent.begin("get_run", json!({"run_id": started["run_id"], "wait_seconds": 150}));
     for first in (1..=QUESTIONS).step_by(2) {
         let daemon = daemon(&home);
         for name in ["left", "right"] {
@@ -221,11 +222,11 @@ fn two_dialogues_at_once_answer_each_question_once_while_their_daemon_is_killed_
                 std::fs::write(home.path().join(format!("{name}-{number}")), "").unwrap();
             }
         }
-        std::thread::sleep(unforeseen(300));
+        std::thread::sleep(random_duration(300));
         kill(&daemon["pid"]);
     }
     daemon(&home);
-    let ended = waiting.ends();
+    let ended = waiting.finish();
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(ended["result"], json!({"left": QUESTIONS, "right": QUESTIONS}), "{ended}");
     for name in ["left", "right"] {
@@ -235,11 +236,12 @@ fn two_dialogues_at_once_answer_each_question_once_while_their_daemon_is_killed_
 }
 
 #[test]
-fn a_run_whose_terminal_died_with_its_host_goes_where_its_author_said() {
+fn lost_terminal_follows_the_authors_transition() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let file = home.path().join("lines");
-    // The program takes a line and stays silent, and typing waits for quiet: the daemon is killed during that.
+    // The program reads a line and stays silent, so typing waits for quiet output: the daemon is killed during that
+    // wait.
     let definition = json!({
         "initial_state": "open",
         "states": {
@@ -257,18 +259,18 @@ fn a_run_whose_terminal_died_with_its_host_goes_where_its_author_said() {
             "in_doubt": {"action": {"tool": "sleep", "params": {"seconds": 0.1}}},
         },
     });
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
     eventually_blocking("the line is typed", || !lines_in(&file).is_empty());
     let status = daemon(&home);
     kill(&status["pid"]);
     kill(&status["hosts"][0]["pid"]);
-    let ended = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
+    let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("in_doubt")), "{ended}");
     assert_eq!(lines_in(&file), ["once"]);
 }
 
 #[test]
-fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
+fn secret_is_in_no_file_after_its_run_has_ended() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({
@@ -301,23 +303,23 @@ fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
     let secret = "s3cret-value-that's-nowhere";
     let made = "another-s3cret-that-is-shown";
     std::fs::write(home.path().join("made"), made).unwrap();
-    let begun = agent.calls(
+    let started = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "initial_variables": {"TOKEN": secret, "word": secret}, "wait_seconds": 0,
                "save_on_success": false}),
     );
     kill(&daemon(&home)["pid"]);
-    let all = json!({"run_id": begun["run_id"], "wait_seconds": 60, "detail": "full"});
-    let ended = agent.calls("get_run", all);
+    let all = json!({"run_id": started["run_id"], "wait_seconds": 60, "detail": "full"});
+    let ended = agent.call_tool("get_run", all);
     assert_eq!(ended["status"], "completed", "{ended}");
     let hidden = ["that's-nowhere", "that'\\''s-nowhere", made, "d3fault-key-of-nobody"];
     let shows = |told: &str| hidden.into_iter().any(|secret| told.contains(secret));
     assert!(ended["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{ended}");
     assert!(!shows(&ended.to_string()), "{ended}");
     assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
-    // A new daemon knows no secrets, and cannot show any.
+    // A new daemon knows no secrets, so it cannot show any.
     home.runs(&["daemon", "stop"]).well();
-    let told = agent.calls("get_run", json!({"run_id": begun["run_id"]}));
+    let told = agent.call_tool("get_run", json!({"run_id": started["run_id"]}));
     assert!(!shows(&told.to_string()), "{told}");
     home.runs(&["daemon", "stop"]).well();
     for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten() {

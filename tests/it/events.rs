@@ -1,4 +1,4 @@
-//! `steplatch runs events`, while the daemon is killed, on the real binary.
+//! `steplatch runs events` while the daemon is killed, on the real binary.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Stdio};
@@ -10,7 +10,7 @@ use steplatch_testkit::{Agent, Home};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns a machine with two gates.
-fn asking() -> Value {
+fn asking_machine() -> Value {
     let asks = |prompt: &str, next: &str| {
         json!({"action": {"tool": "gate", "params": {"prompt": prompt, "answered_by": "anyone"}},
                "transitions": [{"condition": "success", "next_state": next}]})
@@ -21,15 +21,15 @@ fn asking() -> Value {
     }})
 }
 
-fn nesting() -> Value {
+fn nesting_machine() -> Value {
     json!({"name": "outer", "initial_state": "nest", "states": {"nest": {
-        "action": {"tool": "run_workflow", "params": {"workflow_definition": asking()}},
+        "action": {"tool": "run_workflow", "params": {"workflow_definition": asking_machine()}},
     }}})
 }
 
-fn begin(agent: &Agent, definition: Value) -> Value {
+fn start_run(agent: &Agent, definition: Value) -> Value {
     let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "save_on_success": false});
-    let waiting = agent.calls("run_workflow", arguments);
+    let waiting = agent.call_tool("run_workflow", arguments);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     waiting
 }
@@ -56,11 +56,11 @@ impl Following {
     }
 
     /// Reads until an event satisfies the condition.
-    fn hears(&mut self, wanted: impl Fn(&Value) -> bool) {
+    fn receive(&mut self, wanted: impl Fn(&Value) -> bool) {
         loop {
             let mut line = String::new();
             self.lines.read_line(&mut line).unwrap();
-            let event: Value = serde_json::from_str(&line).expect("an event that is waited for");
+            let event: Value = serde_json::from_str(&line).expect("an expected event");
             self.heard.push(event);
             if wanted(self.heard.last().unwrap()) {
                 return;
@@ -69,7 +69,7 @@ impl Following {
     }
 
     /// Reads to the end and returns all events.
-    fn ends(mut self) -> Vec<Value> {
+    fn finish(mut self) -> Vec<Value> {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();
         assert!(self.process.wait().unwrap().success());
@@ -82,7 +82,7 @@ fn is_gate(prompt: &str) -> impl Fn(&Value) -> bool {
     move |event| event["event_type"] == "gate_waiting" && event["data"]["prompt"] == prompt
 }
 
-fn told(events: &[Value]) -> Vec<String> {
+fn event_texts(events: &[Value]) -> Vec<String> {
     events
         .iter()
         .map(|event| format!("{} {}", event["workflow_id"].as_str().unwrap(), event["event_type"].as_str().unwrap()))
@@ -90,51 +90,51 @@ fn told(events: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn who_follows_a_run_over_daemons_that_are_killed_hears_each_event_once() {
+fn follower_receives_each_event_once_across_killed_daemons() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let run = begin(&agent, asking())["run_id"].as_str().unwrap().to_owned();
+    let run = start_run(&agent, asking_machine())["run_id"].as_str().unwrap().to_owned();
     let mut following = Following::of(&home, &[&run, "--follow"]);
-    following.hears(is_gate("One?"));
+    following.receive(is_gate("One?"));
     kill_the_daemon(&home);
-    home.answers(&run, "yes").well();
-    following.hears(is_gate("Two?"));
+    home.answer_gate(&run, "yes").well();
+    following.receive(is_gate("Two?"));
     kill_the_daemon(&home);
-    home.answers(&run, "yes").well();
-    let heard = following.ends();
-    assert_eq!(heard.last().unwrap()["event_type"], "workflow_completed");
-    let numbers: Vec<u64> = heard.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    home.answer_gate(&run, "yes").well();
+    let received = following.finish();
+    assert_eq!(received.last().unwrap()["event_type"], "workflow_completed");
+    let numbers: Vec<u64> = received.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "none is lost and none comes twice");
     // A late follower receives the same events, from any number on.
-    assert_eq!(Following::of(&home, &[&run]).ends(), heard);
-    for (from, rest) in heard.iter().enumerate() {
-        let late = Following::of(&home, &[&run, "--from", &(from + 1).to_string(), "--follow"]).ends();
-        assert_eq!((&late[0], late.len()), (rest, heard.len() - from));
+    assert_eq!(Following::of(&home, &[&run]).finish(), received);
+    for (from, rest) in received.iter().enumerate() {
+        let late = Following::of(&home, &[&run, "--from", &(from + 1).to_string(), "--follow"]).finish();
+        assert_eq!((&late[0], late.len()), (rest, received.len() - from));
     }
     let far = home.runs(&["runs", "events", &run, "--from", "99"]);
     assert_eq!((far.code, far.stdout.as_str()), (0, ""));
 }
 
 #[test]
-fn the_events_of_a_nested_run_stand_where_it_was_started_also_while_it_goes_on() {
+fn nested_events_appear_at_their_start_even_while_running() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let run = begin(&agent, nesting())["run_id"].as_str().unwrap().to_owned();
-    let so_far = Following::of(&home, &[&run, "--nested"]).ends();
-    assert!(so_far.iter().any(is_gate("One?")), "{:?}", told(&so_far));
+    let run = start_run(&agent, nesting_machine())["run_id"].as_str().unwrap().to_owned();
+    let so_far = Following::of(&home, &[&run, "--nested"]).finish();
+    assert!(so_far.iter().any(is_gate("One?")), "{:?}", event_texts(&so_far));
     let mut following = Following::of(&home, &[&run, "--nested", "--follow"]);
-    following.hears(is_gate("One?"));
-    home.answers(&run, "yes").well();
-    following.hears(is_gate("Two?"));
+    following.receive(is_gate("One?"));
+    home.answer_gate(&run, "yes").well();
+    following.receive(is_gate("Two?"));
     kill_the_daemon(&home);
-    home.answers(&run, "yes").well();
-    let heard = told(&following.ends());
+    home.answer_gate(&run, "yes").well();
+    let received = event_texts(&following.finish());
     let inner = ["workflow_started", "state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"]
         .into_iter()
         .chain(["state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"])
         .chain(["state_entered", "state_completed", "workflow_completed"]);
     let of = |name: &str| -> Vec<String> {
-        let mine = heard.iter().filter(|line| line.starts_with(name));
+        let mine = received.iter().filter(|line| line.starts_with(name));
         mine.map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
     };
     assert_eq!(of("asking "), inner.collect::<Vec<_>>());
@@ -146,7 +146,7 @@ fn the_events_of_a_nested_run_stand_where_it_was_started_also_while_it_goes_on()
         .collect();
     let expected = ["workflow_started", "state_entered", "nested_workflow_started", "nested_workflow_completed"];
     assert_eq!(without_waits, [&expected[..], &["state_completed", "workflow_completed"]].concat());
-    let at = |line: &str| heard.iter().position(|heard| heard == line).unwrap();
-    assert!(at("outer nested_workflow_started") < at("asking workflow_started"), "{heard:#?}");
-    assert!(at("asking workflow_completed") < at("outer nested_workflow_completed"), "{heard:#?}");
+    let at = |line: &str| received.iter().position(|received| received == line).unwrap();
+    assert!(at("outer nested_workflow_started") < at("asking workflow_started"), "{received:#?}");
+    assert!(at("asking workflow_completed") < at("outer nested_workflow_completed"), "{received:#?}");
 }

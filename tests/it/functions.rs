@@ -18,7 +18,7 @@ use serde_json::json;
 use story::{Story, lines_in, types, written};
 
 #[test]
-fn a_function_waits_at_its_gate_while_the_daemon_is_killed_and_runs_no_command_twice() {
+fn waiting_function_survives_a_kill_and_repeats_no_command() {
     let story = Story::of(
         "before = await ctx.run('count', ctx.params['word'])\n\
          ctx.state['at'] = ctx.now()\n\
@@ -27,23 +27,23 @@ fn a_function_waits_at_its_gate_while_the_daemon_is_killed_and_runs_no_command_t
          return [before['output'].strip(), after['output'].strip(), ctx.state['at'] > 1e9]",
         "BashNode(id='count', session=session, command='echo {input|sh} >>counted; echo said {input|sh}')",
     );
-    let waiting = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"word": "first"}}));
+    let waiting = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"word": "first"}}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let gate = &waiting["pending_gate"];
     assert_eq!((&gate["prompt"], &gate["choices"]), (&json!("Publish?"), &json!(["publish", "stop"])));
-    story.kills_the_daemon();
+    story.kill_daemon();
     // The file now has another function, and the run continues with its own version.
     std::fs::write(&story.file, "nothing of the kind").unwrap();
-    let still = story.looks(&waiting, 0.0);
+    let still = story.look(&waiting, 0.0);
     assert_eq!((&still["status"], &still["pending_gate"]), (&json!("waiting"), gate), "{still}");
-    let no_choice = story.answers(&waiting, "perhaps");
+    let no_choice = story.answer_gate(&waiting, "perhaps");
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
-    story.answers(&waiting, "publish").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    assert_eq!(over["result"], json!(["said first", "said publish", true]));
+    story.answer_gate(&waiting, "publish").well();
+    let ended = story.look(&waiting, 60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_eq!(ended["result"], json!(["said first", "said publish", true]));
     assert_eq!(std::fs::read_to_string(story.path("counted")).unwrap(), "first\npublish\n");
-    let late = story.answers(&waiting, "stop");
+    let late = story.answer_gate(&waiting, "stop");
     assert!(late.stderr.contains("already answered by") && late.stderr.contains(": publish"), "{late:?}");
 }
 
@@ -60,48 +60,48 @@ fn workers_of(daemon: i32) -> Vec<i32> {
 }
 
 #[test]
-fn a_function_goes_on_when_its_worker_was_killed_at_a_gate() {
+fn function_survives_its_killed_worker_at_a_gate() {
     let story = Story::of("drawn = ctx.random()\nawait ctx.gate('Go on?')\nreturn [drawn, ctx.random()]", "");
-    let waiting = story.begins(60.0);
+    let waiting = story.begin(60.0);
     let workers = workers_of(story.daemon());
     assert!(!workers.is_empty());
     workers.iter().for_each(|worker| kill_process(Pid::from_raw(*worker).unwrap(), Signal::KILL).unwrap());
-    story.answers(&waiting, "yes").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    assert_ne!(over["result"][0], over["result"][1], "each is drawn once");
+    story.answer_gate(&waiting, "yes").well();
+    let ended = story.look(&waiting, 60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_ne!(ended["result"][0], ended["result"][1], "each is drawn once");
 }
 
 #[test]
-fn a_command_whose_daemon_was_killed_is_in_doubt_and_not_run_again() {
+fn command_of_a_killed_daemon_is_in_doubt_and_not_repeated() {
     let story = Story::of(
         "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
         "BashNode(id='slow', session=session, command='exec 2>log; trap \"echo ended >>ended; exit\" TERM; echo once >>begun; while true; do sleep 0.1; done')",
     );
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     written(&story.path("begun"));
-    story.kills_the_daemon();
-    let over = story.looks(&run, 60.0);
-    assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &json!([false, "unknown"])), "{over}");
+    story.kill_daemon();
+    let ended = story.look(&run, 60.0);
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!([false, "unknown"])), "{ended}");
     assert_eq!(lines_in(&story.path("begun")), 1);
-    assert_eq!(lines_in(&story.path("ended")), 1, "what was left of it is ended");
+    assert_eq!(lines_in(&story.path("ended")), 1, "the rest of it is ended");
 }
 
 #[test]
-fn a_cancelled_function_ends_its_command_first() {
+fn cancelled_function_ends_its_command_first() {
     let story = Story::of(
         "await ctx.run('slow')",
         "BashNode(id='slow', session=session, command='trap \"echo ended >>ended; exit\" TERM; echo >begun; while true; do sleep 0.1; done')",
     );
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     written(&story.path("begun"));
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     assert_eq!(lines_in(&story.path("ended")), 1);
 }
 
 #[test]
-fn what_a_function_asks_for_is_parallel_and_what_takes_too_long_is_caught() {
+fn gathered_calls_run_in_parallel_and_timeouts_are_caught() {
     let story = Story::of(
         "import asyncio\n\
          began = ctx.now()\n\
@@ -115,14 +115,14 @@ fn what_a_function_asks_for_is_parallel_and_what_takes_too_long_is_caught() {
         "BashNode(id='slow', session=session, command='sleep 0.6; printf %s {input|sh}')\n\
          BashNode(id='endless', session=session, command='sleep 1000')",
     );
-    let over = story.begins(60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    let result = &over["result"];
+    let ended = story.begin(60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let result = &ended["result"];
     assert_eq!(result["three"], json!(["a", "b", 7]));
     assert_eq!(result["late"], "Node 'endless' took longer than 0.2 s");
     assert_eq!(result["unknown"], "Node 'nothing' not found in session");
     assert_eq!((&result["nobody"], &result["random"], &result["parallel"]), (&json!(true), &json!(true), &json!(true)));
-    let events = story.events(&over);
+    let events = story.events(&ended);
     let types = types(&events);
     let wanted = ["workflow_started", "node_started", "node_timeout", "gate_waiting", "gate_timeout", "half", "log"];
     let mut rest = types.iter();
@@ -132,47 +132,47 @@ fn what_a_function_asks_for_is_parallel_and_what_takes_too_long_is_caught() {
 }
 
 #[test]
-fn several_gates_wait_at_once_and_an_agent_answers_none_that_is_a_persons() {
+fn concurrent_gates_wait_and_agents_cannot_answer_for_people() {
     let story = Story::of(
         "import asyncio\n\
          return await asyncio.gather(ctx.gate('One?'), ctx.gate('Two?', answered_by='agent', choices=['yes', 'no']))",
         "",
     );
-    let waiting = story.begins(60.0);
+    let waiting = story.begin(60.0);
     let run = waiting["run_id"].as_str().unwrap();
     let gate = |number: u32| format!("{run}/gate/{number}");
-    let ambiguous = story.answers(&waiting, "first");
+    let ambiguous = story.answer_gate(&waiting, "first");
     assert!(ambiguous.stderr.contains("waits for several answers"), "{ambiguous:?}");
     let answer = |gate: String, answer: &str| {
-        story.agent.calls("decide", json!({"run_id": run, "gate_id": gate, "answer": answer}))
+        story.agent.call_tool("decide", json!({"run_id": run, "gate_id": gate, "answer": answer}))
     };
     let refused = answer(gate(1), "me");
     assert!(refused["error"].as_str().unwrap().contains("waits for a person"), "{refused}");
     assert_eq!(answer(gate(2), "yes")["success"], true);
-    story.answers(&waiting, "as you like").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["result"], json!(["as you like", "yes"]), "{over}");
+    story.answer_gate(&waiting, "as you like").well();
+    let ended = story.look(&waiting, 60.0);
+    assert_eq!(ended["result"], json!(["as you like", "yes"]), "{ended}");
 }
 
 #[test]
-fn a_function_that_fails_says_where_and_a_file_without_a_workflow_is_refused() {
+fn failing_function_names_the_place_and_empty_file_is_refused() {
     let story = Story::of("first = await ctx.run('identity', 1)\nreturn first['output'] / 0", "");
-    let over = story.begins(60.0);
-    assert_eq!(over["status"], "failed");
+    let ended = story.begin(60.0);
+    assert_eq!(ended["status"], "failed");
     // 003 L944-957: error is str(e).
-    assert_eq!(over["error"], "division by zero", "{over}");
-    let traceback = over["traceback"].as_str().unwrap();
+    assert_eq!(ended["error"], "division by zero", "{ended}");
+    let traceback = ended["traceback"].as_str().unwrap();
     assert!(traceback.contains("line 3, in story") && traceback.contains("ZeroDivisionError"), "{traceback}");
     std::fs::write(&story.file, "BashNode(id='a', session=session, command='true')\n").unwrap();
-    let refused = story.begins(60.0);
+    let refused = story.begin(60.0);
     assert_eq!(refused["success"], false);
     assert!(refused["error"].as_str().unwrap().contains("declares no workflow"), "{refused}");
 }
 
 #[test]
-fn a_key_belongs_to_the_file_as_it_was() {
+fn key_belongs_to_the_unchanged_file() {
     let story = Story::of("return 1", "");
-    let begins = || story.begins_with(json!({"wait_seconds": 60, "idempotency_key": "once"}));
+    let begins = || story.begin_with(json!({"wait_seconds": 60, "idempotency_key": "once"}));
     let first = begins();
     assert_eq!(begins()["run_id"], first["run_id"]);
     let text = std::fs::read_to_string(&story.file).unwrap().replace("return 1", "return 2");
@@ -181,35 +181,35 @@ fn a_key_belongs_to_the_file_as_it_was() {
     assert_eq!(refused["success"], false, "{refused}");
     assert!(refused["error"].as_str().unwrap().contains("belongs to run"), "{refused}");
     std::fs::remove_file(&story.file).unwrap();
-    assert_eq!(begins()["run_id"], first["run_id"], "what is gone is what it began with");
+    assert_eq!(begins()["run_id"], first["run_id"], "the run began with the removed file");
 }
 
 #[test]
-fn a_function_that_loops_for_ever_fails_alone_and_nobody_waits_for_it() {
+fn endless_function_fails_alone_and_delays_no_other() {
     let story = Story::whole(
         "async def loops(ctx):\n    while True:\n        pass\n\
          async def steps(ctx):\n    longest = 0\n    for _ in range(40):\n        began = ctx.now()\n        await ctx.sleep(0.05)\n        longest = max(longest, ctx.now() - began)\n    return longest\n\
          Workflow(id='loops', session=session, fn=loops)\nWorkflow(id='steps', session=session, fn=steps)\n",
     );
-    let begins = |name: &str| story.begins_with(json!({"workflow_name": name, "wait_seconds": 0}));
+    let begins = |name: &str| story.begin_with(json!({"workflow_name": name, "wait_seconds": 0}));
     let (steps, more) = (begins("steps"), begins("steps"));
     // One for each worker of the default pool.
     let loops = [begins("loops"), begins("loops"), begins("loops")];
     for run in [steps, more] {
-        let over = story.looks(&run, 60.0);
-        assert_eq!(over["status"], "completed", "{over}");
+        let ended = story.look(&run, 60.0);
+        assert_eq!(ended["status"], "completed", "{ended}");
         // The looping runs take five seconds each.
-        assert!(over["result"].as_f64().unwrap() < 2.5, "{over}");
+        assert!(ended["result"].as_f64().unwrap() < 2.5, "{ended}");
     }
     for run in loops {
-        let over = story.looks(&run, 60.0);
-        assert_eq!(over["status"], "failed", "{over}");
-        assert!(over["error"].as_str().unwrap().contains("its limit of 5s"), "{over}");
+        let ended = story.look(&run, 60.0);
+        assert_eq!(ended["status"], "failed", "{ended}");
+        assert!(ended["error"].as_str().unwrap().contains("its limit of 5s"), "{ended}");
     }
 }
 
 #[test]
-fn what_a_function_starts_is_no_person() {
+fn process_started_by_a_function_is_not_a_person() {
     let story = Story::of(
         "gates = [ctx.gate('Really?'), ctx.run('answers', ctx.params['how'])]\n\
          import asyncio\nreturn (await asyncio.gather(*gates))[0]",
@@ -218,7 +218,7 @@ fn what_a_function_starts_is_no_person() {
     let steplatch = env!("CARGO_BIN_EXE_steplatch");
     let state = story.home.runs(&["daemon", "status", "--json"]).json()["state_dir"].as_str().unwrap().to_owned();
     let answers = format!("{steplatch} --state-dir {state} gates answer $(basename $PWD/run) yes");
-    // As a descendant of the daemon, and as a process that left it: the test waits until the attempt was refused.
+    // As a descendant of the daemon, and as a detached process: the test waits for the refusal of the attempt.
     for how in ["", "setsid -f "] {
         let script = story.path("answers.sh");
         let list =
@@ -230,13 +230,13 @@ fn what_a_function_starts_is_no_person() {
         .unwrap();
         let _ = std::fs::remove_file(story.path("done"));
         let how = format!("{how}sh {} >said; while [ ! -e done ]; do sleep 0.02; done", script.display());
-        let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"how": how}}));
+        let run = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"how": how}}));
         written(&story.path("done"));
-        let said = std::fs::read_to_string(story.path("said")).unwrap();
-        assert_eq!(std::fs::read_to_string(story.path("done")).unwrap(), "1\n", "{said}");
-        assert!(said.contains("was started by steplatch, for a node"), "{said}");
-        assert_eq!(story.looks(&run, 0.0)["status"], "waiting");
-        story.answers(&run, "yes").well();
-        assert_eq!(story.looks(&run, 60.0)["result"], "yes");
+        let output = std::fs::read_to_string(story.path("said")).unwrap();
+        assert_eq!(std::fs::read_to_string(story.path("done")).unwrap(), "1\n", "{output}");
+        assert!(output.contains("was started by steplatch, for a node"), "{output}");
+        assert_eq!(story.look(&run, 0.0)["status"], "waiting");
+        story.answer_gate(&run, "yes").well();
+        assert_eq!(story.look(&run, 60.0)["result"], "yes");
     }
 }

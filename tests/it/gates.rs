@@ -1,12 +1,12 @@
-//! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as people type them.
+//! Gates for people, on the real binary: forms, concurrent gates, and the approver's passphrase, with typed input.
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, CommandOutput, Home, Person, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns a machine with one gate, whose answer its last state prints.
-fn asking(params: &Value) -> Value {
+/// Returns a machine with one gate, whose last state prints the answer.
+fn asking_machine(params: &Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
 
@@ -32,17 +32,18 @@ impl Story {
     }
 
     /// Starts a run with a gate, and returns its id.
-    fn asks(&self, params: &Value) -> String {
-        let arguments = json!({"workflow_definition": asking(params), "wait_seconds": 60, "save_on_success": false});
+    fn ask(&self, params: &Value) -> String {
+        let arguments =
+            json!({"workflow_definition": asking_machine(params), "wait_seconds": 60, "save_on_success": false});
         self.waits(arguments)
     }
 
-    /// Starts the function whose body is given, and returns the id of its run once it waits at a gate.
+    /// Starts a function with this body, and returns the id of its run once it waits at a gate.
     fn function(&self, body: &str) -> String {
         self.waits(self.written(body))
     }
 
-    /// Writes the function whose body is given, and returns the parameters that run it.
+    /// Writes a function with this body, and returns the parameters that run it.
     fn written(&self, body: &str) -> Value {
         let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
         let text = format!("async def story(ctx):\n{body}\nWorkflow(id=\"story\", session=session, fn=story)\n");
@@ -52,27 +53,27 @@ impl Story {
     }
 
     fn waits(&self, arguments: Value) -> String {
-        let waiting = self.agent.calls("run_workflow", arguments);
+        let waiting = self.agent.call_tool("run_workflow", arguments);
         assert_eq!(waiting["status"], "waiting", "{waiting:#}");
         waiting["run_id"].as_str().unwrap().to_owned()
     }
 
-    fn ends(&self, run: &str) -> Value {
-        let ended = self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    fn finish(&self, run: &str) -> Value {
+        let ended = self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
         assert_eq!(ended["status"], "completed", "{ended:#}");
         ended
     }
 
     /// Runs the program with these lines on its standard input, which is not a terminal.
-    fn pipes(&self, arguments: &[&str], input: &str) -> CommandOutput {
-        self.home.pipes(arguments, input)
+    fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
+        self.home.run_with_input(arguments, input)
     }
 }
 
 #[test]
-fn a_form_is_filled_in_with_fields_on_the_command_line() {
+fn form_is_filled_in_with_fields_on_the_command_line() {
     let story = Story::new();
-    let run = story.asks(&json!({"prompt": "Which?", "form": form()}));
+    let run = story.ask(&json!({"prompt": "Which?", "form": form()}));
     let listed = story.home.runs(&["gates", "list"]).well();
     for part in [
         "version  a text of at least 3 characters\n",
@@ -93,14 +94,14 @@ fn a_form_is_filled_in_with_fields_on_the_command_line() {
     assert!(answer(&[]).stderr.contains("a question needs a terminal"));
     let taken = answer(&["-f", "version=1.2", "-f", "count=3"]).well();
     assert!(taken.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{taken}");
-    let ended = story.ends(&run);
+    let ended = story.finish(&run);
     let told = |name: &str| ended["final_variables"][format!("ask_{name}")].clone();
     assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(3), json!(false)));
     assert_eq!(told("through"), "cli");
 }
 
 #[test]
-fn a_function_gets_the_fields_of_its_form_and_asks_until_they_are_right() {
+fn function_repeats_its_form_until_the_fields_are_valid() {
     let story = Story::new();
     let run = story.function(&format!(
         "import json\nanswer = await ctx.gate('Which?', form=json.loads('''{}'''))\n\
@@ -112,11 +113,11 @@ fn a_function_gets_the_fields_of_its_form_and_asks_until_they_are_right() {
     let wrong = story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 99}"#]);
     assert!(wrong.stderr.contains("'count' must be from 1 to 9, not 99"), "{wrong:?}");
     story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 8}"#]).well();
-    assert_eq!(story.ends(&run)["result"], json!(["1.2", 9, false, "eu"]));
+    assert_eq!(story.finish(&run)["result"], json!(["1.2", 9, false, "eu"]));
 }
 
 #[test]
-fn a_form_that_cannot_be_asked_is_an_error_that_the_function_may_catch() {
+fn invalid_form_is_an_error_that_the_function_may_catch() {
     let story = Story::new();
     let run = story.function(
         "errors = []\n\
@@ -126,14 +127,14 @@ fn a_form_that_cannot_be_asked_is_an_error_that_the_function_may_catch() {
          await ctx.gate('now?')\n\
          return errors",
     );
-    story.home.answers(&run, "yes").well();
-    let result = story.ends(&run)["result"].clone();
+    story.home.answer_gate(&run, "yes").well();
+    let result = story.finish(&run)["result"].clone();
     assert!(result[0].as_str().unwrap().contains("field 'a' has type \"heap\""), "{result}");
     assert_eq!(result[1], "ctx.gate takes choices or a form, not both");
 }
 
 #[test]
-fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
+fn each_of_several_gates_is_answered_once_and_latecomers_know() {
     let story = Story::new();
     let run = story.function(
         "import asyncio\n\
@@ -145,14 +146,14 @@ fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
     let answer = |gate: &str, answer: &str| story.home.runs(&["gates", "answer", &run, answer, "--gate", gate]);
     answer(id(1), "second").well();
     let late = answer(id(1), "third");
-    // While other gates are open.
+    // Other gates are open meanwhile.
     assert!(
         late.code == 1 && late.stderr.contains("already answered by") && late.stderr.contains(": second"),
         "{late:?}"
     );
     answer(id(0), "1").well();
     answer(id(2), "in time").well();
-    assert_eq!(story.ends(&run)["result"], json!(["a", "second", "in time"]));
+    assert_eq!(story.finish(&run)["result"], json!(["a", "second", "in time"]));
     let late = answer(id(1), "third");
     assert!(late.stderr.contains("already answered by") && late.stderr.contains(": second"), "{late:?}");
     let events = story.home.runs(&["runs", "events", &run, "--json"]).well();
@@ -163,20 +164,20 @@ fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
 }
 
 #[test]
-fn a_gate_of_a_function_takes_an_answer_before_its_timeout_and_none_after_it() {
+fn function_gate_takes_an_answer_only_before_its_timeout() {
     let story = Story::new();
     for (timeout, result) in [(600.0, "answered: yes"), (0.05, "late")] {
-        let asked = story.agent.calls("run_workflow", story.written(&format!(
+        let asked = story.agent.call_tool("run_workflow", story.written(&format!(
             "try:\n    return 'answered: ' + await ctx.gate('Now?', timeout={timeout})\nexcept TimeoutError:\n    return 'late'",
         )));
         let run = asked["run_id"].as_str().unwrap();
         if result == "late" {
-            // Its events end with the run.
+            // The events end with the run.
             story.home.runs(&["runs", "events", run, "--follow"]).well();
         }
-        let said = story.home.runs(&["gates", "answer", run, "yes"]);
-        let ended = story.ends(run);
-        assert_eq!((said.code == 0, &ended["result"]), (result != "late", &json!(result)), "{said:?}");
+        let output = story.home.runs(&["gates", "answer", run, "yes"]);
+        let ended = story.finish(run);
+        assert_eq!((output.code == 0, &ended["result"]), (result != "late", &json!(result)), "{output:?}");
         let events = story.home.runs(&["runs", "events", run, "--json"]).well();
         let of = |kind: &str| events.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
         let expected = if result == "late" { (0, 1) } else { (1, 0) };
@@ -185,32 +186,32 @@ fn a_gate_of_a_function_takes_an_answer_before_its_timeout_and_none_after_it() {
 }
 
 #[test]
-fn a_person_is_asked_for_a_form_field_by_field() {
+fn person_is_asked_for_a_form_field_by_field() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     std::fs::write(
         story.home.path().join("ask.json"),
-        asking(&json!({"prompt": "Which?", "form": form()})).to_string(),
+        asking_machine(&json!({"prompt": "Which?", "form": form()})).to_string(),
     )
     .unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
-    person.sees("Version \\(a text of at least 3 characters\\):");
-    person.types("1");
-    person.sees("'Version' must have at least 3 characters, not 1");
-    person.types("1.2");
-    let screen = person.sees("place \\(by number or text; eu if left empty\\):");
+    person.expect_text("Version \\(a text of at least 3 characters\\):");
+    person.type_in("1");
+    person.expect_text("'Version' must have at least 3 characters, not 1");
+    person.type_in("1.2");
+    let screen = person.expect_text("place \\(by number or text; eu if left empty\\):");
     assert!(screen.contains("    1  eu\n    2  us\n"), "{screen}");
-    person.types("2");
-    person.sees("count \\(a whole number from 1 to 9; may be left empty\\):");
-    person.types("");
-    person.sees("loud \\(yes or no; no if left empty\\):");
-    person.types("yes");
-    let screen = person.sees("exit-code-0");
+    person.type_in("2");
+    person.expect_text("count \\(a whole number from 1 to 9; may be left empty\\):");
+    person.type_in("");
+    person.expect_text("loud \\(yes or no; no if left empty\\):");
+    person.type_in("yes");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: version=1.2 place=us "), "{screen}");
 }
 
 #[test]
-fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
+fn text_typed_before_a_question_was_shown_does_not_answer_it() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     let next = |state: &str| json!([{"condition": "success", "next_state": state}]);
@@ -221,56 +222,56 @@ fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
     }});
     std::fs::write(story.home.path().join("late.json"), machine.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run late.json");
-    let session = || story.agent.calls("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
+    let session = || story.agent.call_tool("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
     eventually_blocking("the run opens a terminal", || !session().is_null());
-    // Lines typed ahead, for another prompt. Their echo shows that they have arrived.
-    person.types("1");
-    person.types("yes");
-    person.shows("yes");
-    let ready = story.agent.calls("send_input", json!({"session_id": session(), "input_text": "ready\n"}));
+    // Lines typed ahead for another prompt. Their echo shows that they have arrived.
+    person.type_in("1");
+    person.type_in("yes");
+    person.expect_screen("yes");
+    let ready = story.agent.call_tool("send_input", json!({"session_id": session(), "input_text": "ready\n"}));
     assert_eq!(ready["success"], true, "{ready}");
-    person.sees("Delete all of it\\?");
-    person.sees("2  no");
-    person.types("2");
-    let screen = person.sees("exit-code-");
+    person.expect_text("Delete all of it\\?");
+    person.expect_text("2  no");
+    person.type_in("2");
+    let screen = person.expect_text("exit-code-");
     assert!(screen.contains("answered: no"), "{screen}");
 }
 
 #[test]
-fn without_arguments_everything_that_waits_is_asked() {
+fn answer_without_arguments_asks_every_open_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    let first = story.asks(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
-    let second = story.asks(&json!({"prompt": "Second?"}));
-    let third = story.asks(&json!({"prompt": "Third?", "form": form()}));
+    let first = story.ask(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
+    let second = story.ask(&json!({"prompt": "Second?"}));
+    let third = story.ask(&json!({"prompt": "Third?", "form": form()}));
     let person = Person::runs(&agent, &story.home, STEPLATCH, "gates answer");
-    let screen = person.sees("by number or text:");
+    let screen = person.expect_text("by number or text:");
     assert!(screen.contains("? First?") && !screen.contains("Second?"), "{screen}");
-    person.types("maybe");
-    person.sees("invalid answer 'maybe'");
-    person.types("2");
-    person.sees("answered: no; the run is now");
-    person.sees("\\? Second\\?");
-    person.types("");
-    person.sees("left open");
-    person.sees("Version \\(");
-    person.types("1.2");
-    person.sees("place \\(");
-    person.types("");
-    person.sees("count \\(");
-    person.types("7");
-    person.sees("loud \\(");
-    person.types("");
-    let screen = person.sees("exit-code-0");
+    person.type_in("maybe");
+    person.expect_text("invalid answer 'maybe'");
+    person.type_in("2");
+    person.expect_text("answered: no; the run is now");
+    person.expect_text("\\? Second\\?");
+    person.type_in("");
+    person.expect_text("left open");
+    person.expect_text("Version \\(");
+    person.type_in("1.2");
+    person.expect_text("place \\(");
+    person.type_in("");
+    person.expect_text("count \\(");
+    person.type_in("7");
+    person.expect_text("loud \\(");
+    person.type_in("");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: version=1.2 place=eu count=7 loud=false; the run is now"), "{screen}");
-    assert_eq!(story.ends(&first)["final_variables"]["answer"], "no");
-    assert_eq!(story.ends(&third)["final_variables"]["ask_count"], 7);
+    assert_eq!(story.finish(&first)["final_variables"]["answer"], "no");
+    assert_eq!(story.finish(&third)["final_variables"]["ask_count"], 7);
     let left = story.home.runs(&["gates", "list", "--json"]).json();
     assert_eq!((left["gates"].as_array().unwrap().len(), &left["gates"][0]["run_id"]), (1, &json!(second)));
 }
 
 #[test]
-fn a_person_lowers_the_required_proof_and_older_questions_keep_it() {
+fn lowered_proof_requirement_does_not_affect_older_questions() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     let settings = story.home.path().join(".config/steplatch/config.toml");
@@ -281,20 +282,20 @@ fn a_person_lowers_the_required_proof_and_older_questions_keep_it() {
     let status = || story.home.runs(&["approver", "status", "--json"]).json();
     require("terminal");
     story.home.runs(&["daemon", "restart"]).well();
-    let before = story.asks(&json!({"prompt": "Before?", "choices": ["yes", "no"]}));
+    let before = story.ask(&json!({"prompt": "Before?", "choices": ["yes", "no"]}));
     require("none");
     eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
     assert_eq!(status()["requires"], "terminal");
-    Person::runs(&agent, &story.home, STEPLATCH, "approver lower").sees("exit-code-0");
+    Person::runs(&agent, &story.home, STEPLATCH, "approver lower").expect_text("exit-code-0");
     assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
     let refused = story.home.runs(&["gates", "answer", &before, "yes"]);
     assert!(refused.code == 1 && refused.stderr.contains("gates.require"), "{refused:?}");
-    let after = story.asks(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
+    let after = story.ask(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
     story.home.runs(&["gates", "answer", &after, "yes"]).well();
 }
 
 #[test]
-fn a_lower_required_proof_needs_the_passphrase_if_one_is_set() {
+fn lower_proof_requirement_needs_the_passphrase_if_set() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     let settings = story.home.path().join(".config/steplatch/config.toml");
@@ -305,25 +306,25 @@ fn a_lower_required_proof_needs_the_passphrase_if_one_is_set() {
     let status = || story.home.runs(&["approver", "status", "--json"]).json();
     require("terminal");
     story.home.runs(&["daemon", "restart"]).well();
-    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
     require("none");
     eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
     let person = Person::runs(&agent, &story.home, STEPLATCH, "approver lower");
-    person.sees("the approver's passphrase:");
-    person.types("open barley");
-    let screen = person.sees("exit-code-1");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open barley");
+    let screen = person.expect_text("exit-code-1");
     assert!(screen.contains("Wrong passphrase") && !screen.contains("barley"), "{screen}");
     assert_eq!(status()["requires"], "terminal");
     let person = Person::runs(&agent, &story.home, STEPLATCH, "approver lower");
-    person.sees("the approver's passphrase:");
-    person.types("open sesame");
-    let screen = person.sees("exit-code-0");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open sesame");
+    let screen = person.expect_text("exit-code-0");
     assert!(!screen.contains("sesame"), "{screen}");
     assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
 }
 
 #[test]
-fn a_node_of_a_function_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
+fn function_node_on_a_redirected_host_is_not_called() {
     let story = Story::new();
     let settings = story.home.path().join(".config/steplatch/config.toml");
     let leads_to = |ssh: &str| {
@@ -338,18 +339,18 @@ fn a_node_of_a_function_on_a_host_that_leads_elsewhere_since_the_start_is_not_ca
         "await ctx.gate('Release?', choices=['yes', 'no'])\nresult = await ctx.run('there', 'x')\nreturn result['error']",
     );
     leads_to("evil@elsewhere.invalid");
-    story.home.answers(&run, "yes");
-    let ended = story.ends(&run);
+    story.home.answer_gate(&run, "yes");
+    let ended = story.finish(&run);
     let error = ended["result"].as_str().unwrap_or_default();
     assert!(error.contains("Host 'box' has changed") && error.contains("evil@elsewhere.invalid"), "{ended}");
 }
 
 #[test]
-fn marks_in_a_question_and_its_choices_neither_strike_through_nor_enclose() {
+fn marks_in_a_question_neither_strike_through_nor_enclose() {
     let story = Story::new();
     let stacked = format!("e{}", "\u{301}".repeat(40));
     let prompt = format!("Do n\u{336}o\u{336}t deploy\u{20dd} {stacked}?");
-    let run = story.asks(&json!({"prompt": prompt, "choices": ["y\u{336}es", "no\u{20e0}"]}));
+    let run = story.ask(&json!({"prompt": prompt, "choices": ["y\u{336}es", "no\u{20e0}"]}));
     for command in [&["gates", "list"][..], &["runs", "show", &run], &["gates", "show", &run]] {
         let shown = story.home.runs(command).well();
         assert!(shown.contains("Do n·o·t deploy·"), "{command:?}: {shown}");
@@ -361,43 +362,43 @@ fn marks_in_a_question_and_its_choices_neither_strike_through_nor_enclose() {
 }
 
 #[test]
-fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
+fn passphrase_is_set_requested_invisibly_and_removed() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     assert!(story.home.runs(&["approver", "status"]).well().contains("no passphrase is set"));
     let person = Person::runs(&agent, &story.home, STEPLATCH, "approver set");
-    person.sees("new passphrase:");
-    person.types("open sesame");
-    person.sees("new passphrase again:");
-    person.types("open sesame");
-    let screen = person.sees("exit-code-0");
+    person.expect_text("new passphrase:");
+    person.type_in("open sesame");
+    person.expect_text("new passphrase again:");
+    person.type_in("open sesame");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("passphrase set") && !screen.contains("sesame"), "{screen}");
     assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], true);
 
-    let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let run = story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     let without = story.home.runs(&["gates", "answer", &run, "yes"]);
     assert!(without.code == 1 && without.stderr.contains("needs the approver's passphrase"), "{without:?}");
     let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {run} yes"));
-    person.sees("the approver's passphrase:");
-    person.types("open barley");
-    person.sees("Wrong passphrase; try again in 1 s\\n.*passphrase:");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open barley");
+    person.expect_text("Wrong passphrase; try again in 1 s\\n.*passphrase:");
     // A passphrase typed during the pause is kept, and checked after it.
-    person.types("open barley");
-    person.sees("Wrong passphrase; try again in 2 s\\n.*passphrase:");
-    person.types("open sesame");
-    let screen = person.sees("exit-code-0");
+    person.type_in("open barley");
+    person.expect_text("Wrong passphrase; try again in 2 s\\n.*passphrase:");
+    person.type_in("open sesame");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("wrong passphrases were given before; this one is checked in "), "{screen}");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame") && !screen.contains("barley"), "{screen}");
-    story.ends(&run);
+    story.finish(&run);
 
-    let run = story.asks(&json!({"prompt": "Again?"}));
-    let piped = story.pipes(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    let run = story.ask(&json!({"prompt": "Again?"}));
+    let piped = story.run_with_input(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").well();
     assert!(piped.contains("answered: yes"), "{piped}");
-    let replaced = story.pipes(&["approver", "set", "--stdin"], "another one\nopen sesame\n").well();
+    let replaced = story.run_with_input(&["approver", "set", "--stdin"], "another one\nopen sesame\n").well();
     assert!(replaced.contains("passphrase set"));
-    let refused = story.pipes(&["approver", "clear", "--stdin"], "open sesame\n");
+    let refused = story.run_with_input(&["approver", "clear", "--stdin"], "open sesame\n");
     assert!(refused.code == 1 && refused.stderr.contains("Wrong passphrase"), "{refused:?}");
-    let cleared = story.pipes(&["approver", "clear", "--stdin"], "another one\n").well();
+    let cleared = story.run_with_input(&["approver", "clear", "--stdin"], "another one\n").well();
     assert!(cleared.contains("passphrase removed"), "{cleared}");
     let (files, all) = everything_in(story.home.path());
     assert!(files > 3 && !all.contains("argon2id"), "{files} files");
@@ -405,11 +406,11 @@ fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
 }
 
 #[test]
-fn a_locked_run_asks_the_person_for_the_passphrase_before_it_shows_its_question() {
+fn locked_run_requests_the_passphrase_before_its_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
-    let asks = || story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let asks = || story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     let (first, second, third) = (asks(), asks(), asks());
     let restart = || story.home.runs(&["daemon", "restart"]).well();
     restart();
@@ -421,54 +422,55 @@ fn a_locked_run_asks_the_person_for_the_passphrase_before_it_shows_its_question(
     assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
 
     let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {first}"));
-    let screen = person.sees("the approver's passphrase, to unlock them:");
+    let screen = person.expect_text("the approver's passphrase, to unlock them:");
     assert!(screen.contains("locked since the daemon restarted") && !screen.contains("Release?"), "{screen}");
-    person.types("open barley");
-    person.sees("Wrong passphrase");
-    person.types("open sesame");
-    person.sees("Release\\?");
-    person.types("1");
-    person.sees("the approver's passphrase:");
-    person.types("open sesame");
-    let screen = person.sees("exit-code-0");
+    person.type_in("open barley");
+    person.expect_text("Wrong passphrase");
+    person.type_in("open sesame");
+    person.expect_text("Release\\?");
+    person.type_in("1");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open sesame");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
-    story.ends(&first);
+    story.finish(&first);
 
     restart();
-    let piped = story.pipes(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    let piped =
+        story.run_with_input(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n").well();
     assert!(piped.contains("answered: yes"), "{piped}");
     restart();
-    let unlocked = story.pipes(&["approver", "unlock", "--stdin"], "open sesame\n").well();
+    let unlocked = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").well();
     assert_eq!(unlocked, "1 run unlocked; see: steplatch gates list\n");
-    let again = story.pipes(&["approver", "unlock", "--stdin"], "open sesame\n");
+    let again = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n");
     assert!(again.code == 0 && again.stderr.contains("no run is locked"), "{again:?}");
     assert!(story.home.runs(&["gates", "list"]).well().contains(&third));
 }
 
 #[test]
-fn ctrl_c_at_a_question_leaves_it_open_and_twice_cancels_the_run() {
+fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
-    let screen = person.sees("by number or text:");
+    let screen = person.expect_text("by number or text:");
     assert!(screen.contains("Ctrl-C leaves the question open, twice cancels the run"), "{screen}");
-    person.presses("ctrl-c");
-    let screen = person.sees("exit-code-3");
+    person.press("ctrl-c");
+    let screen = person.expect_text("exit-code-3");
     assert!(screen.contains("the question is left open; leaving in 2 s, Ctrl-C again cancels the run"), "{screen}");
     assert!(screen.contains("answer it with: steplatch gates answer run_"), "{screen}");
     let waiting = story.home.runs(&["gates", "list", "--json"]).json();
     let run = waiting["gates"][0]["run_id"].as_str().unwrap();
     story.home.runs(&["gates", "answer", run, "yes"]).well();
-    story.ends(run);
+    story.finish(run);
 
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
-    person.sees("by number or text:");
-    person.presses("ctrl-c");
-    person.sees("Ctrl-C again cancels the run");
-    person.presses("ctrl-c");
-    let screen = person.sees("exit-code-1");
+    person.expect_text("by number or text:");
+    person.press("ctrl-c");
+    person.expect_text("Ctrl-C again cancels the run");
+    person.press("ctrl-c");
+    let screen = person.expect_text("exit-code-1");
     assert!(screen.contains("cancelled in"), "{screen}");
     assert_eq!(story.home.runs(&["gates", "list", "--json"]).json()["gates"], json!([]));
 }
@@ -510,14 +512,14 @@ server.stdin.close()
 "#;
 
 #[test]
-fn in_a_terminal_that_is_kept_nobody_answers_for_a_person_by_any_surface() {
+fn nobody_answers_for_a_person_in_a_held_terminal() {
     let story = Story::new();
-    let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let run = story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("accepts.py"), ACCEPTS_ITSELF).unwrap();
     let runs = |command: String| {
-        let ran = story.agent.calls("run_command", json!({"command": command, "timeout": 60}));
-        assert_eq!(ran["timed_out"], json!(false), "{ran}");
-        ran["output"].as_str().unwrap().to_owned()
+        let result = story.agent.call_tool("run_command", json!({"command": command, "timeout": 60}));
+        assert_eq!(result["timed_out"], json!(false), "{result}");
+        result["output"].as_str().unwrap().to_owned()
     };
     let typed = runs(format!("{STEPLATCH} gates answer {run} yes"));
     assert!(typed.contains("in a terminal that steplatch keeps"), "{typed}");
@@ -526,31 +528,31 @@ fn in_a_terminal_that_is_kept_nobody_answers_for_a_person_by_any_surface() {
     let set = runs(format!("echo a-new-passphrase | {STEPLATCH} approver set --stdin"));
     assert!(set.contains("is set by a person"), "{set}");
     assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
-    assert_eq!(story.agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
+    assert_eq!(story.agent.call_tool("get_run", json!({"run_id": run}))["status"], "waiting");
 }
 
 #[test]
-fn a_watched_run_asks_for_the_passphrase_and_gives_the_terminal_its_echo_back() {
+fn watched_run_requests_the_passphrase_and_restores_the_echo() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
-    let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json; read -p 'next: ' word; echo");
-    person.sees("by number or text:");
-    person.types("1");
-    person.sees("the approver's passphrase:");
-    person.types("open sesame");
-    person.sees("next: ");
-    person.types("visible");
-    let screen = person.sees("exit-code-0");
+    person.expect_text("by number or text:");
+    person.type_in("1");
+    person.expect_text("the approver's passphrase:");
+    person.type_in("open sesame");
+    person.expect_text("next: ");
+    person.type_in("visible");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
     assert!(screen.contains("next: visible"), "{screen}");
 }
 
 #[test]
-fn a_command_for_one_question_is_no_answer_to_the_next() {
-    // redteam H6: the first question was closed when its command was typed, and the second one was answered.
+fn command_for_one_question_does_not_answer_the_next() {
+    // redteam H6: a command typed for the first question, which had closed, answered the second one.
     let story = Story::new();
     let gate = |prompt: &str, timeout: u32| json!({"tool": "gate", "params": {"prompt": prompt, "choices": ["yes", "no"], "timeout": timeout}});
     let machine = json!({"name": "asking", "initial_state": "look", "states": {
@@ -558,7 +560,7 @@ fn a_command_for_one_question_is_no_answer_to_the_next() {
         "delete": {"action": gate("DELETE?", 1000)},
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let waiting = story.agent.calls("run_workflow", arguments);
+    let waiting = story.agent.call_tool("run_workflow", arguments);
     let run = waiting["run_id"].as_str().unwrap().to_owned();
     let gates = || story.home.runs(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
     eventually_blocking("the second question is open", || gates()[0]["prompt"] == "DELETE?");
@@ -573,7 +575,7 @@ fn a_command_for_one_question_is_no_answer_to_the_next() {
 }
 
 #[test]
-fn choices_that_are_hidden_alike_are_told_apart_by_their_numbers() {
+fn identically_masked_choices_are_distinguished_by_number() {
     let story = Story::new();
     let asks = json!({"tool": "gate", "params": {"prompt": "Drop?", "choices": ["drop production", "drop staging"]}});
     let rest = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
@@ -585,12 +587,12 @@ fn choices_that_are_hidden_alike_are_told_apart_by_their_numbers() {
         "first": rest, "second": rest,
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let run = story.agent.calls("run_workflow", arguments)["run_id"].as_str().unwrap().to_owned();
+    let run = story.agent.call_tool("run_workflow", arguments)["run_id"].as_str().unwrap().to_owned();
     let read = story.home.runs(&["gates", "list", "--json"]).json()["gates"][0]["digest"].as_str().unwrap().to_owned();
-    let opened = story.agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let opened = story.agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     for secret in ["production", "staging"] {
         let typed = json!({"session_id": opened["session_id"], "input_text": format!("{secret}\n"), "secret": true});
-        assert_eq!(story.agent.calls("send_input", typed)["success"], true);
+        assert_eq!(story.agent.call_tool("send_input", typed)["success"], true);
     }
     let stale = story.home.runs(&["gates", "answer", &format!("{run}/ask/1@{}", &read[..8]), "2"]);
     assert!(stale.stderr.contains("has changed since"), "{stale:?}");
@@ -599,10 +601,10 @@ fn choices_that_are_hidden_alike_are_told_apart_by_their_numbers() {
     let alike = story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
     assert_ne!(alike.code, 0, "{alike:?}");
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "2"]).well();
-    assert_eq!(story.ends(&run)["final_state"], "second");
+    assert_eq!(story.finish(&run)["final_state"], "second");
 }
 
-/// A machine that asks a person, and then runs `make` in the terminal that this names.
+/// Returns a machine that asks a person, and then runs `make` in the named terminal.
 fn makes_in(session: &str) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}},
@@ -612,11 +614,11 @@ fn makes_in(session: &str) -> Value {
 }
 
 #[test]
-fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
+fn named_terminal_is_shown_held_and_compared() {
     let story = Story::new();
     let evil = story.home.path().join("evil");
     let opens =
-        || story.agent.calls("open_terminal", json!({"name": "work"}))["session_id"].as_str().unwrap().to_owned();
+        || story.agent.call_tool("open_terminal", json!({"name": "work"}))["session_id"].as_str().unwrap().to_owned();
     let first = opens();
     let asks = |session: &str, variables: Value| {
         let arguments = json!({"workflow_definition": makes_in(session), "initial_variables": variables, "wait_seconds": 60,
@@ -628,35 +630,35 @@ fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
         let shown = story.home.runs(&["gates", "show", &format!("{run}/ask/1")]).well();
         assert!(shown.contains(&first), "{shown}");
         let text = format!("make() {{ touch {}; }}\n", evil.display());
-        let refused = story.agent.begins("send_input", json!({"session_id": "work", "input_text": text})).refused();
+        let refused = story.agent.begin("send_input", json!({"session_id": "work", "input_text": text})).refusal();
         assert!(refused.contains(&format!("{run} waits for a person")), "{refused}");
         story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "no"]).well();
-        let _ = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        let _ = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     }
-    // Another terminal has the name by the time of the answer.
+    // By the time of the answer, another terminal has the name.
     let run = asks("work", json!({}));
     story.home.runs(&["terminal", "close", "work"]).well();
     let second = opens();
     assert_ne!(first, second);
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
-    let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "failed", "{ended:#}");
     assert!(ended["error"].as_str().unwrap().contains("was not shown to the person"), "{ended:#}");
-    // One that was shown and is as it was is used.
+    // An unchanged terminal that was shown is used.
     let run = asks("work", json!({}));
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
-    let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert!(!ended["error"].as_str().unwrap_or_default().contains("was not shown to the person"), "{ended:#}");
     assert!(!evil.exists());
 }
 
 #[test]
-fn an_agent_passes_no_gate_of_a_nested_workflow_and_repeats_nothing_that_was_approved() {
+fn agent_passes_no_nested_gate_and_repeats_no_approval() {
     let story = Story::new();
     let saved = |name: &str, action: Value| {
         let definition = json!({"name": name, "description": "Does it", "initial_state": "q",
                                 "states": {"q": {"action": action}}});
-        let saved = story.agent.calls("create_workflow", json!({"workflow_definition": definition}));
+        let saved = story.agent.call_tool("create_workflow", json!({"workflow_definition": definition}));
         assert_eq!(saved["success"], json!(true), "{saved}");
     };
     saved("approval", json!({"tool": "gate", "params": {"prompt": "Deploy?", "choices": ["yes", "no"]}}));
@@ -670,7 +672,7 @@ fn an_agent_passes_no_gate_of_a_nested_workflow_and_repeats_nothing_that_was_app
             "deploy": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
         }});
         let run = story.waits(json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false}));
-        let decided = story.agent.calls("decide", json!({"run_id": run, "answer": "go to 'deploy'"}));
+        let decided = story.agent.call_tool("decide", json!({"run_id": run, "answer": "go to 'deploy'"}));
         assert_eq!(decided["success"], json!(!for_person), "{name}: {decided:#}");
         story.home.runs(&["runs", "cancel", &run]);
     }

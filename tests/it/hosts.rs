@@ -1,4 +1,4 @@
-//! Terminals on another machine: a real `sshd` on this one's loopback, and another user.
+//! Terminals on a remote machine: a real `sshd` on this machine's loopback, and another user.
 
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -15,7 +15,7 @@ use crate::survival::{kill, moment, next_daemon, printing_survives};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Another machine, which the home reaches as `box`.
+/// A remote machine that the home reaches as `box`.
 pub(crate) struct Far {
     server: Server,
     pub(crate) guest: Guest,
@@ -23,7 +23,7 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// `None` where no other user can be added.
+    /// `None` if no other user can be added.
     pub(crate) fn new(home: &mut Home) -> Option<Self> {
         let guest = Guest::new()?;
         let server = Server::new();
@@ -41,16 +41,16 @@ impl Far {
         assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
     }
 
-    /// Makes everything in the home of the other user theirs.
+    /// Makes the other user the owner of everything in their home.
     pub(crate) fn own(&self) {
         self.system("chown", &["-R", &self.guest.0, self.folder.path().to_str().unwrap()]);
     }
 
-    /// Puts steplatch there.
+    /// Installs steplatch there.
     pub(crate) fn install(&self) {
         let there = self.folder.path().join(".local/share/steplatch/bin").join(env!("CARGO_PKG_VERSION"));
         std::fs::create_dir_all(&there).unwrap();
-        // The file itself stays that of its owner.
+        // The file itself keeps its owner.
         if std::fs::hard_link(STEPLATCH, there.join("steplatch")).is_err() {
             std::fs::copy(STEPLATCH, there.join("steplatch")).unwrap();
         }
@@ -72,10 +72,10 @@ impl Far {
         let bin = home.path().join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         write_program(&bin.join("ssh"), &format!("#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"\n", config.display()));
-        home.sets("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+        home.set("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     }
 
-    /// Ends the terminal hosts over there, as a machine does that runs out of memory. Returns how many there were.
+    /// Ends the remote terminal hosts, as if the machine had run out of memory. Returns their number.
     fn kill_terminal_hosts(&self) -> usize {
         let owner = std::fs::metadata(self.folder.path()).unwrap().uid();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -88,7 +88,7 @@ impl Far {
         hosts.filter(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).is_ok()).count()
     }
 
-    /// Ends the connections of this home's daemon, as a network does that is gone.
+    /// Ends the connections of this home's daemon, like a network failure.
     pub(crate) fn cut(home: &Home) -> usize {
         let config = home.path().join("ssh_config").display().to_string();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -98,14 +98,14 @@ impl Far {
             let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
             (words.first()?.ends_with(b"ssh") && words.contains(&config.as_bytes())).then_some(pid)
         });
-        // One that has ended meanwhile is cut as well.
+        // Ignore the error: the connection may have ended meanwhile.
         ssh.filter(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).is_ok()).count()
     }
 }
 
 impl Drop for Far {
     fn drop(&mut self) {
-        // The host over there goes on until its terminals are closed.
+        // The remote host runs until its terminals are closed.
         let _ = Command::new("pkill").args(["-KILL", "-u", &self.guest.0]).status();
     }
 }
@@ -117,7 +117,7 @@ fn write_program(path: &Path, text: &str) {
 }
 
 #[test]
-fn twenty_cuts_and_five_killed_daemons_take_no_byte_no_wait_and_no_input_of_another_machine() {
+fn remote_terminal_survives_twenty_cuts_and_five_kills() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -140,18 +140,18 @@ fn twenty_cuts_and_five_killed_daemons_take_no_byte_no_wait_and_no_input_of_anot
             }
         }
     });
-    let listed = agent.calls("list_terminal_sessions", json!({}));
+    let listed = agent.call_tool("list_terminal_sessions", json!({}));
     assert_eq!(listed["hosts"][0]["state"], "connected", "{listed}");
 }
 
-/// The daemon is killed while a command runs over there, and the next one makes its first connections in vain.
+/// The daemon is killed while a remote command runs, and the first connections of the next daemon fail.
 #[test]
-fn a_command_that_was_done_is_not_failed_because_its_machine_is_reached_late() {
+fn completed_command_does_not_fail_when_reached_late() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
     let (broken, dials) = (home.path().join("broken"), home.path().join("dials"));
-    // Only a connection runs a program over there: with -G, ssh reports where a destination leads.
+    // Only a connection runs a remote program: with -G, ssh reports where a destination leads.
     let ssh = format!(
         "#!/bin/sh\ncase \" $* \" in *\" -G \"*) ;; *) if [ -e {broken} ] && [ \"$(cat {dials} 2>/dev/null | wc -l)\" -lt 3 ]; then \
          echo dial >> {dials}; exit 255; fi;; esac\nexec /usr/bin/ssh -F {config} \"$@\"\n",
@@ -172,25 +172,27 @@ fn a_command_that_was_done_is_not_failed_because_its_machine_is_reached_late() {
         "done": ends, "unknown": ends,
     }});
     let agent = Agent::new(&home);
-    let begun = agent
-        .calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0, "save_on_success": false}));
+    let started = agent.call_tool(
+        "run_workflow",
+        json!({"workflow_definition": machine, "wait_seconds": 0, "save_on_success": false}),
+    );
     let lines = far.folder.path().join("lines");
     eventually_blocking("the command has begun", || {
-        std::fs::read_to_string(&lines).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(begun.clone())
+        std::fs::read_to_string(&lines).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(started.clone())
     });
     let last = next_daemon(&home, 0);
     std::fs::write(&broken, "").unwrap();
     kill(last);
     home.runs(&["daemon", "start"]).well();
-    let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 100}));
-    assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("done")), "{over}");
+    let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("done")), "{ended}");
     assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");
     assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections were made in vain");
 }
 
 /// The daemon has been restarted, and its first connection to the machine takes some seconds.
 #[test]
-fn a_terminal_of_a_machine_that_is_reconnecting_is_not_called_unknown() {
+fn terminal_of_a_reconnecting_machine_is_known() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -210,21 +212,21 @@ fn a_terminal_of_a_machine_that_is_reconnecting_is_not_called_unknown() {
     let first = home.runs(&["terminal", "screen", "far"]);
     assert!(first.code != 0 && first.stderr.contains("it is reconnecting"), "{first:?}");
     for request in [vec!["terminal", "screen", &session], vec!["terminal", "send", "far", "echo x", "-e"]] {
-        let told = home.runs(&request);
-        let is_right =
-            told.stderr.contains("host 'build' is not connected") && told.stderr.contains("its terminals go on");
-        assert!(told.code != 0 && is_right && !told.stderr.contains("not found"), "{request:?}: {told:?}");
+        let reported = home.runs(&request);
+        let is_right = reported.stderr.contains("host 'build' is not connected")
+            && reported.stderr.contains("its terminals go on");
+        assert!(reported.code != 0 && is_right && !reported.stderr.contains("not found"), "{request:?}: {reported:?}");
     }
     std::fs::remove_file(&slow).unwrap();
-    eventually_blocking("the terminal is there again", || {
-        let ran = home.runs(&["terminal", "run", "far", "echo on"]);
-        if ran.code == 0 && ran.stdout.contains("on") { Ok(()) } else { Err(ran) }
+    eventually_blocking("the terminal is listed again", || {
+        let result = home.runs(&["terminal", "run", "far", "echo on"]);
+        if result.code == 0 && result.stdout.contains("on") { Ok(()) } else { Err(result) }
     });
 }
 
-/// The terminal host over there is killed, and the next request comes at once.
+/// The remote terminal host is killed, and the next request follows immediately.
 #[test]
-fn a_request_after_the_end_of_a_terminal_host_is_performed_once_or_says_why_not() {
+fn request_after_the_end_of_a_host_runs_once_or_explains() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -233,7 +235,7 @@ fn a_request_after_the_end_of_a_terminal_host_is_performed_once_or_says_why_not(
     let mut wrong = Vec::new();
     for round in 0..12 {
         let shell = json!({"host": "build", "shell": "bash --norc --noprofile"});
-        let session = agent.calls("open_terminal", shell.clone())["session_id"].clone();
+        let session = agent.call_tool("open_terminal", shell.clone())["session_id"].clone();
         let lines = far.folder.path().join(format!("lines{round}"));
         let command = format!("echo line >> {}", lines.display());
         assert!(far.kill_terminal_hosts() > 0, "round {round}");
@@ -243,7 +245,7 @@ fn a_request_after_the_end_of_a_terminal_host_is_performed_once_or_says_why_not(
             2 => ("open_terminal", shell),
             _ => ("send_input", json!({"session_id": session, "input_text": format!("{command}\n")})),
         };
-        let mut answer = agent.begins(tool, arguments).answer();
+        let mut answer = agent.begin(tool, arguments).answer();
         let reply = answer["result"]["structuredContent"].take();
         let count = std::fs::read_to_string(&lines).unwrap_or_default().lines().count();
         let says = reply["error"].as_str().is_some_and(|error| !error.is_empty());
@@ -256,14 +258,14 @@ fn a_request_after_the_end_of_a_terminal_host_is_performed_once_or_says_why_not(
         if !is_right || !names_next_step {
             wrong.push(format!("round {round}, {tool}, {count} lines: {reply} {answer}"));
         }
-        let next = agent.calls("run_command", json!({"host": "build", "command": "echo next", "timeout": 60}));
+        let next = agent.call_tool("run_command", json!({"host": "build", "command": "echo next", "timeout": 60}));
         assert_eq!(next["output"], "next\n", "round {round}: {next}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn a_machine_that_is_not_reached_says_why_and_what_to_do() {
+fn unreachable_machine_gives_reason_and_remedy() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let failed = |arguments: &[&str]| {
@@ -278,7 +280,7 @@ fn a_machine_that_is_not_reached_says_why_and_what_to_do() {
     assert!(said.contains("there is no host 'biuld'; known hosts: build"), "{said}");
     let said = failed(&["hosts", "add", "nowhere", "--ssh", "nowhere.invalid"]);
     assert!(said.contains("check the name with 'ssh nowhere.invalid'"), "{said}");
-    // A program that is too old to know what it is asked.
+    // A program too old to understand the request.
     let there = far.folder.path().join(".local/share/steplatch/bin/0.0.1");
     std::fs::create_dir_all(&there).unwrap();
     write_program(&there.join("steplatch"), "#!/bin/sh\necho \"error: unrecognized subcommand 'host'\" >&2\nexit 2\n");
@@ -295,7 +297,7 @@ fn a_machine_that_is_not_reached_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_machine_that_refuses_the_key_is_named_with_the_way_to_find_the_right_one() {
+fn machine_refusing_the_key_is_named_with_a_remedy() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let options =
@@ -307,8 +309,8 @@ fn a_machine_that_refuses_the_key_is_named_with_the_way_to_find_the_right_one() 
     assert!(refused.stderr.contains("check with 'ssh box' which key or password it takes"), "{refused:?}");
 }
 
-/// Returns the run that asks a person what ssh asks.
-fn question(home: &Home) -> Value {
+/// Returns the run that forwards ssh's question to a person.
+fn ssh_question(home: &Home) -> Value {
     eventually_blocking("ssh asks", || {
         let listed = home.runs(&["gates", "list", "--json"]);
         match listed.json()["gates"].as_array().map(Vec::as_slice) {
@@ -319,23 +321,23 @@ fn question(home: &Home) -> Value {
 }
 
 #[test]
-fn a_person_answers_what_ssh_asks_and_a_password_is_nowhere_afterwards() {
+fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
     far.configure(&mut home, "  StrictHostKeyChecking ask\n  PubkeyAuthentication no\n  NumberOfPasswordPrompts 1");
     let agent = Agent::new(&home);
     let person = Person::runs(&agent, &home, STEPLATCH, "hosts add build --ssh box");
-    person.sees("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
-    // An agent answers no question of ssh, and asks none in its name.
-    let gate = question(&home);
-    let refused = agent.calls("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
+    person.expect_text("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
+    // An agent answers no question of ssh, and none is asked in its name.
+    let gate = ssh_question(&home);
+    let refused = agent.call_tool("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
     assert_eq!(refused["success"], false, "{refused}");
-    person.types("yes");
-    person.sees("(?s)password:.*Answer");
-    let gate = question(&home);
-    person.types(PASSWORD);
-    let screen = person.sees("build: connected");
+    person.type_in("yes");
+    person.expect_text("(?s)password:.*Answer");
+    let gate = ssh_question(&home);
+    person.type_in(PASSWORD);
+    let screen = person.expect_text("build: connected");
     assert!(!screen.contains(PASSWORD), "{screen}");
     let events = home.runs(&["runs", "events", gate["run_id"].as_str().unwrap(), "--json"]).well();
     assert!(events.contains("gate_answered") && !events.contains(PASSWORD), "{events}");
@@ -345,32 +347,32 @@ fn a_person_answers_what_ssh_asks_and_a_password_is_nowhere_afterwards() {
         let has_it = bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes());
         assert!(!has_it, "{} has the password", entry.path().display());
     }
-    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
 }
 
 #[test]
-fn a_question_without_an_answer_is_reported_and_not_asked_again_and_again() {
+fn unanswered_question_is_reported_and_not_repeated() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
     far.configure(&mut home, "  StrictHostKeyChecking ask");
     let added = home.runs(&["hosts", "add", "build", "--ssh", "box"]);
     assert_ne!(added.code, 0, "{}", added.stdout);
-    let gate = question(&home);
+    let gate = ssh_question(&home);
     let run = gate["run_id"].as_str().unwrap();
     assert!(added.stderr.contains(&format!("steplatch gates answer {run}")), "{}", added.stderr);
     home.runs(&["runs", "cancel", run]).well();
-    let said = home.runs(&["hosts", "list", "--json"]);
+    let output = home.runs(&["hosts", "list", "--json"]);
     let host = eventually_blocking("the connection has failed", || {
         let listed = home.runs(&["hosts", "list", "--json"]).json();
         let host = listed["hosts"][0].clone();
         if host["state"] == "lost" { Ok(host) } else { Err(listed) }
     });
-    assert!(host["error"].as_str().unwrap().contains("was not answered"), "{host} {said:?}");
+    assert!(host["error"].as_str().unwrap().contains("was not answered"), "{host} {output:?}");
 }
 
-/// Returns a state of a workflow that goes on where its action succeeds.
+/// Returns a state of a workflow that continues if its action succeeds.
 pub(crate) fn state(host: Option<&str>, tool: &str, params: Value, next: &str) -> Value {
     let action = json!({"tool": tool, "params": params});
     let mut state = json!({"action": action, "transitions": [{"condition": "success", "next_state": next}]});
@@ -378,9 +380,9 @@ pub(crate) fn state(host: Option<&str>, tool: &str, params: Value, next: &str) -
     state
 }
 
-/// Start files that print, and a login that another shell takes over from: people without the right to `chsh` have those.
+/// Start files that print, and a login that switches to another shell, as used by people who cannot run `chsh`.
 #[test]
-fn a_machine_whose_login_prints_or_hands_over_takes_an_installation_and_terminals() {
+fn machine_with_login_output_takes_installation_and_terminals() {
     for (file, text) in [
         (".bashrc", "printf Welcome; printf 'no mail' >&2"),
         (".bash_profile", "echo Welcome; exec fish -l"),
@@ -394,19 +396,19 @@ fn a_machine_whose_login_prints_or_hands_over_takes_an_installation_and_terminal
         let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
         assert!(added.code == 0 && added.stderr.contains("is installed on box"), "{text}: {added:?}");
         let agent = Agent::new(&home);
-        let open = agent.calls("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
+        let open = agent.call_tool("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
         assert_eq!(open["success"], true, "{text}: {open}");
-        let ran = agent.calls("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
+        let result = agent.call_tool("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
         assert_eq!(
-            (&ran["output"], &ran["exit_code"]),
+            (&result["output"], &result["exit_code"]),
             (&json!(format!("{}\n", far.guest.0)), &json!(1)),
-            "{text}: {ran}"
+            "{text}: {result}"
         );
     }
 }
 
 #[test]
-fn a_machine_works_on_two_other_machines_and_here() {
+fn workflow_runs_on_two_remote_machines_and_locally() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
@@ -414,7 +416,7 @@ fn a_machine_works_on_two_other_machines_and_here() {
     assert!(added.stderr.contains("is installed on box"), "{}", added.stderr);
     home.runs(&["hosts", "add", "other", "--ssh", "box"]).well();
     let agent = Agent::new(&home);
-    let run = agent.calls(
+    let run = agent.call_tool(
         "run_workflow",
         json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": {
             "host": "build",
@@ -438,7 +440,7 @@ fn a_machine_works_on_two_other_machines_and_here() {
 }
 
 #[test]
-fn a_bash_node_runs_on_another_machine_and_ends_there_with_its_call() {
+fn bash_node_runs_on_a_remote_machine_and_ends_with_its_call() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
@@ -469,9 +471,9 @@ timeout = 2
     .unwrap();
     let called = |node: &str, input: &str| home.runs(&["nodes", "run", node, input, "--json"]).json();
     let (user, folder) = (&far.guest.0, far.folder.path().display());
-    let ran = called("where", "sky");
-    assert_eq!(ran["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped"), "{ran}");
-    assert_eq!(ran["attributes"]["host"], "build", "{ran}");
+    let result = called("where", "sky");
+    assert_eq!(result["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped"), "{result}");
+    assert_eq!(result["attributes"]["host"], "build", "{result}");
     let failed = called("fails", "");
     assert_eq!(failed["output"], "/\nno disk", "{failed}");
     assert_eq!(failed["error"], "The command ended with exit code 3: no disk", "{failed}");

@@ -24,7 +24,7 @@ fn names(list: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn two_daemons_save_forty_workflows_in_one_library_and_lose_none() {
+fn two_daemons_save_forty_workflows_and_lose_none() {
     const EACH: usize = 20;
     let shared = tempfile::tempdir().unwrap();
     let library = shared.path().join("library");
@@ -37,35 +37,35 @@ fn two_daemons_save_forty_workflows_in_one_library_and_lose_none() {
     for number in 0..EACH {
         for (index, agent) in agents.iter().enumerate() {
             let definition = json!({"workflow_definition": machine(&called(index, number))});
-            calls.push(agent.begins("create_workflow", definition));
+            calls.push(agent.begin("create_workflow", definition));
         }
     }
     for call in calls {
-        let created = call.ends();
+        let created = call.finish();
         assert_eq!(created["success"], true, "{created}");
     }
     let expected: BTreeSet<_> = (0..EACH).flat_map(|number| [called(0, number), called(1, number)]).collect();
     for agent in &agents {
-        assert_eq!(names(&agent.calls("list_workflows", json!({}))), expected);
+        assert_eq!(names(&agent.call_tool("list_workflows", json!({}))), expected);
     }
 
-    // Exactly one of the racing agents succeeds.
+    // Exactly one of the competing agents succeeds.
     let racing = agents.iter().cycle().take(EACH);
     let racing: Vec<_> =
-        racing.map(|agent| agent.begins("create_workflow", json!({"workflow_definition": machine("one")}))).collect();
-    let won = racing.into_iter().map(Calling::ends).filter(|created| created["success"] == true);
+        racing.map(|agent| agent.begin("create_workflow", json!({"workflow_definition": machine("one")}))).collect();
+    let won = racing.into_iter().map(Calling::finish).filter(|created| created["success"] == true);
     assert_eq!(won.count(), 1);
 
     for index in ["", "{\"format\": 1, \"files\": 7}"] {
         fs::write(library.join("index.json"), index).unwrap();
-        assert_eq!(names(&agents[0].calls("list_workflows", json!({}))).len(), 2 * EACH + 1);
+        assert_eq!(names(&agents[0].call_tool("list_workflows", json!({}))).len(), 2 * EACH + 1);
         let made: Value = serde_json::from_slice(&fs::read(library.join("index.json")).unwrap()).unwrap();
-        assert_eq!(made["files"].as_array().unwrap().len(), 2 * EACH + 1, "the index is made anew");
+        assert_eq!(made["files"].as_array().unwrap().len(), 2 * EACH + 1, "the index is rebuilt");
     }
 }
 
 #[test]
-fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
+fn invalid_workflow_is_reported_and_the_others_are_saved() {
     let home = Home::new(STEPLATCH);
     let project = home.path().join("project");
     fs::create_dir_all(project.join(".git")).unwrap();
@@ -99,24 +99,24 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
     assert_eq!(types(&["lint", "broken"]).code, 2);
 
     let agent = Agent::with(&home, &[("STEPLATCH_LIBRARY", library.to_str().unwrap())]);
-    let huge = agent.begins("create_workflow", json!({"workflow_definition": definition}));
+    let huge = agent.begin("create_workflow", json!({"workflow_definition": definition}));
     let mut longer = definition.clone();
     longer["description"] = "x".repeat(7 << 20).into();
-    let longer = agent.begins("create_workflow", json!({"workflow_definition": longer}));
-    let outside = agent.calls("describe_workflow", json!({"name": "../good"}));
+    let longer = agent.begin("create_workflow", json!({"workflow_definition": longer}));
+    let outside = agent.call_tool("describe_workflow", json!({"name": "../good"}));
     assert!(outside["error"].as_str().unwrap().contains("is not a workflow name"), "{outside}");
-    let broken = agent.calls("describe_workflow", json!({"name": "broken"}));
+    let broken = agent.call_tool("describe_workflow", json!({"name": "broken"}));
     assert!(broken["error"].as_str().unwrap().contains("broken.json' is broken: this is not JSON"), "{broken}");
-    let huge = huge.ends();
+    let huge = huge.finish();
     assert!(huge["validation_errors"][0].as_str().unwrap().ends_with("at most 1048576 are read"), "{huge}");
-    let refused = longer.refused();
+    let refused = longer.refusal();
     assert_eq!(refused, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
     let coloured = json!({"workflow_definition": machine("by_agent"), "colour": "red"});
     assert_eq!(
-        agent.begins("create_workflow", coloured).refused(),
+        agent.begin("create_workflow", coloured).refusal(),
         "create_workflow: unknown field 'colour', the fields are workflow_definition, overwrite_existing, reason"
     );
-    let created = agent.calls("create_workflow", json!({"workflow_definition": machine("by_agent")}));
+    let created = agent.call_tool("create_workflow", json!({"workflow_definition": machine("by_agent")}));
     assert_eq!(created["success"], true, "{created}");
 
     let removed = types(&["rm", "by_agent", "nobody", "broken"]);
@@ -127,7 +127,7 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
 }
 
 #[test]
-fn the_versions_of_a_workflow_are_listed_compared_and_gone_back_to() {
+fn workflow_versions_are_listed_compared_and_restored() {
     let home = Home::new(STEPLATCH);
     let file = home.path().join("nap.json");
     let write = |seconds: f64| {
@@ -139,12 +139,12 @@ fn the_versions_of_a_workflow_are_listed_compared_and_gone_back_to() {
     write(0.1);
     home.runs(&["workflow", "load", file_name]).well();
     assert!(home.runs(&["workflow", "diff", "nap"]).stderr.contains("no version before the current one"));
-    // An agent changes it.
+    // An agent changes the workflow.
     let agent = Agent::new(&home);
     let mut longer = machine("nap");
     longer["states"]["sleep"]["action"]["params"]["seconds"] = json!(9);
     let create = json!({"workflow_definition": longer, "overwrite_existing": true, "reason": "it was too short"});
-    assert_eq!(agent.calls("create_workflow", create)["version"], 2);
+    assert_eq!(agent.call_tool("create_workflow", create)["version"], 2);
 
     let history = home.runs(&["workflow", "history", "nap"]).well();
     let lines: Vec<&str> = history.lines().collect();
@@ -164,7 +164,7 @@ fn the_versions_of_a_workflow_are_listed_compared_and_gone_back_to() {
     let none = home.runs(&["workflow", "show", "nap@7"]);
     assert!(none.stderr.contains("workflow 'nap' has no version 7; there are 2, 1"), "{none:?}");
 
-    // Going back is a version, too; so is a workflow that was removed.
+    // A restored version is a new version, and a removed workflow keeps its versions.
     let reverted = home.runs(&["workflow", "revert", "nap", "--reason", "too long"]).well();
     assert_eq!(reverted.trim(), "nap is version 3, which equals 1");
     let listed = home.runs(&["workflow", "list", "--json"]).json();

@@ -1,4 +1,4 @@
-//! The real program and a machine that lies: the `ssh` of these homes leads to a machine in this process.
+//! The real program and a lying machine: the `ssh` of these homes leads to a machine in this process.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Carries bytes between its standard streams and the socket that is its first argument.
+/// Copies bytes between the standard streams and the socket in the first argument.
 const SSH: &str = r#"import os, socket, sys, threading
 far = socket.socket(socket.AF_UNIX)
 far.connect(sys.argv[1])
@@ -41,7 +41,7 @@ impl Scene {
         let text = format!("#!/bin/sh\nexec python3 {} {}\n", script.display(), socket.display());
         std::fs::write(&ssh, text).unwrap();
         std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
-        home.sets("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+        home.set("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
         let runtime = Runtime::new().unwrap();
         let listener = {
             let _context = runtime.enter();
@@ -52,7 +52,7 @@ impl Scene {
         Self { home, _runtime: runtime }
     }
 
-    /// Returns how many connections to the machine there are, ended ones that were not collected included.
+    /// Returns the number of connections to the machine, including ended ones that were not reaped.
     fn connections(&self) -> usize {
         let script = self.home.path().join("bin/far.py").display().to_string();
         let daemon = self.home.runs(&["daemon", "status", "--json"]).json()["pid"].to_string();
@@ -67,14 +67,14 @@ impl Scene {
 }
 
 #[test]
-fn a_machine_with_thousands_of_hosts_starts_one_process_here_and_the_daemon_stops() {
+fn machine_with_thousands_of_hosts_starts_one_local_process() {
     let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
     let relay = move |_, _: &str| {
         Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
     };
     let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() });
     let agent = Agent::new(&scene.home);
-    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
     assert_eq!(scene.connections(), 1);
     let pid = scene.home.runs(&["daemon", "status", "--json"]).json()["pid"].clone();
@@ -93,31 +93,31 @@ fn a_machine_with_thousands_of_hosts_starts_one_process_here_and_the_daemon_stop
 }
 
 #[test]
-fn the_words_of_a_question_are_shown_whatever_another_machine_wants_hidden() {
+fn question_text_is_shown_despite_remote_secrets() {
     let words = ["DELETE", "EVERYTHING", "completed"].map(|text| json!({"terminal": null, "text": text}));
     let many = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
     let scene = Scene::new(Lies { frames: secret_frames(words.into_iter().chain(many)), ..Lies::default() });
     let agent = Agent::new(&scene.home);
-    let there = agent.calls("open_terminal", json!({"host": "build"}));
+    let there = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(there["success"], true, "{there}");
     let gate = json!({"prompt": "DELETE EVERYTHING in WORD-7?", "choices": ["yes", "no"], "answered_by": "human"});
     let machine = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
     let run = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let waiting = agent.calls("run_workflow", run);
+    let waiting = agent.call_tool("run_workflow", run);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let listed = scene.home.runs(&["gates", "list", "--json"]).well();
     assert!(listed.contains("DELETE EVERYTHING in WORD-7?"), "{listed}");
-    // Of the terminals over there no text is shown any more.
-    let screen = agent.calls("get_screen_content", json!({"session_id": there["session_id"]}));
+    // No text of the remote terminals is shown any more.
+    let screen = agent.call_tool("get_screen_content", json!({"session_id": there["session_id"]}));
     assert_eq!(screen["screen_content"], "••••••", "{screen}");
-    let ran = agent.calls("run_command", json!({"command": "echo DELETE WORD-7"}));
-    assert_eq!(ran["output"], "DELETE WORD-7\n", "{ran}");
+    let result = agent.call_tool("run_command", json!({"command": "echo DELETE WORD-7"}));
+    assert_eq!(result["output"], "DELETE WORD-7\n", "{result}");
 }
 
 #[test]
-fn a_copy_from_a_machine_that_lies_writes_what_was_requested_or_nothing() {
+fn copy_from_a_lying_machine_writes_the_requested_or_nothing() {
     let reply = |ask: &steplatch_host::Ask| {
-        // Its requests are told apart by their form, as on the wire.
+        // Requests are distinguished by their form on the wire.
         let ask = serde_json::to_value(ask).unwrap();
         let of = |name: &str| ask["File"].get(name).cloned();
         let directory = |path: &Value| path.as_str().is_some_and(|path| path.ends_with("site"));

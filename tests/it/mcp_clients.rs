@@ -1,7 +1,7 @@
 //! Third-party MCP clients against the real program.
 //!
-//! The scripts in `clients` contain the steps and the expectations; this file provides the program, a daemon of its
-//! own, and an empty home.
+//! The scripts in `clients` contain the steps and the expectations; this file provides the program, its own daemon, and
+//! an empty home.
 
 use serde_json::{Value, json};
 use steplatch_testkit::Home;
@@ -10,53 +10,53 @@ use crate::clients;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-fn passes(client: &str, script: &str, arguments: &[&str]) {
+fn run_story(client: &str, script: &str, arguments: &[&str]) {
     let home = Home::new(STEPLATCH);
     clients::passes(&home, client, script, &[arguments, &[STEPLATCH, "mcp"]].concat());
 }
 
 #[test]
-fn a_client_of_today_drives_a_terminal() {
-    passes("mcp-2", "modern.py", &["auto"]);
+fn current_client_drives_a_terminal() {
+    run_story("mcp-2", "modern.py", &["auto"]);
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_drives_a_terminal() {
-    passes("mcp-2", "modern.py", &["legacy"]);
+fn current_client_with_handshake_drives_a_terminal() {
+    run_story("mcp-2", "modern.py", &["legacy"]);
 }
 
 #[test]
-fn a_client_of_today_has_its_person_asked() {
-    passes("mcp-2", "people.py", &["auto"]);
+fn current_client_asks_its_person() {
+    run_story("mcp-2", "people.py", &["auto"]);
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_has_its_person_asked() {
-    passes("mcp-2", "people.py", &["legacy"]);
+fn current_client_with_handshake_asks_its_person() {
+    run_story("mcp-2", "people.py", &["legacy"]);
 }
 
 #[test]
-fn a_client_of_today_reads_resources_and_prompts() {
-    passes("mcp-2", "offers.py", &["auto"]);
+fn current_client_reads_resources_and_prompts() {
+    run_story("mcp-2", "offers.py", &["auto"]);
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_reads_resources_and_prompts() {
-    passes("mcp-2", "offers.py", &["legacy"]);
+fn current_client_with_handshake_reads_resources_and_prompts() {
+    run_story("mcp-2", "offers.py", &["legacy"]);
 }
 
 #[test]
-fn a_client_of_yesterday_drives_a_terminal() {
-    passes("mcp-1", "legacy.py", &[]);
+fn earlier_client_drives_a_terminal() {
+    run_story("mcp-1", "legacy.py", &[]);
 }
 
 #[test]
-fn the_server_ends_with_its_input_and_writes_nothing_but_the_protocol() {
-    passes("mcp-2", "raw.py", &[]);
+fn server_ends_with_its_input_and_writes_only_the_protocol() {
+    run_story("mcp-2", "raw.py", &[]);
 }
 
 #[test]
-fn the_inspector_has_nothing_to_remark_in_either_era() {
+fn inspector_reports_nothing_in_either_era() {
     let home = Home::new(STEPLATCH);
     for era in ["modern", "legacy"] {
         let asks = |asked: &[&str]| clients::inspects(&home, &[STEPLATCH, "mcp"], era, asked);

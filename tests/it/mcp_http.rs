@@ -12,10 +12,10 @@ use crate::clients;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A token as an operator may choose one.
+/// A token that an operator might choose.
 const TOKEN: &str = "a-token-that-only-this-test-knows-0123456789";
 
-/// `steplatch mcp --http` in a home of its own, and a proxy that adds the token.
+/// `steplatch mcp --http` in its own home, and a proxy that adds the token.
 struct Served {
     program: Child,
     address: SocketAddr,
@@ -34,8 +34,8 @@ impl Served {
             .unwrap();
         let mut line = String::new();
         BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let port = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let port = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
         let address = clients::doorman::opens(SocketAddr::from(([127, 0, 0, 1], port)), TOKEN);
         Self { program, address, home }
     }
@@ -45,7 +45,7 @@ impl Served {
     }
 
     /// Sends a request of 2026-07-28, and returns the connection of the response.
-    fn asks(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
+    fn ask(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -67,9 +67,9 @@ impl Served {
         stream
     }
 
-    fn calls(&self, tool: &str, arguments: &Value) -> Value {
+    fn call_tool(&self, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
-        let answer = last_message(self.asks("tools/call", Some(tool), params));
+        let answer = last_message(self.ask("tools/call", Some(tool), params));
         answer["result"]["structuredContent"].clone()
     }
 }
@@ -83,50 +83,50 @@ impl Drop for Served {
 
 /// Returns the last message before the connection ends.
 fn last_message(mut stream: TcpStream) -> Value {
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    let message = said.lines().rev().find_map(|line| line.trim_start_matches("data: ").find('{').map(|_| line));
-    let message = message.unwrap_or_else(|| panic!("no message: {said}"));
-    serde_json::from_str(message.trim_start_matches("data: ")).unwrap_or_else(|error| panic!("{error}: {said}"))
+    let mut output = String::new();
+    stream.read_to_string(&mut output).unwrap();
+    let message = output.lines().rev().find_map(|line| line.trim_start_matches("data: ").find('{').map(|_| line));
+    let message = message.unwrap_or_else(|| panic!("no message: {output}"));
+    serde_json::from_str(message.trim_start_matches("data: ")).unwrap_or_else(|error| panic!("{error}: {output}"))
 }
 
-fn passes(script: &str, mode: &str) {
+fn run_story(script: &str, mode: &str) {
     let served = Served::new();
     clients::passes(&served.home, "mcp-2", script, &[mode, &served.url()]);
 }
 
 #[test]
-fn a_client_of_today_drives_a_terminal() {
-    passes("modern.py", "auto");
+fn current_client_drives_a_terminal() {
+    run_story("modern.py", "auto");
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_drives_a_terminal() {
-    passes("modern.py", "legacy");
+fn current_client_with_handshake_drives_a_terminal() {
+    run_story("modern.py", "legacy");
 }
 
 #[test]
-fn a_client_of_today_has_its_person_asked() {
-    passes("people.py", "auto");
+fn current_client_asks_its_person() {
+    run_story("people.py", "auto");
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_has_its_person_asked() {
-    passes("people.py", "legacy");
+fn current_client_with_handshake_asks_its_person() {
+    run_story("people.py", "legacy");
 }
 
 #[test]
-fn a_client_of_today_reads_resources_and_prompts() {
-    passes("offers.py", "auto");
+fn current_client_reads_resources_and_prompts() {
+    run_story("offers.py", "auto");
 }
 
 #[test]
-fn a_client_of_today_that_begins_with_the_handshake_reads_resources_and_prompts() {
-    passes("offers.py", "legacy");
+fn current_client_with_handshake_reads_resources_and_prompts() {
+    run_story("offers.py", "legacy");
 }
 
 #[test]
-fn the_inspector_has_nothing_to_remark_in_either_era() {
+fn inspector_reports_nothing_in_either_era() {
     let served = Served::new();
     for era in ["modern", "legacy"] {
         let url = served.url();
@@ -139,7 +139,7 @@ fn the_inspector_has_nothing_to_remark_in_either_era() {
     }
 }
 
-/// The scenarios of the suite that need no special offer, by revision.
+/// The scenarios of the suite that need no special support, by revision.
 const SCENARIOS: [(&str, &[&str]); 3] = [
     (
         "2026-07-28",
@@ -177,7 +177,7 @@ const SCENARIOS: [(&str, &[&str]); 3] = [
 ];
 
 #[test]
-fn the_public_suite_finds_nothing_wrong_with_what_agents_get() {
+fn public_suite_passes_for_agents() {
     let served = Served::new();
     let suite = clients::installed(Path::new("mcp-suite/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
     for (revision, scenarios) in SCENARIOS {
@@ -186,16 +186,16 @@ fn the_public_suite_finds_nothing_wrong_with_what_agents_get() {
             node.arg(&suite).args(["server", "--url", &served.url(), "--spec-version", revision]);
             node.args(["--scenario", scenario, "-o"]).arg(served.home.path().join("results")).stdin(Stdio::null());
             let said = CommandOutput::of(&node.output().unwrap());
-            let told = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
-            assert_eq!(said.code, 0, "{told}");
-            let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&told);
-            assert!(passed.contains(", 0 failed, 0 warnings") && !passed.starts_with('0'), "{told}");
+            let reported = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
+            assert_eq!(said.code, 0, "{reported}");
+            let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&reported);
+            assert!(passed.contains(", 0 failed, 0 warnings") && !passed.starts_with('0'), "{reported}");
         }
     }
 }
 
 #[test]
-fn a_call_whose_connection_goes_away_leaves_its_run_alone() {
+fn call_with_a_lost_connection_does_not_affect_its_run() {
     let served = Served::new();
     let machine = json!({"name": "waiting", "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {}}, "transitions": [
@@ -203,22 +203,22 @@ fn a_call_whose_connection_goes_away_leaves_its_run_alone() {
         "wait": {"action": {"tool": "await_output", "params": {"pattern": "^go on", "timeout": 600}}}}});
     let call = json!({"name": "run_workflow", "arguments": {
         "workflow_definition": machine, "wait_seconds": 600, "save_on_success": false}});
-    let answer = served.asks("tools/call", Some("run_workflow"), call);
+    let answer = served.ask("tools/call", Some("run_workflow"), call);
     let mut lines = BufReader::new(answer).lines();
     // Progress is sent only during the call.
-    let told = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
-    assert!(told.contains("state "), "{told}");
+    let reported = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
+    assert!(reported.contains("state "), "{reported}");
     drop(lines);
-    let runs = served.calls("list_runs", &json!({}))["runs"].clone();
+    let runs = served.call_tool("list_runs", &json!({}))["runs"].clone();
     let run = runs[0]["run_id"].as_str().unwrap();
     assert_eq!(runs[0]["state"], "running", "{runs}");
     // The first progress may come before the terminal.
     let terminal = eventually_blocking("the terminal is open", || {
-        let listed = served.calls("list_terminal_sessions", &json!({}));
+        let listed = served.call_tool("list_terminal_sessions", &json!({}));
         Some(listed["sessions"][0]["session_id"].clone()).filter(Value::is_string)
     });
     let typed = json!({"session_id": terminal, "input_text": "printf 'go %s' on\n"});
-    assert_eq!(served.calls("send_input", &typed)["success"], true);
-    let ended = served.calls("get_run", &json!({"run_id": run, "wait_seconds": 20}));
+    assert_eq!(served.call_tool("send_input", &typed)["success"], true);
+    let ended = served.call_tool("get_run", &json!({"run_id": run, "wait_seconds": 20}));
     assert_eq!(ended["status"], "completed", "{ended}");
 }

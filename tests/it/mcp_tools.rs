@@ -13,7 +13,7 @@ use crate::clients;
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Runs the story with a client of this mode, against a daemon whose proven workflows are tools.
-async fn passes(mode: &'static str) {
+async fn run_story(mode: &'static str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
     let configuration = Configuration { library_tools: true, ..Configuration::default() };
@@ -44,11 +44,11 @@ async fn passes(mode: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_today_hears_of_tools_that_come_and_go_and_calls_them() {
-    passes("auto").await;
+async fn current_client_learns_of_changed_tools_and_calls_them() {
+    run_story("auto").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_today_that_begins_with_the_handshake_hears_of_them_as_well() {
-    passes("legacy").await;
+async fn current_client_with_handshake_learns_of_changed_tools() {
+    run_story("legacy").await;
 }

@@ -52,7 +52,7 @@ impl Project {
         Self { home, folder }
     }
 
-    fn types(&self, words: &[&str]) -> CommandOutput {
+    fn type_in(&self, words: &[&str]) -> CommandOutput {
         CommandOutput::of(&self.home.steplatch().current_dir(self.folder.join("src")).args(words).output().unwrap())
     }
 }
@@ -60,7 +60,7 @@ impl Project {
 #[test]
 fn nodes_are_listed_shown_and_called() {
     let project = Project::new();
-    let listed = project.types(&["nodes", "list"]);
+    let listed = project.type_in(&["nodes", "list"]);
     let lines: Vec<&str> = listed.stdout.lines().collect();
     let rows = [
         "NAME      TYPE      DESCRIPTION",
@@ -71,28 +71,28 @@ fn nodes_are_listed_shown_and_called() {
     ];
     assert_eq!(lines[..rows.len()], rows);
     assert!(lines[5].starts_with("broken wrong in ") && lines[5].ends_with("did you mean 'bash'?"), "{lines:?}");
-    assert_eq!(project.types(&["nodes", "list", "--json"]).json()["nodes"][1]["id"], "greet");
-    let shown = project.types(&["nodes", "show", "both"]).well();
+    assert_eq!(project.type_in(&["nodes", "list", "--json"]).json()["nodes"][1]["id"], "greet");
+    let shown = project.type_in(&["nodes", "show", "both"]).well();
     assert!(shown.contains("  STEP   NODE   INPUT    DEPENDS ON    ON ERROR\n"), "{shown}");
     assert!(shown.contains("  last   greet  {first}  first, flaky  fail\n"), "{shown}");
     assert!(shown.contains("retry, then skip\n"), "{shown}");
 
-    let called = project.types(&["nodes", "run", "greet", "it's me"]);
+    let called = project.type_in(&["nodes", "run", "greet", "it's me"]);
     assert_eq!((called.code, called.stdout.as_str(), called.stderr.as_str()), (0, "hello it's me\n", "aside\n"));
-    let failed = project.types(&["nodes", "run", "fails"]);
+    let failed = project.type_in(&["nodes", "run", "fails"]);
     assert_eq!((failed.code, failed.stdout.as_str()), (1, "before\n"));
     assert!(failed.stderr.ends_with("error: The command ended with exit code 3: no such file\n"), "{failed:?}");
-    let failed = project.types(&["nodes", "run", "fails", "--json"]);
-    let told = failed.json();
+    let failed = project.type_in(&["nodes", "run", "fails", "--json"]);
+    let reported = failed.json();
     assert_eq!(
-        (failed.code, &told["error_type"], &told["attributes"]["exit_code"]),
+        (failed.code, &reported["error_type"], &reported["attributes"]["exit_code"]),
         (1, &json!("exit_code"), &json!(3))
     );
-    let none = project.types(&["nodes", "run", "gret", "--json"]);
+    let none = project.type_in(&["nodes", "run", "gret", "--json"]);
     assert_eq!((none.code, &none.json()["error_type"]), (2, &json!("not_found")));
     assert!(none.stderr.contains("Node 'gret' not found, did you mean 'greet'?"), "{}", none.stderr);
 
-    let same = project.types(&["nodes", "run", "identity", "[1, {\"a\": null}]", "--input-json"]).json();
+    let same = project.type_in(&["nodes", "run", "identity", "[1, {\"a\": null}]", "--input-json"]).json();
     assert_eq!(same, json!([1, {"a": null}]));
     let mut typed = project.home.steplatch();
     typed.current_dir(&project.folder).args(["nodes", "run", "identity", "-"]);
@@ -101,43 +101,43 @@ fn nodes_are_listed_shown_and_called() {
     assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).well(), "two\nlines\n");
     for words in [&["nodes", "run", "identity", "{", "--input-json"][..], &["nodes", "run", "identity", "--input-json"]]
     {
-        assert_eq!(project.types(words).code, 2, "{words:?}");
+        assert_eq!(project.type_in(words).code, 2, "{words:?}");
     }
 }
 
 #[test]
-fn graphs_tell_how_each_step_ended() {
+fn graphs_report_how_each_step_ended() {
     let project = Project::new();
-    let graphs = project.types(&["graph", "list", "--json"]).json()["graphs"].take();
+    let graphs = project.type_in(&["graph", "list", "--json"]).json()["graphs"].take();
     let ids: Vec<&Value> = graphs.as_array().unwrap().iter().map(|graph| &graph["id"]).collect();
     assert_eq!(ids, ["both", "stops"]);
-    let ran = project.types(&["graph", "run", "both", "you"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "hello hello you\n"), "{}", ran.stderr);
+    let result = project.type_in(&["graph", "run", "both", "you"]);
+    assert_eq!((result.code, result.stdout.as_str()), (0, "hello hello you\n"), "{}", result.stderr);
     let failure = "The command ended with exit code 3: no such file";
-    assert!(ran.stderr.contains(&format!("flaky  skipped    (2 attempts) {failure}\n")), "{}", ran.stderr);
-    assert!(ran.stderr.ends_with("last   completed\n"), "{}", ran.stderr);
-    let stopped = project.types(&["graph", "run", "stops"]);
+    assert!(result.stderr.contains(&format!("flaky  skipped    (2 attempts) {failure}\n")), "{}", result.stderr);
+    assert!(result.stderr.ends_with("last   completed\n"), "{}", result.stderr);
+    let stopped = project.type_in(&["graph", "run", "stops"]);
     let expected = format!(
         "bad    failed   {failure}\nafter  not run  Step 'bad', on which it depends, failed.\nerror: Step 'bad' failed: {failure}\n"
     );
     assert_eq!((stopped.code, stopped.stderr), (1, expected));
-    // Its run failed, and keeps the result.
-    let listed = project.types(&["runs", "list", "--json"]).json();
+    // Its run failed, but keeps the result.
+    let listed = project.type_in(&["runs", "list", "--json"]).json();
     let run = listed["runs"].as_array().unwrap().iter().find(|run| run["workflow_id"] == "stops").unwrap().clone();
     assert_eq!(run["state"], "failed", "{run}");
     let run = run["run_id"].as_str().unwrap();
-    let shown = project.types(&["runs", "show", run, "--json"]).json();
+    let shown = project.type_in(&["runs", "show", run, "--json"]).json();
     assert_eq!(shown["result"]["success"], false, "{shown}");
     assert_eq!(shown["error"], shown["result"]["error"], "{shown}");
-    let events = project.types(&["runs", "events", run, "--json"]).stdout;
+    let events = project.type_in(&["runs", "events", run, "--json"]).stdout;
     assert!(events.contains("workflow_failed") && !events.contains("workflow_completed"), "{events}");
-    crate::durable::kill(&project.types(&["daemon", "status", "--json"]).json()["pid"]);
-    let again = project.types(&["runs", "show", run, "--json"]).json();
+    crate::durable::kill(&project.type_in(&["daemon", "status", "--json"]).json()["pid"]);
+    let again = project.type_in(&["runs", "show", run, "--json"]).json();
     assert_eq!((&again["state"], &again["result"]), (&json!("failed"), &shown["result"]), "{again}");
 }
 
 #[test]
-fn a_call_ends_with_the_program_that_asked_for_it() {
+fn call_ends_with_its_requesting_program() {
     let project = Project::new();
     let pid = project.folder.join("slow.pid");
     let mut asks =

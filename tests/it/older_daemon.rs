@@ -1,6 +1,6 @@
-//! A daemon that answers like one of an older version: it does not know verbs that were added later.
+//! A daemon that replies like an older version: it does not know the later verbs.
 //!
-//! It stands between clients and the real daemon, and passes on lines of JSON, which are the contract.
+//! It sits between clients and the real daemon, and forwards lines of JSON, which are the contract.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use steplatch_testkit::Home;
 
-/// Puts an older daemon, without the verbs `later`, before the daemon of `home`. The next daemon listens itself again.
+/// Puts an older daemon, without the verbs `later`, in front of the daemon of `home`. The next daemon listens directly
+/// again.
 pub(crate) fn put_before(home: &Home, later: &'static [&'static str]) {
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let socket = Path::new(status["socket"].as_str().unwrap());
@@ -19,15 +20,15 @@ pub(crate) fn put_before(home: &Home, later: &'static [&'static str]) {
     let listener = UnixListener::bind(socket).unwrap();
     std::thread::spawn(move || {
         while let Ok((client, _)) = listener.accept() {
-            // The daemon has ended, and so does this one.
+            // The real daemon has ended, and so does this one.
             let Ok(daemon) = UnixStream::connect(&real) else { return };
-            connects(client, daemon, later);
+            forward_connection(client, daemon, later);
         }
     });
 }
 
-/// Passes lines on in both directions until one side is gone.
-fn connects(client: UnixStream, daemon: UnixStream, later: &'static [&'static str]) {
+/// Forwards lines in both directions until one side closes.
+fn forward_connection(client: UnixStream, daemon: UnixStream, later: &'static [&'static str]) {
     let (requests, mut to_daemon) = (client.try_clone().unwrap(), daemon.try_clone().unwrap());
     let to_client = Arc::new(Mutex::new(client));
     let answers = to_client.clone();

@@ -1,7 +1,7 @@
-//! A terminal host that answers like one of an older version.
+//! A terminal host that replies like an older version.
 //!
-//! It stands between the daemon and the real host: it calls itself older, and does not understand requests that were
-//! added later. Frames are those of `steplatch_host`'s protocol: four bytes of length, eight of a number, and a body.
+//! It sits between the daemon and the real host: it reports an older version, and does not understand later requests.
+//! Frames are those of `steplatch_host`'s protocol: four bytes of length, eight of a number, and a body.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read as _, Write as _};
@@ -16,13 +16,13 @@ use tokio::time::timeout;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A time that only a hanging operation exceeds.
+/// Exceeded only by a hanging operation.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The version that it claims, as long as the real one: a text in MessagePack begins with its length.
+/// The reported version, as long as the real one: a text in MessagePack begins with its length.
 const OLDER: &str = "0.0.9";
 
-/// Requests that the version before this one does not understand.
+/// Requests that the previous version does not understand.
 pub(crate) const PREVIOUS: Requests = &["WatchRows"];
 
 /// Requests that the first versions do not understand.
@@ -37,10 +37,10 @@ pub(crate) type Received = Arc<Mutex<BTreeSet<(&'static str, bool)>>>;
 /// `Err(NotUnderstood)` in MessagePack.
 const NOT_UNDERSTOOD: &[u8] = b"\x81\xa3Err\xadNotUnderstood";
 
-/// Puts a host that does not understand these requests before the only terminal host of `home`, whose daemon is stopped meanwhile.
-/// The next command starts a daemon, which finds the older one.
+/// Puts a host that does not understand these requests in front of the only terminal host of `home`, whose daemon is
+/// stopped meanwhile. The next command starts a daemon, which finds the older host.
 ///
-/// Returns which of all later requests came, and whether they were refused.
+/// Returns which later requests arrived, and whether they were refused.
 pub(crate) fn put_before(home: &Home, later: Requests) -> Received {
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let runtime = Path::new(status["socket"].as_str().unwrap()).parent().unwrap().to_owned();
@@ -54,7 +54,7 @@ pub(crate) fn put_before(home: &Home, later: Requests) -> Received {
     std::thread::spawn(move || {
         while let Ok((client, _)) = listener.accept() {
             let host = UnixStream::connect(&real).unwrap();
-            connects(client, host, later, noted.clone()).unwrap();
+            forward_connection(client, host, later, noted.clone()).unwrap();
         }
     });
     received
@@ -71,8 +71,8 @@ fn socket_of_host(runtime: &Path) -> PathBuf {
     socket
 }
 
-/// Passes frames on in both directions until one side is gone.
-fn connects(client: UnixStream, host: UnixStream, later: Requests, received: Received) -> io::Result<()> {
+/// Forwards frames in both directions until one side closes.
+fn forward_connection(client: UnixStream, host: UnixStream, later: Requests, received: Received) -> io::Result<()> {
     let (mut requests, mut to_host) = (client.try_clone()?, host.try_clone()?);
     let (mut replies, to_client) = (host, Arc::new(Mutex::new(client)));
     let answers = to_client.clone();
@@ -125,7 +125,7 @@ fn write(to: &mut UnixStream, number: [u8; 8], body: &[u8]) -> io::Result<()> {
     to.write_all(&[&length.to_be_bytes(), &number[..], body].concat())
 }
 
-/// A screen is followed on a host of each version, whatever it understands.
+/// Screens are followed on hosts of all versions, whatever requests they understand.
 #[tokio::test]
 async fn screens_of_older_hosts_are_followed() {
     let ways: [(Requests, &[(&str, bool)]); 3] = [
@@ -139,7 +139,7 @@ async fn screens_of_older_hosts_are_followed() {
         home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
         let received = put_before(&home, later);
         home.runs(&["daemon", "start"]).well();
-        let client = home.connects("viewer").await;
+        let client = home.connect("viewer").await;
         let watch = WatchScreen { session_id: "work".to_owned(), interval_ms: 0 };
         let (reply, mut events) = client.subscribe(watch).await.unwrap();
         assert!(reply.success, "{reply:?}");
@@ -151,9 +151,10 @@ async fn screens_of_older_hosts_are_followed() {
                 home.runs(&["terminal", "send", "work", "-e", typed]).well();
             }
             loop {
-                let event = timeout(PATIENCE, events.next()).await.unwrap_or_else(|_| panic!("{shown} does not come"));
+                let event =
+                    timeout(PATIENCE, events.next()).await.unwrap_or_else(|_| panic!("{shown} does not appear"));
                 let ScreenEvent::ScreenChanged(change) = serde_json::from_value(event.unwrap()).unwrap() else {
-                    panic!("the terminal goes on");
+                    panic!("the terminal continues");
                 };
                 assert_eq!(change.whole, is_whole, "only the first has all rows: {change:?}");
                 is_whole = false;

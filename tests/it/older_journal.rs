@@ -1,4 +1,4 @@
-//! A journal that the version before wrote, continued by this one from every append on.
+//! A journal of the previous version, continued by this version from every append on.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,10 +10,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Runs 2 (a machine, with run 3 below it) and 4 (a function, with run 5 below it), whole.
+/// Runs 2 (a machine with the nested run 3) and 4 (a function with the nested run 5), complete.
 const JOURNAL: &str = include_str!("journals/one_of_each.sql");
 
-/// The workflow that both start, as the library had it.
+/// The workflow started by both, as in the library.
 const INNER: &str = r#"{"name":"inner_machine","description":"Rests twice.","initial_state":"rest","states":{
     "rest":{"action":{"tool":"sleep","params":{"seconds":0.02}},"transitions":[{"condition":{"success":true},"next_state":"done"}]},
     "done":{"action":{"tool":"sleep","params":{"seconds":0}}}}}"#;
@@ -22,10 +22,10 @@ const INNER: &str = r#"{"name":"inner_machine","description":"Rests twice.","ini
 struct OlderRun {
     number: i64,
     id: &'static str,
-    /// The run that it starts, and the entry that requests it.
+    /// The nested run, and the entry that requests it.
     child: i64,
     starts_child: i64,
-    /// The answers to its gates, in order, and the entries that record them.
+    /// The answers to its gates in order, and the entries that record them.
     answers: &'static [(i64, &'static str)],
     /// The last entry of each of its appends: a daemon is killed between two appends, not within one.
     appends: &'static [i64],
@@ -49,10 +49,10 @@ const FUNCTION: OlderRun = OlderRun {
     appends: &[1, 2, 4, 6, 8, 10, 12, 14, 16, 19, 21, 23],
 };
 
-/// When the first of the runs began, in microseconds since the Unix epoch.
+/// Start of the first run, in microseconds since the Unix epoch.
 const BEGAN: i64 = 1_795_407_634_597_340;
 
-/// Returns a text of the journal with every point in time moved.
+/// Returns a text of the journal with all timestamps moved.
 fn moved(text: &str, by: i64) -> String {
     let mut moved = String::with_capacity(text.len());
     for part in text.split_inclusive(|character: char| !character.is_ascii_digit()) {
@@ -77,7 +77,7 @@ fn checksum(run: &str, numbers: [i64; 3], text: &str) -> i64 {
     hash.digest().cast_signed()
 }
 
-/// Moves all runs to the last minute: time limits count from their beginning.
+/// Moves all runs to the last minute, because time limits count from their start.
 fn move_to_now(journal: &Connection) {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();
     let by = now - BEGAN - 60_000_000;
@@ -102,11 +102,11 @@ fn move_to_now(journal: &Connection) {
     }
 }
 
-/// Writes the journal as a daemon left it that was killed after entry `last` of `run`. The child of the run is there
-/// whole, or not at all.
+/// Writes the journal as left by a daemon that was killed after entry `last` of `run`. The child of the run is complete
+/// or absent.
 fn write_killed(home: &Home, run: &OlderRun, last: i64, has_child: bool) {
     let file = home.path().join("state/steplatch.db");
-    // That of the daemon which filled the library.
+    // The home of the daemon that filled the library.
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
     }
@@ -121,7 +121,7 @@ fn write_killed(home: &Home, run: &OlderRun, last: i64, has_child: bool) {
             .unwrap();
     }
     journal.execute("DELETE FROM records WHERE number = ?1 AND seq > ?2", params![run.number, last]).unwrap();
-    // What the version before stores of a run in progress: its summary without its end.
+    // The stored form of a run in progress in the previous version: its summary without its end.
     let summary = "SELECT summary FROM runs WHERE number = ?1";
     let summary: String = journal.query_row(summary, [run.number], |row| row.get(0)).unwrap();
     let mut summary: Value = serde_json::from_str(&summary).unwrap();
@@ -145,8 +145,8 @@ fn entry_types(state: &Path, run: &OlderRun) -> Vec<String> {
     texts.map(|text| entry_type(text.unwrap())).collect()
 }
 
-/// Continues a run from entry `last` on, and returns its report and the types of all its entries.
-fn continued(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>) {
+/// Continues a run after entry `last`, and returns its report and the types of all its entries.
+fn continue_run(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>) {
     let home = Home::new(STEPLATCH);
     let project = home.path().join("project");
     std::fs::create_dir(&project).unwrap();
@@ -156,44 +156,44 @@ fn continued(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>)
     home.runs(&["daemon", "stop"]).well();
     write_killed(&home, run, last, has_child);
     let agent = Agent::new(&home);
-    let look = || agent.calls("get_run", json!({"run_id": run.id, "wait_seconds": 30}));
+    let look = || agent.call_tool("get_run", json!({"run_id": run.id, "wait_seconds": 30}));
     for (_, answer) in run.answers.iter().filter(|(entry, _)| *entry > last) {
         let waiting = look();
         assert_eq!(waiting["status"], "waiting", "entry {last}: {waiting}");
-        home.answers(run.id, answer).well();
+        home.answer_gate(run.id, answer).well();
     }
     let report = look();
     (report, entry_types(&home.path().join("state"), run))
 }
 
-fn goes_on_from_every_append(run: &OlderRun, compare: fn(&Value)) {
+fn continue_from_every_append(run: &OlderRun, compare: fn(&Value)) {
     let [unfinished @ .., end] = run.appends else { panic!("a run has entries") };
-    let (_, whole) = continued(run, *end, true);
-    assert_eq!(whole.len(), usize::try_from(*end).unwrap(), "a finished run stays as it is");
+    let (_, whole) = continue_run(run, *end, true);
+    assert_eq!(whole.len(), usize::try_from(*end).unwrap(), "a finished run is unchanged");
     for &last in unfinished {
         let children: &[bool] = match last {
             last if last < run.starts_child => &[false],
-            // The daemon was killed before or after the child began.
+            // The daemon was killed before or after the child started.
             last if last == run.starts_child => &[false, true],
             _ => &[true],
         };
         for has_child in children {
-            let (report, types) = continued(run, last, *has_child);
+            let (report, types) = continue_run(run, last, *has_child);
             assert_eq!(report["status"], "completed", "entry {last}: {report}");
             compare(&report);
-            assert_eq!(types, whole, "entry {last}: nothing is missing, and nothing is there twice");
+            assert_eq!(types, whole, "entry {last}: nothing is missing, and nothing is doubled");
         }
     }
 }
 
 #[test]
-fn a_machine_of_the_version_before_goes_on_from_every_append() {
-    goes_on_from_every_append(&MACHINE, |report| assert_eq!(report["final_state"], "good", "{report}"));
+fn machine_of_the_previous_version_continues_from_every_append() {
+    continue_from_every_append(&MACHINE, |report| assert_eq!(report["final_state"], "good", "{report}"));
 }
 
 #[test]
-fn a_function_of_the_version_before_goes_on_from_every_append() {
-    goes_on_from_every_append(&FUNCTION, |report| {
+fn function_of_the_previous_version_continues_from_each_append() {
+    continue_from_every_append(&FUNCTION, |report| {
         let result =
             json!({"again": {"doubled": 84}, "answer": "ship", "inner": "completed", "later": true, "drawn": true});
         assert_eq!(report["result"], result, "{report}");

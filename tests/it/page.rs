@@ -1,7 +1,7 @@
 //! Stories of the page, in a real browser.
 //!
-//! A story is a module of `page/`, played by Node with the browser of the system. It asks this test for what the person
-//! and the agent do outside of the browser, as lines of JSON. Without a browser they are left out.
+//! A story is a module of `page/`, played by Node with the system's browser. It requests the actions of the person and
+//! the agent outside of the browser from this test, as lines of JSON. Without a browser the stories are skipped.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use crate::older_host;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home whose page is open.
+/// A home with an open page.
 struct PageHome {
     home: Home,
 }
@@ -29,12 +29,12 @@ impl PageHome {
         Self { home: Home::new(STEPLATCH) }
     }
 
-    /// Has the person run a command in a terminal of their own. Returns what it printed.
+    /// Runs a command as the person, in a separate terminal. Returns its output.
     fn person(&self, command: &str) -> String {
         self.person_in(self.home.path(), command)
     }
 
-    /// As [`Self::person`], in a directory.
+    /// Same as [`Self::person`], in a directory.
     fn person_in(&self, directory: &Path, command: &str) -> String {
         let mut terminal = self.home.inside(Path::new("script"));
         terminal.current_dir(directory);
@@ -44,7 +44,7 @@ impl PageHome {
         said.stdout.trim().to_owned()
     }
 
-    /// Has the person open the page on a desktop. Returns what the browser is started with.
+    /// Opens the page as the person on a desktop. Returns the browser's argument.
     fn opened(&self) -> PathBuf {
         let folder = self.home.path().join("desktop");
         std::fs::create_dir_all(&folder).unwrap();
@@ -59,7 +59,7 @@ impl PageHome {
         PathBuf::from(std::fs::read_to_string(given).unwrap())
     }
 
-    /// Runs the command that a story asks for, if it is one. Returns its output.
+    /// Runs the command that a story requests, if it is one. Returns its output.
     fn command(&self, wanted: &Value) -> Option<Value> {
         let command: Vec<&str> = wanted["run"].as_array()?.iter().map(|word| word.as_str().unwrap()).collect();
         Some(self.home.runs(&command).json())
@@ -71,7 +71,7 @@ impl PageHome {
         std::fs::read_to_string(token["file"].as_str().unwrap()).unwrap().trim().to_owned()
     }
 
-    /// Has the person get a ticket. Returns the origin of the page, and the ticket.
+    /// Requests a ticket as the person. Returns the origin of the page, and the ticket.
     fn ticket(&self) -> (String, String) {
         let open = self.person("open --print");
         let (origin, ticket) = open.split_once("/#ticket=").unwrap();
@@ -79,8 +79,8 @@ impl PageHome {
         (origin.to_owned(), ticket.to_owned())
     }
 
-    /// Returns a ticket that nobody has used, and the halves of a session that a person has begun with another one.
-    fn stolen(&self) -> Value {
+    /// Returns an unused ticket, and both halves of a session begun by a person with another ticket.
+    fn stolen_session(&self) -> Value {
         let (origin, ticket) = self.ticket();
         let mut curl = Command::new("curl");
         let origin_header = format!("Origin: {origin}");
@@ -94,8 +94,8 @@ impl PageHome {
         json!({"ticket": self.ticket().1, "cookie": cookie, "half": session["half"], "session_id": session["session_id"]})
     }
 
-    /// Sends a request with the token of the server, as an agent does. Returns the reply with its `status`.
-    fn posts(&self, path: &str, body: &Value) -> Value {
+    /// Sends a request with the token of the server, as an agent. Returns the reply with its `status`.
+    fn post(&self, path: &str, body: &Value) -> Value {
         let header = format!("Authorization: Bearer {}", self.token());
         let (origin, _) = self.ticket();
         let mut curl = Command::new("curl");
@@ -107,7 +107,7 @@ impl PageHome {
         reply
     }
 
-    /// Returns the command that plays a story, which is given this; none without a browser.
+    /// Returns the command that plays a story with this input; `None` without a browser.
     fn player(&self, story: &str, given: &Value) -> Option<Command> {
         let browser = find_program("chromium")?;
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page");
@@ -121,12 +121,12 @@ impl PageHome {
         Some(player)
     }
 
-    /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
-    fn plays(&self, story: &str, does: impl FnMut(&Self, &Value) -> Value) {
+    /// Plays a story that starts at the address of the page. `does` performs the story's requests.
+    fn play(&self, story: &str, does: impl FnMut(&Self, &Value) -> Value) {
         self.plays_with(story, &json!({"url": self.person("open --print")}), does);
     }
 
-    /// Plays a story that is given `given`.
+    /// Plays a story with the input `given`.
     fn plays_with(&self, story: &str, given: &Value, mut does: impl FnMut(&Self, &Value) -> Value) {
         let Some(mut player) = self.player(story, given) else {
             return leave_out(&format!("the story {story} needs chromium; cargo xtask test installs it"));
@@ -149,9 +149,9 @@ impl Drop for PageHome {
 }
 
 #[test]
-fn a_newcomer_logs_in_with_a_ticket_and_what_is_not_the_page_gets_nothing() {
+fn ticket_logs_a_person_in_and_foreign_requests_are_refused() {
     let page = PageHome::new();
-    page.plays("login.mjs", |page, wanted| match wanted.as_str().unwrap() {
+    page.play("login.mjs", |page, wanted| match wanted.as_str().unwrap() {
         "open" => json!({"url": page.person("open --print")}),
         "desktop" => {
             let file = page.opened();
@@ -162,11 +162,11 @@ fn a_newcomer_logs_in_with_a_ticket_and_what_is_not_the_page_gets_nothing() {
             .filter(|entry| entry.file_name().to_string_lossy().starts_with("open-")).count()}),
         "sessions" => page.home.runs(&["serve", "sessions", "--json"]).json(),
         "end" => page.home.runs(&["serve", "sessions", "end", "--all", "--json"]).json(),
-        other => panic!("the story asks for {other}"),
+        other => panic!("the story requests {other}"),
     });
 }
 
-/// Does what an agent of a story does in its terminal.
+/// Performs an agent's action of a story in its terminal.
 fn as_agent(agent: &Agent, wanted: &Value) -> Value {
     let terminal = || json!({"session_id": "work"});
     let with = |name: &str, value: &Value| {
@@ -175,87 +175,87 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
         arguments
     };
     match wanted["agent"].as_str().unwrap() {
-        // A story types characters that are one each in UTF-8 only.
+        // A story types characters that are single characters only in UTF-8.
         "opens" => {
             let environment = json!({"LANG": "C.UTF-8"});
-            agent.calls("open_terminal", json!({"shell": "bash", "name": "work", "environment": environment}))
+            agent.call_tool("open_terminal", json!({"shell": "bash", "name": "work", "environment": environment}))
         }
-        "types" => agent.calls("send_input", with("input_text", &wanted["text"])),
-        "tries" => json!({"error": agent.begins("send_input", with("input_text", &json!("x"))).answer().to_string()}),
+        "types" => agent.call_tool("send_input", with("input_text", &wanted["text"])),
+        "tries" => json!({"error": agent.begin("send_input", with("input_text", &json!("x"))).answer().to_string()}),
         "hides" => {
             let hidden = json!({"session_id": "work", "input_text": wanted["text"], "secret": true});
-            agent.calls("send_input", hidden)
+            agent.call_tool("send_input", hidden)
         }
-        "looks" => agent.calls("get_screen_content", terminal()),
-        "waits" => agent.calls("await_output", with("pattern", &wanted["pattern"])),
-        other => panic!("the story asks for {other}"),
+        "looks" => agent.call_tool("get_screen_content", terminal()),
+        "waits" => agent.call_tool("await_output", with("pattern", &wanted["pattern"])),
+        other => panic!("the story requests {other}"),
     }
 }
 
-/// Starts the machine of a story as an agent does, with its variables if it has any.
-fn starts_run(agent: &Agent, wanted: &Value) -> Value {
+/// Starts the machine of a story as an agent, with its variables if any.
+fn start_story_run(agent: &Agent, wanted: &Value) -> Value {
     let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
                      "wait_seconds": 3, "save_on_success": false});
-    agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+    agent.begin("run_workflow", run).answer()["result"]["structuredContent"].clone()
 }
 
 #[test]
-fn a_person_watches_a_terminal_takes_it_over_types_and_hands_it_back() {
+fn person_watches_takes_over_types_and_returns_a_terminal() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("terminal.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("terminal.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
-fn of_two_tabs_one_holds_a_terminal_and_the_other_says_who_does() {
+fn second_tab_learns_who_holds_a_terminal() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("tabs.mjs", |_, wanted| as_agent(&agent, wanted));
+    page.play("tabs.mjs", |_, wanted| as_agent(&agent, wanted));
 }
 
 #[test]
-fn a_connection_that_is_cut_loses_and_doubles_nothing_that_is_typed() {
+fn lost_connection_loses_and_doubles_no_input() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("network.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("network.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
-fn real_programs_are_shown_cell_by_cell_and_take_the_mouse() {
+fn real_programs_are_shown_exactly_and_take_the_mouse() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("programs.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("programs.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
 }
 
 #[test]
-fn the_first_view_is_what_waits_and_the_browser_notifies_of_it() {
+fn first_view_lists_open_questions_and_notifies() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("inbox.mjs", |page, wanted| {
+    page.play("inbox.mjs", |page, wanted| {
         if let Some(answer) = page.command(wanted) {
             return answer;
         }
-        if wanted["starts"].is_null() { as_agent(&agent, wanted) } else { starts_run(&agent, wanted) }
+        if wanted["starts"].is_null() { as_agent(&agent, wanted) } else { start_story_run(&agent, wanted) }
     });
 }
 
 #[test]
-fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
+fn person_answers_gates_with_passphrase_and_views_runs() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     let settings = page.home.path().join(".config/steplatch/config.toml");
     std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
     std::fs::write(&settings, "gates.remember_minutes = 5\n").unwrap();
-    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
     page.home.runs(&["daemon", "restart"]).well();
-    page.plays("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| starts_run(&agent, wanted)));
+    page.play("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| start_story_run(&agent, wanted)));
 }
 
 #[test]
-fn a_person_registers_a_passkey_which_signs_answers_once_its_device_verified_them() {
+fn registered_passkey_signs_answers_after_verification() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("passkey.mjs", |page, wanted| {
+    page.play("passkey.mjs", |page, wanted| {
         if let Some(answer) = page.command(wanted) {
             return answer;
         }
@@ -263,28 +263,28 @@ fn a_person_registers_a_passkey_which_signs_answers_once_its_device_verified_the
             return match word {
                 "passkey" => serde_json::from_str(&page.person("gates passkey add --json")).unwrap(),
                 "remove" => json!(page.person("gates passkey remove \"Virtual key\"")),
-                other => panic!("the story asks for {other}"),
+                other => panic!("the story requests {other}"),
             };
         }
         if let Some(fingerprint) = wanted["confirms"].as_str() {
             return json!(page.person(&format!("gates passkey confirm {fingerprint}")));
         }
         if wanted["registers"].is_object() {
-            return page.posts("/api/v1/passkeys", &wanted["registers"]);
+            return page.post("/api/v1/passkeys", &wanted["registers"]);
         }
-        starts_run(&agent, wanted)
+        start_story_run(&agent, wanted)
     });
 }
 
 #[test]
-fn what_goes_wrong_is_said_and_secrets_appear_nowhere() {
+fn errors_are_shown_and_secrets_appear_nowhere() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
-    page.plays("trouble.mjs", |page, wanted| match wanted {
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.play("trouble.mjs", |page, wanted| match wanted {
         _ if wanted["run"].is_array() => page.command(wanted).unwrap(),
         _ if wanted["agent"].is_string() => as_agent(&agent, wanted),
-        _ if wanted["starts"].is_object() => starts_run(&agent, wanted),
+        _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
         _ => {
             let status = page.home.runs(&["daemon", "status", "--json"]).json();
             let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
@@ -296,16 +296,16 @@ fn what_goes_wrong_is_said_and_secrets_appear_nowhere() {
 /// Starts a machine as an agent. Returns the run.
 fn started(agent: &Agent, definition: &Value) -> Value {
     let run = json!({"workflow_definition": definition, "wait_seconds": 5, "save_on_success": false});
-    agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+    agent.begin("run_workflow", run).answer()["result"]["structuredContent"].clone()
 }
 
 #[test]
-fn a_recording_is_replayed_with_the_marks_of_runs_and_without_secrets() {
+fn recording_is_replayed_with_run_marks_without_secrets() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     let file = page.home.path().join("work.cast");
     let mut recorder = None;
-    page.plays("recordings.mjs", |page, wanted| match wanted.as_str() {
+    page.play("recordings.mjs", |page, wanted| match wanted.as_str() {
         None if wanted["recorded"].is_string() => {
             let text = wanted["recorded"].as_str().unwrap();
             eventually_blocking("the text is in the recording", || {
@@ -320,13 +320,13 @@ fn a_recording_is_replayed_with_the_marks_of_runs_and_without_secrets() {
             let mut started = page.home.steplatch();
             started.args(["terminal", "record", "work", "work.cast"]).stderr(Stdio::piped());
             let mut started = started.spawn().unwrap();
-            // It says so once it records.
+            // The recorder reports that it records.
             BufReader::new(started.stderr.take().unwrap()).read_line(&mut String::new()).unwrap();
             recorder = Some(started);
             json!({})
         }
         Some("ends") => {
-            drop(agent.calls("exit_terminal", json!({"session_id": "work"})));
+            drop(agent.call_tool("exit_terminal", json!({"session_id": "work"})));
             json!({"code": recorder.take().unwrap().wait().unwrap().code()})
         }
         Some("cuts") => {
@@ -341,8 +341,8 @@ fn a_recording_is_replayed_with_the_marks_of_runs_and_without_secrets() {
     });
 }
 
-/// Saves a workflow, as its first version or as a later one, which has a mistake.
-fn saved(page: &PageHome, name: &str, is_changed: bool) -> Value {
+/// Saves a workflow as its first version, or as a later version with a mistake.
+fn save_workflow(page: &PageHome, name: &str, is_changed: bool) -> Value {
     let mut definition = json!({
         "name": name, "description": "Waits for a moment.", "initial_state": "work",
         "states": {"work": {"action": {"tool": "sleep", "params": {"seconds": 0}}}},
@@ -353,45 +353,45 @@ fn saved(page: &PageHome, name: &str, is_changed: bool) -> Value {
     }
     let file = page.home.path().join("saved.json");
     std::fs::write(&file, definition.to_string()).unwrap();
-    let said = page.home.runs(&["workflow", "load", "--overwrite", file.to_str().unwrap()]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = page.home.runs(&["workflow", "load", "--overwrite", file.to_str().unwrap()]);
+    assert_eq!(output.code, 0, "{output:?}");
     json!({})
 }
 
 #[test]
-fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
+fn run_is_followed_on_its_diagram_rerun_and_compared() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("runs.mjs", |page, wanted| match wanted {
-        _ if wanted["starts"].is_object() => starts_run(&agent, wanted),
+    page.play("runs.mjs", |page, wanted| match wanted {
+        _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
         _ if wanted["answers"].is_string() => {
             let word = |key: &str| wanted[key].as_str().unwrap().to_owned();
-            page.home.answers(&word("answers"), &word("answer"));
+            page.home.answer_gate(&word("answers"), &word("answer"));
             json!({})
         }
-        _ if wanted["saves"].is_string() => saved(page, wanted["saves"].as_str().unwrap(), false),
-        _ => saved(page, wanted["changes"].as_str().unwrap(), true),
+        _ if wanted["saves"].is_string() => save_workflow(page, wanted["saves"].as_str().unwrap(), false),
+        _ => save_workflow(page, wanted["changes"].as_str().unwrap(), true),
     });
 }
 
 #[test]
-fn a_person_chooses_the_look_selects_runs_and_transfers_files() {
+fn look_selected_runs_and_files() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("choices.mjs", |_, wanted| match wanted["opens"].as_bool() {
-        Some(_) => agent.calls("open_terminal", json!({"shell": "bash"})),
-        None => starts_run(&agent, wanted),
+    page.play("choices.mjs", |_, wanted| match wanted["opens"].as_bool() {
+        Some(_) => agent.call_tool("open_terminal", json!({"shell": "bash"})),
+        None => start_story_run(&agent, wanted),
     });
 }
 
 #[test]
-fn a_read_only_link_shows_one_terminal_and_nothing_else() {
+fn read_only_link_shows_one_terminal_only() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    agent.calls("open_terminal", json!({"command": ["bash", "--norc"], "name": "work"}));
-    agent.calls("open_terminal", json!({"command": ["bash", "--norc"], "name": "other"}));
-    agent.calls("send_input", json!({"session_id": "work", "input_text": "echo hello from work\n"}));
-    agent.calls("send_input", json!({"session_id": "other", "input_text": "echo secret place\n"}));
+    let _ = agent.call_tool("open_terminal", json!({"command": ["bash", "--norc"], "name": "work"}));
+    let _ = agent.call_tool("open_terminal", json!({"command": ["bash", "--norc"], "name": "other"}));
+    let _ = agent.call_tool("send_input", json!({"session_id": "work", "input_text": "echo hello from work\n"}));
+    let _ = agent.call_tool("send_input", json!({"session_id": "other", "input_text": "echo secret place\n"}));
     page.plays_with("share.mjs", &json!({}), |page, wanted| {
         if let Some(terminal) = wanted["shares"].as_str() {
             let lifetime = wanted["for"].as_str().unwrap();
@@ -400,7 +400,7 @@ fn a_read_only_link_shows_one_terminal_and_nothing_else() {
         }
         if let Some(text) = wanted["types"].as_str() {
             let into = wanted["into"].as_str().unwrap();
-            return agent.calls("send_input", json!({"session_id": into, "input_text": format!("{text}\n")}));
+            return agent.call_tool("send_input", json!({"session_id": into, "input_text": format!("{text}\n")}));
         }
         match wanted["tries"].as_str() {
             // Without a terminal of a person.
@@ -411,11 +411,11 @@ fn a_read_only_link_shows_one_terminal_and_nothing_else() {
 }
 
 #[test]
-fn a_run_shows_its_result_its_input_and_what_it_said_and_runs_that_did_the_same_do_not_differ() {
+fn run_shows_result_input_and_log_and_equal_runs_do_not_differ() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
     page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
-    page.plays("run_steps.mjs", |page, wanted| match wanted["writes"].as_str() {
+    page.play("run_steps.mjs", |page, wanted| match wanted["writes"].as_str() {
         Some(name) => {
             std::fs::write(page.home.path().join(name), wanted["text"].as_str().unwrap()).unwrap();
             json!({})
@@ -424,40 +424,40 @@ fn a_run_shows_its_result_its_input_and_what_it_said_and_runs_that_did_the_same_
     });
 }
 
-/// The pictures are written into the directory of `STEPLATCH_PAGE_SHOTS`, if there is one.
+/// The pictures are written to the directory in `STEPLATCH_PAGE_SHOTS`, if set.
 #[test]
-fn the_pictures_of_the_documentation_can_be_made() {
+fn documentation_pictures_can_be_made() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("pictures.mjs", |page, wanted| match wanted["opens"].as_str() {
+    page.play("pictures.mjs", |page, wanted| match wanted["opens"].as_str() {
         Some(name) => {
-            drop(agent.calls("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22})));
-            agent.calls("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
+            drop(agent.call_tool("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22})));
+            agent.call_tool("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
         }
         None if wanted["starts"].is_object() => started(&agent, &wanted["starts"]),
         None => with_tools(page, &agent, wanted),
     });
 }
 
-/// Has the agent call a tool, or changes the program that it drives.
+/// Calls a tool as the agent, or changes the program that it drives.
 fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
     if let Some(tool) = wanted["calls"].as_str() {
-        return agent.calls(tool, wanted["with"].clone());
+        return agent.call_tool(tool, wanted["with"].clone());
     }
     std::fs::write(page.home.path().join("setup.sh"), wanted["writes"].as_str().unwrap()).unwrap();
     json!({"directory": page.home.path()})
 }
 
 #[test]
-fn a_patch_is_judged_and_accepted_and_every_place_says_that_the_run_is_repaired() {
+fn patch_is_judged_and_accepted_and_the_run_shown_as_repaired() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
-    page.plays("repair.mjs", |page, wanted| with_tools(page, &agent, wanted));
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.play("repair.mjs", |page, wanted| with_tools(page, &agent, wanted));
 }
 
 #[test]
-fn a_program_without_a_terminal_of_a_person_gets_no_ticket_for_a_passkey() {
+fn program_without_a_persons_terminal_gets_no_passkey_ticket() {
     let page = PageHome::new();
     let commands = [
         &["gates", "passkey", "add", "--print"][..],
@@ -469,14 +469,14 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_for_a_passkey() {
         assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
     }
     let agent = Agent::new(&page.home);
-    let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} gates passkey add --print; echo exit-code-$?");
-    let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
-    assert!(told.to_string().contains("in a terminal of their own"), "{told}");
+    let reported = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
 }
 
 #[test]
-fn an_agent_with_everything_and_a_browser_of_its_own_passes_for_no_person() {
+fn agent_with_full_access_and_browser_is_not_a_person() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": "human"});
@@ -491,7 +491,7 @@ fn an_agent_with_everything_and_a_browser_of_its_own_passes_for_no_person() {
     let Some(player) = page.player("agent.mjs", &given) else {
         return leave_out("the story agent.mjs needs chromium; cargo xtask test installs it");
     };
-    // The terminal keeps the browser, so that it is the agent's whatever it says.
+    // The browser runs in a terminal of the daemon, so it counts as the agent's whatever it claims.
     let variables = player.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', r"'\''"));
     let variables: Vec<String> =
@@ -499,69 +499,72 @@ fn an_agent_with_everything_and_a_browser_of_its_own_passes_for_no_person() {
     let words: Vec<String> = [player.get_program()].into_iter().chain(player.get_args()).map(quoted).collect();
     let script = page.home.path().join("attack.sh");
     std::fs::write(&script, format!("{}{}\necho attack-ended-$?\n", variables.concat(), words.join(" "))).unwrap();
-    let opened = agent.calls("open_terminal", json!({"shell": "bash", "name": "attack"}));
+    let opened = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "attack"}));
     let types =
-        |text: String| agent.calls("send_input", json!({"session_id": opened["session_id"], "input_text": text}));
+        |text: String| agent.call_tool("send_input", json!({"session_id": opened["session_id"], "input_text": text}));
     let waits = |pattern: &str| {
         let wait = json!({"session_id": opened["session_id"], "pattern": pattern, "since": 0, "timeout": 120, "screen": "full"});
-        agent.calls("await_output", wait)
+        agent.call_tool("await_output", wait)
     };
     types(format!("sh {}\n", script.display()));
-    let said = waits("^\"steals\"|attack-ended-\\d+");
-    assert_eq!(said["match_text"], "\"steals\"", "{}", said["screen_content"].as_str().unwrap());
-    types(format!("{}\n", page.stolen()));
-    let said = waits("attack-ended-\\d+");
-    assert_eq!(said["match_text"], "attack-ended-0", "{}", said["screen_content"].as_str().unwrap());
+    let output = waits("^\"steals\"|attack-ended-\\d+");
+    assert_eq!(output["match_text"], "\"steals\"", "{}", output["screen_content"].as_str().unwrap());
+    types(format!("{}\n", page.stolen_session()));
+    let output = waits("attack-ended-\\d+");
+    assert_eq!(output["match_text"], "attack-ended-0", "{}", output["screen_content"].as_str().unwrap());
 
-    let run = agent.calls("get_run", json!({"run_id": waiting["run_id"]}));
+    let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!((&run["status"], &run["pending_gate"]["digest"]), (&json!("waiting"), &gate["digest"]), "{run:#}");
     assert_eq!(page.home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"], json!([]));
     assert_eq!(page.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
-    page.home.answers(waiting["run_id"].as_str().unwrap(), "yes").well();
-    let run = agent.calls("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
+    page.home.answer_gate(waiting["run_id"].as_str().unwrap(), "yes").well();
+    let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
     assert_eq!(run["status"], "completed", "the person answers: {run:#}");
 }
 
 #[tokio::test]
-async fn with_a_passphrase_a_passkey_is_added_with_it_only() {
+async fn adding_a_passkey_requires_the_passphrase_if_set() {
     let page = PageHome::new();
-    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
     let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
     let desk = Desk::runs(&page.home, page.home.path(), &command, (200, 20), &[]).await;
-    desk.shows("the approver's passphrase:").await;
-    desk.presses("wrong horse\r").await;
-    desk.shows("Wrong passphrase; try again in 1 s\n.*the approver's passphrase:").await;
-    // One that is typed before the pause is over is not checked.
-    desk.presses("correct horse\r").await;
-    let screen = desk.shows("#ticket=[\\w-]+&passkey=[\\w-]+|try again in").await;
+    desk.expect_screen("the approver's passphrase:").await;
+    desk.press("wrong horse\r").await;
+    desk.expect_screen("Wrong passphrase; try again in 1 s\n.*the approver's passphrase:").await;
+    // A passphrase typed before the end of the pause is not checked.
+    desk.press("correct horse\r").await;
+    let screen = desk.expect_screen("#ticket=[\\w-]+&passkey=[\\w-]+|try again in").await;
     assert!(!screen.contains("correct horse"), "{screen}");
 }
 
 #[test]
-fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server() {
+fn program_without_a_persons_terminal_gets_no_page_ticket() {
     let page = PageHome::new();
     let refused = page.home.runs(&["open", "--print"]);
     assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
-    // A terminal that an agent opened is none of the person's either.
+    // A terminal opened by an agent does not belong to the person either.
     let agent = Agent::new(&page.home);
-    let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
-    let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
-    assert!(told.to_string().contains("in a terminal of their own"), "{told}");
+    let reported = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
     assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server of the page is running"));
 }
 
 #[test]
-fn an_older_host_keeps_its_terminals_on_the_page_and_an_older_server_is_replaced() {
+fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
     let page = PageHome::new();
     page.home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
     page.home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
     older_host::put_before(&page.home, older_host::FIRST);
     page.home.runs(&["daemon", "start"]).well();
-    let told = page.home.runs(&["daemon", "status"]).well();
-    assert!(told.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"), "{told}");
+    let reported = page.home.runs(&["daemon", "status"]).well();
+    assert!(
+        reported.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"),
+        "{reported}"
+    );
     let agent = Agent::new(&page.home);
-    page.plays("older.mjs", |page, wanted| match wanted.as_str() {
+    page.play("older.mjs", |page, wanted| match wanted.as_str() {
         Some("replaces") => {
             let status = page.home.runs(&["daemon", "status", "--json"]).json();
             let file = Path::new(status["socket"].as_str().unwrap()).with_file_name("serve.lock");
@@ -578,7 +581,7 @@ fn an_older_host_keeps_its_terminals_on_the_page_and_an_older_server_is_replaced
 }
 
 /// Waits until a server has the page and listens. Returns its process and its port.
-fn served(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
+fn running_server(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
     let mut found = (0, 0);
     eventually_blocking("a server has the page", || {
         let text = std::fs::read_to_string(runtime.join("serve.lock")).map_err(|error| error.to_string())?;
@@ -592,30 +595,30 @@ fn served(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
 }
 
 #[test]
-fn a_setting_starts_the_server_with_the_daemon_and_a_port_in_use_is_logged() {
+fn setting_starts_the_server_and_a_used_port_is_logged() {
     let page = PageHome::new();
     page.home.runs(&["daemon", "start"]).well();
     let socket = page.home.runs(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     let runtime = Path::new(&socket).parent().unwrap();
-    // A port of its own: the servers of other tests contend for the usual one.
+    // A separate port, because the servers of other tests compete for the default one.
     let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     std::fs::write(runtime.join("serve.lock"), json!({"pid": 0, "port": free, "version": ""}).to_string()).unwrap();
     let file = page.home.path().join(".config/steplatch/config.toml");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "serve.start = 'with_daemon'\n").unwrap();
     page.home.runs(&["daemon", "restart"]).well();
-    let (pid, port) = served(runtime, |record| record["pid"] != 0);
+    let (pid, port) = running_server(runtime, |record| record["pid"] != 0);
     let url = format!("http://localhost:{port}/#ticket=");
     assert!(page.person("open --print").starts_with(&url), "'open' finds it");
-    // It outlives the daemon, and the next daemon starts no second one.
+    // The server outlives the daemon, and the next daemon does not start a second one.
     page.home.runs(&["daemon", "restart"]).well();
     assert_eq!(page.home.runs(&["serve", "stop", "--json"]).json()["pid"], pid);
 
-    // The port where it was is another program's now, which ends neither the daemon nor the server.
+    // Another program now uses the previous port, which ends neither the daemon nor the server.
     let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     page.home.runs(&["daemon", "restart"]).well();
-    let (_, elsewhere) = served(runtime, |record| record["port"] != port);
-    eventually_blocking("the log says where it is", || {
+    let (_, elsewhere) = running_server(runtime, |record| record["port"] != port);
+    eventually_blocking("the log has its address", || {
         let log = std::fs::read_to_string(runtime.join("daemon.log")).unwrap();
         let is_told = log.contains(&format!("the page is at http://localhost:{elsewhere}/: "));
         if is_told && log.contains(&port.to_string()) { Ok(()) } else { Err(log) }
@@ -623,19 +626,19 @@ fn a_setting_starts_the_server_with_the_daemon_and_a_port_in_use_is_logged() {
 }
 
 #[test]
-fn a_workflow_is_started_by_its_form_and_a_phone_types_a_line() {
+fn workflow_is_started_by_its_form_and_a_phone_types_a_line() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
     page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
     let agent = Agent::new(&page.home);
-    page.plays("places.mjs", |page, wanted| match wanted.as_str() {
+    page.play("places.mjs", |page, wanted| match wanted.as_str() {
         Some(_) => json!({"url": page.person("open --print")}),
         None => page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)),
     });
 }
 
 #[test]
-fn a_project_has_its_own_workflows_and_terminals() {
+fn project_has_its_own_workflows_and_terminals() {
     let page = PageHome::new();
     let shop = page.home.path().join("shop");
     std::fs::create_dir_all(shop.join(".terminal_control_workflows")).unwrap();
@@ -645,11 +648,11 @@ fn a_project_has_its_own_workflows_and_terminals() {
     page.plays_with("projects.mjs", &story, |page, wanted| match wanted.as_str().unwrap() {
         "opens" => json!({"url": page.person_in(&shop, "open --print")}),
         "removes" => json!({"removed": std::fs::rename(&shop, shop.with_extension("old")).is_ok()}),
-        other => panic!("the story asks for {other}"),
+        other => panic!("the story requests {other}"),
     });
 }
 
-/// Returns the ranges of characters that the command line does not show as they are: those that strike through, enclose,
+/// Returns the ranges of characters that the command line does not show unchanged: those that strike through, enclose,
 /// hide or change others. Blanks are visible on the page by their width.
 fn hidden_characters() -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -666,7 +669,7 @@ fn hidden_characters() -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn the_page_decides_without_a_browser() {
+fn page_decides_without_a_browser() {
     let home = Home::new(STEPLATCH);
     let mut tests = node(&home);
     tests.env("STEPLATCH_HIDDEN", serde_json::to_string(&hidden_characters()).unwrap());
@@ -676,7 +679,7 @@ fn the_page_decides_without_a_browser() {
 }
 
 #[test]
-fn the_modules_of_the_page_have_no_type_errors() {
+fn page_modules_have_no_type_errors() {
     let home = Home::new(STEPLATCH);
     let mut checker = node(&home);
     checker.arg(installed(Path::new("typescript/node_modules/typescript/bin/tsc"))).arg("--project");

@@ -1,4 +1,4 @@
-//! Passkeys on the command line: a browser registers one, and the person confirms it in the terminal that asked.
+//! Passkeys on the command line: a browser registers one, and the person confirms it in the requesting terminal.
 
 use steplatch_passkey::{Challenge, SoftAuthenticator};
 use steplatch_protocol::{PageSecret, PasskeyInfo, RegisterPasskey};
@@ -8,9 +8,9 @@ use crate::desk::Desk;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// What a browser with this ticket registers.
-async fn registers(home: &Home, ticket: &str, key: &SoftAuthenticator) -> PasskeyInfo {
-    let client = home.connects("browser").await;
+/// Registers a passkey as a browser with this ticket.
+async fn register_passkey(home: &Home, ticket: &str, key: &SoftAuthenticator) -> PasskeyInfo {
+    let client = home.connect("browser").await;
     let client_data =
         SoftAuthenticator::client_data("webauthn.create", &Challenge::of_ticket(ticket), "http://localhost:7878");
     let [client_data, authenticator_data] = key.registers(&client_data, "localhost", SoftAuthenticator::REGISTERED);
@@ -21,29 +21,29 @@ async fn registers(home: &Home, ticket: &str, key: &SoftAuthenticator) -> Passke
     reply.passkey.unwrap()
 }
 
-/// Returns how many passkeys sign answers.
-fn passkeys(home: &Home) -> usize {
+/// Returns the number of passkeys that sign answers.
+fn count_passkeys(home: &Home) -> usize {
     home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"].as_array().unwrap().len()
 }
 
 #[tokio::test]
-async fn a_passkey_signs_once_the_person_has_compared_its_fingerprint() {
+async fn passkey_signs_once_its_fingerprint_was_compared() {
     let home = Home::new(STEPLATCH);
     for (answer, told, count) in [("no", "the passkey was removed", 0), ("yes", "phone signs answers from now on", 1)] {
         let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
         let desk = Desk::runs(&home, home.path(), &command, (250, 20), &[]).await;
-        let screen = desk.shows("&passkey=[\\w-]{43}$").await;
+        let screen = desk.expect_screen("&passkey=[\\w-]{43}$").await;
         let ticket = screen.split("&passkey=").nth(1).unwrap().lines().next().unwrap().trim().to_owned();
-        let passkey = registers(&home, &ticket, &SoftAuthenticator::new()).await;
-        let screen = desk.shows("Does the page show the same fingerprint").await;
+        let passkey = register_passkey(&home, &ticket, &SoftAuthenticator::new()).await;
+        let screen = desk.expect_screen("Does the page show the same fingerprint").await;
         let shown: String = screen.lines().map(|line| line.replace(' ', "")).collect();
         assert!(shown.contains(&passkey.passkey_id), "{screen}");
-        assert_eq!(passkeys(&home), 0);
-        desk.presses("perhaps\r").await;
-        desk.shows("perhaps\n.*the same fingerprint").await;
-        desk.presses(&format!("{answer}\r")).await;
-        desk.shows(told).await;
-        assert_eq!(passkeys(&home), count);
+        assert_eq!(count_passkeys(&home), 0);
+        desk.press("perhaps\r").await;
+        desk.expect_screen("perhaps\n.*the same fingerprint").await;
+        desk.press(&format!("{answer}\r")).await;
+        desk.expect_screen(told).await;
+        assert_eq!(count_passkeys(&home), count);
     }
     home.runs(&["serve", "stop"]);
 }

@@ -15,7 +15,8 @@ fn pid_of_the_daemon(home: &Home) -> Value {
     home.runs(&["daemon", "status", "--json"]).json()["pid"].clone()
 }
 
-/// Returns a machine that types a number per state into a shell that records each once a file of its name exists.
+/// Returns a machine that types one number per state into a shell, which records each number once a file of its name
+/// exists.
 fn counting(states: usize) -> Value {
     let go = |to: String| json!([{"condition": "success", "next_state": to}]);
     let mut all = json!({"open": {"action": {"tool": "open_terminal"}, "transitions": go("type_1".to_owned())}});
@@ -38,31 +39,31 @@ fn counting(states: usize) -> Value {
 }
 
 #[test]
-fn a_run_that_is_paused_and_killed_again_and_again_does_everything_once() {
+fn paused_run_does_everything_once_across_kills() {
     const STATES: usize = 12;
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let begun = agent.calls(
+    let started = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": counting(STATES), "wait_seconds": 0, "save_on_success": false}),
     );
-    let run = begun["run_id"].as_str().unwrap();
+    let run = started["run_id"].as_str().unwrap();
     let lets = |number: usize| std::fs::write(home.path().join(format!("go-{number}")), "").unwrap();
     for first in (1..STATES).step_by(2) {
         lets(first);
-        let said = home.runs(&["runs", "pause", run, "--json"]).json();
-        assert_eq!(said[0]["success"], true, "{said}");
+        let output = home.runs(&["runs", "pause", run, "--json"]).json();
+        assert_eq!(output[0]["success"], true, "{output}");
         let killed = pid_of_the_daemon(&home);
         kill_the_daemon(&home);
-        let looked = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
-        assert!(looked["paused"]["since"].is_string(), "{looked}");
+        let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
+        assert!(inspected["paused"]["since"].is_string(), "{inspected}");
         assert_ne!(pid_of_the_daemon(&home), killed);
         let resumed = home.runs(&["runs", "resume", run]);
         assert_eq!(resumed.well(), format!("{run}: Run resumed\n"));
         lets(first + 1);
     }
-    let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(over["final_state"], "close", "{over}");
+    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(ended["final_state"], "close", "{ended}");
     let counted = std::fs::read_to_string(home.path().join("counted")).unwrap();
     let expected: Vec<String> = (1..=STATES).map(|number| number.to_string()).collect();
     assert_eq!(counted.lines().collect::<Vec<_>>(), expected);
@@ -71,37 +72,38 @@ fn a_run_that_is_paused_and_killed_again_and_again_does_everything_once() {
 }
 
 #[test]
-fn what_rests_is_shown_and_listed_and_functions_rest_as_well() {
+fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let waiting = json!({"initial_state": "ask", "name": "asking", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": waiting, "wait_seconds": 60}));
-    let run = begun["run_id"].as_str().unwrap();
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": waiting, "wait_seconds": 60}));
+    let run = started["run_id"].as_str().unwrap();
     home.runs(&["runs", "pause", run]).well();
     assert!(home.runs(&["runs", "list"]).well().contains("asking    waiting, paused"));
     assert!(home.runs(&["runs", "show", run]).well().contains("  paused    by "));
-    let said = home.runs(&["runs", "resume", run, "run_0123456789abcdef"]);
+    let output = home.runs(&["runs", "resume", run, "run_0123456789abcdef"]);
     assert!(
-        said.code == 1 && said.stderr.contains("run_0123456789abcdef: Workflow run 'run_0123456789abcdef' not found")
+        output.code == 1
+            && output.stderr.contains("run_0123456789abcdef: Workflow run 'run_0123456789abcdef' not found")
     );
-    assert!(!home.runs(&["runs", "show", run]).well().contains("  paused    by "), "the other one goes on");
+    assert!(!home.runs(&["runs", "show", run]).well().contains("  paused    by "), "the other run continues");
 
     let file = home.path().join("story.py");
     let text = "async def story(ctx):\n    said = await ctx.gate('Well?')\n    ctx.emit('after')\n    return said\n\nWorkflow(id='story', session=session, fn=story)\n";
     std::fs::write(&file, text).unwrap();
-    let begun = agent.calls("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
-    let run = begun["run_id"].as_str().unwrap();
+    let started = agent.call_tool("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
+    let run = started["run_id"].as_str().unwrap();
     home.runs(&["runs", "pause", run]).well();
     home.runs(&["gates", "answer", run, "well enough"]).well();
     kill_the_daemon(&home);
-    let looked = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
-    assert!(looked["status"] == "running" && looked["paused"]["since"].is_string(), "{looked}");
+    let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    assert!(inspected["status"] == "running" && inspected["paused"]["since"].is_string(), "{inspected}");
     home.runs(&["runs", "resume", run]).well();
-    let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(over["result"], "well enough", "{over}");
-    let told = home.runs(&["runs", "events", run]).well();
-    let events: Vec<&str> = told.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
+    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(ended["result"], "well enough", "{ended}");
+    let reported = home.runs(&["runs", "events", run]).well();
+    let events: Vec<&str> = reported.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
     let expected =
         ["workflow_started", "gate_waiting", "workflow_paused", "gate_answered", "workflow_resumed", "after"];
     assert_eq!(events, [&expected[..], &["workflow_completed"]].concat());

@@ -1,4 +1,4 @@
-//! Gates for people, answered by the person at an MCP client, according to the client's capabilities.
+//! Gates for people, answered at an MCP client, according to the client's capabilities.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -8,54 +8,54 @@ use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-fn asking(params: &Value) -> Value {
+fn asking_workflow(params: &Value) -> Value {
     let machine = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}});
     json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false})
 }
 
 fn release() -> Value {
-    asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}))
+    asking_workflow(&json!({"prompt": "Release?", "choices": ["yes", "no"]}))
 }
 
 fn elicitation() -> Value {
     json!({"elicitation": {}})
 }
 
-/// Returns the runs that wait in a home.
-fn waiting(home: &Home) -> Vec<String> {
+/// Returns the waiting runs of a home.
+fn waiting_runs(home: &Home) -> Vec<String> {
     let gates = home.runs(&["gates", "list", "--json"]).json();
     gates["gates"].as_array().unwrap().iter().map(|gate| gate["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns how the gate of a run was answered: the answer, its author and the surface.
-fn answered(home: &Home, run: &str) -> Value {
+/// Returns the answer to a run's gate, with its author and surface.
+fn recorded_answer(home: &Home, run: &str) -> Value {
     let events = home.runs(&["runs", "events", run, "--follow", "--json"]).well();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut answers = events.into_iter().filter(|event| event["event_type"] == "gate_answered");
     let answer = answers.next().unwrap_or_else(|| panic!("{run} has no answer"));
-    assert!(answers.next().is_none(), "one answer is all");
+    assert!(answers.next().is_none(), "one answer suffices");
     answer["data"].clone()
 }
 
 #[test]
-fn a_client_of_yesterday_shows_a_dialog_and_its_accepted_decision_is_the_answer() {
+fn accepted_dialog_of_an_earlier_client_is_the_answer() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Handshake, &home, elicitation());
-    let call = agent.begins("run_workflow", release());
-    let asked = agent.is_asked();
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
+    let call = agent.begin("run_workflow", release());
+    let asked = agent.await_request();
     assert_eq!(asked["method"], "elicitation/create");
     assert!(asked["params"]["message"].as_str().unwrap().starts_with("Release?"), "{asked}");
     let decision = &asked["params"]["requestedSchema"]["properties"]["decision"];
     assert_eq!((&decision["enum"], decision.get("default")), (&json!(["yes", "no"]), None));
-    agent.responds(&asked, json!({"action": "accept", "content": {"decision": "no"}}));
-    let ended = call.ends();
+    agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "no"}}));
+    let ended = call.finish();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("no")), "{ended}");
-    let answer = answered(&home, ended["run_id"].as_str().unwrap());
+    let answer = recorded_answer(&home, ended["run_id"].as_str().unwrap());
     assert_eq!(answer["through"], "mcp elicitation in test agent");
 }
 
 #[test]
-fn a_dialog_without_a_decision_leaves_the_gate_open_and_says_where_to_answer() {
+fn dialog_without_a_decision_leaves_the_gate_open() {
     let home = Home::new(STEPLATCH);
     for result in [
         json!({"action": "decline"}),
@@ -63,75 +63,75 @@ fn a_dialog_without_a_decision_leaves_the_gate_open_and_says_where_to_answer() {
         json!({"action": "accept", "content": {}}),
         json!({"action": "decline", "content": {"decision": "yes"}}),
     ] {
-        let agent = Agent::that_can(Era::Handshake, &home, elicitation());
-        let call = agent.begins("run_workflow", release());
-        let asked = agent.is_asked();
-        agent.responds(&asked, result.clone());
-        let waits = call.ends();
-        assert_eq!(waits["status"], "waiting", "{result} {waits}");
-        let run = waits["run_id"].as_str().unwrap();
-        let told = waits["next_step"].as_str().unwrap();
+        let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
+        let call = agent.begin("run_workflow", release());
+        let asked = agent.await_request();
+        agent.send_response(&asked, result.clone());
+        let waiting = call.finish();
+        assert_eq!(waiting["status"], "waiting", "{result} {waiting}");
+        let run = waiting["run_id"].as_str().unwrap();
+        let reported = waiting["next_step"].as_str().unwrap();
         let command = format!("steplatch gates answer {run}/ask/1@");
-        assert!(told.contains("still open") && told.contains(&command), "{told}");
+        assert!(reported.contains("still open") && reported.contains(&command), "{reported}");
         // Reading the run again does not ask the person again.
-        let again = agent.calls("get_run", json!({"run_id": run}));
+        let again = agent.call_tool("get_run", json!({"run_id": run}));
         assert_eq!(again["status"], "waiting");
         assert!(again["next_step"].as_str().unwrap().contains("gates answer"), "{again}");
         home.runs(&["gates", "answer", run, "yes"]).well();
-        assert_eq!(answered(&home, run)["through"], "cli");
+        assert_eq!(recorded_answer(&home, run)["through"], "cli");
     }
 }
 
 #[test]
-fn a_dialog_is_taken_back_when_somebody_answers_elsewhere_or_the_call_is_given_up() {
+fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Handshake, &home, elicitation());
-    let call = agent.begins("run_workflow", release());
-    let asked = agent.is_asked();
-    let run = waiting(&home).pop().unwrap();
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
+    let call = agent.begin("run_workflow", release());
+    let asked = agent.await_request();
+    let run = waiting_runs(&home).pop().unwrap();
     home.runs(&["gates", "answer", &run, "yes"]).well();
-    let ended = call.ends();
+    let ended = call.finish();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("yes")));
-    let taken_back = agent.is_asked();
+    let taken_back = agent.await_request();
     assert_eq!(
         (&taken_back["method"], &taken_back["params"]["requestId"]),
         (&json!("notifications/cancelled"), &asked["id"])
     );
 
-    let call = agent.begins("run_workflow", release());
-    let asked = agent.is_asked();
-    agent.cancels(&call);
-    let taken_back = agent.is_asked();
+    let call = agent.begin("run_workflow", release());
+    let asked = agent.await_request();
+    agent.cancel(&call);
+    let taken_back = agent.await_request();
     assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
     // A late answer has no effect.
-    agent.responds(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
-    let run = waiting(&home).pop().unwrap();
-    assert_eq!(agent.calls("list_runs", json!({"state": "waiting"}))["runs"][0]["run_id"], json!(run));
+    agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
+    let run = waiting_runs(&home).pop().unwrap();
+    assert_eq!(agent.call_tool("list_runs", json!({"state": "waiting"}))["runs"][0]["run_id"], json!(run));
 }
 
 #[test]
-fn a_form_that_is_filled_in_badly_is_shown_again_with_what_was_wrong() {
+fn invalid_form_is_shown_again_with_its_errors() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Handshake, &home, elicitation());
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
     let form = json!({"properties": {
         "version": {"type": "string", "minLength": 3},
         "place": {"type": "string", "oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
     }, "required": ["version"]});
-    let call = agent.begins("run_workflow", asking(&json!({"prompt": "Which?", "form": form})));
-    let asked = agent.is_asked();
+    let call = agent.begin("run_workflow", asking_workflow(&json!({"prompt": "Which?", "form": form})));
+    let asked = agent.await_request();
     let place = &asked["params"]["requestedSchema"]["properties"]["place"];
     assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"])));
-    agent.responds(&asked, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
-    let again = agent.is_asked();
+    agent.send_response(&asked, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
+    let again = agent.await_request();
     let message = again["params"]["message"].as_str().unwrap();
     assert!(message.contains("'version' must have at least 3 characters, not 1"), "{message}");
-    agent.responds(&again, json!({"action": "accept", "content": {"version": "1.2", "place": "us"}}));
-    let ended = call.ends();
+    agent.send_response(&again, json!({"action": "accept", "content": {"version": "1.2", "place": "us"}}));
+    let ended = call.finish();
     assert_eq!(ended["final_variables"]["ask_version"], "1.2", "{ended}");
 }
 
 /// Returns the parts of a round that requests input: the message to show, and the state to carry.
-fn input(answer: &Value) -> (Value, String) {
+fn input_parts(answer: &Value) -> (Value, String) {
     let result = &answer["result"];
     assert_eq!(result["resultType"], "input_required", "{answer}");
     assert!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{answer}");
@@ -140,63 +140,63 @@ fn input(answer: &Value) -> (Value, String) {
     (question["params"].clone(), result["requestState"].as_str().unwrap().to_owned())
 }
 
-fn carries(state: &str, response: Value) -> Value {
+fn carried_arguments(state: &str, response: Value) -> Value {
     json!({"requestState": state, "inputResponses": {"gate": response}})
 }
 
 #[test]
-fn a_client_of_today_is_asked_by_a_result_and_answers_with_the_same_call() {
+fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Stateless, &home, elicitation());
-    let (question, state) = input(&agent.begins("run_workflow", release()).answer());
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+    let (question, state) = input_parts(&agent.begin("run_workflow", release()).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Release?"));
     assert_eq!(question["requestedSchema"]["properties"]["decision"]["enum"], json!(["yes", "no"]));
-    let runs = waiting(&home);
+    let runs = waiting_runs(&home);
     assert_eq!(runs.len(), 1);
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let ended = agent.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).ends();
+    let ended = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).finish();
     assert_eq!(
         (&ended["status"], &ended["final_variables"]["answer"]),
         (&json!("completed"), &json!("yes")),
         "{ended}"
     );
-    assert_eq!(ended["run_id"], json!(runs[0]), "the call that comes again starts no other run");
-    assert_eq!(answered(&home, &runs[0])["through"], "mcp elicitation in test agent");
+    assert_eq!(ended["run_id"], json!(runs[0]), "the repeated call starts no other run");
+    assert_eq!(recorded_answer(&home, &runs[0])["through"], "mcp elicitation in test agent");
 
     // A replayed state is refused, and no run is started.
-    let replayed = agent.begins_again("run_workflow", &release(), &carries(&state, accepted)).answer();
+    let replayed = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).answer();
     assert_eq!(replayed["error"]["code"], -32602);
     assert!(replayed["error"]["message"].as_str().unwrap().contains("used before"), "{replayed}");
-    assert_eq!(agent.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(agent.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 1);
 }
 
 #[test]
-fn what_a_client_carries_outlives_the_server_that_gave_it_and_still_counts_once() {
+fn carried_state_outlives_its_server_and_counts_once() {
     let home = Home::new(STEPLATCH);
     let (_, state) = {
-        let agent = Agent::that_can(Era::Stateless, &home, elicitation());
-        input(&agent.begins("run_workflow", release()).answer())
+        let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+        input_parts(&agent.begin("run_workflow", release()).answer())
     };
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let next = Agent::that_can(Era::Stateless, &home, elicitation());
-    let ended = next.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).ends();
+    let next = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+    let ended = next.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).finish();
     assert_eq!(ended["status"], "completed", "{ended}");
-    // A third server has not seen the state used. The gate is closed, so the server only returns how the run ended.
-    let third = Agent::that_can(Era::Stateless, &home, elicitation());
-    let again = third.begins_again("run_workflow", &release(), &carries(&state, accepted)).ends();
+    // A third server has not seen the state used. The gate is closed, so the server only returns the result of the run.
+    let third = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+    let again = third.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).finish();
     assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
-    let runs = third.calls("list_runs", json!({}))["runs"].as_array().unwrap().len();
+    let runs = third.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len();
     assert_eq!(runs, 1, "nothing was started");
 }
 
 #[test]
-fn what_a_client_carries_counts_only_as_it_was_given_and_for_the_same_call() {
+fn carried_state_counts_only_unchanged_and_for_the_same_call() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Stateless, &home, elicitation());
-    let (_, state) = input(&agent.begins("run_workflow", release()).answer());
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+    let (_, state) = input_parts(&agent.begin("run_workflow", release()).answer());
     let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
     let refused = |tool: &str, arguments: &Value, carried: &Value| {
-        let answer = agent.begins_again(tool, arguments, carried).answer();
+        let answer = agent.call_again(tool, arguments, carried).answer();
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         answer["error"]["message"].as_str().unwrap().to_owned()
     };
@@ -204,37 +204,44 @@ fn what_a_client_carries_counts_only_as_it_was_given_and_for_the_same_call() {
     let changed = if &state[middle..=middle] == "A" { "B" } else { "A" };
     let tampered = format!("{}{changed}{}", &state[..middle], &state[middle + 1..]);
     assert!(
-        refused("run_workflow", &release(), &carries(&tampered, accepted.clone())).contains("was not given by this")
+        refused("run_workflow", &release(), &carried_arguments(&tampered, accepted.clone()))
+            .contains("was not given by this")
     );
-    let other = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
-    assert!(refused("run_workflow", &other, &carries(&state, accepted.clone())).contains("was not given by this"));
-    assert!(refused("list_runs", &json!({}), &carries(&state, accepted.clone())).contains("was not given by this"));
+    let other = asking_workflow(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
+    assert!(
+        refused("run_workflow", &other, &carried_arguments(&state, accepted.clone())).contains("was not given by this")
+    );
+    assert!(
+        refused("list_runs", &json!({}), &carried_arguments(&state, accepted.clone()))
+            .contains("was not given by this")
+    );
     let stateless = json!({"inputResponses": {"gate": accepted}});
     assert!(refused("run_workflow", &release(), &stateless).contains("requestState"));
     // The server of another home cannot open it.
     let another_home = Home::new(STEPLATCH);
-    let elsewhere = Agent::that_can(Era::Stateless, &another_home, elicitation());
-    let answer = elsewhere.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).answer();
+    let elsewhere = Agent::with_capabilities(Era::Stateless, &another_home, elicitation());
+    let answer =
+        elsewhere.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).answer();
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    assert_eq!(waiting(&home).len(), 1, "nothing was answered, and nothing started");
+    assert_eq!(waiting_runs(&home).len(), 1, "nothing was answered, and nothing started");
 
     // Without a response, or with an invalid one, the question is asked again.
-    let again = agent.begins_again("run_workflow", &release(), &json!({"requestState": state})).answer();
-    let (_, state) = input(&again);
-    let again = agent.begins_again("run_workflow", &release(), &carries(&state, json!({"noise": 1}))).answer();
-    let (_, state) = input(&again);
+    let again = agent.call_again("run_workflow", &release(), &json!({"requestState": state})).answer();
+    let (_, state) = input_parts(&again);
+    let again = agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"noise": 1}))).answer();
+    let (_, state) = input_parts(&again);
     let declined =
-        agent.begins_again("run_workflow", &release(), &carries(&state, json!({"action": "decline"}))).ends();
+        agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"action": "decline"}))).finish();
     assert_eq!(declined["status"], "waiting");
     assert!(declined["next_step"].as_str().unwrap().contains("was declined"), "{declined}");
     // A closed dialog cannot be accepted afterwards.
-    assert!(refused("run_workflow", &release(), &carries(&state, accepted)).contains("used before"));
+    assert!(refused("run_workflow", &release(), &carried_arguments(&state, accepted)).contains("used before"));
 }
 
 #[test]
-fn several_rounds_of_one_call_answer_several_gates_and_a_form() {
+fn several_rounds_of_one_call_answer_gates_and_a_form() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Stateless, &home, json!({"elicitation": {"form": {}}}));
+    let agent = Agent::with_capabilities(Era::Stateless, &home, json!({"elicitation": {"form": {}}}));
     let arguments = json!({"wait_seconds": 60, "save_on_success": false, "workflow_definition": {
         "name": "two", "initial_state": "one", "states": {
             "one": {"action": {"tool": "gate", "params": {"prompt": "One?"}},
@@ -244,75 +251,77 @@ fn several_rounds_of_one_call_answer_several_gates_and_a_form() {
             }}}},
         },
     }});
-    let (question, state) = input(&agent.begins("run_workflow", arguments.clone()).answer());
+    let (question, state) = input_parts(&agent.begin("run_workflow", arguments.clone()).answer());
     assert!(question["requestedSchema"]["properties"]["answer"].is_object(), "{question}");
-    let said = json!({"action": "accept", "content": {"answer": "as you like"}});
-    let (question, state) = input(&agent.begins_again("run_workflow", &arguments, &carries(&state, said)).answer());
+    let output = json!({"action": "accept", "content": {"answer": "as you like"}});
+    let (question, state) =
+        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, output)).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Two?"), "{question}");
     let wrong = json!({"action": "accept", "content": {"count": 0}});
-    let (question, state) = input(&agent.begins_again("run_workflow", &arguments, &carries(&state, wrong)).answer());
+    let (question, state) =
+        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, wrong)).answer());
     assert!(question["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{question}");
     let right = json!({"action": "accept", "content": {"count": 3}});
-    let ended = agent.begins_again("run_workflow", &arguments, &carries(&state, right)).ends();
+    let ended = agent.call_again("run_workflow", &arguments, &carried_arguments(&state, right)).finish();
     let variables = &ended["final_variables"];
     assert_eq!((&variables["one_answer"], &variables["two_count"]), (&json!("as you like"), &json!(3)), "{ended}");
 }
 
 #[test]
-fn a_client_that_can_ask_nobody_is_told_where_to_answer() {
+fn client_without_dialogs_learns_where_to_answer() {
     let home = Home::new(STEPLATCH);
     for (era, capabilities) in [
         (Era::Handshake, json!({})),
         (Era::Stateless, json!({})),
         (Era::Stateless, json!({"elicitation": {"url": {}}})),
     ] {
-        let agent = Agent::that_can(era, &home, capabilities);
-        let waits = agent.calls("run_workflow", release());
-        assert_eq!(waits["status"], "waiting");
-        let run = waits["run_id"].as_str().unwrap();
-        let told = waits["next_step"].as_str().unwrap();
-        assert!(told.contains(&format!("steplatch gates answer {run}/ask/1@")), "{told}");
+        let agent = Agent::with_capabilities(era, &home, capabilities);
+        let waiting = agent.call_tool("run_workflow", release());
+        assert_eq!(waiting["status"], "waiting");
+        let run = waiting["run_id"].as_str().unwrap();
+        let reported = waiting["next_step"].as_str().unwrap();
+        assert!(reported.contains(&format!("steplatch gates answer {run}/ask/1@")), "{reported}");
         // The printed command works.
         let command: Vec<&str> =
-            told.split("steplatch ").nth(1).unwrap().split(". ").next().unwrap().split(' ').collect();
+            reported.split("steplatch ").nth(1).unwrap().split(". ").next().unwrap().split(' ').collect();
         let mut elsewhere = home.steplatch();
         elsewhere.env_remove("STEPLATCH_STATE_DIR").args(&command).arg("yes");
         let said = elsewhere.output().unwrap();
         assert!(said.status.success(), "{command:?} {said:?}");
-        assert_eq!(agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}))["status"], "completed");
+        assert_eq!(agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}))["status"], "completed");
     }
 }
 
 #[test]
-fn a_gate_for_an_agent_is_not_put_to_a_person_and_one_for_a_person_not_to_an_agent() {
+fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::that_can(Era::Stateless, &home, elicitation());
-    let for_agents = asking(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
-    let waits = agent.calls("run_workflow", for_agents);
-    assert_eq!(waits["status"], "waiting", "{waits}");
-    let next_step = waits["next_step"].as_str().unwrap();
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+    let for_agents = asking_workflow(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
+    let waiting = agent.call_tool("run_workflow", for_agents);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let next_step = waiting["next_step"].as_str().unwrap();
     assert!(next_step.contains("with decide {") && !next_step.contains("steplatch gates"), "{next_step}");
-    let taken = agent.calls("decide", json!({"run_id": waits["run_id"], "answer": "yes"}));
+    let taken = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "answer": "yes"}));
     assert_eq!(taken["success"], true, "{taken}");
-    assert_eq!(answered(&home, waits["run_id"].as_str().unwrap())["through"], "mcp decide");
+    assert_eq!(recorded_answer(&home, waiting["run_id"].as_str().unwrap())["through"], "mcp decide");
 
-    let (_, _) = input(&agent.begins("run_workflow", release()).answer());
-    let run = waiting(&home).pop().unwrap();
+    let (_, _) = input_parts(&agent.begin("run_workflow", release()).answer());
+    let run = waiting_runs(&home).pop().unwrap();
     // No parameter makes an agent's answer count as a person's.
     let refused = agent
-        .begins(
+        .begin(
             "decide",
             json!({"run_id": run, "answer": "yes", "passphrase": "x", "person": true, "surface": "mcp elicitation"}),
         )
-        .refused();
+        .refusal();
     assert!(refused.starts_with("decide: unknown field 'passphrase', "), "{refused}");
-    let refused = agent.calls("decide", json!({"run_id": run, "answer": "yes"}));
+    let refused = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().starts_with("This gate waits for a person"), "{refused}");
-    assert_eq!(waiting(&home).len(), 1);
+    assert_eq!(waiting_runs(&home).len(), 1);
 }
 
 #[test]
-fn with_a_passphrase_no_dialog_is_shown_and_the_terminal_is_where_to_answer() {
+fn passphrase_disables_dialogs_in_favour_of_the_terminal() {
     let home = Home::new(STEPLATCH);
     let mut program = home.steplatch();
     let mut program =
@@ -320,10 +329,10 @@ fn with_a_passphrase_no_dialog_is_shown_and_the_terminal_is_where_to_answer() {
     program.stdin.take().unwrap().write_all(b"open sesame\n").unwrap();
     assert!(program.wait().unwrap().success());
     for era in [Era::Handshake, Era::Stateless] {
-        let agent = Agent::that_can(era, &home, elicitation());
-        let waits = agent.calls("run_workflow", release());
-        assert_eq!(waits["status"], "waiting", "{waits}");
-        assert!(waits["next_step"].as_str().unwrap().contains("passphrase"), "{waits}");
+        let agent = Agent::with_capabilities(era, &home, elicitation());
+        let waiting = agent.call_tool("run_workflow", release());
+        assert_eq!(waiting["status"], "waiting", "{waiting}");
+        assert!(waiting["next_step"].as_str().unwrap().contains("passphrase"), "{waiting}");
     }
 }
 
@@ -331,14 +340,14 @@ fn with_a_passphrase_no_dialog_is_shown_and_the_terminal_is_where_to_answer() {
 fn with_tasks(home: &Home, besides: Value) -> Agent {
     let mut capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
     capabilities.as_object_mut().unwrap().extend(besides.as_object().unwrap().clone());
-    Agent::that_can(Era::Stateless, home, capabilities)
+    Agent::with_capabilities(Era::Stateless, home, capabilities)
 }
 
 /// Polls a task until it is in this state.
-fn becomes(agent: &Agent, task: &str, status: &str) -> Value {
+fn wait_for_state(agent: &Agent, task: &str, status: &str) -> Value {
     eventually_blocking(&format!("the task is {status}"), || {
-        let told = agent.requests("tasks/get", json!({"taskId": task}))["result"].clone();
-        if told["status"] == status { Ok(told) } else { Err(told) }
+        let reported = agent.send_request("tasks/get", json!({"taskId": task}))["result"].clone();
+        if reported["status"] == status { Ok(reported) } else { Err(reported) }
     })
 }
 
@@ -350,82 +359,82 @@ fn question(told: &Value) -> (String, Value) {
     (key.clone(), question["params"].clone())
 }
 
-fn tells(agent: &Agent, task: &str, key: &str, response: Value) {
-    let told = agent.requests("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
-    assert!(told["error"].is_null(), "{told}");
+fn respond(agent: &Agent, task: &str, key: &str, response: Value) {
+    let reported = agent.send_request("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
+    assert!(reported["error"].is_null(), "{reported}");
 }
 
 #[test]
-fn a_client_with_tasks_gets_one_that_asks_for_input_and_ends_with_the_result() {
+fn task_requests_input_and_ends_with_the_result() {
     let home = Home::new(STEPLATCH);
     let agent = with_tasks(&home, elicitation());
     let form = json!({"properties": {"count": {"type": "integer", "minimum": 1}}, "required": ["count"]});
-    let created = agent.begins("run_workflow", asking(&json!({"prompt": "How many?", "form": form}))).answer();
+    let created = agent.begin("run_workflow", asking_workflow(&json!({"prompt": "How many?", "form": form}))).answer();
     let created = &created["result"];
     assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")), "{created}");
     let task = created["taskId"].as_str().unwrap();
     assert!(task.starts_with("run_") && created["ttlMs"].is_null(), "{created}");
-    let asks = becomes(&agent, task, "input_required");
+    let asks = wait_for_state(&agent, task, "input_required");
     assert!(asks["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{asks}");
     let (first, shown) = question(&asks);
     assert!(shown["message"].as_str().unwrap().starts_with("How many?"));
-    tells(&agent, task, &first, json!({"action": "accept", "content": {"count": 0}}));
-    let (second, shown) = question(&becomes(&agent, task, "input_required"));
-    assert_ne!(first, second, "each question has a name of its own");
+    respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 0}}));
+    let (second, shown) = question(&wait_for_state(&agent, task, "input_required"));
+    assert_ne!(first, second, "each question has its own name");
     assert!(shown["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{shown}");
     // The first question is closed.
-    tells(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
-    tells(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
-    let over = becomes(&agent, task, "completed");
-    let result = &over["result"]["structuredContent"];
+    respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
+    respond(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
+    let ended = wait_for_state(&agent, task, "completed");
+    let result = &ended["result"]["structuredContent"];
     assert_eq!(
         (&result["status"], &result["final_variables"]["ask_count"]),
         (&json!("completed"), &json!(3)),
-        "{over}"
+        "{ended}"
     );
-    assert_eq!(answered(&home, task)["through"], "mcp elicitation in test agent");
+    assert_eq!(recorded_answer(&home, task)["through"], "mcp elicitation in test agent");
     // Another server returns the same: a task is a run.
-    assert_eq!(becomes(&with_tasks(&home, json!({})), task, "completed")["result"], over["result"]);
+    assert_eq!(wait_for_state(&with_tasks(&home, json!({})), task, "completed")["result"], ended["result"]);
 }
 
 #[test]
-fn a_task_whose_dialog_is_declined_says_where_to_answer_and_goes_on() {
+fn task_with_a_declined_dialog_continues_with_a_hint() {
     let home = Home::new(STEPLATCH);
     let agent = with_tasks(&home, elicitation());
-    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
-    let (key, _) = question(&becomes(&agent, task, "input_required"));
-    tells(&agent, task, &key, json!({"action": "decline"}));
-    let waits = becomes(&agent, task, "working");
-    let told = waits["statusMessage"].as_str().unwrap();
-    assert!(told.contains(&format!("steplatch gates answer {task}")), "{told}");
+    let (key, _) = question(&wait_for_state(&agent, task, "input_required"));
+    respond(&agent, task, &key, json!({"action": "decline"}));
+    let waiting = wait_for_state(&agent, task, "working");
+    let reported = waiting["statusMessage"].as_str().unwrap();
+    assert!(reported.contains(&format!("steplatch gates answer {task}")), "{reported}");
     home.runs(&["gates", "answer", task, "yes"]).well();
-    becomes(&agent, task, "completed");
+    wait_for_state(&agent, task, "completed");
 
-    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
-    assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null());
-    becomes(&agent, task, "cancelled");
-    assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null(), "again does no harm");
+    assert!(agent.send_request("tasks/cancel", json!({"taskId": task}))["error"].is_null());
+    wait_for_state(&agent, task, "cancelled");
+    assert!(agent.send_request("tasks/cancel", json!({"taskId": task}))["error"].is_null(), "again does no harm");
 }
 
 #[test]
-fn tasks_are_for_clients_that_say_so_and_what_does_not_start_is_none() {
+fn tasks_require_a_declared_capability_and_a_started_run() {
     let home = Home::new(STEPLATCH);
-    let without = Agent::that_can(Era::Stateless, &home, elicitation());
-    let refused = without.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
+    let without = Agent::with_capabilities(Era::Stateless, &home, elicitation());
+    let refused = without.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(refused["error"]["code"], -32021, "{refused}");
     let agent = with_tasks(&home, json!({}));
-    let unknown = agent.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
+    let unknown = agent.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
-    let broken = agent.calls("run_workflow", json!({"workflow_definition": {"states": {}}}));
+    let broken = agent.call_tool("run_workflow", json!({"workflow_definition": {"states": {}}}));
     assert_eq!(broken["success"], false, "{broken}");
-    // For a client without dialogs, the reply says where to answer.
-    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    // For a client without dialogs, the reply names the place to answer.
+    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     eventually_blocking("the task has a message", || {
-        !agent.requests("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()
+        !agent.send_request("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()
     });
-    let waits = becomes(&agent, task, "working");
-    assert!(waits["statusMessage"].as_str().unwrap().contains("gates answer"), "{waits}");
+    let waiting = wait_for_state(&agent, task, "working");
+    assert!(waiting["statusMessage"].as_str().unwrap().contains("gates answer"), "{waiting}");
 }

@@ -1,4 +1,4 @@
-//! Ended runs that are run again, as a whole or from a state on.
+//! Ended runs that are run again, entirely or from a state on.
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home};
@@ -6,7 +6,7 @@ use steplatch_testkit::{Agent, Home};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// A machine that writes a line for each command, and ships once there is a route.
-fn release(home: &Home) -> Value {
+fn release_machine(home: &Home) -> Value {
     let at = |name: &str| home.path().join(name).display().to_string();
     let state = |command: String, next: Option<&str>| {
         let transitions = next.map_or_else(|| json!([]), |next| json!([{"condition": "success", "next_state": next}]));
@@ -28,22 +28,22 @@ fn log(home: &Home) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn ran(text: &str) -> Value {
+fn parse_json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 #[test]
-fn a_failed_run_begins_again_at_the_state_that_failed() {
+fn failed_run_restarts_at_the_failed_state() {
     let home = Home::new(STEPLATCH);
-    release(&home);
+    release_machine(&home);
     let failed = home.runs(&["run", "release.json", "-i", "VERSION=7", "--json"]);
-    let failed = ran(&failed.stdout);
+    let failed = parse_json(&failed.stdout);
     assert_eq!(failed["status"], "failed", "{failed}");
     let run = failed["run_id"].as_str().unwrap();
     std::fs::write(home.path().join("route"), "").unwrap();
     let seen = home.runs(&["run", "--again", run, "--from", "ship"]);
     assert!(seen.stderr.contains(&format!("the steps before 'ship' are taken over from {run}")), "{seen:?}");
-    let again = ran(&home.runs(&["run", "--again", run, "--from", "ship", "--json"]).well());
+    let again = parse_json(&home.runs(&["run", "--again", run, "--from", "ship", "--json"]).well());
     assert_eq!(again["status"], "completed", "{again}");
     assert_eq!(log(&home), ["build 7", "ship artifact-7", "ship artifact-7", "ship artifact-7"]);
     let shown = home.runs(&["runs", "show", again["run_id"].as_str().unwrap()]).well();
@@ -62,21 +62,21 @@ fn a_failed_run_begins_again_at_the_state_that_failed() {
     let taken = |entry: &&Value| entry["taken_over"] == true;
     let states: Vec<&str> = entries.iter().filter(taken).filter_map(|entry| entry["state"].as_str()).collect();
     assert!(!states.is_empty() && states.iter().all(|state| *state == "build"), "{again}");
-    // The whole run, with its input, in another definition and by name.
+    // The whole run with its input, with another definition, and by name.
     home.runs(&["workflow", "load", "release.json"]).well();
     home.runs(&["run", "--again", run, "release", "--json"]).well();
     assert_eq!(log(&home)[4..], ["build 7", "ship artifact-7"]);
-    // Another version is another run.
+    // Another version makes another run.
     home.runs(&["run", "--again", run, "-i", "VERSION=8", "--json"]).well();
     assert_eq!(log(&home)[6..], ["build 8", "ship artifact-8"]);
 }
 
 #[test]
-fn what_another_run_must_not_take_over_is_refused_with_the_next_step() {
+fn refused_rerun_names_the_next_step() {
     let home = Home::new(STEPLATCH);
-    let document = release(&home);
+    let document = release_machine(&home);
     let agent = Agent::new(&home);
-    let runs = |arguments: Value| agent.calls("run_workflow", arguments);
+    let runs = |arguments: Value| agent.call_tool("run_workflow", arguments);
     let failed =
         runs(json!({"workflow_definition": document, "initial_variables": {"VERSION": "7"}, "wait_seconds": 60}));
     let run = failed["run_id"].clone();
@@ -114,10 +114,10 @@ fn what_another_run_must_not_take_over_is_refused_with_the_next_step() {
 }
 
 #[test]
-fn a_run_does_not_begin_behind_the_answer_of_a_person_or_in_a_closed_terminal() {
+fn rerun_cannot_start_after_an_answer_or_in_a_closed_terminal() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let runs = |arguments: Value| agent.calls("run_workflow", arguments);
+    let runs = |arguments: Value| agent.call_tool("run_workflow", arguments);
     let to = |next: &str| json!([{"condition": "success", "next_state": next}]);
     let failed =
         runs(json!({"wait_seconds": 60, "workflow_definition": {"name": "typed", "initial_state": "open", "states": {
@@ -133,7 +133,7 @@ fn a_run_does_not_begin_behind_the_answer_of_a_person_or_in_a_closed_terminal() 
     let running = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "ask"}}));
     assert!(running["error"].as_str().unwrap_or_default().contains("has not ended"), "{running}");
     home.runs(&["gates", "answer", waiting["run_id"].as_str().unwrap(), "yes"]).well();
-    drop(agent.calls("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60})));
+    drop(agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60})));
     let reply = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "fails"}}));
     assert!(reply["error"].as_str().unwrap_or_default().contains("begin at 'ask'"), "{reply}");
     let asks = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "ask"}, "wait_seconds": 60}));
@@ -144,7 +144,7 @@ fn a_run_does_not_begin_behind_the_answer_of_a_person_or_in_a_closed_terminal() 
 fn secrets_of_a_run_are_given_again() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let runs = |arguments: Value| agent.calls("run_workflow", arguments);
+    let runs = |arguments: Value| agent.call_tool("run_workflow", arguments);
     let document = json!({"name": "login", "initial_state": "use", "arguments": {"TOKEN": {"secret": true}}, "states": {
         "use": {"action": {"tool": "run_command", "params": {"command": "test $(printf %s {TOKEN|sh} | wc -c) = 14"}}}}});
     let first = runs(

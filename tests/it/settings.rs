@@ -6,8 +6,8 @@ use std::process::Command;
 
 use steplatch_testkit::{Home, eventually_blocking};
 
-/// Returns a home whose daemon runs, and the path of its settings file, which does not exist.
-fn running() -> (Home, PathBuf) {
+/// Returns a home with a running daemon, and the path of its settings file, which does not exist.
+fn running_home() -> (Home, PathBuf) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     home.runs(&["daemon", "start"]).well();
     let file = home.path().join(".config/steplatch/config.toml");
@@ -20,8 +20,8 @@ fn log(home: &Home) -> String {
     fs::read_to_string(PathBuf::from(socket).with_file_name("daemon.log")).unwrap()
 }
 
-/// Waits until the daemon has logged this.
-fn logged(home: &Home, part: &str) {
+/// Waits until the daemon has logged this text.
+fn wait_for_log(home: &Home, part: &str) {
     eventually_blocking(&format!("'{part}' is in the log"), || {
         let log = log(home);
         if log.contains(part) { Ok(()) } else { Err(log) }
@@ -29,24 +29,24 @@ fn logged(home: &Home, part: &str) {
 }
 
 #[test]
-fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
-    let (home, file) = running();
+fn changed_file_applies_while_the_daemon_runs() {
+    let (home, file) = running_home();
     // Neither the file nor its directory existed when the daemon started.
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\n").unwrap();
-    logged(&home, "daemon.log changed and is applied");
-    // Replaced by a new file, as editors do.
+    wait_for_log(&home, "daemon.log changed and is applied");
+    // Replaced by a new file, as by editors.
     let new = file.with_extension("new");
     fs::write(&new, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
     fs::rename(&new, &file).unwrap();
-    logged(&home, "tools.library changed and is applied");
-    logged(&home, "runs.days changed and is applied by the next start: steplatch daemon restart");
+    wait_for_log(&home, "tools.library changed and is applied");
+    wait_for_log(&home, "runs.days changed and is applied by the next start: steplatch daemon restart");
     let service = |url: &str| format!("daemon.log = 'info'\n[[remote]]\nname = 'flows'\nbase_url = '{url}'\n");
     fs::write(&file, service("https://flows.example.com")).unwrap();
-    logged(&home, "remote 'flows' was added");
+    wait_for_log(&home, "remote 'flows' was added");
     fs::write(&file, service("https://flows.example.org")).unwrap();
-    logged(&home, "remote 'flows' changed and is applied");
-    // The daemon applies it a moment after it is logged.
+    wait_for_log(&home, "remote 'flows' changed and is applied");
+    // The daemon applies a change shortly after logging it.
     eventually_blocking("the new address is listed", || {
         let listed = home.runs(&["remote", "list", "--json"]).json();
         if listed["remotes"][0]["base_url"] == "https://flows.example.org" { Ok(()) } else { Err(listed) }
@@ -69,8 +69,8 @@ fn services_are_shown_without_their_tokens() {
     };
     let kept = format!("file:{}", secret.display());
     fs::write(&file, service("kept", &kept) + &service("lost", "env:NO_SUCH_TOKEN_HERE")).unwrap();
-    let said = home.runs(&["config", "show", "--json"]);
-    let shown = said.json();
+    let output = home.runs(&["config", "show", "--json"]);
+    let shown = output.json();
     assert_eq!(shown["remote.kept.token"]["value"], kept.as_str());
     assert_eq!(shown["remote.kept.token"]["resolves"], true);
     assert_eq!(shown["remote.lost.token"]["resolves"], false);
@@ -83,50 +83,50 @@ fn services_are_shown_without_their_tokens() {
     fs::write(&file, service("clear", "sk-very-secret")).unwrap();
     let refused = home.runs(&["config", "show"]);
     assert!(refused.code == 2 && refused.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refused:?}");
-    for said in [said, table, checked, refused] {
-        assert!(!format!("{said:?}").contains("sk-very-secret"), "{said:?}");
+    for output in [output, table, checked, refused] {
+        assert!(!format!("{output:?}").contains("sk-very-secret"), "{output:?}");
     }
 }
 
 #[test]
-fn a_mistake_in_the_file_is_logged_once_and_changes_nothing() {
-    let (home, file) = running();
+fn invalid_file_is_logged_once_and_changes_nothing() {
+    let (home, file) = running_home();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps'\n").unwrap();
     let complaint = "the settings were not changed: ";
-    logged(&home, complaint);
-    logged(&home, "tools.library must be true or false, not perhaps");
+    wait_for_log(&home, complaint);
+    wait_for_log(&home, "tools.library must be true or false, not perhaps");
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps' # not sure\n").unwrap();
     fs::write(&file, "daemon.log = 'info'\ntools.library = true\n").unwrap();
-    logged(&home, "tools.library changed and is applied");
+    wait_for_log(&home, "tools.library changed and is applied");
     assert_eq!(log(&home).matches(complaint).count(), 1, "{}", log(&home));
 }
 
 #[test]
-fn somebody_who_asks_has_the_settings_read_again() {
-    let (home, file) = running();
+fn settings_are_reread_on_request() {
+    let (home, file) = running_home();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\nno_such_setting = 1\n").unwrap();
-    logged(&home, "'no_such_setting' is not a setting");
+    wait_for_log(&home, "'no_such_setting' is not a setting");
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    logged(&home, "the settings were read again");
+    wait_for_log(&home, "the settings were read again");
 }
 
 #[test]
-fn a_daemon_does_not_start_with_settings_that_cannot_be_meant() {
+fn daemon_does_not_start_with_invalid_settings() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let file = home.path().join(".config/steplatch/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "terminals.max = 0\ntools.library = 'perhaps'\n").unwrap();
-    let said = home.runs(&["daemon", "start"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("terminals.max must be a whole number from 1 to 10000, not 0"), "{said:?}");
-    assert!(said.stderr.contains("tools.library must be true or false, not perhaps"), "{said:?}");
+    let output = home.runs(&["daemon", "start"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("terminals.max must be a whole number from 1 to 10000, not 0"), "{output:?}");
+    assert!(output.stderr.contains("tools.library must be true or false, not perhaps"), "{output:?}");
 }
 
 #[test]
-fn a_setting_turns_the_log_of_inputs_off() {
+fn setting_disables_the_log_of_inputs() {
     for (value, entries) in [("true", 1), ("false", 0)] {
         let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
         let open = ["terminal", "open", "--name", "work", "--json", "--", "cat"];

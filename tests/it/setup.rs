@@ -47,8 +47,8 @@ impl Desk {
 
     /// Returns the outcome for each client, by its name.
     fn outcomes(&self, arguments: &[&str]) -> Vec<(String, String)> {
-        let said = self.setup(&[arguments, &["--json"]].concat()).json();
-        let clients = said["clients"].as_array().unwrap_or_else(|| panic!("{said}")).iter();
+        let output = self.setup(&[arguments, &["--json"]].concat()).json();
+        let clients = output["clients"].as_array().unwrap_or_else(|| panic!("{output}")).iter();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         clients.map(|client| (text(&client["client"]), text(&client["outcome"]))).collect()
     }
@@ -74,7 +74,7 @@ fn each(outcome: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn all_clients_that_are_there_get_the_entry_once() {
+fn all_installed_clients_get_the_entry_once() {
     let desk = Desk::with(&FILES);
     assert_eq!(desk.outcomes(&[]), each("added"));
     let claude: Value = serde_json::from_str(&desk.read(".claude.json")).unwrap();
@@ -104,14 +104,14 @@ fn all_clients_that_are_there_get_the_entry_once() {
 }
 
 #[test]
-fn rules_for_tools_that_only_read_come_on_request_and_go_with_the_entry() {
+fn rules_for_reading_tools_are_optional_and_removed_with_entry() {
     let settings = "{\n  \"permissions\": {\n    \"deny\": [\n      \"Bash(rm *)\"\n    ]\n  }\n}\n";
     let desk = Desk::with(&[(".claude.json", "{}\n"), (".claude/settings.json", settings)]);
-    let said = desk.setup(&[]);
-    assert!(said.stderr.contains("steplatch setup --allow-reading"), "{said:?}");
+    let output = desk.setup(&[]);
+    assert!(output.stderr.contains("steplatch setup --allow-reading"), "{output:?}");
     assert_eq!(desk.read(".claude/settings.json"), settings);
-    let said = desk.setup(&["--allow-reading"]).well();
-    assert!(said.contains("Claude Code, rules"), "{said}");
+    let output = desk.setup(&["--allow-reading"]).well();
+    assert!(output.contains("Claude Code, rules"), "{output}");
     let allowed: Value = serde_json::from_str(&desk.read(".claude/settings.json")).unwrap();
     let rules = allowed["permissions"]["allow"].as_array().unwrap();
     assert!(rules.contains(&"mcp__steplatch__await_output".into()), "{allowed}");
@@ -119,15 +119,15 @@ fn rules_for_tools_that_only_read_come_on_request_and_go_with_the_entry() {
     assert_eq!(allowed["permissions"]["deny"], json!(["Bash(rm *)"]));
     desk.setup(&["--remove"]).well();
     assert_eq!(desk.read(".claude/settings.json"), settings);
-    // Text that the client cannot read stays, and the entry is added all the same.
+    // Text that the client cannot read stays, and the entry is still added.
     desk.write(".claude/settings.json", "{");
-    let said = desk.setup(&["--allow-reading"]);
-    assert!(said.code == 1 && said.stderr.contains("settings.json of Claude Code was not changed"), "{said:?}");
+    let output = desk.setup(&["--allow-reading"]);
+    assert!(output.code == 1 && output.stderr.contains("settings.json of Claude Code was not changed"), "{output:?}");
     assert!(desk.read(".claude.json").contains("steplatch") && desk.read(".claude/settings.json") == "{");
 }
 
 #[test]
-fn instructions_are_a_block_in_the_files_that_agents_read_and_go_with_the_entry() {
+fn instructions_are_a_removable_block_in_agent_files() {
     let own = "# Mine\n\nBe brief.\n";
     let desk = Desk::with(&[
         (".claude.json", "{}\n"),
@@ -135,9 +135,9 @@ fn instructions_are_a_block_in_the_files_that_agents_read_and_go_with_the_entry(
         (".cursor/mcp.json", "{}"),
         (".config/opencode/opencode.jsonc", "{\n  // mine\n  \"theme\": \"dark\"\n}\n"),
     ]);
-    let said = desk.setup(&["--instructions"]);
-    assert!(said.stdout.contains("Claude Code, instructions"), "{said:?}");
-    assert!(said.stderr.contains("Cursor has no file of instructions for all projects"), "{said:?}");
+    let output = desk.setup(&["--instructions"]);
+    assert!(output.stdout.contains("Claude Code, instructions"), "{output:?}");
+    assert!(output.stderr.contains("Cursor has no file of instructions for all projects"), "{output:?}");
     let block = desk.read(".config/opencode/AGENTS.md");
     assert!(block.contains("`open_terminal`") && block.lines().count() <= 12, "{block}");
     assert_eq!(desk.read(".claude/CLAUDE.md"), format!("{own}\n{block}"));
@@ -147,7 +147,7 @@ fn instructions_are_a_block_in_the_files_that_agents_read_and_go_with_the_entry(
     assert!(without_blanks.contains(&format!("\"mcp\":{{\"steplatch\":{entry}}}")), "{settings}");
     assert!(settings.contains("// mine"), "{settings}");
     assert!(desk.setup(&["--instructions"]).well().contains("already there"));
-    // Without the option, a block that is there stays.
+    // Without the option, an existing block stays.
     desk.setup(&[]).well();
     assert!(desk.read(".claude/CLAUDE.md").contains("steplatch"));
     desk.setup(&["--remove"]).well();
@@ -155,17 +155,18 @@ fn instructions_are_a_block_in_the_files_that_agents_read_and_go_with_the_entry(
     assert_eq!(desk.read(".config/opencode/AGENTS.md"), "");
 
     // In a project, most clients read the same file.
-    let said = desk.setup(&["--instructions", "--scope", "project", "--client", "codex", "--client", "cursor"]).well();
-    assert_eq!(said.matches("AGENTS.md").count(), 1, "{said}");
+    let output =
+        desk.setup(&["--instructions", "--scope", "project", "--client", "codex", "--client", "cursor"]).well();
+    assert_eq!(output.matches("AGENTS.md").count(), 1, "{output}");
 }
 
 #[test]
-fn clients_that_are_not_there_are_named_and_get_nothing() {
+fn missing_clients_are_named_and_unchanged() {
     let desk = Desk::with(&[(".cursor/mcp.json", "{}")]);
-    let said = desk.setup(&[]);
-    let told = said.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let output = desk.setup(&[]);
+    let reported = output.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        reported.collect::<Vec<_>>(),
         [
             "· Claude Code not found",
             "· Codex not found",
@@ -183,7 +184,7 @@ fn clients_that_are_not_there_are_named_and_get_nothing() {
     fs::create_dir(desk.file("bin")).unwrap();
     symlink("/bin/true", desk.file("bin/codex")).unwrap();
     assert_eq!(desk.outcomes(&[])[1], ("codex".to_owned(), "added".to_owned()));
-    // A client that is named explicitly is assumed to be installed.
+    // An explicitly named client is assumed to be installed.
     assert_eq!(desk.outcomes(&["--client", "gemini"]), [("gemini".to_owned(), "added".to_owned())]);
     let nothing = Desk::with(&[]).setup(&[]);
     assert_eq!(nothing.code, 1, "{nothing:?}");
@@ -192,11 +193,11 @@ fn clients_that_are_not_there_are_named_and_get_nothing() {
 }
 
 #[test]
-fn a_dry_run_shows_the_difference_and_changes_nothing() {
+fn dry_run_shows_the_difference_and_changes_nothing() {
     let desk = Desk::with(&FILES);
-    let said = desk.setup(&["--dry-run"]).well();
-    assert!(said.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{said}");
-    assert_eq!(said.matches("+++ ").count(), FILES.len(), "{said}");
+    let output = desk.setup(&["--dry-run"]).well();
+    assert!(output.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{output}");
+    assert_eq!(output.matches("+++ ").count(), FILES.len(), "{output}");
     for (name, text) in FILES {
         assert_eq!(desk.read(name), text);
     }
@@ -206,13 +207,13 @@ fn a_dry_run_shows_the_difference_and_changes_nothing() {
 }
 
 #[test]
-fn an_entry_that_points_elsewhere_is_changed_and_what_it_said_is_told() {
+fn entry_with_another_target_is_changed_and_reported() {
     let desk =
         Desk::with(&[(".cursor/mcp.json", r#"{"mcpServers": {"steplatch": {"command": "/old", "args": ["mcp"]}}}"#)]);
-    let said = desk.setup(&[]);
-    assert!(said.stderr.contains("the entry of Cursor was: /old mcp"), "{said:?}");
+    let output = desk.setup(&[]);
+    assert!(output.stderr.contains("the entry of Cursor was: /old mcp"), "{output:?}");
     assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
-    // The name is written if `PATH` finds this very program, and counts as equal to its path.
+    // The name is written if `PATH` finds this very program, and is equivalent to its path.
     fs::create_dir(desk.file("bin")).unwrap();
     symlink(PROGRAM, desk.file("bin/steplatch")).unwrap();
     assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
@@ -223,14 +224,14 @@ fn an_entry_that_points_elsewhere_is_changed_and_what_it_said_is_told() {
 }
 
 #[test]
-fn a_file_that_is_broken_is_left_alone_and_the_others_are_served() {
+fn broken_file_is_unchanged_and_the_others_are_configured() {
     let desk = Desk::with(&FILES);
     desk.write(".claude.json", "{\n  \"a\": 1,\n}\n");
-    let said = desk.setup(&[]);
-    assert_eq!(said.code, 1, "{said:?}");
+    let output = desk.setup(&[]);
+    assert_eq!(output.code, 1, "{output:?}");
     assert!(
-        said.stderr.contains("~/.claude.json of Claude Code was not changed: line 2, column 9: Trailing commas"),
-        "{said:?}"
+        output.stderr.contains("~/.claude.json of Claude Code was not changed: line 2, column 9: Trailing commas"),
+        "{output:?}"
     );
     assert_eq!(desk.read(".claude.json"), "{\n  \"a\": 1,\n}\n");
     assert!(desk.read(".codex/config.toml").contains("steplatch"));
@@ -240,7 +241,7 @@ fn a_file_that_is_broken_is_left_alone_and_the_others_are_served() {
 }
 
 #[test]
-fn a_project_has_files_of_its_own() {
+fn project_has_its_own_files() {
     let desk = Desk::with(&[(".gemini/settings.json", "{}"), ("work/.vscode/settings.json", "{}")]);
     let mut command = desk.home.steplatch();
     let said = command.current_dir(desk.file("work")).env("PATH", "").args(["setup", "--scope", "project"]).output();
@@ -249,7 +250,7 @@ fn a_project_has_files_of_its_own() {
     assert!(desk.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
     assert!(desk.read("work/.gemini/settings.json").contains("steplatch"));
     assert_eq!(desk.read(".gemini/settings.json"), "{}", "the user's own stays");
-    // A client without such a file is left out, and named to who names it.
+    // A client without such a file is skipped, and reported to a caller that names it.
     assert!(!said.contains("goose"), "{said}");
     let refused = desk.setup(&["--scope", "project", "--client", "goose"]);
     assert_eq!(refused.code, 1, "{refused:?}");

@@ -1,4 +1,4 @@
-//! The real program, as a person uses it.
+//! The real program, as used by a person.
 
 use std::io::{BufRead as _, Write as _};
 use std::os::unix::net::UnixListener;
@@ -21,17 +21,17 @@ fn example(name: &str) -> String {
 }
 
 #[test]
-fn the_hello_example_opens_a_shell_reads_its_answer_and_branches() {
-    let said = home().runs(&["run", &example("hello.json")]).well();
-    assert!(said.starts_with("hello run_"), "{said}");
-    assert!(said.contains("→ today is "), "{said}");
-    assert!(said.contains("✓ rest ") || said.contains("✓ work "), "{said}");
-    assert!(said.contains("✓ completed in ") && said.contains(", 5 states"), "{said}");
-    assert!(!said.contains('\x1b'), "no colours where nobody sees them");
+fn hello_example_opens_a_shell_reads_its_answer_and_branches() {
+    let output = home().runs(&["run", &example("hello.json")]).well();
+    assert!(output.starts_with("hello run_"), "{output}");
+    assert!(output.contains("→ today is "), "{output}");
+    assert!(output.contains("✓ rest ") || output.contains("✓ work "), "{output}");
+    assert!(output.contains("✓ completed in ") && output.contains(", 5 states"), "{output}");
+    assert!(!output.contains('\x1b'), "no colours where nobody sees them");
 }
 
 #[test]
-fn the_pdb_example_stops_in_a_function_and_runs_to_the_end() {
+fn pdb_example_stops_in_a_function_and_runs_to_the_end() {
     let home = home();
     let own = home.path().join("own script.py");
     std::fs::write(&own, "def total(prices):\n    return sum(prices)\n\n\nprint('total:', total([1, 2]))\n").unwrap();
@@ -56,7 +56,7 @@ fn the_pdb_example_stops_in_a_function_and_runs_to_the_end() {
 }
 
 #[test]
-fn the_retry_example_loops_until_its_command_succeeds() {
+fn retry_example_loops_until_its_command_succeeds() {
     let home = home();
     let command = "COMMAND=echo x >> tries; test $(wc -l < tries) -ge 3";
     let reply = home.runs(&["run", &example("retry.json"), "-i", command, "--json"]).json();
@@ -65,7 +65,7 @@ fn the_retry_example_loops_until_its_command_succeeds() {
 }
 
 #[test]
-fn the_count_example_takes_arguments_and_returns_a_value() {
+fn count_example_takes_arguments_and_returns_a_value() {
     let home = home();
     std::fs::write(home.path().join("a.txt"), "1\n2\n3\n").unwrap();
     let folder = format!("FOLDER={}", home.path().display());
@@ -87,8 +87,8 @@ fn the_count_example_takes_arguments_and_returns_a_value() {
 fn workflows_are_checked_drawn_and_described_without_a_daemon() {
     let home = home();
     let good = ["hello", "pdb", "retry", "count"].map(|name| example(&format!("{name}.json")));
-    let said = home.runs(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).well();
-    assert_eq!(said.matches(": ok").count(), 4, "{said}");
+    let output = home.runs(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).well();
+    assert_eq!(output.matches(": ok").count(), 4, "{output}");
 
     let broken = home.path().join("broken.json");
     let states = r#"{"a": {"action": {"tool": "sleep", "params": {}}, "on_timeout": "b"}}"#;
@@ -118,7 +118,7 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
 }
 
 #[test]
-fn exit_codes_tell_how_a_run_ended() {
+fn exit_codes_depend_on_the_end_of_a_run() {
     let home = home();
     let failed = home.runs(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
     assert_eq!(failed.code, 1);
@@ -135,7 +135,7 @@ fn exit_codes_tell_how_a_run_ended() {
 }
 
 /// Repeats a command until its output contains a text, because the program in the terminal needs time.
-fn shows(home: &Home, arguments: &[&str], text: &str) {
+fn repeat_until(home: &Home, arguments: &[&str], text: &str) {
     eventually_blocking(&format!("{text:?} is shown"), || {
         let shown = home.runs(arguments).well();
         if shown.contains(text) { Ok(()) } else { Err(shown) }
@@ -143,18 +143,18 @@ fn shows(home: &Home, arguments: &[&str], text: &str) {
 }
 
 #[test]
-fn a_terminal_is_opened_listed_driven_read_and_closed() {
+fn terminal_is_opened_listed_driven_read_and_closed() {
     let home = home();
     let id = home.runs(&["terminal", "open", "--name", "build", "--size", "100x30"]).well();
     let id = id.trim();
     let listed = home.runs(&["terminal", "list"]).well();
     assert!(listed.contains(id) && listed.contains("build") && listed.contains("100x30"), "{listed}");
     home.runs(&["terminal", "send", "build", "-e", "seq 1 3 | tr '\\n' '+'"]).well();
-    shows(&home, &["terminal", "screen", id], "1+2+3+");
+    repeat_until(&home, &["terminal", "screen", id], "1+2+3+");
     let json = home.runs(&["terminal", "screen", id, "--json"]).json();
     assert_eq!(json["process_running"], true);
     home.runs(&["terminal", "send", "build", "-e", "seq 1 2000"]).well();
-    shows(&home, &["terminal", "screen", "build", "--history"], "\n1999\n2000\n");
+    repeat_until(&home, &["terminal", "screen", "build", "--history"], "\n1999\n2000\n");
     let closed = home.runs(&["terminal", "close", "build"]).well();
     assert!(closed.starts_with(&format!("closed {id}")), "{closed}");
     let gone = home.runs(&["terminal", "close", "build"]);
@@ -163,7 +163,7 @@ fn a_terminal_is_opened_listed_driven_read_and_closed() {
 }
 
 #[test]
-fn the_daemon_starts_on_demand_says_how_it_is_and_stops() {
+fn daemon_starts_on_demand_reports_its_status_and_stops() {
     let home = home();
     let absent = home.runs(&["daemon", "status"]);
     assert_eq!(absent.code, 1);
@@ -181,7 +181,7 @@ fn the_daemon_starts_on_demand_says_how_it_is_and_stops() {
 }
 
 #[test]
-fn ten_clients_that_start_the_daemon_at_once_get_the_same_one() {
+fn ten_simultaneous_clients_get_the_same_daemon() {
     let home = home();
     let pids: Vec<Value> = std::thread::scope(|scope| {
         let clients: Vec<_> =
@@ -192,7 +192,7 @@ fn ten_clients_that_start_the_daemon_at_once_get_the_same_one() {
 }
 
 #[test]
-fn a_second_daemon_on_the_same_state_is_refused_by_name() {
+fn second_daemon_on_the_same_state_is_refused() {
     let home = home();
     let first = home.runs(&["daemon", "start", "--json"]).json();
     let elsewhere = home.path().join("elsewhere");
@@ -204,7 +204,7 @@ fn a_second_daemon_on_the_same_state_is_refused_by_name() {
 }
 
 #[test]
-fn a_client_finds_the_daemon_that_was_started_with_another_runtime_folder() {
+fn client_finds_a_daemon_with_another_runtime_directory() {
     let home = home();
     let first = home.runs(&["daemon", "start", "--json"]).json();
     let elsewhere = home.path().join("elsewhere");
@@ -213,7 +213,7 @@ fn a_client_finds_the_daemon_that_was_started_with_another_runtime_folder() {
 }
 
 #[test]
-fn a_socket_of_another_version_is_named_with_what_to_do() {
+fn socket_of_another_version_is_named_with_a_remedy() {
     let home = home();
     // The path of the socket is derived from the state directory.
     let socket = home.runs(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
@@ -230,111 +230,111 @@ fn a_socket_of_another_version_is_named_with_what_to_do() {
         });
         writeln!(stream, "{refusal}").unwrap();
     });
-    let said = home.runs(&["terminal", "list"]);
+    let output = home.runs(&["terminal", "list"]);
     newer.join().unwrap();
-    assert_eq!(said.code, 1);
-    assert!(said.stderr.contains("speaks protocol 9 only; install steplatch 9.9.9"), "{}", said.stderr);
+    assert_eq!(output.code, 1);
+    assert!(output.stderr.contains("speaks protocol 9 only; install steplatch 9.9.9"), "{}", output.stderr);
     std::fs::remove_file(socket).unwrap();
 }
 
 #[test]
-fn a_terminal_outlives_the_process_group_of_the_client_that_started_the_daemon() {
+fn terminal_outlives_the_clients_process_group() {
     use std::os::unix::process::CommandExt as _;
     let home = home();
     let mut client = home.steplatch();
     client.args(["terminal", "open", "--name", "kept"]).process_group(0).stdout(Stdio::null());
     let mut client = client.spawn().unwrap();
     assert!(client.wait().unwrap().success());
-    // Agents end their tools in this way: every process of the group.
+    // Agents end their tools like this: every process of the group.
     let group = rustix::process::Pid::from_raw(client.id().cast_signed()).unwrap();
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     assert!(home.runs(&["terminal", "list"]).well().contains("kept"));
 }
 
-/// Runs the program in a terminal of the person's own.
+/// Runs the program in the person's own terminal.
 async fn desk(home: &Home, arguments: &str) -> Desk {
     let command = format!("{STEPLATCH} {arguments}; echo exit-code-$?; sleep 1000");
     Desk::runs(home, home.path(), &command, (90, 20), &[]).await
 }
 
 #[tokio::test]
-async fn on_a_terminal_a_run_shows_its_states_in_colour_and_moves_on_in_place() {
+async fn run_on_a_terminal_shows_coloured_states_in_place() {
     let home = home();
     let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 1'", example("retry.json"))).await;
-    desk.shows(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ended").await;
-    let screen = desk.shows("✓ completed in").await;
+    desk.expect_screen(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ended").await;
+    let screen = desk.expect_screen("✓ completed in").await;
     assert!(screen.contains("✓ ended") && !screen.contains('⠋'), "{screen}");
     let lines = screen.lines().filter(|line| line.contains("ended")).count();
     assert_eq!(lines, 1, "the moving line was replaced:\n{screen}");
-    assert!(desk.in_colours().await.contains("\x1b[0;32m✓"), "green where it went well");
+    assert!(desk.styled_screen().await.contains("\x1b[0;32m✓"), "green where it went well");
 }
 
 #[tokio::test]
 async fn ctrl_c_cancels_the_run_and_closes_its_terminal() {
     let home = home();
     let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 60'", example("retry.json"))).await;
-    desk.shows("ended").await;
-    desk.presses("\x03").await;
-    desk.shows("✗ cancelled in").await;
-    desk.shows("^exit-code-1$").await;
+    desk.expect_screen("ended").await;
+    desk.press("\x03").await;
+    desk.expect_screen("✗ cancelled in").await;
+    desk.expect_screen("^exit-code-1$").await;
     assert_eq!(home.runs(&["terminal", "list", "--json"]).json()["total_sessions"], 0);
 }
 
 #[tokio::test]
-async fn a_person_attaches_types_resizes_and_leaves() {
+async fn person_attaches_types_resizes_and_detaches() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shared", "--size", "100x30", "--", "bash", "--norc"]).well();
     home.runs(&["terminal", "send", "shared", "-e", "PS1='> '; clear; echo from before"]).well();
     let desk = desk(&home, "terminal attach shared").await;
-    desk.shows("^from before").await;
-    desk.presses("stty size\r").await;
-    desk.shows("^20 90").await;
-    desk.resizes(70, 18).await;
+    desk.expect_screen("^from before").await;
+    desk.press("stty size\r").await;
+    desk.expect_screen("^20 90").await;
+    desk.resize(70, 18).await;
     // The other side receives a signal, so the size is polled.
-    desk.presses("until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
-    desk.shows("^resized").await;
-    desk.presses("\x1c").await;
-    desk.shows("detached; the terminal keeps running: steplatch terminal attach shared").await;
+    desk.press("until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
+    desk.expect_screen("^resized").await;
+    desk.press("\x1c").await;
+    desk.expect_screen("detached; the terminal keeps running: steplatch terminal attach shared").await;
     let listed = home.runs(&["terminal", "list"]).well();
-    assert!(listed.contains("shared") && listed.contains("100x30"), "it is as large as it was:\n{listed}");
+    assert!(listed.contains("shared") && listed.contains("100x30"), "the size is unchanged:\n{listed}");
 }
 
 #[tokio::test]
-async fn attaching_to_a_terminal_that_is_not_there_names_terminals_and_commands() {
+async fn attaching_to_a_missing_terminal_names_terminals() {
     let home = home();
     let desk = desk(&home, "terminal attach nope").await;
-    desk.shows("terminal 'nope' not found; no terminals are open").await;
+    desk.expect_screen("terminal 'nope' not found; no terminals are open").await;
 }
 
 #[tokio::test]
-async fn an_attached_person_sees_the_end_of_the_program() {
+async fn attached_person_sees_the_end_of_the_program() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "short", "--", "bash", "--norc"]).well();
     let desk = desk(&home, "terminal attach short").await;
-    desk.shows(r"[$#] $|bash").await;
-    desk.presses("exit 7\r").await;
-    desk.shows("the program in short ended with exit code 7").await;
+    desk.expect_screen(r"[$#] $|bash").await;
+    desk.press("exit 7\r").await;
+    desk.expect_screen("the program in short ended with exit code 7").await;
 }
 
 #[tokio::test]
-async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_plays_it() {
+async fn recording_has_the_output_without_secrets_and_is_playable() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shown", "--size", "100x30", "--", "bash", "--norc"]).well();
     home.runs(&["terminal", "send", "shown", "-e", "PS1='> '; clear; echo from before"]).well();
     let mut recorder = home.steplatch();
     recorder.args(["terminal", "record", "shown", "shown.cast", "--idle-limit", "2.5"]).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
-    let mut told = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
-    assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
-    // A person attaches from a terminal of another size, and leaves.
+    let mut reported = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(reported.next().unwrap().unwrap().starts_with("recording term_"));
+    // A person attaches from a terminal of another size, and detaches.
     let desk = desk(&home, "terminal attach shown").await;
-    desk.shows("^from before").await;
-    desk.presses("\x1c").await;
-    desk.shows("detached").await;
+    desk.expect_screen("^from before").await;
+    desk.press("\x1c").await;
+    desk.expect_screen("detached").await;
     home.runs(&["terminal", "send", "shown", "--secret", "hunter2!"]).well();
     home.runs(&["terminal", "send", "shown", "-e", " 漢字"]).well();
     home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
-    assert!(told.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(reported.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
 
     let file = home.path().join("shown.cast");
@@ -347,7 +347,7 @@ async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_play
     assert!(events.iter().all(|(interval, ..)| (0.0..60.0).contains(interval)));
     let all =
         |wanted: &'static str| events.iter().filter(move |(_, code, _)| code == wanted).map(|(.., data)| data.as_str());
-    assert!(events[0].2.contains("from before"), "it begins with the screen: {:?}", events[0]);
+    assert!(events[0].2.contains("from before"), "it starts with the screen: {:?}", events[0]);
     assert_eq!(all("r").collect::<Vec<_>>(), ["90x20", "100x30"]);
     assert_eq!(events.last().map(|(_, code, data)| (code.as_str(), data.as_str())), Some(("x", "3")));
     let output: String = all("o").collect();
@@ -363,7 +363,7 @@ async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_play
     assert_eq!(sizes.collect::<Vec<_>>(), [90, 100]);
 }
 
-/// Returns what the public player makes of a recording.
+/// Returns the public player's output for a recording.
 fn played(file: &Path) -> Value {
     let exe = std::env::current_exe().unwrap();
     let package = "player/node_modules/asciinema-player";
@@ -375,7 +375,7 @@ fn played(file: &Path) -> Value {
 }
 
 #[test]
-fn a_screen_is_written_as_text_ansi_html_and_png() {
+fn screen_is_written_as_text_ansi_html_and_png() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "colours", "--", "bash", "--norc"]).well();
     home.runs(&["terminal", "send", "colours", "-e", "clear; printf '\\033[32mgreen\\033[m <tea>\\n'"]).well();
@@ -402,8 +402,8 @@ fn a_screen_is_written_as_text_ansi_html_and_png() {
 }
 
 #[test]
-fn attach_without_a_terminal_says_what_it_needs() {
-    let said = home().runs(&["terminal", "attach", "x"]);
-    assert_eq!(said.code, 2);
-    assert!(said.stderr.contains("attach needs a terminal on"), "{}", said.stderr);
+fn attach_without_a_terminal_names_its_requirement() {
+    let output = home().runs(&["terminal", "attach", "x"]);
+    assert_eq!(output.code, 2);
+    assert!(output.stderr.contains("attach needs a terminal on"), "{}", output.stderr);
 }

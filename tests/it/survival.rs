@@ -1,4 +1,4 @@
-//! Survival of terminals, their output, waits and inputs, while the daemon is killed repeatedly.
+//! Survival of terminals, their output, waits and inputs while the daemon is killed repeatedly.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns the process id of the daemon in `home` that is not `last`; the agents start one whenever there is none.
+/// Returns the process id of the daemon in `home`, which is not `last`; the agents start one whenever there is none.
 pub(crate) fn next_daemon(home: &Home, last: i64) -> i64 {
     eventually_blocking("another daemon serves", || {
         let status = home.runs(&["daemon", "status", "--json"]);
@@ -32,7 +32,7 @@ pub(crate) fn kill(pid: i64) {
 pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
     let (mut output, mut offset) = (String::new(), 0);
     loop {
-        let page = agent.calls(
+        let page = agent.call_tool(
             "get_screen_content",
             json!({"session_id": session, "content_mode": "history", "offset": offset, "limit": 1_000_000}),
         );
@@ -47,7 +47,7 @@ pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
     }
 }
 
-/// Pauses for a random moment of less than so many milliseconds.
+/// Pauses for a random time of less than this number of milliseconds.
 pub(crate) fn moment(most: u32) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % most)));
@@ -56,8 +56,9 @@ pub(crate) fn moment(most: u32) {
 /// The terminals of [`printing_survives`].
 pub(crate) const TERMINALS: usize = 20;
 
-/// Has [`TERMINALS`] terminals print so many lines each, with a pause after every `portion`, waits for their ends and types into one
-/// more, while `disturb` ends what they depend on. No byte, no wait and no input may be lost or doubled. Returns the terminals that printed.
+/// Makes [`TERMINALS`] terminals print `lines` lines each, with a pause after every `portion`, waits for their ends and
+/// types into one more, while `disturb` ends what they depend on. No byte, no wait and no input may be lost or doubled.
+/// Returns the printing terminals.
 pub(crate) fn printing_survives(
     agent: &Agent,
     host: Option<&str>,
@@ -71,43 +72,45 @@ pub(crate) fn printing_survives(
     let open = |command: &str| {
         let mut asked = json!({"command": ["bash", "-c", command]});
         host.inspect(|host| asked["host"] = (*host).into());
-        let opened = agent.calls("open_terminal", asked);
+        let opened = agent.call_tool("open_terminal", asked);
         opened["session_id"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned()
     };
     let sessions: Vec<String> = (0..TERMINALS).map(|_| open(&printing)).collect();
     let typed_into = open("stty -echo -icanon; sed -u s/typed/got/");
     for session in &sessions {
-        let sent = agent.calls("send_input", json!({"session_id": session, "input_text": "\n"}));
+        let sent = agent.call_tool("send_input", json!({"session_id": session, "input_text": "\n"}));
         assert_eq!(sent["success"], true, "{sent}");
     }
-    let waits: Vec<_> = sessions
+    let waiting: Vec<_> = sessions
         .iter()
         .map(|session| {
-            agent.begins("await_output", json!({"session_id": session, "pattern": "^finished-(\\d+)$", "timeout": 150}))
+            agent.begin("await_output", json!({"session_id": session, "pattern": "^finished-(\\d+)$", "timeout": 150}))
         })
         .collect();
-    let over = AtomicBool::new(false);
+    let ended = AtomicBool::new(false);
     let typed = std::thread::scope(|scope| {
         let typist = scope.spawn(|| {
             let mut typed = 0;
-            while !over.load(Ordering::Relaxed) {
+            while !ended.load(Ordering::Relaxed) {
                 typed += 1;
                 let text = format!("typed-{typed}\n");
-                let sent = agent
-                    .calls("send_input", json!({"session_id": typed_into, "input_text": text, "wait_for_quiet_ms": 0}));
+                let sent = agent.call_tool(
+                    "send_input",
+                    json!({"session_id": typed_into, "input_text": text, "wait_for_quiet_ms": 0}),
+                );
                 assert_eq!(sent["success"], true, "{sent}");
             }
             typed
         });
         disturb();
-        over.store(true, Ordering::Relaxed);
+        ended.store(true, Ordering::Relaxed);
         typist.join().unwrap()
     });
-    for wait in waits {
-        let waited = wait.ends();
+    for wait in waiting {
+        let waited = wait.finish();
         assert_eq!((&waited["match_text"], &waited["groups"]), (&json!("finished-42"), &json!(["42"])), "{waited}");
     }
-    let listed = agent.calls("list_terminal_sessions", json!({}));
+    let listed = agent.call_tool("list_terminal_sessions", json!({}));
     assert_eq!(listed["total_sessions"], json!(TERMINALS + 1));
     for session in &sessions {
         let output = whole_output(agent, session);
@@ -115,7 +118,7 @@ pub(crate) fn printing_survives(
         let expected: Vec<String> = (1..=lines).map(|n| format!("line-{n}")).collect();
         assert!(printed == expected, "{} lines, of which some are lost or doubled", printed.len());
     }
-    let seen = agent.calls(
+    let seen = agent.call_tool(
         "await_output",
         json!({"session_id": typed_into, "pattern": format!("^got-{typed}$"), "since": 0, "timeout": 20}),
     );
@@ -127,7 +130,7 @@ pub(crate) fn printing_survives(
 }
 
 #[test]
-fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_input_with_it() {
+fn terminal_survives_ten_killed_daemons_without_loss() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let sessions = printing_survives(&agent, None, (8_000, 100), || {
@@ -139,86 +142,86 @@ fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_in
             kill(last);
         }
     });
-    let exit = agent.calls("exit_terminal", json!({"session_id": sessions[0]}));
+    let exit = agent.call_tool("exit_terminal", json!({"session_id": sessions[0]}));
     assert_eq!((&exit["success"], &exit["survivors"]), (&Value::Bool(true), &json!([])));
 }
 
 #[test]
-fn a_recording_goes_on_over_the_next_daemon() {
+fn recording_continues_in_the_next_daemon() {
     let home = Home::new(STEPLATCH);
     home.runs(&["terminal", "open", "--name", "shown", "--", "bash", "--norc"]).well();
     let mut recorder = home.steplatch();
     recorder.args(["terminal", "record", "shown", "shown.cast"]).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
-    let mut told = BufReader::new(recorder.stderr.take().unwrap()).lines();
-    assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
+    let mut reported = BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(reported.next().unwrap().unwrap().starts_with("recording term_"));
     home.runs(&["terminal", "send", "shown", "-e", "echo before-$((1 + 1))"]).well();
     let first = next_daemon(&home, 0);
     kill(first);
     home.runs(&["terminal", "send", "shown", "-e", "echo after-$((1 + 1))"]).well();
     home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
-    assert!(told.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(reported.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
     let recorded = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
-    // As it was printed, or on the screen that the recorder received.
+    // As printed, or on the screen that the recorder received.
     assert!(recorded.contains("before-2") && recorded.contains("after-2"), "{recorded}");
     let last: (f64, String, String) = serde_json::from_str(recorded.lines().last().unwrap()).unwrap();
     assert_eq!((last.1.as_str(), last.2.as_str()), ("x", "3"), "{recorded}");
 }
 
-/// Types `command` into a terminal and returns the number that it prints.
+/// Types `command` into a terminal and returns the printed number.
 fn number_printed(agent: &Agent, session: &str, command: &str) -> i32 {
-    let sent = agent.calls("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
-    let waited = agent.calls(
+    let sent = agent.call_tool("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
+    let waited = agent.call_tool(
         "await_output",
         json!({"session_id": session, "pattern": "number (\\d+)", "since": sent["offset"], "timeout": 20}),
     );
     waited["groups"][0].as_str().unwrap_or_else(|| panic!("{waited}")).parse().unwrap()
 }
 
-fn lives(pid: i32) -> bool {
+fn is_running(pid: i32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
 #[test]
-fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
-    // A process without parent, in another session, with an empty environment, that ignores the signals to end.
+fn detached_process_is_ended_with_its_terminal_or_named() {
+    // An orphan in another session, with an empty environment, that ignores terminating signals.
     const STRAY: &str = "(env -i setsid bash -c 'trap \"\" HUP TERM; echo number $$; exec sleep 1000' &)";
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let open = || agent.calls("open_terminal", json!({}))["session_id"].as_str().unwrap().to_owned();
+    let open = || agent.call_tool("open_terminal", json!({}))["session_id"].as_str().unwrap().to_owned();
     let (first, second) = (open(), open());
     let stray = number_printed(&agent, &second, STRAY);
-    let closed = agent.calls("exit_terminal", json!({"session_id": first}));
+    let closed = agent.call_tool("exit_terminal", json!({"session_id": first}));
     assert_eq!(closed["survivors"], json!([{"pid": stray, "name": "sleep", "doubtful": true}]), "either may be its");
-    assert!(lives(stray));
-    let closed = agent.calls("exit_terminal", json!({"session_id": second}));
+    assert!(is_running(stray));
+    let closed = agent.call_tool("exit_terminal", json!({"session_id": second}));
     assert_eq!(closed["survivors"], json!([]), "nobody else's any more");
-    assert!(!lives(stray));
+    assert!(!is_running(stray));
 }
 
 #[test]
-fn a_process_that_only_calls_itself_a_daemon_is_ended_with_its_terminal() {
-    // redteam L2: name and arguments are controlled by the process itself.
+fn process_named_like_a_daemon_is_ended_with_its_terminal() {
+    // redteam L2: a process controls its own name and arguments.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let folder = home.path().join("copied");
     std::fs::create_dir(&folder).unwrap();
     std::fs::copy("/bin/bash", folder.join("steplatch")).unwrap();
     std::fs::write(folder.join("daemon"), "trap '' HUP TERM; echo number $$; while :; do sleep 100; done\n").unwrap();
-    let opened = agent.calls("open_terminal", json!({"working_directory": folder}));
+    let opened = agent.call_tool("open_terminal", json!({"working_directory": folder}));
     let session = opened["session_id"].as_str().unwrap();
     let stray = number_printed(&agent, session, "(env -i setsid ./steplatch daemon serve &)");
-    let closed = agent.calls("exit_terminal", json!({"session_id": session}));
-    assert_eq!((&closed["survivors"], lives(stray)), (&json!([]), false), "{closed}");
+    let closed = agent.call_tool("exit_terminal", json!({"session_id": session}));
+    assert_eq!((&closed["survivors"], is_running(stray)), (&json!([]), false), "{closed}");
 }
 
 #[test]
-fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
-    // redteam L4: the first daemon remained forever, and its clients were told to wait.
+fn superseded_daemon_ends_without_changing_the_state() {
+    // redteam L4: the first daemon stayed forever, and its clients had to wait.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let opened = agent.calls("open_terminal", json!({}));
+    let opened = agent.call_tool("open_terminal", json!({}));
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let first = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
@@ -229,23 +232,23 @@ fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
         "only": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let ran = agent.calls("run_workflow", arguments.clone());
-    eventually_blocking(&format!("the first daemon ends: {ran}"), || !lives(first));
-    assert_eq!(agent.calls("run_workflow", arguments)["status"], "completed");
-    let listed = agent.calls("list_terminal_sessions", json!({}));
+    let result = agent.call_tool("run_workflow", arguments.clone());
+    eventually_blocking(&format!("the first daemon ends: {result}"), || !is_running(first));
+    assert_eq!(agent.call_tool("run_workflow", arguments)["status"], "completed");
+    let listed = agent.call_tool("list_terminal_sessions", json!({}));
     assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the terminal is the next daemon's");
     second.kill().unwrap();
     second.wait().unwrap();
 }
 
 #[test]
-fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away() {
+fn terminals_are_found_after_the_runtime_directory_is_lost() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let opened = agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     let session = opened["session_id"].as_str().unwrap();
     drop(agent);
-    // As at a logout: the directory is removed, the processes remain.
+    // As at a logout: the directory is removed, but the processes remain.
     let runtime = home.path().join("steplatch");
     std::fs::remove_dir_all(&runtime).unwrap();
     let listed = home.runs(&["terminal", "list", "--json"]).json();
@@ -264,7 +267,7 @@ fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away
 }
 
 #[test]
-fn a_daemon_that_was_started_inside_of_a_terminal_outlives_it() {
+fn daemon_started_in_a_terminal_outlives_it() {
     let (outer, inner) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let opened = outer.runs(&["terminal", "open"]).well();
     let environment: Vec<String> =
@@ -277,12 +280,12 @@ fn a_daemon_that_was_started_inside_of_a_terminal_outlives_it() {
     assert_eq!(listed["sessions"][0]["session_id"], kept.trim());
 }
 
-/// The host is stopped while the next daemon starts, with requests of the one before that it has not read.
+/// The host is stopped while the next daemon starts, with unread requests of the previous one.
 #[test]
-fn what_a_stopped_host_has_not_read_happens_once_although_the_next_daemon_does_not_reach_it() {
+fn input_to_a_stopped_host_happens_once_across_daemons() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let _opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let _opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let (daemon, host) = (status["pid"].as_i64().unwrap(), status["hosts"][0]["pid"].as_i64().unwrap());
     let signal = |signal| kill_process(Pid::from_raw(host.try_into().unwrap()).unwrap(), signal).unwrap();
@@ -292,20 +295,20 @@ fn what_a_stopped_host_has_not_read_happens_once_although_the_next_daemon_does_n
     let state = |line: &str, next: Value| json!({"action": {"tool": "run_command", "params": append(line)}, "transitions": next});
     let machine = json!({"initial_state": "one", "states": {
         "one": state("one", json!([{"condition": "success", "next_state": "two"}])), "two": state("two", json!([]))}});
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
-    let call = agent.begins("run_command", append("call"));
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
+    let call = agent.begin("run_command", append("call"));
     kill(daemon);
     next_daemon(&home, daemon);
-    // Others are not kept waiting, and neither are new runs.
-    let other = agent.calls("run_command", append("other"));
+    // Other requests are not delayed, and neither are new runs.
+    let other = agent.call_tool("run_command", append("other"));
     assert_eq!(other["success"], true, "{other}");
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}}}});
-    let opened = agent.calls("run_workflow", json!({"workflow_definition": opening, "wait_seconds": 60}));
+    let opened = agent.call_tool("run_workflow", json!({"workflow_definition": opening, "wait_seconds": 60}));
     assert_eq!(opened["status"], "completed", "{opened}");
     signal(Signal::CONT);
     let called = call.answer();
-    let run = json!({"run_id": begun["run_id"], "wait_seconds": 60});
-    let ended = agent.calls("get_run", run);
+    let run = json!({"run_id": started["run_id"], "wait_seconds": 60});
+    let ended = agent.call_tool("get_run", run);
     assert_eq!(ended["status"], "completed", "{ended}");
     let text = std::fs::read_to_string(&file).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! `steplatch tour`, typed word for word as its page says, by a person in a terminal of their own.
+//! `steplatch tour`, typed word for word by a person in their own terminal.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::desk::{Desk, regex_escaped};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The commands of the page, each with the keys that it asks for.
+/// The commands of the page, each with its keys.
 fn commands() -> Vec<(String, Option<String>)> {
     let page = include_str!("../../docs/tour.md");
     let mut commands = Vec::new();
@@ -23,7 +23,7 @@ fn commands() -> Vec<(String, Option<String>)> {
     commands
 }
 
-/// Patterns of the screen before the person types an answer, or at the end of a command.
+/// Patterns of the screen before an answer of the person, or at the end of a command.
 const SHOWN: [(&str, &str); 8] = [
     ("terminal run", "^[A-Z][a-z]+day$"),
     ("terminal attach", "^[A-Z][a-z]+day\\n\\S+[$#] *$"),
@@ -36,28 +36,28 @@ const SHOWN: [(&str, &str); 8] = [
 ];
 
 #[tokio::test]
-async fn the_page_of_the_tour_is_typed_word_for_word_to_its_end() {
+async fn tour_page_is_typed_to_its_end() {
     let home = Home::new(STEPLATCH);
     let temporary = home.path().join("temporary");
     fs::create_dir(&temporary).unwrap();
     let command = format!("TMPDIR={} {STEPLATCH} tour; echo left with $?; sleep 1000", temporary.display());
     let desk = Desk::runs(&home, home.path(), &command, (100, 50), &[]).await;
-    // Another command of the person, and a failed command, end no step.
-    desk.shows("A terminal  1 of 6").await;
-    desk.presses("echo $((40+2)); false\r").await;
-    desk.shows("^42\\nexit status: 1\\n\\$ steplatch terminal open").await;
+    // Other commands of the person, and failed commands, end no step.
+    desk.expect_screen("A terminal  1 of 6").await;
+    desk.press("echo $((40+2)); false\r").await;
+    desk.expect_screen("^42\\nexit status: 1\\n\\$ steplatch terminal open").await;
     let commands = commands();
     assert!(commands.len() > 12, "{commands:?}");
     for (command, answer) in &commands {
         let shown = SHOWN.iter().find(|(part, _)| command.contains(part)).map_or("", |(_, shown)| *shown);
-        desk.shows(&format!("^\\$ {}$", regex_escaped(command))).await;
-        desk.presses(&format!("{command}\r")).await;
-        desk.shows(shown).await;
+        desk.expect_screen(&format!("^\\$ {}$", regex_escaped(command))).await;
+        desk.press(&format!("{command}\r")).await;
+        desk.expect_screen(shown).await;
         if let Some(answer) = answer {
-            desk.presses(answer).await;
+            desk.press(answer).await;
         }
     }
-    desk.shows("this was the tour(.*\\n)*left with 0$").await;
+    desk.expect_screen("this was the tour(.*\\n)*left with 0$").await;
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the directory of the tour is removed");
     let terminals = home.runs(&["terminal", "list"]).well();
     assert!(!terminals.contains("tour"), "{terminals}");
@@ -66,7 +66,7 @@ async fn the_page_of_the_tour_is_typed_word_for_word_to_its_end() {
 }
 
 #[test]
-fn without_a_terminal_it_says_where_the_page_is() {
+fn without_a_terminal_it_names_the_page() {
     let home = Home::new(STEPLATCH);
     let refused = home.runs(&["tour"]);
     assert_eq!(refused.code, 2);

@@ -1,4 +1,4 @@
-//! Files between this machine and another one: a real `sshd` on loopback, and another user.
+//! Files between this machine and a remote one: a real `sshd` on loopback, and another user.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::survival::{kill, next_daemon};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns bytes that look random, and are the same each time.
+/// Returns repeatable pseudo-random bytes.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {
@@ -24,7 +24,7 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).flatten().take(length).collect()
 }
 
-fn reached(home: &mut Home) -> Option<Far> {
+fn reachable_machine(home: &mut Home) -> Option<Far> {
     let far = Far::new(home)?;
     far.install();
     home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
@@ -40,9 +40,9 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_arrives_whole_although_the_connection_is_cut_and_the_daemon_is_killed() {
+fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reached(&mut home) else { return };
+    let Some(far) = reachable_machine(&mut home) else { return };
     let content = noise(48 << 20);
     let source = home.path().join("image.bin");
     std::fs::write(&source, &content).unwrap();
@@ -54,13 +54,13 @@ fn a_file_arrives_whole_although_the_connection_is_cut_and_the_daemon_is_killed(
 
     let output = std::thread::scope(|scope| {
         let copying = scope.spawn(|| home.runs(&["cp", "image.bin", "build:inbox"]));
-        eventually_blocking("a part has arrived", || unfinished().then_some(()).ok_or("nothing"));
+        eventually_blocking("a portion has arrived", || unfinished().then_some(()).ok_or("nothing"));
         for round in 0..4 {
             Far::cut(&home);
             if round == 2 {
                 kill(next_daemon(&home, 0));
             }
-            eventually_blocking("the connection is there again", || {
+            eventually_blocking("the connection is restored", || {
                 let checked = home.runs(&["hosts", "check", "build", "--json"]);
                 if checked.code == 0 { Ok(()) } else { Err(checked) }
             });
@@ -69,16 +69,16 @@ fn a_file_arrives_whole_although_the_connection_is_cut_and_the_daemon_is_killed(
     });
     assert_eq!(output.code, 0, "{}", output.stderr);
     let there = inbox.join("image.bin");
-    assert!(std::fs::read(&there).unwrap() == content, "the copy is another one");
+    assert!(std::fs::read(&there).unwrap() == content, "the copy differs");
     assert_eq!(std::fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
     home.runs(&["cp", "build:inbox/image.bin", "back.bin"]).well();
-    assert!(std::fs::read(home.path().join("back.bin")).unwrap() == content, "it came back as another one");
+    assert!(std::fs::read(home.path().join("back.bin")).unwrap() == content, "the returned file differs");
 }
 
 #[test]
-fn a_directory_is_copied_with_its_files_and_links_are_named_and_left_out() {
+fn directory_is_copied_and_skipped_links_are_named() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reached(&mut home) else { return };
+    let Some(far) = reachable_machine(&mut home) else { return };
     let site = home.path().join("site");
     std::fs::create_dir_all(site.join("css/deep")).unwrap();
     for (name, text) in [("index.html", "<p>häuser"), ("css/a.css", ""), ("css/deep/b.css", "b{}")] {
@@ -95,7 +95,7 @@ fn a_directory_is_copied_with_its_files_and_links_are_named_and_left_out() {
     let there = far.folder.path().join("site");
     assert_eq!(std::fs::read_to_string(there.join("index.html")).unwrap(), "<p>häuser");
     assert_eq!(names(&there.join("css/deep")), ["b.css"]);
-    // Several files go into a directory, and what is there already is unchanged.
+    // Several files go into a directory, and its existing files are unchanged.
     home.runs(&["cp", "site/index.html", "site/css/a.css", "build:site"]).well();
     assert_eq!(names(&there), ["a.css", "css", "index.html"]);
     let refused = home.runs(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
@@ -108,35 +108,35 @@ fn a_directory_is_copied_with_its_files_and_links_are_named_and_left_out() {
 }
 
 #[test]
-fn an_agent_writes_and_reads_files_of_another_machine_and_a_machine_moves_them() {
+fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reached(&mut home) else { return };
+    let Some(far) = reachable_machine(&mut home) else { return };
     let agent = Agent::new(&home);
-    let put = agent.calls(
+    let put = agent.call_tool(
         "put_file",
         json!({"host": "build", "path": "hello.sh", "content": "#!/bin/sh\necho häuser\n", "mode": "0755"}),
     );
     assert_eq!(put["success"], true, "{put}");
     assert_eq!(put["file"]["path"], json!(far.folder.path().join("hello.sh")), "{put}");
-    let ran = agent.calls("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
+    let result = agent.call_tool("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
     let sum = put["file"]["sha256"].as_str().unwrap();
-    assert_eq!(ran["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{ran}");
+    assert_eq!(result["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{result}");
 
-    let first = agent.calls("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
-    // The umlaut does not fit in whole.
+    let first = agent.call_tool("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
+    // The umlaut does not fit entirely.
     assert_eq!(
         (first["content"].as_str(), first["next_offset"].as_u64()),
         (Some("#!/bin/sh\necho h"), Some(16)),
         "{first}"
     );
-    let rest = agent.calls("get_file", json!({"host": "build", "path": "hello.sh", "offset": 16}));
+    let rest = agent.call_tool("get_file", json!({"host": "build", "path": "hello.sh", "offset": 16}));
     assert_eq!(
         (&rest["content"], &rest["next_offset"], &rest["sha256"]),
         (&json!("äuser\n"), &Value::Null, &json!(sum))
     );
-    let bytes = agent.calls("put_file", json!({"host": "build", "path": "b", "content_base64": "AP8="}));
+    let bytes = agent.call_tool("put_file", json!({"host": "build", "path": "b", "content_base64": "AP8="}));
     assert_eq!(bytes["file"]["size"], 2, "{bytes}");
-    let bytes = agent.calls("get_file", json!({"host": "build", "path": "b"}));
+    let bytes = agent.call_tool("get_file", json!({"host": "build", "path": "b"}));
     assert_eq!((&bytes["content_base64"], &bytes["content"]), (&json!("AP8="), &Value::Null), "{bytes}");
 
     for (tool, params, words) in [
@@ -152,7 +152,7 @@ fn an_agent_writes_and_reads_files_of_another_machine_and_a_machine_moves_them()
         ("get_file", json!({"host": "build", "path": "/"}), "is a directory"),
         ("get_file", json!({"host": "build", "path": "/dev/zero"}), "not a regular file"),
     ] {
-        let refused = agent.calls(tool, params.clone());
+        let refused = agent.call_tool(tool, params.clone());
         assert_eq!(refused["success"], false, "{params}: {refused}");
         assert!(refused["error"].as_str().unwrap().contains(words), "{params}: {refused}");
     }
@@ -160,7 +160,7 @@ fn an_agent_writes_and_reads_files_of_another_machine_and_a_machine_moves_them()
     std::fs::write(home.path().join("version"), "1.4.0\n").unwrap();
     let runs = |states: Value| {
         let definition = json!({"host": "build", "initial_state": "send", "states": states});
-        agent.calls(
+        agent.call_tool(
             "run_workflow",
             json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": definition}),
         )
@@ -182,7 +182,7 @@ fn an_agent_writes_and_reads_files_of_another_machine_and_a_machine_moves_them()
     assert_eq!(std::fs::read_to_string(out).unwrap(), "1-4-0\n");
 }
 
-/// A small file system, for as long as it is mounted.
+/// A small file system, mounted while this value exists.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
@@ -207,9 +207,9 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_there_is_named_and_leaves_nothing_and_the_old_file_stays() {
+fn full_remote_disk_is_named_and_the_old_file_stays() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reached(&mut home) else { return };
+    let Some(far) = reachable_machine(&mut home) else { return };
     let Some(small) = SmallDisk::new(&far) else { return };
     std::fs::write(home.path().join("big"), noise(1 << 20)).unwrap();
     std::fs::write(small.0.join("big"), "old").unwrap();

@@ -1,4 +1,4 @@
-//! Workflows as their authors write them from the documentation for agents alone, run by an agent.
+//! Workflows written by their authors from the agents' documentation alone, and run by an agent.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ const LINT: &str = include_str!("trials/lint.py");
 const PUBLISH: &str = include_str!("trials/publish.py");
 const LOGIN: &str = include_str!("../../crates/daemon/tests/it/trials/login.json");
 
-/// A directory with what the workflows work on, and an agent.
+/// A directory with the workflows' data, and an agent.
 fn begun() -> (Home, Agent) {
     let home = Home::new(STEPLATCH);
     let script = "mkdir src && printf 'ok \\n' > src/a && echo A title > title && echo body > body";
@@ -26,36 +26,36 @@ fn run(home: &Home, agent: &Agent, name: &str, text: &str, directory: &str) -> V
     fs::write(&file, text).unwrap();
     let directory = home.path().join(directory).display().to_string();
     let arguments = json!({"workflow_file": file, "workflow_name": name, "initial_variables": {"DIR": directory}});
-    agent.calls("run_workflow", arguments)
+    agent.call_tool("run_workflow", arguments)
 }
 
 /// Waits for the end of a run.
-fn ended(agent: &Agent, run: &Value) -> Value {
-    agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}))
+fn wait_for_end(agent: &Agent, run: &Value) -> Value {
+    agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}))
 }
 
 #[test]
 fn several_linters_run_at_once_and_are_summed_up() {
     let (home, agent) = begun();
     let begun = run(&home, &agent, "lint", LINT, "src");
-    let linted = ended(&agent, &begun);
+    let linted = wait_for_end(&agent, &begun);
     assert_eq!(linted["result"], json!({"checked": 3, "failed": ["spaces"]}), "{linted:#}");
 }
 
 #[test]
-fn a_function_asks_with_a_form_gives_a_call_up_and_runs_another_one() {
+fn function_asks_with_a_form_and_abandons_a_call() {
     let (home, agent) = begun();
     let waiting = run(&home, &agent, "publish", PUBLISH, ".");
     assert_eq!(waiting["status"], "waiting", "{waiting:#}");
-    let decided = agent.calls("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
+    let decided = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
     assert_eq!(decided["success"], true, "{decided:#}");
-    let published = ended(&agent, &waiting);
+    let published = wait_for_end(&agent, &waiting);
     let result = json!({"title": "A title", "copies": 2, "slow": "timed out", "letters": 4});
     assert_eq!(published["result"], result, "{published:#}");
 }
 
 #[test]
-fn an_agent_logs_in_and_gets_what_was_read_and_no_password() {
+fn agent_logs_in_and_receives_output_without_the_password() {
     let (home, agent) = begun();
     let ssh = home.path().join("ssh");
     let script = "printf 'password: '; stty -echo; read p; stty echo; echo
@@ -63,8 +63,9 @@ fn an_agent_logs_in_and_gets_what_was_read_and_no_password() {
     fs::write(&ssh, script).unwrap();
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "sh", "HOST": ssh, "PW": "hunter2-and-more"});
-    let begun = agent.calls("run_workflow", json!({"workflow_definition": definition, "initial_variables": variables}));
-    let read = ended(&agent, &begun);
+    let begun =
+        agent.call_tool("run_workflow", json!({"workflow_definition": definition, "initial_variables": variables}));
+    let read = wait_for_end(&agent, &begun);
     assert_eq!((&read["status"], &read["return_values"]["LOAD"]), (&json!("completed"), &json!("0.42")), "{read:#}");
     assert!(!read.to_string().contains("hunter2"));
     let events = home.runs(&["runs", "events", read["run_id"].as_str().unwrap()]).well();
@@ -72,7 +73,7 @@ fn an_agent_logs_in_and_gets_what_was_read_and_no_password() {
 }
 
 #[test]
-fn a_recorded_run_is_rehearsed_with_what_it_had_from_outside() {
+fn recorded_run_is_rehearsed_with_its_external_inputs() {
     let home = Home::new(STEPLATCH);
     let machine = json!({"name": "tries", "arguments": {"DIR": "where"}, "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "run_command", "params": {"command": "echo x >> {DIR|sh}/tries; test $(wc -l < {DIR|sh}/tries) -ge 2"}},
@@ -98,21 +99,25 @@ fn a_recorded_run_is_rehearsed_with_what_it_had_from_outside() {
 }
 
 #[test]
-fn an_agent_rehearses_a_machine_and_nothing_is_run() {
+fn agent_rehearses_a_machine_without_running_anything() {
     let (home, agent) = begun();
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "ssh", "HOST": "box", "PW": "hunter2-and-more"});
     let rehearses = |stubs: Value| {
         let arguments = json!({"workflow_definition": definition, "initial_variables": variables, "rehearse": stubs, "detail": "full"});
-        agent.begins("run_workflow", arguments).answer()
+        agent.begin("run_workflow", arguments).answer()
     };
     let played = rehearses(json!({
         "states": {"login": {"prints": ["Continue (yes/no)?"]}, "enter": {"prints": ["password:", "remote$ "]},
                    "read": {"match_text": "load average: 0.5"}},
         "gates": {"trust": "yes"}
     }));
-    let told = played["result"]["structuredContent"].clone();
-    assert_eq!((&told["status"], &told["return_values"]["LOAD"]), (&json!("completed"), &json!("0.5")), "{played:#}");
+    let reported = played["result"]["structuredContent"].clone();
+    assert_eq!(
+        (&reported["status"], &reported["return_values"]["LOAD"]),
+        (&json!("completed"), &json!("0.5")),
+        "{played:#}"
+    );
     assert!(!played.to_string().contains("hunter2"), "{played:#}");
     let stuck = rehearses(json!({"states": {"login": {"prints": ["Continue (yes/no)?"]}}})).to_string();
     assert!(stuck.contains("the rehearsal needs more") && stuck.contains("trust"), "{stuck}");

@@ -1,4 +1,4 @@
-//! `steplatch ui`, as a person uses it in a terminal of their own.
+//! `steplatch ui` for a person in their own terminal.
 
 use std::fs;
 
@@ -28,18 +28,18 @@ fn home() -> Home {
     home
 }
 
-async fn opens(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &str)]) -> Desk {
+async fn open_ui(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} ui {arguments}; echo left with $?; stty -a | grep -o ' -*icanon '; sleep 1000");
     Desk::runs(home, home.path(), &command, size, more).await
 }
 
-/// Confirms an action once its key does so: Enter right behind a letter belongs to typed text.
-async fn confirms(desk: &Desk) {
-    desk.shows("^ enter yes ").await;
-    desk.presses("\r").await;
+/// Confirms an action once its key works: Enter right after a letter belongs to typed text.
+async fn confirm_action(desk: &Desk) {
+    desk.expect_screen("^ enter yes ").await;
+    desk.press("\r").await;
 }
 
-fn starts(home: &Home, file: &str) -> String {
+fn start_run(home: &Home, file: &str) -> String {
     let started = home.runs(&["run", file, "--detach", "-i", "input=1.2", "--json"]).json();
     started["run_id"].as_str().unwrap().to_owned()
 }
@@ -50,62 +50,62 @@ fn is_in_state(home: &Home, run: &str, state: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_newcomer_answers_a_gate_attaches_comes_back_cancels_a_run_and_leaves() {
+async fn new_user_answers_attaches_cancels_and_quits() {
     let home = home();
-    let desk = opens(&home, "", (80, 24), &[]).await;
-    desk.shows("nothing waits for you").await;
-    // What begins meanwhile is shown without a key.
-    let run = starts(&home, "release.json");
-    desk.shows("1 question waits for you").await;
+    let desk = open_ui(&home, "", (80, 24), &[]).await;
+    desk.expect_screen("nothing waits for you").await;
+    // A new run appears without a key.
+    let run = start_run(&home, "release.json");
+    desk.expect_screen("1 question waits for you").await;
     home.runs(&["terminal", "open", "--name", "build"]).well();
-    desk.shows("› build +at prompt").await;
-    desk.presses("\x1b[H\r").await;
-    desk.shows("release asks").await;
-    desk.shows("a begins an answer").await;
-    desk.presses("a").await;
-    desk.shows("your answer, by number or text:").await;
-    desk.presses("3\r").await;
-    desk.shows("invalid answer '3'; choose yes or no").await;
-    desk.presses("1\r").await;
-    desk.shows("answered: yes; run_\\w+ is now").await;
-    desk.shows("✓ release +completed(.*\\n)*.*select ").await;
+    desk.expect_screen("› build +at prompt").await;
+    desk.press("\x1b[H\r").await;
+    desk.expect_screen("release asks").await;
+    desk.expect_screen("a begins an answer").await;
+    desk.press("a").await;
+    desk.expect_screen("your answer, by number or text:").await;
+    desk.press("3\r").await;
+    desk.expect_screen("invalid answer '3'; choose yes or no").await;
+    desk.press("1\r").await;
+    desk.expect_screen("answered: yes; run_\\w+ is now").await;
+    desk.expect_screen("✓ release +completed(.*\\n)*.*select ").await;
     let events = home.runs(&["runs", "events", &run, "--json"]).well();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
     assert!(answered.contains("\"through\":\"ui\"") && answered.contains("\"proof\":\"terminal\""), "{answered}");
 
-    // Attach, type, and come back: what was typed is in the picture.
-    desk.presses("\x1b[H\r").await;
-    desk.shows("^\\S+[$#] *$").await;
-    desk.presses("echo hello $((20+3))\r").await;
-    desk.shows("^hello 23").await;
-    desk.presses(DETACH).await;
-    desk.shows("you left build; it keeps running").await;
-    desk.shows("^ hello 23").await;
-    // The key after the return is the list's, and none was taken by the attached terminal.
-    desk.presses("?").await;
-    desk.shows("Help; any key goes back").await;
-    desk.presses("x").await;
+    // Attach, type, and return: the picture contains the typed text.
+    desk.press("\x1b[H\r").await;
+    desk.expect_screen("^\\S+[$#] *$").await;
+    desk.press("echo hello $((20+3))\r").await;
+    desk.expect_screen("^hello 23").await;
+    desk.press(DETACH).await;
+    desk.expect_screen("you left build; it keeps running").await;
+    desk.expect_screen("^ hello 23").await;
+    // The key after the return goes to the list, and the attached terminal has taken none.
+    desk.press("?").await;
+    desk.expect_screen("Help; any key goes back").await;
+    desk.press("x").await;
 
-    let sleeps = starts(&home, "sleeps.json");
-    desk.shows("▸ sleeps +running").await;
-    desk.presses(&format!("g{}\r", &sleeps[..8])).await;
-    desk.shows("▸ rest +sleep").await;
-    desk.resizes(100, 30).await;
-    desk.shows("▸ rest +sleep").await;
-    desk.presses("c").await;
-    desk.shows("Cancel sleeps run_\\w+\\?").await;
-    desk.presses("y").await;
-    confirms(&desk).await;
-    desk.shows(" cancelled ").await;
+    let sleeps = start_run(&home, "sleeps.json");
+    desk.expect_screen("▸ sleeps +running").await;
+    desk.press(&format!("g{}\r", &sleeps[..8])).await;
+    desk.expect_screen("▸ rest +sleep").await;
+    desk.resize(100, 30).await;
+    desk.expect_screen("▸ rest +sleep").await;
+    desk.press("c").await;
+    desk.expect_screen("Cancel sleeps run_\\w+\\?").await;
+    desk.press("y").await;
+    confirm_action(&desk).await;
+    desk.expect_screen(" cancelled ").await;
     assert!(is_in_state(&home, &sleeps, "cancelled"));
-    desk.presses("\x1b").await;
-    desk.shows("✗ sleeps +cancelled").await;
-    desk.presses("q").await;
-    desk.shows("^left with 0\n icanon").await;
+    desk.press("\x1b").await;
+    desk.expect_screen("✗ sleeps +cancelled").await;
+    desk.press("q").await;
+    desk.expect_screen("^left with 0\n icanon").await;
 }
 
 #[tokio::test]
-async fn an_ended_run_begins_again_at_a_step_and_repeats_what_was_confirmed() {
+async fn ended_run_restarts_at_a_step_after_confirmation() {
     let home = home();
     let at = |name: &str| home.path().join(name).display().to_string();
     let commands = [format!("echo built >> {}", at("log")), format!("rm -rf {}; test -e {}", at("old"), at("route"))];
@@ -118,169 +118,171 @@ async fn an_ended_run_begins_again_at_a_step_and_repeats_what_was_confirmed() {
     let failed: serde_json::Value = serde_json::from_str(&failed).unwrap();
     let run = failed["run_id"].as_str().unwrap();
     fs::write(at("route"), "").unwrap();
-    let desk = opens(&home, run, (100, 24), &[]).await;
-    desk.shows("r run again from here").await;
-    desk.shows("ship +run_command").await;
-    desk.presses("r").await;
-    desk.shows("Run ships run_\\w+ again from 'ship'\\?").await;
-    confirms(&desk).await;
-    desk.shows("Repeat it\\? .*rm -rf").await;
-    desk.presses("y").await;
-    confirms(&desk).await;
-    desk.shows("runs run_\\w+ again").await;
-    desk.shows("ships run_\\w+ completed").await;
-    desk.shows("build +run_command +taken over").await;
+    let desk = open_ui(&home, run, (100, 24), &[]).await;
+    desk.expect_screen("r run again from here").await;
+    desk.expect_screen("ship +run_command").await;
+    desk.press("r").await;
+    desk.expect_screen("Run ships run_\\w+ again from 'ship'\\?").await;
+    confirm_action(&desk).await;
+    desk.expect_screen("Repeat it\\? .*rm -rf").await;
+    desk.press("y").await;
+    confirm_action(&desk).await;
+    desk.expect_screen("runs run_\\w+ again").await;
+    desk.expect_screen("ships run_\\w+ completed").await;
+    desk.expect_screen("build +run_command +taken over").await;
     assert_eq!(fs::read_to_string(at("log")).unwrap(), "built\n", "the first state is taken over");
 }
 
 #[tokio::test]
-async fn a_form_is_filled_in_field_by_field_and_the_passphrase_is_not_seen() {
+async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
     let home = home();
-    home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
     let form = r#"{"name": "fill", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {
         "prompt": "Where to?", "form": {"properties": {"place": {"type": "string", "enum": ["eu", "us"]},
         "count": {"type": "integer", "default": 2}}, "required": ["place"]}}}}}}"#;
     fs::write(home.path().join("fill.json"), form).unwrap();
-    let run = starts(&home, "fill.json");
-    let desk = opens(&home, "", (80, 24), &[]).await;
-    desk.shows("1 question waits for you").await;
-    desk.presses("\x1b[H\r").await;
-    desk.shows("a begins an answer\\n.*the approver's passphrase is asked for after the answer").await;
-    desk.presses("a").await;
-    desk.shows("1  eu\\n.*2  us\\n(.*\\n)*.*place \\(by number or text\\):").await;
-    desk.presses("2\r").await;
-    desk.shows("count \\(a whole number; 2 if left empty\\):").await;
-    desk.presses("\r").await;
-    desk.shows("the approver's passphrase:").await;
-    desk.presses("wrong\r").await;
-    desk.shows("Wrong passphrase").await;
-    desk.presses("correct horse").await;
-    let screen = desk.shows("› •{13}").await;
+    let run = start_run(&home, "fill.json");
+    let desk = open_ui(&home, "", (80, 24), &[]).await;
+    desk.expect_screen("1 question waits for you").await;
+    desk.press("\x1b[H\r").await;
+    desk.expect_screen("a begins an answer\\n.*the approver's passphrase is asked for after the answer").await;
+    desk.press("a").await;
+    desk.expect_screen("1  eu\\n.*2  us\\n(.*\\n)*.*place \\(by number or text\\):").await;
+    desk.press("2\r").await;
+    desk.expect_screen("count \\(a whole number; 2 if left empty\\):").await;
+    desk.press("\r").await;
+    desk.expect_screen("the approver's passphrase:").await;
+    desk.press("wrong\r").await;
+    desk.expect_screen("Wrong passphrase").await;
+    desk.press("correct horse").await;
+    let screen = desk.expect_screen("› •{13}").await;
     assert!(!screen.contains("horse"), "{screen}");
-    desk.presses("\r").await;
-    desk.shows("answered: place=us count=2; run_").await;
+    desk.press("\r").await;
+    desk.expect_screen("answered: place=us count=2; run_").await;
     let events = home.runs(&["runs", "events", &run, "--json"]).well();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
     assert!(answered.contains("\"proof\":\"passphrase\""), "{answered}");
 }
 
 #[tokio::test]
-async fn a_terminal_that_is_taken_over_is_held_and_given_back() {
+async fn takeover_holds_a_terminal_until_returned() {
     let home = home();
     let opened = home.runs(&["terminal", "open", "--name", "mine"]).well();
-    let desk = opens(&home, "", (80, 24), &[]).await;
-    desk.shows("› mine +at prompt").await;
-    desk.presses("t").await;
-    confirms(&desk).await;
-    desk.shows("^\\S+[$#] *$").await;
+    let desk = open_ui(&home, "", (80, 24), &[]).await;
+    desk.expect_screen("› mine +at prompt").await;
+    desk.press("t").await;
+    confirm_action(&desk).await;
+    desk.expect_screen("^\\S+[$#] *$").await;
     let refused = home.runs(&["terminal", "send", opened.trim(), "no", "-e"]);
     assert!(refused.code != 0 && refused.stderr.contains("held"), "{}", refused.stderr);
-    desk.presses(DETACH).await;
-    desk.shows("you left mine and gave it back").await;
+    desk.press(DETACH).await;
+    desk.expect_screen("you left mine and gave it back").await;
     home.runs(&["terminal", "send", "mine", "echo again", "-e"]).well();
-    desk.shows("^ again").await;
+    desk.expect_screen("^ again").await;
 }
 
 #[tokio::test]
-async fn a_terminal_that_another_person_holds_is_said_to_be_held_and_taken_once_it_is_free() {
+async fn terminal_held_by_another_person_is_taken_once_free() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "mine"]).well();
-    let first = opens(&home, "", (80, 24), &[]).await;
-    first.shows("› mine +at prompt").await;
-    first.presses("t").await;
-    confirms(&first).await;
-    first.shows("^\\S+[$#] *$").await;
-    let second = opens(&home, "", (80, 24), &[]).await;
-    second.shows("● mine +held by \\w+").await;
-    second.presses("t").await;
-    confirms(&second).await;
-    second.shows("has held this terminal since").await;
-    first.presses(DETACH).await;
-    first.shows("you left mine and gave it back").await;
-    second.shows("› mine +at prompt").await;
-    second.presses("t").await;
-    confirms(&second).await;
-    second.shows("^\\S+[$#] *$").await;
-    second.presses(DETACH).await;
-    second.shows("you left mine and gave it back").await;
+    let first = open_ui(&home, "", (80, 24), &[]).await;
+    first.expect_screen("› mine +at prompt").await;
+    first.press("t").await;
+    confirm_action(&first).await;
+    first.expect_screen("^\\S+[$#] *$").await;
+    let second = open_ui(&home, "", (80, 24), &[]).await;
+    second.expect_screen("● mine +held by \\w+").await;
+    second.press("t").await;
+    confirm_action(&second).await;
+    second.expect_screen("has held this terminal since").await;
+    first.press(DETACH).await;
+    first.expect_screen("you left mine and gave it back").await;
+    second.expect_screen("› mine +at prompt").await;
+    second.press("t").await;
+    confirm_action(&second).await;
+    second.expect_screen("^\\S+[$#] *$").await;
+    second.press(DETACH).await;
+    second.expect_screen("you left mine and gave it back").await;
 }
 
 #[tokio::test]
-async fn a_locked_run_says_how_it_is_unlocked_and_is_answered_then() {
+async fn locked_run_explains_unlocking_and_is_answered_then() {
     let home = home();
-    home.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
-    let run = starts(&home, "release.json");
+    home.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let run = start_run(&home, "release.json");
     eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
-    let desk = opens(&home, "", (80, 24), &[]).await;
-    desk.shows("1 question waits for you").await;
+    let desk = open_ui(&home, "", (80, 24), &[]).await;
+    desk.expect_screen("1 question waits for you").await;
     home.runs(&["daemon", "restart"]).well();
-    desk.shows("release is locked").await;
-    desk.presses("\x1b[H\r").await;
-    let screen = desk.shows("the run is locked; unlock it with: steplatch approver unlock").await;
+    desk.expect_screen("release is locked").await;
+    desk.press("\x1b[H\r").await;
+    let screen = desk.expect_screen("the run is locked; unlock it with: steplatch approver unlock").await;
     assert!(!screen.contains("Release 1.2?"), "{screen}");
-    home.pipes(&["approver", "unlock", "--stdin"], "open sesame\n").well();
-    desk.shows("\\? Release 1.2\\?").await;
-    desk.presses("\x1b[H\r").await;
-    desk.shows("a begins an answer").await;
-    desk.presses("a").await;
-    desk.shows("your answer, by number or text:").await;
-    desk.presses("1\r").await;
-    desk.shows("the approver's passphrase:").await;
-    desk.presses("open sesame\r").await;
-    desk.shows("answered: yes; run_").await;
+    home.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").well();
+    desk.expect_screen("\\? Release 1.2\\?").await;
+    desk.press("\x1b[H\r").await;
+    desk.expect_screen("a begins an answer").await;
+    desk.press("a").await;
+    desk.expect_screen("your answer, by number or text:").await;
+    desk.press("1\r").await;
+    desk.expect_screen("the approver's passphrase:").await;
+    desk.press("open sesame\r").await;
+    desk.expect_screen("answered: yes; run_").await;
 }
 
 #[tokio::test]
-async fn an_older_daemon_is_shown_as_far_as_it_goes_and_the_next_one_shows_the_rest() {
+async fn older_daemon_is_shown_partly_and_the_next_one_fully() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "build"]).well();
     older_daemon::put_before(&home, &["WATCH_TERMINALS", "WATCH_SCREEN"]);
-    let desk = opens(&home, "", (110, 24), &[]).await;
-    desk.shows("› build +at prompt").await;
-    desk.shows("no screen is shown: the daemon is of an older version; restart it").await;
-    starts(&home, "sleeps.json");
-    desk.shows("▸ sleeps +running").await;
-    desk.presses("\x1b[H\r").await;
-    desk.shows("^\\S+[$#] *$").await;
-    desk.presses("echo hello $((20+3))\r").await;
-    desk.shows("^hello 23").await;
-    desk.presses(DETACH).await;
-    desk.shows("you left build; it keeps running").await;
+    let desk = open_ui(&home, "", (110, 24), &[]).await;
+    desk.expect_screen("› build +at prompt").await;
+    desk.expect_screen("no screen is shown: the daemon is of an older version; restart it").await;
+    start_run(&home, "sleeps.json");
+    desk.expect_screen("▸ sleeps +running").await;
+    desk.press("\x1b[H\r").await;
+    desk.expect_screen("^\\S+[$#] *$").await;
+    desk.press("echo hello $((20+3))\r").await;
+    desk.expect_screen("^hello 23").await;
+    desk.press(DETACH).await;
+    desk.expect_screen("you left build; it keeps running").await;
     home.runs(&["daemon", "restart"]).well();
-    desk.shows("^ hello 23").await;
+    desk.expect_screen("^ hello 23").await;
 }
 
 #[tokio::test]
-async fn a_daemon_without_what_the_lists_need_is_said_to_be_older() {
+async fn daemon_without_the_required_verbs_is_called_older() {
     let home = home();
     home.runs(&["daemon", "start"]).well();
     older_daemon::put_before(&home, &["WATCH"]);
-    let desk = opens(&home, "", (110, 24), &[]).await;
-    desk.shows("the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart")
-        .await;
+    let desk = open_ui(&home, "", (110, 24), &[]).await;
+    desk.expect_screen(
+        "the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart",
+    )
+    .await;
     home.runs(&["daemon", "restart"]).well();
-    desk.shows("nothing waits for you").await;
-    desk.presses("q").await;
-    desk.shows("^left with 0\n icanon").await;
+    desk.expect_screen("nothing waits for you").await;
+    desk.press("q").await;
+    desk.expect_screen("^left with 0\n icanon").await;
 }
 
 #[test]
-fn an_agent_that_drives_it_in_a_kept_terminal_answers_no_gate() {
+fn agent_in_a_held_terminal_answers_no_gate() {
     let home = home();
     let agent = Agent::new(&home);
-    let run = starts(&home, "release.json");
+    let run = start_run(&home, "release.json");
     eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
     let opened =
-        agent.calls("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30}));
+        agent.call_tool("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30}));
     assert_eq!(opened["success"], true, "{opened}");
     let shows = |pattern: &str| {
         let asked =
             json!({"session_id": "ui", "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
-        let waited = agent.calls("await_output", asked);
+        let waited = agent.call_tool("await_output", asked);
         assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
     };
     let types = |text: &str| {
-        let sent = agent.calls("send_input", json!({"session_id": "ui", "input_text": text}));
+        let sent = agent.call_tool("send_input", json!({"session_id": "ui", "input_text": text}));
         assert_eq!(sent["success"], true, "{sent}");
     };
     shows("1 question waits for you");
@@ -294,90 +296,90 @@ fn an_agent_that_drives_it_in_a_kept_terminal_answers_no_gate() {
 }
 
 #[tokio::test]
-async fn commander_opens_it_and_goes_on() {
+async fn commander_opens_it_and_continues() {
     let home = home();
     let command = format!("{STEPLATCH} commander; sleep 1000");
     let desk = Desk::runs(&home, home.path(), &command, (100, 30), &[]).await;
-    desk.shows("/help teaches, Ctrl-D leaves").await;
-    desk.presses("%./release.json 1.2\r").await;
-    desk.shows("Release 1.2\\?(.*\n)*.*your answer, by number or text:").await;
-    desk.presses("/ui 0\r").await;
-    desk.shows("^ ✓ build  run_command").await;
-    desk.presses("a").await;
-    desk.shows("a begins an answer").await;
-    desk.presses("a2\r").await;
-    desk.shows("answered: no; run_").await;
-    desk.presses("\x1b").await;
-    desk.shows("✓ release +completed(.*\\n)*.*select ").await;
-    desk.presses("q").await;
-    desk.shows("✓ completed in").await;
-    desk.presses("@identity still here\r").await;
-    desk.shows("^still here").await;
+    desk.expect_screen("/help teaches, Ctrl-D leaves").await;
+    desk.press("%./release.json 1.2\r").await;
+    desk.expect_screen("Release 1.2\\?(.*\n)*.*your answer, by number or text:").await;
+    desk.press("/ui 0\r").await;
+    desk.expect_screen("^ ✓ build  run_command").await;
+    desk.press("a").await;
+    desk.expect_screen("a begins an answer").await;
+    desk.press("a2\r").await;
+    desk.expect_screen("answered: no; run_").await;
+    desk.press("\x1b").await;
+    desk.expect_screen("✓ release +completed(.*\\n)*.*select ").await;
+    desk.press("q").await;
+    desk.expect_screen("✓ completed in").await;
+    desk.press("@identity still here\r").await;
+    desk.expect_screen("^still here").await;
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_is_said_and_the_next_one_is_shown() {
+async fn killed_daemon_is_reported_and_the_next_one_is_shown() {
     let home = home();
-    let run = starts(&home, "sleeps.json");
-    let desk = opens(&home, &run[4..8], (80, 24), &[]).await;
-    desk.shows("▸ rest +sleep").await;
+    let run = start_run(&home, "sleeps.json");
+    let desk = open_ui(&home, &run[4..8], (80, 24), &[]).await;
+    desk.expect_screen("▸ rest +sleep").await;
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    desk.shows("the daemon is away").await;
-    desk.presses("s").await;
-    desk.shows("the daemon is back").await;
-    desk.shows("▸ rest +sleep").await;
-    desk.presses("p").await;
-    confirms(&desk).await;
-    desk.shows(" paused ").await;
-    desk.presses("p").await;
-    confirms(&desk).await;
-    desk.shows(" running ").await;
+    desk.expect_screen("the daemon is away").await;
+    desk.press("s").await;
+    desk.expect_screen("the daemon is back").await;
+    desk.expect_screen("▸ rest +sleep").await;
+    desk.press("p").await;
+    confirm_action(&desk).await;
+    desk.expect_screen(" paused ").await;
+    desk.press("p").await;
+    confirm_action(&desk).await;
+    desk.expect_screen(" running ").await;
 }
 
 #[tokio::test]
-async fn signals_restore_the_terminal_and_suspension_comes_back() {
+async fn signals_restore_the_terminal_and_suspension_resumes() {
     let home = home();
     for (signal, code) in [("TERM", 143), ("HUP", 129)] {
         let command = format!(
             "{STEPLATCH} ui & echo $! >ui.pid; fg >/dev/null; echo left with $?; stty -a | grep -o ' -*icanon '; sleep 1000"
         );
         let desk = Desk::runs(&home, home.path(), &format!("set -m; {command}"), (80, 24), &[]).await;
-        desk.shows("nothing waits for you").await;
+        desk.expect_screen("nothing waits for you").await;
         let pid = fs::read_to_string(home.path().join("ui.pid")).unwrap();
         let killed = std::process::Command::new("kill").args([&format!("-{signal}"), pid.trim()]).status().unwrap();
         assert!(killed.success());
-        desk.shows(&format!("^left with {code}\n icanon")).await;
+        desk.expect_screen(&format!("^left with {code}\n icanon")).await;
     }
     let command =
         format!("set -m; {STEPLATCH} ui; stty -a | grep -o ' -*icanon '; read -p 'suspended '; fg; sleep 1000");
     let desk = Desk::runs(&home, home.path(), &command, (80, 24), &[]).await;
-    desk.shows("nothing waits for you").await;
-    desk.presses("\x1a").await;
-    let screen = desk.shows("^ icanon\n(.*\n)*suspended").await;
+    desk.expect_screen("nothing waits for you").await;
+    desk.press("\x1a").await;
+    let screen = desk.expect_screen("^ icanon\n(.*\n)*suspended").await;
     assert!(!screen.contains("nothing waits for you"), "{screen}");
-    desk.presses("\r").await;
-    desk.shows("nothing waits for you").await;
-    desk.presses("?").await;
-    desk.shows("Help; any key goes back").await;
+    desk.press("\r").await;
+    desk.expect_screen("nothing waits for you").await;
+    desk.press("?").await;
+    desk.expect_screen("Help; any key goes back").await;
 }
 
 #[tokio::test]
-async fn without_colours_nothing_is_coloured() {
+async fn no_colour_setting_disables_colours() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "red"]).well();
     home.runs(&["terminal", "send", "red", r"printf '\e[31mred\e[42mgreen\e[m\n'", "-e"]).well();
     for (more, is_coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
-        let desk = opens(&home, "", (80, 24), more).await;
-        desk.shows("^ redgreen").await;
-        let screen = desk.in_colours().await;
+        let desk = open_ui(&home, "", (80, 24), more).await;
+        desk.expect_screen("^ redgreen").await;
+        let screen = desk.styled_screen().await;
         assert_eq!(screen.contains("\x1b[0;31mred"), is_coloured, "{screen:?}");
     }
 }
 
 #[tokio::test]
-async fn without_a_terminal_it_says_what_to_use() {
+async fn without_a_terminal_it_names_alternatives() {
     let home = home();
     let refused = home.runs(&["ui"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);

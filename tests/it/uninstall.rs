@@ -1,4 +1,4 @@
-//! `steplatch uninstall`: what goes, and what stays.
+//! `steplatch uninstall`: removed and kept files.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use crate::hosts::Far;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns the files below a directory, by their paths in it.
+/// Returns the files below a directory by their relative paths.
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -31,7 +31,7 @@ fn uninstall(home: &Home, arguments: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purged() {
+fn uninstall_lists_everything_and_keeps_user_files() {
     let home = Home::new(STEPLATCH);
     for client in [".cursor", ".claude"] {
         fs::create_dir(home.path().join(client)).unwrap();
@@ -41,7 +41,7 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
     let before = files(home.path());
     home.runs(&["setup", "--allow-reading", "--instructions"]).well();
     let agent = Agent::new(&home);
-    assert_eq!(agent.calls("open_terminal", json!({"name": "t"}))["success"], true);
+    assert_eq!(agent.call_tool("open_terminal", json!({"name": "t"}))["success"], true);
     let mut page =
         home.steplatch().args(["serve", "--detached", "--json", "--port", "0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -60,7 +60,7 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
     ] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
-    assert!(agent.calls("run_command", json!({"session_id": "t", "command": "true"}))["success"] == true);
+    assert!(agent.call_tool("run_command", json!({"session_id": "t", "command": "true"}))["success"] == true);
 
     // Standard input is not a terminal.
     let refused = uninstall(&home, &[]);
@@ -86,13 +86,13 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
 }
 
 #[test]
-fn the_files_on_another_machine_go_and_those_of_its_other_clients_stay() {
+fn remote_files_are_removed_except_those_of_other_clients() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
     assert_eq!(added.code, 0, "{}", added.stderr);
     let agent = Agent::new(&home);
-    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
     drop(agent);
     let listed = uninstall(&home, &["--dry-run"]).well();

@@ -26,11 +26,11 @@ fn home() -> Home {
 }
 
 /// Starts a run of a saved workflow and returns its id.
-fn starts(home: &Home, workflow: &str) -> String {
+fn start_run(home: &Home, workflow: &str) -> String {
     home.runs(&["run", workflow, "--detach"]).well().trim().to_owned()
 }
 
-/// A command that prints lines as something happens.
+/// A command that prints a line for each event.
 struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -43,7 +43,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Returns the next line, as soon as it is printed.
+    /// Returns the next line as soon as it is printed.
     fn line(&mut self) -> String {
         self.lines.next().expect("a further line").unwrap()
     }
@@ -53,7 +53,7 @@ impl Running {
     }
 
     /// Returns the exit code.
-    fn ends(mut self) -> i32 {
+    fn finish(mut self) -> i32 {
         assert!(self.lines.next().is_none(), "no line is left");
         self.child.wait().unwrap().code().unwrap()
     }
@@ -61,20 +61,20 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended unless the test failed or it watches without an end.
+        // Ignore the error: it has ended unless the test failed or it watches endlessly.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 #[test]
-fn a_wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
+fn wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "one"]).well();
     let mut matched = Running::of(&home, &["terminal", "wait", "one", "--pattern", r"go \w+"]);
     home.runs(&["terminal", "send", "one", "-e", "echo go $((40+2))"]).well();
     assert_eq!(matched.line(), "one  match  go 42");
-    assert_eq!(matched.ends(), 0);
+    assert_eq!(matched.finish(), 0);
 
     home.runs(&["terminal", "send", "one", "-e", "false"]).well();
     let failed = home.runs(&["terminal", "wait", "one"]);
@@ -93,16 +93,16 @@ fn a_wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
     let mut first = Running::of(&home, &["terminal", "wait", "one", "two", "--until", "exit", "--any"]);
     home.runs(&["terminal", "send", "two", "-e", "on"]).well();
     assert_eq!(first.line(), "two  exit  exit code 3");
-    assert_eq!(first.ends(), 1);
+    assert_eq!(first.finish(), 1);
     let gone = home.runs(&["terminal", "wait", "three"]);
     assert!(gone.code == 1 && gone.stderr.contains("terminal 'three' not found"), "{gone:?}");
 }
 
 #[test]
-fn a_wait_for_runs_ends_with_them_or_at_a_gate() {
+fn wait_for_runs_ends_with_them_or_at_a_gate() {
     let home = home();
     assert!(home.runs(&["runs", "wait"]).stderr.contains("no run is in progress"));
-    let (good, bad, asks) = (starts(&home, "nap"), starts(&home, "broken"), starts(&home, "ask"));
+    let (good, bad, asks) = (start_run(&home, "nap"), start_run(&home, "broken"), start_run(&home, "ask"));
     let waited = home.runs(&["runs", "wait", &good]);
     assert_eq!(waited.code, 0, "{waited:?}");
     assert!(waited.stdout.starts_with(&format!("{good}  nap  completed  in ")), "{waited:?}");
@@ -116,36 +116,36 @@ fn a_wait_for_runs_ends_with_them_or_at_a_gate() {
     assert!(waited.code == 124 && waited.stderr.contains(&asks), "{waited:?}");
 
     let mut through = Running::of(&home, &["runs", "wait", &asks, "--through-gates", "--json"]);
-    home.answers(&asks, "yes").well();
+    home.answer_gate(&asks, "yes").well();
     assert_eq!(through.json()["state"], "completed");
-    assert_eq!(through.ends(), 0);
-    // A gate of a nested run is a gate of the run that started it.
-    let above = starts(&home, "above");
+    assert_eq!(through.finish(), 0);
+    // A gate of a nested run is also a gate of its parent.
+    let above = start_run(&home, "above");
     assert_eq!(home.runs(&["runs", "wait", &above]).code, 3);
 }
 
 #[test]
-fn a_wait_for_a_gate_ends_when_one_opens() {
+fn wait_for_a_gate_ends_when_one_opens() {
     let home = home();
     let none = home.runs(&["gates", "wait", "--timeout", "0.1"]);
     assert!(none.code == 124 && none.stderr.contains("no gate is open"), "{none:?}");
-    let mut waits = Running::of(&home, &["gates", "wait", "--human"]);
-    let asks = starts(&home, "ask");
-    let line = waits.line();
+    let mut waiting = Running::of(&home, &["gates", "wait", "--human"]);
+    let asks = start_run(&home, "ask");
+    let line = waiting.line();
     assert!(line.starts_with(&format!("{asks}/a/1  ask  Deploy? (yes | no), answer with: ")), "{line}");
-    assert_eq!(waits.ends(), 0);
+    assert_eq!(waiting.finish(), 0);
     assert_eq!(home.runs(&["gates", "wait", &asks, "--json"]).json()["gate_id"], format!("{asks}/a/1"));
-    let good = starts(&home, "nap");
+    let good = start_run(&home, "nap");
     let ended = home.runs(&["gates", "wait", &good]);
     assert!(ended.code == 1 && ended.stderr.contains("the runs ended without an open gate"), "{ended:?}");
 }
 
 #[test]
-fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
+fn events_are_watched_line_by_line_across_a_daemon_restart() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shell"]).well();
     home.runs(&["terminal", "wait", "shell", "--until", "prompt"]).well();
-    let asks = starts(&home, "ask");
+    let asks = start_run(&home, "ask");
     let mut all = Running::of(&home, &["watch", "--json"]);
     let mut named = Running::of(&home, &["watch", &asks[..10], "shell"]);
     assert_eq!((&all.json()["event"], "gate"), (&json!("gate"), "gate"), "what holds at the start is an event");
@@ -155,14 +155,14 @@ fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
     assert!(first[1].contains(&asks) && first[1].contains("ask: Deploy? (yes | no)"), "{first:?}");
 
     home.runs(&["daemon", "restart"]).well();
-    home.answers(&asks, "yes").well();
+    home.answer_gate(&asks, "yes").well();
     let events = [all.json(), all.json()];
     assert_eq!((&events[0]["event"], &events[1]["event"]), (&json!("closed"), &json!("completed")), "{events:?}");
     assert!(named.line().contains("closed") && named.line().contains("completed"));
     home.runs(&["terminal", "send", "shell", "-e", "exit 4"]).well();
     let last = named.line();
     assert!(last.contains("exit") && last.ends_with("exit code 4"), "{last}");
-    assert_eq!(named.ends(), 1, "its program failed");
+    assert_eq!(named.finish(), 1, "its program failed");
     let ended = all.json();
     assert_eq!(
         (&ended["event"], &ended["terminal"], &ended["exit_code"]),
@@ -176,7 +176,7 @@ fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
     let closed = all.json();
     assert_eq!((&closed["event"], &closed["terminal"]), (&json!("closed"), &json!("later")));
 
-    let good = starts(&home, "nap");
+    let good = start_run(&home, "nap");
     let (started, mut run) = (all.json(), vec![]);
     assert_eq!((&started["event"], &started["run_id"]), (&json!("started"), &json!(good)));
     while run.last() != Some(&json!("completed")) {
@@ -185,9 +185,9 @@ fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
 }
 
 #[test]
-fn a_watch_may_end_at_the_first_event() {
+fn watch_may_end_at_the_first_event() {
     let home = home();
-    let (asks, bad) = (starts(&home, "ask"), starts(&home, "broken"));
+    let (asks, bad) = (start_run(&home, "ask"), start_run(&home, "broken"));
     assert_eq!(home.runs(&["runs", "wait", &bad]).code, 1);
     assert_eq!(home.runs(&["watch", "--any", &bad]).code, 1);
     assert_eq!(home.runs(&["watch", "--any", &asks]).code, 3);
@@ -197,7 +197,7 @@ fn a_watch_may_end_at_the_first_event() {
     let mut watched = Running::of(&home, &["watch", "--any", "log", "--pattern", "ERR.R"]);
     home.runs(&["terminal", "send", "log", "-e", "echo ERR''OR"]).well();
     assert!(watched.line().ends_with("match      ERROR"));
-    assert_eq!(watched.ends(), 0);
+    assert_eq!(watched.finish(), 0);
     let unknown = home.runs(&["watch", "nothing"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("no terminal 'nothing'"), "{unknown:?}");
 }

@@ -25,7 +25,7 @@ impl Play {
     }
 }
 
-/// A simulated daemon, in a home of its own. It listens again whenever it has closed a connection.
+/// A simulated daemon in its own home. It listens again whenever it has closed a connection.
 struct Played {
     home: Home,
     socket: PathBuf,
@@ -33,7 +33,7 @@ struct Played {
 }
 
 impl Played {
-    /// Creates it; `plays` receives each request, and how often its verb was called before.
+    /// Creates the daemon; `plays` receives each request, with the number of earlier calls of its verb.
     fn new(plays: impl Fn(&Value, usize) -> Play + Send + Sync + 'static) -> Self {
         let home = Home::new(STEPLATCH);
         // The path of the socket is derived from the state directory.
@@ -60,7 +60,7 @@ impl Played {
 
 impl Drop for Played {
     fn drop(&mut self) {
-        // Without the socket the home finds no daemon to stop.
+        // Without the socket, the home finds no daemon to stop.
         std::fs::remove_file(&self.socket).unwrap();
     }
 }
@@ -81,15 +81,15 @@ fn serve(stream: &UnixStream, asked: &Mutex<Vec<Value>>, plays: &dyn Fn(&Value, 
                 plays(&question, before)
             }
         };
-        let mut said =
+        let mut output =
             format!("{}\n", json!({"type": "result", "success": true, "data": play.reply, "request_id": id}));
         for mut event in play.events {
             event["type"] = "event".into();
             event["request_id"] = id.clone();
-            said.push_str(&format!("{event}\n"));
+            output.push_str(&format!("{event}\n"));
         }
-        // The client may be gone.
-        if writing.write_all(said.as_bytes()).is_err() || play.hangs_up {
+        // The client may have disconnected.
+        if writing.write_all(output.as_bytes()).is_err() || play.hangs_up {
             return;
         }
     }
@@ -114,14 +114,14 @@ fn story() -> Vec<Value> {
     ]
 }
 
-fn started() -> Value {
+fn start_events() -> Value {
     json!({"success": true, "run_id": "run_x", "status": "running"})
 }
 
 #[test]
-fn what_is_shown_of_a_run_is_not_disturbed_by_daemons_that_go_away() {
+fn run_display_is_undisturbed_by_ending_daemons() {
     let daemon = Played::new(|question, before| match question["command_type"].as_str().unwrap() {
-        "RUN_WORKFLOW" => Play { hangs_up: before == 0, ..Play::says(started()) },
+        "RUN_WORKFLOW" => Play { hangs_up: before == 0, ..Play::says(start_events()) },
         // Each connection delivers one new event, and breaks.
         "SUBSCRIBE" => {
             let from = question["params"]["from_seq"].as_u64().unwrap();
@@ -129,37 +129,37 @@ fn what_is_shown_of_a_run_is_not_disturbed_by_daemons_that_go_away() {
             Play { reply: json!({"success": true}), events, hangs_up: true }
         }
         "GET_RUN" => Play::says(json!({"success": true, "run_id": "run_x", "status": "completed"})),
-        other => panic!("nobody asks for {other}"),
+        other => panic!("nobody requests {other}"),
     });
-    let said = daemon.home.runs(&["run", "./story.json"]).well();
-    let lines: Vec<String> = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let output = daemon.home.runs(&["run", "./story.json"]).well();
+    let lines: Vec<String> = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "story run_x");
     assert_eq!(lines[1], "✓ one send_input make⏎ 0 µs");
     assert_eq!(lines[2], "? two sleep 1 s → unknown: the daemon ended meanwhile 0 µs");
     assert_eq!(lines[3], "✓ completed in 6.0 s, 2 states", "as the events tell it");
-    assert_eq!(lines.len(), 4, "{said}");
+    assert_eq!(lines.len(), 4, "{output}");
     assert_eq!(daemon.asked("SUBSCRIBE").len(), story().len());
 }
 
 #[test]
-fn a_run_that_is_forgotten_while_it_is_watched_is_said_to_be() {
+fn run_evicted_while_watched_is_reported() {
     let daemon = Played::new(|question, before| match (question["command_type"].as_str().unwrap(), before) {
-        ("RUN_WORKFLOW", _) => Play::says(started()),
+        ("RUN_WORKFLOW", _) => Play::says(start_events()),
         ("SUBSCRIBE", 0) => {
             Play { reply: json!({"success": true}), events: story().into_iter().take(2).collect(), hangs_up: true }
         }
         ("SUBSCRIBE", _) => Play::says(json!({"success": false, "error": "Run 'run_x' not found"})),
-        (other, _) => panic!("nobody asks for {other}"),
+        (other, _) => panic!("nobody requests {other}"),
     });
-    let said = daemon.home.runs(&["run", "./story.json"]);
-    assert_eq!(said.code, 1);
+    let output = daemon.home.runs(&["run", "./story.json"]);
+    assert_eq!(output.code, 1);
     let expected = "error: the daemon no longer knows run run_x; list runs with: steplatch runs list\n";
-    assert_eq!(said.stderr, expected);
+    assert_eq!(output.stderr, expected);
 }
 
 #[test]
-fn files_and_names_are_told_apart_and_a_run_can_be_left_to_itself() {
-    let daemon = Played::new(|_, _| Play::says(started()));
+fn file_differs_from_name_and_a_run_can_continue_unwatched() {
+    let daemon = Played::new(|_, _| Play::says(start_events()));
     let home = &daemon.home;
     std::fs::write(home.path().join("plain"), "{}").unwrap();
     std::fs::create_dir(home.path().join("release")).unwrap();
@@ -172,14 +172,14 @@ fn files_and_names_are_told_apart_and_a_run_can_be_left_to_itself() {
         (asked["workflow_name"].clone(), asked["workflow_file"].clone(), asked["save_on_success"].clone())
     };
     let file = |name: &str| json!(home.path().join(name).display().to_string());
-    assert_eq!(told(0), (json!("release"), Value::Null, json!(false)), "a folder of that name is no file");
+    assert_eq!(told(0), (json!("release"), Value::Null, json!(false)), "a directory of that name is not a file");
     assert_eq!((&asked[0]["idempotency_key"], &asked[0]["wait_seconds"]), (&json!("monday"), &json!(0.0)));
     assert_eq!(told(1), (Value::Null, file("plain"), json!(true)));
     assert_eq!(told(2), (Value::Null, file("missing.json"), json!(false)));
     assert!(daemon.asked("SUBSCRIBE").is_empty());
 }
 
-/// A workflow with a judgement about a screen.
+/// A workflow with a judgement of a screen.
 const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
     "open": {"action": {"tool": "open_terminal", "params": {"command": ["bash", "-c", "echo 3 warnings; read"]}},
              "transitions": [{"condition": {"success": true}, "next_state": "wait"}]},
@@ -190,78 +190,78 @@ const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
     "repair": {"action": {"tool": "exit_terminal", "params": {}}}
 }}"#;
 
-/// Starts a person's watch of a run of the machine with the judgement.
-fn judges<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
+/// Starts a run of the machine with the judgement, watched by a person.
+fn judging_workflow<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
-    watches(agent, home, "judged.json")
+    watch_run(agent, home, "judged.json")
 }
 
-fn watches<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
+fn watch_run<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
     Person::runs(agent, home, STEPLATCH, &format!("run {file}"))
 }
 
-/// Returns the run that waits in `home`.
+/// Returns the waiting run in `home`.
 fn waiting_run(home: &Home) -> String {
     let agent = Agent::new(home);
-    let listed = agent.calls("list_runs", json!({"state": "waiting"}));
+    let listed = agent.call_tool("list_runs", json!({"state": "waiting"}));
     listed["runs"][0]["run_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned()
 }
 
 #[test]
-fn a_person_is_asked_what_holds_and_answers_with_a_number() {
+fn person_judges_a_condition_by_number() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judges(&agent, &home);
-    let screen = person.sees("by number or text:");
+    let person = judging_workflow(&agent, &home);
+    let screen = person.expect_text("by number or text:");
     for part in
         ["? What holds after state 'wait'?", "│ 3 warnings", "1  it is clean", "2  it is broken", "3  none of these"]
     {
         assert!(screen.contains(part), "no {part:?} on:\n{screen}");
     }
-    person.sends(json!({"input_text": "7\n"}));
-    person.sees("invalid answer '7'; choose ");
-    person.sends(json!({"input_text": "2\n"}));
-    let screen = person.sees("exit-code-0");
+    person.send(json!({"input_text": "7\n"}));
+    person.expect_text("invalid answer '7'; choose ");
+    person.send(json!({"input_text": "2\n"}));
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("answered: it is broken") && screen.contains("✓ repair"), "{screen}");
 }
 
 #[test]
-fn an_answer_given_elsewhere_ends_the_question() {
+fn answer_given_elsewhere_ends_the_question() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judges(&agent, &home);
-    person.sees("by number or text:");
-    person.sends(json!({"input_text": "half an ans"}));
+    let person = judging_workflow(&agent, &home);
+    person.expect_text("by number or text:");
+    person.send(json!({"input_text": "half an ans"}));
     let other = Agent::new(&home);
-    let answered = other.calls("decide", json!({"run_id": waiting_run(&home), "answer": "it is clean"}));
+    let answered = other.call_tool("decide", json!({"run_id": waiting_run(&home), "answer": "it is clean"}));
     assert_eq!(answered["success"], true, "{answered}");
-    let screen = person.sees("exit-code-0");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("test agent answered: it is clean") && screen.contains("✓ release"), "{screen}");
     assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
 }
 
 #[test]
-fn a_person_who_closes_the_input_is_told_how_to_answer_later() {
+fn closed_input_explains_how_to_answer_later() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judges(&agent, &home);
-    person.sees("by number or text:");
-    person.sends(json!({"keys": ["c-d"]}));
-    let screen = person.sees("exit-code-3");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
+    let person = judging_workflow(&agent, &home);
+    person.expect_text("by number or text:");
+    person.send(json!({"keys": ["c-d"]}));
+    let screen = person.expect_text("exit-code-3");
+    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
+    assert!(screen.contains(&reported), "no {reported:?} on:\n{screen}");
 }
 
 #[test]
 fn ctrl_c_at_a_question_leaves_it_open() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judges(&agent, &home);
-    person.sees("Ctrl-C leaves the question open, twice cancels the run");
-    person.sends(json!({"keys": ["c-c"]}));
-    let screen = person.sees("exit-code-3");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
+    let person = judging_workflow(&agent, &home);
+    person.expect_text("Ctrl-C leaves the question open, twice cancels the run");
+    person.send(json!({"keys": ["c-c"]}));
+    let screen = person.expect_text("exit-code-3");
+    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
+    assert!(screen.contains(&reported), "no {reported:?} on:\n{screen}");
 }
 
 #[test]
@@ -270,12 +270,12 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
     let agent = Agent::new(&outer);
     // The second Ctrl-C counts within two seconds, which a busy machine may miss.
     for _ in 0..10 {
-        let person = judges(&agent, &home);
-        person.sees("by number or text:");
-        person.sends(json!({"keys": ["c-c"]}));
-        person.sees("Ctrl-C again cancels the run");
-        person.sends(json!({"keys": ["c-c"]}));
-        let screen = person.sees("✗ cancelled in |exit-code-3");
+        let person = judging_workflow(&agent, &home);
+        person.expect_text("by number or text:");
+        person.send(json!({"keys": ["c-c"]}));
+        person.expect_text("Ctrl-C again cancels the run");
+        person.send(json!({"keys": ["c-c"]}));
+        let screen = person.expect_text("✗ cancelled in |exit-code-3");
         if screen.contains("✗ cancelled in ") {
             assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
             return;
@@ -285,13 +285,13 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
 }
 
 #[test]
-fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
+fn waiting_run_without_a_terminal_says_how_to_answer() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     let said = CommandOutput::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
     assert_eq!(said.code, 3, "{said:?}");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(said.stdout.contains(&told), "{said:?}");
+    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
+    assert!(said.stdout.contains(&reported), "{said:?}");
     assert!(said.stdout.contains("2  it is broken\n") && !said.stdout.contains('\x1b'), "{said:?}");
 
     let json = CommandOutput::of(
@@ -302,7 +302,7 @@ fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
 }
 
 #[test]
-fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
+fn nested_question_is_asked_with_its_states_shown() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let inner: Value = serde_json::from_str(JUDGED).unwrap();
     let state = |params: Value| json!({"action": {"tool": "run_workflow", "params": params}});
@@ -310,22 +310,22 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
         "delegate": state(json!({"workflow_definition": inner})),
     }});
     std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
-    // Without a person, the command names the waiting run that must be answered.
+    // Without a person, the command names the waiting run that needs an answer.
     let said = CommandOutput::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
-    let waits = waiting_run(&home);
+    let waiting = waiting_run(&home);
     assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.stdout.contains(&format!("steplatch gates answer {waits}/wait/1@")), "{said:?}");
+    assert!(said.stdout.contains(&format!("steplatch gates answer {waiting}/wait/1@")), "{said:?}");
     let agent = Agent::new(&home);
-    assert_eq!(agent.calls("cancel_run", json!({"run_id": waits}))["success"], true);
+    assert_eq!(agent.call_tool("cancel_run", json!({"run_id": waiting}))["success"], true);
 
     let agent = Agent::new(&outer);
-    let person = watches(&agent, &home, "outer.json");
-    person.sees("by number or text:");
+    let person = watch_run(&agent, &home, "outer.json");
+    person.expect_text("by number or text:");
     // Longer than the delay of the animation.
-    person.sends(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
-    person.sends(json!({"input_text": "1\n"}));
-    let screen = person.sees("exit-code-0");
-    assert!(screen.contains("by number or text:  1\n"), "nothing is drawn over what is typed:\n{screen}");
+    person.send(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
+    person.send(json!({"input_text": "1\n"}));
+    let screen = person.expect_text("exit-code-0");
+    assert!(screen.contains("by number or text:  1\n"), "the typed text is not overwritten:\n{screen}");
     let at = |part: &str| screen.find(part).unwrap_or_else(|| panic!("no {part:?} on:\n{screen}"));
     let places = [at("    ✓ wait "), at("answered: it is clean"), at("    ✓ release "), at("\n  ✓ delegate ")];
     assert!(places.is_sorted(), "{screen}");
@@ -333,7 +333,7 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
 }
 
 #[test]
-fn a_question_of_a_run_that_a_function_started_is_asked_where_the_function_is_watched() {
+fn question_of_a_child_is_asked_where_its_function_is_watched() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let mut judged: Value = serde_json::from_str(JUDGED).unwrap();
     judged["description"] = "Asks what holds".into();
@@ -342,19 +342,19 @@ fn a_question_of_a_run_that_a_function_started_is_asked_where_the_function_is_wa
     let function = "async def twice(ctx):\n                        ended = await asyncio.gather(ctx.run_workflow('judged'), ctx.run_workflow('judged'))\n                        return len(ended)\n\nimport asyncio\nWorkflow(id='twice', session=session, fn=twice)\n";
     std::fs::write(home.path().join("twice.py"), function).unwrap();
     let agent = Agent::new(&outer);
-    let person = watches(&agent, &home, "twice.py");
-    person.sees("by number or text:");
-    person.sends(json!({"input_text": "1\n"}));
-    // By then the other question is asked, or repeated below the new events.
-    person.sees("(?s)answered: it is clean.*by number or text:");
-    person.sends(json!({"input_text": "1\n"}));
-    let screen = person.sees("exit-code-0");
+    let person = watch_run(&agent, &home, "twice.py");
+    person.expect_text("by number or text:");
+    person.send(json!({"input_text": "1\n"}));
+    // By then, the other question is asked, or repeated below the new events.
+    person.expect_text("(?s)answered: it is clean.*by number or text:");
+    person.send(json!({"input_text": "1\n"}));
+    let screen = person.expect_text("exit-code-0");
     assert_eq!(screen.matches("    ✓ release ").count(), 2, "the states of both are shown:\n{screen}");
     assert_eq!(screen.matches("answered: it is clean").count(), 2, "{screen}");
 }
 
 #[test]
-fn a_daemon_that_is_killed_under_a_run_is_not_seen_by_who_watches() {
+fn killed_daemon_is_invisible_to_watchers() {
     let home = Home::new(STEPLATCH);
     let definition = json!({"name": "steady", "initial_state": "open", "states": {
         "open": {
@@ -378,7 +378,7 @@ fn a_daemon_that_is_killed_under_a_run_is_not_seen_by_who_watches() {
     for _ in 0..3 {
         let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-        // The next daemon is started by this command or by the watching client.
+        // This command or the watching client starts the next daemon.
         home.runs(&["terminal", "list"]).well();
     }
     std::fs::write(home.path().join("go"), "").unwrap();

@@ -51,7 +51,7 @@ async def main(ctx):
 Workflow(id="main", session=session, fn=main)
 "#;
 
-/// Asks, and then allocates more than a worker may have.
+/// Asks, and then allocates more than a worker is allowed.
 const DEADLY: &str = r#"
 async def main(ctx):
     await ctx.run("ask", "first")
@@ -62,7 +62,7 @@ async def main(ctx):
 Workflow(id="main", session=session, fn=main)
 "#;
 
-fn asked(progress: &Progress) -> &str {
+fn start_asking(progress: &Progress) -> &str {
     match &progress.calls[..] {
         [call] => match &call.kind {
             CallKind::Run { input, .. } => input.as_str().unwrap(),
@@ -78,42 +78,42 @@ fn history(progress: &Progress, answer: Answer) -> Vec<Entry> {
 }
 
 #[tokio::test]
-async fn an_execution_goes_on_by_its_history_when_its_worker_was_killed() {
+async fn execution_continues_by_its_history_after_a_killed_worker() {
     let noted = WorkerNote::new();
     let mut execution = noted.workers.execution(function(TWO));
-    let begun = execution.replay(Vec::new()).await.unwrap();
-    assert_eq!(asked(&begun), "one");
+    let started = execution.replay(Vec::new()).await.unwrap();
+    assert_eq!(start_asking(&started), "one");
     noted.kill_the_last();
     let answer = Answer::Value(json!(40));
     assert!(execution.answer(1, answer.clone()).await.unwrap().is_none(), "nobody is there to take it");
-    let replayed = execution.replay(history(&begun, answer)).await.unwrap();
-    assert_eq!(asked(&replayed), "two");
-    let over = execution.answer(2, Answer::Value(json!(2))).await.unwrap().unwrap();
-    assert_eq!(over.state, State::Completed(json!(42)));
+    let replayed = execution.replay(history(&started, answer)).await.unwrap();
+    assert_eq!(start_asking(&replayed), "two");
+    let ended = execution.answer(2, Answer::Value(json!(2))).await.unwrap().unwrap();
+    assert_eq!(ended.state, State::Completed(json!(42)));
     assert_eq!(noted.pids().len(), 2);
 }
 
 #[tokio::test]
-async fn what_takes_its_worker_down_twice_fails_alone() {
+async fn execution_crashing_two_workers_fails_alone() {
     let noted = WorkerNote::new();
     let mut bystander = noted.workers.execution(function(TWO));
     let waiting = bystander.replay(Vec::new()).await.unwrap();
-    // With its own limit the execution would fail by itself.
+    // With its own limit, the execution would fail by itself.
     let limits = Limits { memory: 1 << 40, ..Limits::default() };
     let mut deadly = noted.workers.execution(Function { limits, ..function(DEADLY) });
-    let begun = deadly.replay(Vec::new()).await.unwrap();
+    let started = deadly.replay(Vec::new()).await.unwrap();
     let answer = Answer::Value(Value::Null);
     assert!(deadly.answer(1, answer.clone()).await.unwrap().is_none(), "the first time it is replayed");
-    let failed = deadly.replay(history(&begun, answer)).await.unwrap_err();
+    let failed = deadly.replay(history(&started, answer)).await.unwrap_err();
     assert!(matches!(failed, WorkersError::CrashedTwice(_)), "{failed}");
     assert!(failed.to_string().contains("ran out of memory"), "{failed}");
     // The other execution was in the first of the two workers, and is not affected.
     let answer = Answer::Value(json!(1));
     assert!(bystander.answer(1, answer.clone()).await.unwrap().is_none());
-    assert_eq!(asked(&bystander.replay(history(&waiting, answer)).await.unwrap()), "two");
+    assert_eq!(start_asking(&bystander.replay(history(&waiting, answer)).await.unwrap()), "two");
 }
 
-/// One operation that takes hours, and that the interpreter cannot interrupt.
+/// One operation that takes hours and cannot be interrupted by the interpreter.
 const ENDLESS: &str = r#"
 async def main(ctx):
     await ctx.run("ask", "first")
@@ -123,7 +123,7 @@ Workflow(id="main", session=session, fn=main)
 "#;
 
 #[tokio::test]
-async fn a_function_that_computes_for_too_long_in_one_operation_is_ended_at_once() {
+async fn too_long_single_operation_is_ended_at_once() {
     // redteam M11: it was killed after 25 seconds, and executed once more.
     let noted = WorkerNote::new();
     let limits = Limits { time: std::time::Duration::from_secs(1), ..Limits::default() };
@@ -134,12 +134,12 @@ async fn a_function_that_computes_for_too_long_in_one_operation_is_ended_at_once
     assert!(failed.to_string().contains("it computed for more than 1 s in one operation"), "{failed}");
     assert_eq!(noted.pids().len(), 1, "it is not executed again");
     let mut bystander = noted.workers.execution(function(TWO));
-    assert_eq!(asked(&bystander.replay(Vec::new()).await.unwrap()), "one");
+    assert_eq!(start_asking(&bystander.replay(Vec::new()).await.unwrap()), "one");
 }
 
-/// The time of this test is virtual: it passes while the worker says nothing.
+/// The time of this test is virtual: it advances while the worker is silent.
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_silent_is_killed() {
+async fn silent_worker_is_killed() {
     let arguments = ["-c".into(), "read -r never; exec sleep 1000".into()].to_vec();
     let workers = Workers::new(WorkerStarter::Program { program: "/bin/sh".into(), arguments });
     let mut execution = workers.execution(function(TWO));
@@ -150,7 +150,7 @@ async fn a_worker_that_is_silent_is_killed() {
 }
 
 #[tokio::test]
-async fn what_a_file_declares_is_told_and_a_broken_one_is_refused_with_its_place() {
+async fn file_declarations_are_listed_and_a_broken_file_is_located() {
     let noted = WorkerNote::new();
     let declared = noted.workers.load("main.py", TWO).await.unwrap();
     assert_eq!(declared.iter().map(|declared| declared.id.as_str()).collect::<Vec<_>>(), ["main"]);

@@ -49,7 +49,7 @@ fn declared(root: &Path) -> Imports {
 }
 
 #[test]
-fn the_table_lists_what_each_crate_imports() {
+fn table_lists_what_each_crate_imports() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let documented = documented(&std::fs::read_to_string(root.join(TABLE)).unwrap());
     let declared = declared(root);
@@ -60,7 +60,7 @@ fn the_table_lists_what_each_crate_imports() {
 }
 
 #[test]
-fn every_file_that_a_map_names_is_there() {
+fn every_file_named_by_a_map_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let is_path = |word: &&str| word.contains("src/") && word.ends_with(".rs") && !word.contains(['…', ' ', '{']);
     let is_missing = |path: &&&str| !root.join(path).exists() && !root.join("crates").join(path).exists();
@@ -69,6 +69,6 @@ fn every_file_that_a_map_names_is_there() {
         let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
         assert!(named.len() > 30, "{map}: {named:?}");
         let missing: Vec<&&str> = named.iter().filter(is_missing).collect();
-        assert!(missing.is_empty(), "{map} names files that are not there: {missing:?}");
+        assert!(missing.is_empty(), "{map} names missing files: {missing:?}");
     }
 }

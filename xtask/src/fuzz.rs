@@ -99,7 +99,7 @@ mod tests {
     use crate::sources::rust_sources;
 
     #[test]
-    fn every_corpus_has_a_test_and_every_test_a_corpus() {
+    fn corpora_and_tests_correspond() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let targets: BTreeSet<PathBuf> = targets(root).unwrap().into_iter().map(|target| target.corpus).collect();
         assert!(targets.len() > 4, "{targets:?}");

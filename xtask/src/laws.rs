@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tests_of_a_proptest_block_are_found_and_no_others() {
+    fn only_tests_of_a_proptest_block_are_found() {
         let source = "\
 #[test]
 fn plain() {}
@@ -143,11 +143,11 @@ fn other() {}
     }
 
     #[test]
-    fn the_laws_of_machines_are_among_those_of_the_repository() {
+    fn machine_laws_are_among_those_of_the_repository() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let laws = laws(root).unwrap();
         assert!(
-            laws["steplatch-workflow"].contains("a_crash_at_any_instant_repeats_nothing_and_the_run_ends"),
+            laws["steplatch-workflow"].contains("crash_at_any_instant_repeats_nothing_and_the_run_ends"),
             "{laws:?}"
         );
     }

@@ -114,7 +114,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => match error.downcast_ref::<Failed>() {
-            // The step has printed its failure already.
+            // The step has already printed its failure.
             Some(failed) => ExitCode::from(failed.code),
             None => {
                 eprintln!("xtask: {error:#}");

@@ -90,7 +90,7 @@ fn every_source_is_a_module_of_a_program_or_library() {
     }
     assert!(all.len() > 400, "{}", all.len());
     let forgotten: Vec<&PathBuf> = all.difference(&compiled).collect();
-    assert!(forgotten.is_empty(), "no `mod` names these files, so that they are not compiled: {forgotten:#?}");
+    assert!(forgotten.is_empty(), "no `mod` names these files, so they are not compiled: {forgotten:#?}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn every_crate_has_one_test_program() {
 }
 
 #[test]
-fn modules_are_found_however_visible_they_are() {
+fn modules_are_found_with_any_visibility() {
     let source =
         "mod one;\npub(crate) mod two;\n#[path = \"../three.rs\"]\nmod other;\nmod inline {\n}\n// mod four;\n";
     let modules = declared_modules(source);

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_nobody_has_is_missed() {
+    fn missing_program_is_noticed() {
         assert!(!program("no-program-is-called-this", &[]).is_installed());
         assert!(program("sh", &[]).is_installed());
     }

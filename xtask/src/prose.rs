@@ -50,7 +50,7 @@ fn comment(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn comments_name_components_and_not_persons() {
+fn comments_name_components_instead_of_persons() {
     let (mut words, mut found) = (0, Vec::new());
     for (path, text) in all_sources() {
         for (number, line) in text.lines().enumerate() {
@@ -85,7 +85,7 @@ fn comment_words() -> Vec<String> {
 }
 
 #[test]
-fn comments_have_the_plain_word_where_there_is_one() {
+fn comments_use_the_plain_word() {
     let words = comment_words();
     for (phrase, limit) in PHRASES {
         let count = words.windows(phrase.len()).filter(|window| window == &phrase).count();
@@ -116,7 +116,7 @@ fn docs_open_with_a_noun_or_a_verb() {
 }
 
 #[test]
-fn constants_of_bounds_have_the_usual_names() {
+fn constants_of_limits_have_the_usual_names() {
     let mut found = Vec::new();
     for (path, text) in all_sources() {
         for line in text.lines() {
@@ -132,7 +132,7 @@ fn constants_of_bounds_have_the_usual_names() {
 }
 
 #[test]
-fn types_are_nouns_that_a_reader_would_search_for() {
+fn types_are_searchable_nouns() {
     let (mut types, mut found) = (0, Vec::new());
     for (path, text) in all_sources() {
         for line in text.lines() {

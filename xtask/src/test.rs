@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_line_sums_up_all_test_programs() {
+    fn closing_line_sums_up_all_test_programs() {
         let mut tally = Tally::default();
         for line in [
             "running 2 tests\n",
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_of_packages_is_recognised() {
+    fn selection_of_packages_is_recognised() {
         assert!(["-p", "-psteplatch", "--package", "--package=xtask"].into_iter().all(chooses_packages));
         assert!(!["a_test", "--test", "--", "--nocapture"].into_iter().any(chooses_packages));
     }

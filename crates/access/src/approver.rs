@@ -57,7 +57,7 @@ pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
     /// Returns the weakest proof that counts now.
     fn weakest(&self) -> Proof;
 
-    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if that is off.
+    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if it may not.
     fn remember_minutes(&self) -> u64 {
         0
     }
@@ -132,7 +132,7 @@ pub enum AttemptSource {
     Network(IpAddr),
 }
 
-/// Maximum number of addresses with a separate count of wrong attempts; all others share one count.
+/// Maximum number of addresses with a separate count of wrong attempts; the remaining addresses share one count.
 const MAX_ADDRESSES: usize = 64;
 
 /// The key of the shared count.
@@ -206,7 +206,7 @@ pub enum ApproverError {
     Newer {
         /// The file.
         file: PathBuf,
-        /// Its version.
+        /// The version.
         version: u32,
     },
     /// The stored hash is invalid.
@@ -284,7 +284,7 @@ impl Approver {
         }
     }
 
-    /// Checks that `passphrase` is the approver's. Any value passes if none is set. Returns whether one is set.
+    /// Checks that `passphrase` is the approver's, and returns whether one is set. Any value passes if none is set.
     ///
     /// # Errors
     ///
@@ -387,7 +387,7 @@ impl Approver {
         let now = clock::now();
         let remaining = |tries: &Tries| {
             let remaining = tries.until.map(|until| until.since(now)).unwrap_or_default();
-            // A clock that was set back must not extend the delay beyond that of a wrong passphrase.
+            // A clock set back must not extend the delay beyond that of a wrong passphrase.
             remaining.min(MAX_DELAY)
         };
         let key = source.key(&stored.tries);
@@ -600,7 +600,7 @@ async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await?
 }
 
-/// Rounds up to whole seconds, so that a caller who waits for them waits long enough.
+/// Round up to whole seconds, so that a caller who waits that long has waited long enough.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
@@ -619,7 +619,7 @@ mod tests {
         Some(Passphrase(text.to_owned()))
     }
 
-    async fn set(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
+    async fn set_passphrase(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
         let verb = SetApprover { passphrase: new.and_then(phrase), current: current.and_then(phrase) };
         match approver.change(verb, AttemptSource::Socket).await {
             Ok(change) => change.apply().await,
@@ -628,15 +628,15 @@ mod tests {
     }
 
     /// Lets the delay after a wrong attempt pass.
-    async fn time_passes(approver: &Approver) {
+    async fn pass_delay(approver: &Approver) {
         let stored = approver.stored().await.unwrap().unwrap();
-        let over = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
-        let tries = stored.tries.into_iter().map(over).collect();
+        let ended = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
+        let tries = stored.tries.into_iter().map(ended).collect();
         approver.store_attempts(Stored { tries, ..stored }).await.unwrap();
     }
 
     #[test]
-    fn a_file_that_cannot_be_replaced_leaves_no_half_written_one() {
+    fn failed_replacement_leaves_no_partial_file() {
         // redteam L12: approver.new was left, with the hash in it, when the disk was full.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("approver.json");
@@ -648,12 +648,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_a_hash_for_its_owner_and_a_passphrase_opens_it() {
+    async fn file_has_only_a_hash_and_passphrase_opens_it() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         assert!(approver.verify(None, AttemptSource::Socket).await.is_ok(), "nothing is set");
-        assert!(!set(&approver, Some("short"), None).await.success);
-        assert!(set(&approver, Some("correct horse"), None).await.success);
+        assert!(!set_passphrase(&approver, Some("short"), None).await.success);
+        assert!(set_passphrase(&approver, Some("correct horse"), None).await.success);
         let file = folder.path().join("approver.json");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("$argon2id$v=19$") && !text.contains("horse"), "{text}");
@@ -664,7 +664,7 @@ mod tests {
             Err(PassphraseError::Missing)
         ));
         assert!(approver.verify(phrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
-        // Another daemon of the same folder.
+        // Another daemon with the same state directory.
         assert!(
             approver_of(folder.path()).verify(phrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok()
         );
@@ -672,10 +672,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guess_that_comes_while_a_passphrase_is_taken_away_brings_nothing_back() {
+    async fn guess_during_removal_does_not_restore_passphrase() {
         let folder = tempfile::tempdir().unwrap();
         let approver = std::sync::Arc::new(approver_of(folder.path()));
-        set(&approver, Some("correct horse"), None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
         let verb = SetApprover { passphrase: None, current: phrase("correct horse") };
         let change = approver.change(verb, AttemptSource::Socket).await.unwrap();
         let guess = {
@@ -684,24 +684,24 @@ mod tests {
         };
         tokio::task::yield_now().await;
         assert!(change.apply().await.success);
-        assert!(matches!(guess.await.unwrap(), Ok(false)), "none is set any more");
+        assert!(matches!(guess.await.unwrap(), Ok(false)), "no passphrase is set");
         assert!(!folder.path().join("approver.json").exists());
     }
 
     #[tokio::test]
-    async fn what_was_sealed_before_a_passphrase_was_taken_away_opens_with_the_next_one() {
+    async fn next_passphrase_opens_texts_sealed_before_removal() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         let run = steplatch_ids::RunId::random();
-        set(&approver, Some("correct horse"), None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
         let first = approver.sealing_key().await.unwrap();
         let sealed = first.seal(&run, "text").unwrap();
-        set(&approver, None, Some("correct horse")).await;
+        set_passphrase(&approver, None, Some("correct horse")).await;
         assert!(approver.sealing_key().await.is_none());
         assert_eq!(approver.cleared_key().await.unwrap().open(&run, &sealed).as_deref(), Some("text"));
-        set(&approver, Some("battery staple"), None).await;
+        set_passphrase(&approver, Some("battery staple"), None).await;
         assert!(approver.cleared_key().await.is_none() && !folder.path().join(CLEARED_KEY_FILE).exists());
-        assert_ne!(approver.sealing_key().await.unwrap(), first, "the first one lay in a file");
+        assert_ne!(approver.sealing_key().await.unwrap(), first, "the first key was in a file");
         let key =
             approver.opening_key(phrase("battery staple").as_ref(), AttemptSource::Socket).await.unwrap().unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
@@ -712,10 +712,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_one_holds_up_the_next_one_longer_each_time() {
+    async fn each_wrong_passphrase_delays_the_next_longer() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
-        set(&approver, Some("correct horse"), None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
         assert!(matches!(
             approver.verify(phrase("battery").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Wrong(1))
@@ -723,20 +723,20 @@ mod tests {
         let right = phrase("correct horse");
         assert!(
             matches!(approver.verify(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
-            "not even the right one"
+            "not even with the right passphrase"
         );
         let next = approver_of(folder.path());
         assert!(
             matches!(next.verify(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
             "nor another daemon's"
         );
-        time_passes(&approver).await;
+        pass_delay(&approver).await;
         assert!(matches!(
             approver.verify(phrase("staple").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Wrong(2))
         ));
         for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
-            time_passes(&approver).await;
+            pass_delay(&approver).await;
             let Err(PassphraseError::Wrong(pause)) =
                 approver.verify(phrase("staple").as_ref(), AttemptSource::Socket).await
             else {
@@ -744,22 +744,22 @@ mod tests {
             };
             assert_eq!(pause, wanted);
         }
-        time_passes(&approver).await;
+        pass_delay(&approver).await;
         assert!(approver.verify(right.as_ref(), AttemptSource::Socket).await.is_ok());
         assert!(
             matches!(
                 approver.verify(phrase("x").as_ref(), AttemptSource::Socket).await,
                 Err(PassphraseError::Wrong(1))
             ),
-            "it begins anew"
+            "the delays start over"
         );
     }
 
     #[tokio::test]
-    async fn wrong_ones_hold_up_where_they_come_from_only() {
+    async fn wrong_passphrases_delay_only_their_own_address() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
-        set(&approver, Some("correct horse"), None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
         let (right, wrong) = (phrase("correct horse"), phrase("guessed"));
         let from = |address: &str| AttemptSource::Network(address.parse().unwrap());
         for address in ["127.0.0.1", "192.168.0.2"] {
@@ -775,7 +775,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_counted_apart_up_to_a_bound() {
+    fn addresses_are_counted_separately_up_to_a_limit() {
         let mut tries = BTreeMap::new();
         for number in 0..200_u8 {
             let address = AttemptSource::Network(IpAddr::from([10, 0, 0, number]));
@@ -788,23 +788,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_changes_it_knows_the_one_that_is_set() {
+    async fn changing_passphrase_requires_the_current_one() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
-        set(&approver, Some("correct horse"), None).await;
-        let refused = set(&approver, None, None).await;
+        set_passphrase(&approver, Some("correct horse"), None).await;
+        let refused = set_passphrase(&approver, None, None).await;
         assert!(!refused.success && refused.is_set && refused.passphrase_wanted, "{refused:?}");
-        assert!(!set(&approver, Some("another one"), Some("guessed")).await.success);
-        time_passes(&approver).await;
-        assert!(set(&approver, Some("another one"), Some("correct horse")).await.success);
+        assert!(!set_passphrase(&approver, Some("another one"), Some("guessed")).await.success);
+        pass_delay(&approver).await;
+        assert!(set_passphrase(&approver, Some("another one"), Some("correct horse")).await.success);
         assert!(approver.verify(phrase("another one").as_ref(), AttemptSource::Socket).await.is_ok());
-        let cleared = set(&approver, None, Some("another one")).await;
+        let cleared = set_passphrase(&approver, None, Some("another one")).await;
         assert!(cleared.success && !cleared.is_set);
         assert!(approver.verify(None, AttemptSource::Socket).await.is_ok());
     }
 
     #[tokio::test]
-    async fn a_file_that_cannot_be_read_opens_nothing() {
+    async fn unreadable_file_opens_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         for text in
@@ -813,7 +813,7 @@ mod tests {
             std::fs::write(folder.path().join("approver.json"), text).unwrap();
             let refused = approver.verify(phrase("anything").as_ref(), AttemptSource::Socket).await.unwrap_err();
             assert!(matches!(refused, PassphraseError::Unreadable(_)), "{refused}");
-            assert!(!set(&approver, Some("new passphrase"), None).await.success, "{text}");
+            assert!(!set_passphrase(&approver, Some("new passphrase"), None).await.success, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The caller of a command: which process sent it, and from where.
+//! The caller of a command: its process, and where the command came from.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -39,7 +39,7 @@ pub struct Caller {
     pub folder: PathBuf,
     /// The environment of the client.
     pub environment: Arc<[(OsString, OsString)]>,
-    /// True if the caller is a person: a person needs no report of changes by another person who held a terminal.
+    /// True if the caller is a person, who needs no report of changes by another person holding a terminal.
     pub person: bool,
     /// The surface that the caller uses, as the client names it.
     pub surface: Option<String>,
@@ -86,7 +86,7 @@ impl Caller {
     }
 
     /// Returns whether the request, or the browser behind it, comes from a terminal of steplatch or from a program that
-    /// steplatch started: an agent may control it.
+    /// it started: an agent may control both.
     #[boxed]
     pub async fn is_from_kept_terminal(&self) -> bool {
         let refusal = match self.peer {

@@ -277,7 +277,7 @@ impl PageLogins {
         ListPageSessionsReply { success: true, sessions, shares: shares.collect() }
     }
 
-    /// Ends one session, or all of them with all tickets.
+    /// Ends one session, or all sessions together with all tickets.
     pub fn end(&self, verb: &EndPageSessions) -> EndPageSessionsReply {
         let refused = |error: String| EndPageSessionsReply { error: Some(error), ..Default::default() };
         let mut logins = self.logins.lock();
@@ -326,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    fn logged_in(logins: &PageLogins) -> (BeginPageSession, BeginPageSessionReply) {
+    fn login(logins: &PageLogins) -> (BeginPageSession, BeginPageSessionReply) {
         let ticket = logins.issue().ticket.unwrap();
         let verb = BeginPageSession { ticket, browser: "Firefox".to_owned() };
         let reply = logins.begin(&verb);
@@ -334,21 +334,21 @@ mod tests {
         (verb, reply)
     }
 
-    fn halves(reply: &BeginPageSessionReply) -> CheckPageSession {
+    fn session_halves(reply: &BeginPageSessionReply) -> CheckPageSession {
         let (cookie, half) = (reply.cookie.clone().unwrap(), reply.half.clone().unwrap());
         CheckPageSession { cookie, half, ..CheckPageSession::default() }
     }
 
     #[test]
-    fn a_ticket_begins_one_session_that_outlives_the_daemon() {
+    fn ticket_starts_one_session_that_outlives_the_daemon() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (_, reply) = logged_in(&logins);
-        assert!(logins.check(&halves(&reply)).success);
+        let (_, reply) = login(&logins);
+        assert!(logins.check(&session_halves(&reply)).success);
         let file = state.path().join("page-sessions.json");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read_to_string(&file).unwrap();
-        let both = halves(&reply);
+        let both = session_halves(&reply);
         assert!(!text.contains(&both.cookie.0) && !text.contains(&both.half.0), "only hashes are stored");
         let next = PageLogins::open(state.path(), state.path(), Clock::system());
         assert_eq!(next.check(&both).session_id, reply.session_id);
@@ -360,7 +360,7 @@ mod tests {
     fn both_halves_are_required() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (one, other) = (halves(&logged_in(&logins).1), halves(&logged_in(&logins).1));
+        let (one, other) = (session_halves(&login(&logins).1), session_halves(&login(&logins).1));
         let mixed =
             CheckPageSession { cookie: one.cookie.clone(), half: other.half.clone(), ..CheckPageSession::default() };
         assert!(!logins.check(&mixed).success);
@@ -379,13 +379,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_that_comes_twice_ends_the_session_that_it_began() {
+    fn reused_ticket_ends_its_session() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (verb, reply) = logged_in(&logins);
+        let (verb, reply) = login(&logins);
         let again = logins.begin(&verb);
         assert!(again.error.unwrap().contains("used before"));
-        assert!(!logins.check(&halves(&reply)).success);
+        assert!(!logins.check(&session_halves(&reply)).success);
     }
 
     #[test]
@@ -396,32 +396,32 @@ mod tests {
         for (seconds, is_taken) in [(59, true), (61, false)] {
             let ticket = logins.issue().ticket.unwrap();
             clock.advance(Duration::from_secs(seconds));
-            let begun = logins.begin(&BeginPageSession { ticket, browser: String::new() });
-            assert_eq!(begun.success, is_taken, "after {seconds} s: {begun:?}");
-            assert_eq!(begun.half.is_some() && begun.cookie.is_some(), is_taken);
-            if let Some(error) = begun.error {
+            let started = logins.begin(&BeginPageSession { ticket, browser: String::new() });
+            assert_eq!(started.success, is_taken, "after {seconds} s: {started:?}");
+            assert_eq!(started.half.is_some() && started.cookie.is_some(), is_taken);
+            if let Some(error) = started.error {
                 assert!(error.contains("invalid or expired") && error.ends_with("steplatch open"), "{error}");
             }
         }
         logins.end(&EndPageSessions::default());
-        let (_, reply) = logged_in(&logins);
+        let (_, reply) = login(&logins);
         for _ in 0..70 {
             clock.advance(Duration::from_secs(11 * 3600));
-            if !logins.check(&halves(&reply)).success {
+            if !logins.check(&session_halves(&reply)).success {
                 break;
             }
         }
         let began = logins.list().sessions;
-        assert!(began.is_empty(), "a session that is always used ends after a month: {began:?}");
-        let (_, reply) = logged_in(&logins);
+        assert!(began.is_empty(), "a constantly used session ends after a month: {began:?}");
+        let (_, reply) = login(&logins);
         clock.advance(Duration::from_secs(13 * 3600));
-        let ended = logins.check(&halves(&reply));
-        assert!(!ended.success, "an unused one ends after half a day");
+        let ended = logins.check(&session_halves(&reply));
+        assert!(!ended.success, "an unused session ends after half a day");
         assert!(ended.error.unwrap().ends_with("log in with: steplatch open"));
     }
 
     #[tokio::test]
-    async fn a_file_leads_a_browser_to_the_page_until_its_ticket_is_used_or_has_expired() {
+    async fn file_redirects_to_page_until_ticket_is_used_or_expires() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let logins = PageLogins::open(state.path(), state.path(), clock.clock());
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_shows_one_terminal_to_any_number_of_browsers_until_it_expires_or_is_ended() {
+    fn link_shows_one_terminal_until_it_expires_or_is_ended() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let logins = PageLogins::open(state.path(), state.path(), clock.clock());
@@ -452,10 +452,11 @@ mod tests {
             || logins.begin(&BeginPageSession { ticket: share.ticket.clone().unwrap(), browser: "Safari".to_owned() });
         let [one, two] = [begin(), begin()];
         assert_eq!((one.terminal.as_deref(), one.expires_seconds), (Some("term_1"), 600));
-        let check =
-            |reply: &BeginPageSessionReply| logins.check(&CheckPageSession { may_be_link: true, ..halves(reply) });
+        let check = |reply: &BeginPageSessionReply| {
+            logins.check(&CheckPageSession { may_be_link: true, ..session_halves(reply) })
+        };
         assert_eq!(check(&two).terminal.as_deref(), Some("term_1"));
-        let older_server = logins.check(&halves(&one));
+        let older_server = logins.check(&session_halves(&one));
         assert!(!older_server.success && older_server.error.unwrap().contains("read-only"));
         let text = std::fs::read_to_string(state.path().join("page-sessions.json")).unwrap();
         assert!(!text.contains(&share.ticket.as_ref().unwrap().0));
@@ -463,14 +464,14 @@ mod tests {
         assert_eq!((listed.sessions.len(), listed.shares[0].browsers), (0, 2), "{listed:?}");
         // The next daemon knows it; an earlier version reads only whole sessions.
         let next = PageLogins::open(state.path(), state.path(), clock.clock());
-        assert!(next.check(&CheckPageSession { may_be_link: true, ..halves(&one) }).success);
+        assert!(next.check(&CheckPageSession { may_be_link: true, ..session_halves(&one) }).success);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["sessions"], serde_json::json!([]));
         clock.advance(Duration::from_secs(601));
         assert!(!check(&one).success && !begin().success && logins.list().shares.is_empty());
 
         let share = logins.share("term_2".to_owned(), None);
         let viewer = logins.begin(&BeginPageSession { ticket: share.ticket.unwrap(), browser: String::new() });
-        let (_, whole) = logged_in(&logins);
+        let (_, whole) = login(&logins);
         assert_eq!(logins.end(&EndPageSessions { session_id: share.share_id }).ended, 1);
         assert!(!check(&viewer).success && check(&whole).success && check(&whole).terminal.is_none());
         for seconds in [0, 8 * 86_400, u64::MAX] {
@@ -485,17 +486,17 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_ended_by_the_beginning_of_their_id() {
+    fn sessions_are_ended_by_id_prefix() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (_, reply) = logged_in(&logins);
-        let other = logged_in(&logins).1;
+        let (_, reply) = login(&logins);
+        let other = login(&logins).1;
         let none = logins.end(&EndPageSessions { session_id: Some("-".to_owned()) });
         assert!(!none.success && none.error.unwrap().contains("steplatch serve sessions"));
         assert!(logins.end(&EndPageSessions { session_id: reply.session_id.clone() }).success);
-        assert!(!logins.check(&halves(&reply)).success && logins.check(&halves(&other)).success);
+        assert!(!logins.check(&session_halves(&reply)).success && logins.check(&session_halves(&other)).success);
         assert_eq!(logins.end(&EndPageSessions::default()).ended, 1);
-        assert!(!logins.check(&halves(&other)).success);
+        assert!(!logins.check(&session_halves(&other)).success);
         assert!(logins.list().sessions.is_empty());
     }
 }

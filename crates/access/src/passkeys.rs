@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_registers_one_passkey_which_signs_until_it_is_removed() {
+    fn ticket_registers_one_passkey_that_signs_until_removed() {
         let state = tempfile::tempdir().unwrap();
         let passkeys = Passkeys::new(state.path(), Clock::system());
         let key = SoftAuthenticator::new();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_terminal_that_asked_learns_which_passkey_was_registered_and_may_discard_it() {
+    async fn requesting_terminal_can_discard_the_new_passkey() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let passkeys = Passkeys::new(state.path(), clock.clock());
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_ticket_that_holds_nothing_is_registered() {
+    fn registration_requires_a_valid_ticket() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let passkeys = Passkeys::new(state.path(), clock.clock());

@@ -32,12 +32,12 @@ pub(crate) struct Peer {
     pub(crate) has_terminal: bool,
 }
 
-/// The program that runs in a process.
+/// The executable of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Program {
     /// The executable of this process.
     Ours,
-    /// Another executable, with this name.
+    /// Another executable, which has this name.
     Other(String),
     /// The kernel does not show the executable.
     Unknown,
@@ -85,8 +85,8 @@ fn has_ended(handle: &OwnedFd) -> bool {
     !matches!(poll(&mut polled, Some(&no_wait)), Ok(0))
 }
 
-/// Returns the local processes at the other end of a TCP connection from this address. Blocks while it reads every
-/// descriptor of every readable process.
+/// Returns the local processes at the other end of a TCP connection from this address. Blocks: reads every descriptor
+/// of every readable process.
 pub(crate) fn at_address(peer: SocketAddr) -> Location<Vec<Peer>> {
     match tcp::processes_at(peer) {
         Location::Elsewhere => Location::Elsewhere,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_until_it_ends() {
+    fn process_is_known_until_it_ends() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let handle = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();

@@ -78,7 +78,7 @@ pub enum PinError {
         /// The difference.
         difference: HostDifference,
     },
-    /// The host did not exist at the start of the run, or is in no definition of it.
+    /// The host did not exist at the start of the run, or appears in none of its definitions.
     #[error(
         "Host '{host}' did not exist when this run was started, or is in no definition that the run was started with, and a run uses \
          only hosts that it was started with. Start it again, with the host in the definition"
@@ -94,7 +94,7 @@ pub enum PinError {
 pub struct HostPin {
     /// The configured destination.
     pub ssh: String,
-    /// The user, the machine and the port to which `ssh` resolves it.
+    /// The user, machine and port to which `ssh` resolves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The jump host or the proxy command of the connection.
@@ -124,7 +124,7 @@ pub enum HostDifference {
         /// The destination now.
         now: String,
     },
-    /// Its destination was unknown at the start.
+    /// Its destination was unknown at the start of the run.
     #[error("its destination was unknown then (ssh -G {ssh} did not answer), and is {now} now")]
     NotKnown {
         /// Its destination.
@@ -198,7 +198,7 @@ impl HostPin {
     }
 }
 
-/// The definitions that a run refers to, as they were at its start. It executes only these.
+/// The definitions that a run refers to, as of its start. It executes only these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins {
     /// The digests of workflows by name; `None` for a name without a workflow.
@@ -237,7 +237,7 @@ impl Pins {
         (!self.is_empty() || !nodes.is_empty()).then(|| Signature::of_text(&text()))
     }
 
-    /// Returns whether the run refers to the name and no workflow had it.
+    /// Returns whether the run refers to the name although no workflow had it.
     pub fn has_no_workflow(&self, name: &str) -> bool {
         self.workflows.get(name) == Some(&None)
     }
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_there_at_the_start_is_executed() {
+    fn only_programs_present_at_start_are_executed() {
         let digest = Signature::of_text;
         let workflows = [("same".to_owned(), Some(digest("1"))), ("absent".to_owned(), None)].into();
         let pins = Pins { workflows, inner: [digest("inner")].into(), ..Pins::default() };
@@ -320,7 +320,7 @@ mod tests {
         assert!(told("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
         assert!(told("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));
         assert!(told("unnamed", "2").contains("is in no definition that the run was started with"));
-        assert_eq!(told("saved", "inner"), "", "it was a part of a definition, and may have been saved");
+        assert_eq!(told("saved", "inner"), "", "it was part of a definition, and may have been saved");
     }
 
     fn host(ssh: &str, address: &str, keys: &[&str], options: &str) -> HostPin {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_used_only_where_it_leads_to_the_same_machine() {
+    fn host_is_used_only_if_it_leads_to_the_same_machine() {
         let pinned = host("box", "ana@build:22", &["ED25519 SHA256:a"], "user ana");
         let fresh = host("new", "ana@new:22", &[], "user ana");
         let hosts = [("box", Some(&pinned)), ("new", Some(&fresh)), ("absent", None)];
@@ -355,12 +355,12 @@ mod tests {
         assert_eq!(
             told("new", Some(&HostPin { keys: vec!["ED25519 SHA256:n".to_owned()], ..fresh })),
             "",
-            "it was learned since"
+            "the secret was learned since"
         );
         assert!(told("absent", Some(&pinned)).starts_with("Host 'absent' did not exist"));
         assert!(told("other", Some(&pinned)).starts_with("Host 'other' did not exist"));
         let older: Pins = serde_json::from_str("{}").unwrap();
-        assert_eq!(older.check_host("box", None), Ok(()), "stored by a version that pinned none");
+        assert_eq!(older.check_host("box", None), Ok(()), "stored by a version without pins");
         assert_ne!(pins.signature(), Pins { hosts: None, ..pins.clone() }.signature());
     }
 }

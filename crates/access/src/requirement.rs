@@ -58,7 +58,7 @@ impl ProofRequirement {
             Ok(stored) if stored.version == FILE_VERSION && !stored.changes.is_empty() => Some(stored.changes),
             Ok(_) | Err(_) => {
                 // Refusing all answers would protect nothing: a program that can damage the file can remove it.
-                tracing::warn!(file = %file.display(), "it cannot be read; the setting gates.require counts");
+                tracing::warn!(file = %file.display(), "the file cannot be read; the setting gates.require applies");
                 None
             }
         });
@@ -71,7 +71,7 @@ impl ProofRequirement {
         requirement
     }
 
-    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if that is off.
+    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if it may not.
     pub(crate) fn remember_minutes(&self) -> u64 {
         self.policy.remember_minutes()
     }
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_weaker_setting_counts_once_a_person_confirms_it_and_for_later_questions_only() {
+    fn weaker_setting_applies_after_confirmation() {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::Terminal)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
         let asked = clock::now();
         *setting.0.lock() = Proof::None;
         assert_eq!((requirement.current(), requirement.unconfirmed()), (Proof::Terminal, Some(Proof::None)));
-        // Nor for the next daemon.
+        // The next daemon does not apply the weaker setting either.
         let requirement = ProofRequirement::new(state.path(), setting.clone());
         assert_eq!((requirement.current(), requirement.strictest_since(asked)), (Proof::Terminal, Proof::Terminal));
         assert_eq!(requirement.lower("ana".to_owned()), Proof::None);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stricter_setting_counts_at_once_also_for_questions_that_wait() {
+    fn stricter_setting_applies_at_once_to_open_questions_too() {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::None)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
@@ -176,14 +176,14 @@ mod tests {
         let asked = clock::now();
         *setting.0.lock() = Proof::Passphrase;
         assert_eq!(requirement.strictest_since(asked), Proof::Passphrase);
-        // Raised and confirmed to be lower again while the question waits.
+        // Raised and then confirmed to be lower while the question waits.
         *setting.0.lock() = Proof::Dialog;
         requirement.lower("ana".to_owned());
         assert_eq!((requirement.strictest_since(asked), requirement.current()), (Proof::Passphrase, Proof::Dialog));
     }
 
     #[test]
-    fn changes_are_bounded_and_the_strictest_is_not_forgotten() {
+    fn changes_are_bounded_and_strictest_is_kept() {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::Passkey)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_leaves_the_setting() {
+    fn unreadable_file_keeps_the_setting() {
         let state = tempfile::tempdir().unwrap();
         std::fs::write(state.path().join(FILE_NAME), "{").unwrap();
         assert_eq!(ProofRequirement::new(state.path(), Arc::new(Proof::Dialog)).current(), Proof::Dialog);

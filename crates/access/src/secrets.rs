@@ -73,7 +73,7 @@ pub struct Redactor {
 pub struct TooManySecrets;
 
 impl Redactor {
-    /// Remembers a secret; line ends around it are not part of it.
+    /// Registers a secret, without the line ends around it.
     pub fn add(&self, secret: &str) {
         self.hide(&SecretText { terminal: None, text: secret.to_owned() });
     }
@@ -444,7 +444,7 @@ pub fn rename_fields(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Opt
 /// The position of a character of a picture: its row, the run in the row, and the character in the run.
 type CharacterPosition = (usize, usize, usize);
 
-/// Returns every character of a picture with its position; blanks between runs have none.
+/// Returns every character of a picture with its position; blanks between runs have no position.
 fn characters_in_order(picture: &Picture, to_row_end: bool) -> Vec<(char, Option<CharacterPosition>)> {
     let mut characters = Vec::new();
     let blanks = |count: u16| std::iter::repeat_n((' ', None), usize::from(count));
@@ -583,7 +583,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_fields_hide_what_can_be_no_name_of_ours() {
+    fn field_names_hide_impossible_names() {
         let secrets = Redactor::default();
         secrets.add("Zebra-77");
         secrets.add("result");
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn a_portion_of_a_text_shows_no_part_of_a_secret_that_it_cuts_off() {
+    fn truncated_text_shows_no_part_of_a_secret() {
         let secrets = Redactor::default();
         secrets.add("FLOWTOKEN-99");
         let text = "the FLOWTOKEN-99 of FLOWTOKEN-99.";
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_unknown_surroundings_shows_no_part_of_a_secret_that_its_cuts_divide() {
+    fn divided_text_shows_no_part_of_a_secret() {
         let secrets = Redactor::default();
         secrets.add("FLOWTOKEN-99");
         secrets.add("KEYKEYKEY");
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_removed_wherever_it_stands() {
+    fn secret_is_removed_everywhere() {
         let secrets = Redactor::default();
         secrets.add("hunter2!\n");
         let mut value = json!({"screen": "password: hunter2!", "list": ["xhunter2!x"], "n": 1});
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_hidden_in_a_text_whose_lines_divide_it() {
+    fn secret_is_hidden_across_lines() {
         let secrets = Redactor::default();
         secrets.add("supersecret-value");
         let masked = |text: &str| secrets.masked(text.to_owned());
@@ -649,18 +649,18 @@ mod tests {
         let mut value = json!({"lines": ["x supersecret\n-value"], "other": "super\nsecret"});
         secrets.mask_in(&mut value);
         assert_eq!(value, json!({"lines": ["x ••••••\n••••••"], "other": "super\nsecret"}));
-        // Encodings too, as base64(1) folds them.
+        // Encodings are hidden too, in lines as folded by base64(1).
         let encoded = "eCBzdXBlcnNlY3JldC12\nYWx1ZSB5";
         assert!(!masked(encoded).contains("dXBlcnNlY3Jld"), "{}", masked(encoded));
         let portion = secrets.masked_portion("a supersec\nret-value b", 6..16);
         assert_eq!(portion, "••••••\n••••••");
-        // The halves of a short one are adjacent by chance.
+        // A short secret is not joined across lines: its halves may be adjacent by chance.
         secrets.add("pass");
         assert_eq!(masked("com\npa\nss"), "com\npa\nss");
     }
 
     #[test]
-    fn escapes_of_addresses_are_hidden_in_both_cases() {
+    fn percent_escapes_are_hidden_in_both_cases() {
         let secrets = Redactor::default();
         secrets.add("s3cr3t/p+w?x");
         for shown in ["?t=s3cr3t%2Fp%2Bw%3Fx", "?t=s3cr3t%2fp%2bw%3fx"] {
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_in_a_longer_secret_leaves_no_rest() {
+    fn secret_within_longer_secret_leaves_no_rest() {
         let secrets = Redactor::default();
         secrets.add("abcd");
         secrets.add("abcdefgh");
@@ -677,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_forgotten_and_what_is_too_much_is_refused() {
+    fn secrets_are_never_forgotten_and_excess_is_refused() {
         // redteam M3: 1,001 lines uncovered what a person had typed.
         let secrets = Redactor::default();
         secrets.add("of a person");
@@ -686,7 +686,7 @@ mod tests {
         assert_eq!(
             secrets.masked("secret 7 of a person".to_owned()),
             format!("secret 7 {MASK}"),
-            "nothing of it is kept"
+            "no part of it is kept"
         );
         for number in 0..MAX_TYPED_SECRETS {
             assert_eq!(secrets.add_typed(&format!("secret {number}")), Ok(()));
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_of_a_secret_line_are_secrets_too() {
+    fn values_of_a_secret_line_are_secrets_too() {
         // redteam M12: echo $TOK showed what `export TOK=VALUE` had hidden.
         for (line, values) in [
             ("export TOK=hunter22", &["hunter22"][..]),
@@ -716,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_a_word_of_ours_breaks_no_reply() {
+    fn secret_equal_to_a_keyword_breaks_no_reply() {
         // redteam M4: with the secret `completed`, no run was seen to complete.
         let secrets = Redactor::default();
         ["completed", "run_", "2026", "human"].iter().for_each(|secret| secrets.add(secret));
@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_is_flooded_uncovers_nothing() {
+    fn flooded_terminal_reveals_nothing() {
         let (secrets, terminal) = (Redactor::default(), TerminalId::random());
         let typed = |text: String| secrets.hide(&SecretText { terminal: Some(terminal.clone()), text });
         typed("of a person".to_owned());
@@ -745,7 +745,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_again_is_told_the_secrets_that_came_since() {
+    fn later_update_includes_new_secrets() {
         let secrets = Redactor::default();
         secrets.add("first one");
         let (all, seen) = secrets.learned_since(0);
@@ -762,7 +762,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_unseen_is_hidden_in_its_terminal_only() {
+    fn hidden_input_is_masked_in_its_terminal_only() {
         let (secrets, one, other) = (Redactor::default(), TerminalId::random(), TerminalId::random());
         secrets.hide(&SecretText { terminal: Some(one.clone()), text: "root".to_owned() });
         assert_eq!(secrets.within(&one).masked("root".into()), MASK);
@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_hidden_where_rows_groups_and_cuts_divide_it() {
+    fn secret_is_hidden_across_rows_groups_and_cuts() {
         let secrets = Redactor::default();
         secrets.add("supersecret-value");
         assert_eq!(secrets.masked_screen("$ x supersec\nret-value\n$".into()), "$ x ••••••••\n•••••••••\n$");
@@ -782,7 +782,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_hidden_in_cells_where_colours_and_rows_divide_it() {
+    fn secret_is_hidden_across_colours_and_rows_of_cells() {
         let secrets = Redactor::default();
         let run = |col: u16, text: &str| Run {
             col,
@@ -809,7 +809,7 @@ mod tests {
         let masked = secrets.masked_picture(picture.clone());
         let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
         assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
-        // One that was wrapped at its blank: the row is full, and the blank is not in a run.
+        // A secret wrapped at its blank: the row is full, and no run contains the blank.
         let secrets = Redactor::default();
         secrets.add("super secret-värde");
         let masked = secrets.masked_picture(Picture { cols: 10, ..picture });
@@ -818,7 +818,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_answer_is_not_taken_for_a_secret() {
+    fn short_answer_is_not_a_secret() {
         let secrets = Redactor::default();
         secrets.add("yes\n");
         assert_eq!(secrets.masked("yes, yesterday".into()), "yes, yesterday");

@@ -1,8 +1,8 @@
 //! Standing of the process that opened a connection: whether it can be a person.
 //!
-//! Steplatch opens terminals and starts programs for agents. Every process in one of these counts as an agent, and so
-//! does a process with unknown ancestors. Every other process of the user counts as the user; the approver's
-//! passphrase proves more.
+//! Steplatch opens terminals and starts programs for agents. Every process in such a terminal or program counts as an
+//! agent, and so does a process with unknown ancestors. Every other process of the user counts as the user; the
+//! approver's passphrase proves more.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -240,40 +240,43 @@ mod tests {
         Process { pid, started: 1, evidence: Evidence::default() }
     }
 
-    /// A person's process, with one between it and the first.
+    /// A person's process with one process between it and the first.
     fn below(parent: Process) -> Lineage {
         Lineage { known: vec![process(40), parent, process(1)], cut: None }
     }
 
-    fn ours() -> Processes {
+    fn own_process() -> Processes {
         Processes { hosts: vec![20], daemon: Some(30) }
     }
 
     #[test]
-    fn what_cannot_be_told_is_no_person() {
+    fn unknown_caller_is_not_a_person() {
         for cut in [Cut::Gone, Cut::TooDeep, Cut::Changing] {
-            assert_eq!(judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &ours()), Some(PersonRefusal::Unknown));
+            assert_eq!(
+                judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &own_process()),
+                Some(PersonRefusal::Unknown)
+            );
         }
-        assert_eq!(judge(&below(process(35)), &ours()), None);
+        assert_eq!(judge(&below(process(35)), &own_process()), None);
     }
 
     #[test]
-    fn what_is_shown_counts_where_the_rest_is_hidden() {
+    fn visible_processes_suffice_where_others_are_hidden() {
         let hidden = |parent: i32| Lineage { cut: Some(Cut::Hidden), ..below(process(parent)) };
-        assert_eq!(judge(&hidden(35), &ours()), Some(PersonRefusal::Hidden));
-        assert_eq!(judge(&hidden(20), &ours()), Some(PersonRefusal::InTerminal));
+        assert_eq!(judge(&hidden(35), &own_process()), Some(PersonRefusal::Hidden));
+        assert_eq!(judge(&hidden(20), &own_process()), Some(PersonRefusal::InTerminal));
     }
 
     #[test]
-    fn whatever_is_below_a_host_or_the_daemon_is_no_person_s() {
-        let below = |pid: i32| judge(&below(process(pid)), &ours());
+    fn descendants_of_host_or_daemon_are_not_a_person() {
+        let below = |pid: i32| judge(&below(process(pid)), &own_process());
         assert_eq!((below(20), below(30)), (Some(PersonRefusal::InTerminal), Some(PersonRefusal::Started)));
         let itself = Lineage { known: vec![process(30)], cut: None };
-        assert_eq!(judge(&itself, &ours()), Some(PersonRefusal::Started), "the daemon itself");
+        assert_eq!(judge(&itself, &own_process()), Some(PersonRefusal::Started), "the daemon itself");
     }
 
     #[test]
-    fn a_mark_counts_on_every_ancestor_whatever_it_reads() {
+    fn mark_on_any_ancestor_counts() {
         for (mark, refusal) in [
             ("term_k7q2m8x4rd", PersonRefusal::InTerminal),
             ("forged", PersonRefusal::InTerminal),
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_counts_whoever_has_ended() {
+    fn group_counts_after_its_leader_has_ended() {
         let kept = Process { evidence: Evidence { mark: None, may_be_in_group: true }, ..process(35) };
         assert_eq!(judge(&below(kept), &Processes::default()), Some(PersonRefusal::Started));
     }

@@ -1,4 +1,4 @@
-//! The tools that a machine may use, as the contract describes them.
+//! The tools that a machine may use, with the descriptions of the contract.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine, and the one with a further state of this action in front.
+    /// A machine, and the same machine with a new first state with this action.
     fn with_new_state(action: &Value) -> (Definition, Definition) {
         let states = json!({"over": {"action": {"tool": "return", "params": {"result": 1}}}});
         let mut document = json!({"name": "m", "initial_state": "over", "states": states});
@@ -124,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn each_action_of_a_new_state_is_a_weakening_unless_it_only_asks_waits_or_looks() {
-        // What a sentence has, for each action of the language. No words: the action is passive.
+    fn new_state_is_a_weakening_unless_it_only_asks_waits_or_reads() {
+        // Words of the sentence for each action of the language. No words: the action is passive.
         let cases: [(&str, Value, &[&str]); 20] = [
             ("open_terminal", json!({"shell": "ssh box"}), &["it opens a terminal with \"ssh box\""]),
             ("run_command", json!({"command": "rm *"}), &["it runs \"rm *\""]),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_long_command_is_shown() {
+    fn long_command_is_shown_in_full() {
         let command = format!("echo {}; X=rm; $X x; echo {}; rm -rf ~", "a".repeat(5000), "b".repeat(5000));
         let (before, after) = with_new_state(&json!({"tool": "run_command", "params": {"command": command}}));
         let named = weakenings(&before, &after, &[]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_definitions_is_that_of_the_golden_file() {
+    fn definition_schema_matches_golden_file() {
         let schema = serde_json::to_string_pretty(&steplatch_workflow::schema(&TerminalTools)).unwrap();
         expect_test::expect_file!["../golden/definition_schema.json"].assert_eq(&format!("{schema}\n"));
     }

@@ -516,7 +516,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_what_differs_between_them() {
+    fn differences_between_words_are_found() {
         assert_eq!(split_words("git commit -m 'two words' x"), ["git", "commit", "-m", "'two words'", "x"]);
         assert_eq!(split_words("it's done"), ["it's", "done"]);
         assert_eq!(differences("git commit -m 'a fix'", "git commit -m \"other\""), [("a fix", "other")]);
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_named_after_what_asks_for_them() {
+    fn arguments_are_named_after_their_question() {
         let name = |line| name_of_question(line, |word| word == "shop");
         assert_eq!(name("Licence for shop: [MIT]"), "LICENCE");
         assert_eq!(name("package name: (demo)"), "PACKAGE_NAME");

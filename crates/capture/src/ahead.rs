@@ -1,4 +1,4 @@
-//! Inputs typed ahead: before the question or the shell prompt that reads them.
+//! Inputs typed ahead, before the question or shell prompt that reads them appears.
 //!
 //! In the machine, each of these inputs waits for the shell prompt, or for the question after the echo of the input.
 
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_typed_ahead_answer_the_questions_printed_behind_them_in_order() {
+    fn typed_ahead_inputs_answer_later_questions_in_order() {
         let command = |output| entered("sh x", "", output);
         let ahead = |text, printed| moment(text, "program", "", printed);
         let cases: [(&[Moment], usize, Option<&str>); 12] = [
@@ -351,7 +351,7 @@ mod tests {
                 Some("Mail: "),
             ),
             (&[command("a\nb\nName? "), ahead("a\n", "a\n"), ahead("b\n", "b\nName? $ ")], 2, None),
-            // The shell took the line behind it.
+            // The shell read the second line.
             (
                 &[
                     command("y\ntouch a\nGo? "),
@@ -362,16 +362,16 @@ mod tests {
                 Some("Go? "),
             ),
             (&[command("a\ndone\n"), ahead("a\n", "a\ndone\nana@mill: $ ")], 1, None),
-            // Editors of lines show it again.
+            // Line editors show the typed line again.
             (
                 &[command("f()\nv1: new\n>>> f()\n1\n>>> "), ahead("f()\n", "f()\nv1: new\n>>> f()\n1\n>>> ")],
                 1,
                 Some(">>> "),
             ),
-            // It was asked for, or awaited.
+            // The program had asked for the input, or the client had waited for it.
             (&[command("Sure? y\nMore? "), moment("y\n", "program", "Sure? ", "y\nMore? $ ")], 1, None),
             (&[command("y\nMore? "), moment("y\n", "password", "", "\nMore? $ ")], 1, None),
-            // A line without an end is no question.
+            // A line without a newline is not a question.
             (&[command("a y\nName: "), moment("y\n", "program", "a ", "y\nName: $ ")], 1, Some("Name: ")),
         ];
         for (moments, at, question) in cases {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_of_an_input_waits_for_what_read_it() {
+    fn each_input_line_waits_for_its_reader() {
         let split = |text: &str, printed: &str| {
             let mut typed = moment(text, "program", "Name: ", printed);
             typed.input.reads_lines = true;
@@ -406,13 +406,13 @@ mod tests {
         // Fewer questions than lines.
         assert_eq!(split("ana\na@x\nyes\n", "ana\na@x\nyes\nMail: $ ").len(), 1);
         assert_eq!(split("one\n", "one\n").len(), 1);
-        // An empty line, which nothing shows.
+        // An empty line is not visible in the output.
         assert_eq!(split("def f():\n  x\n\n", "def f():\n...   x\n... \n>>> ").len(), 1);
         assert_eq!(split("a\n\n", "a\n\n").len(), 2);
     }
 
     #[test]
-    fn each_key_of_an_input_answers_the_question_that_read_it() {
+    fn each_key_answers_the_question_that_read_it() {
         let split = |text: &str, printed: &str, next: Option<&str>| {
             let mut typed = moment(text, "program", "Go? ", printed);
             typed.input.awaited = Some(true);
@@ -442,16 +442,16 @@ mod tests {
             split("yy", "yy\nSure?\ndone\n$ ", None),
             [entry("y", "Go? ", "y\nSure?\n"), entry("y", "", "ydone\n$ ")]
         );
-        // One question took both of them, and the next one has another answer.
+        // One question read both keys, and the next question has another answer.
         assert_eq!(split("yn", "yn\ndone\n$ ", None).len(), 1);
-        assert_eq!(split("yn", "yn\nPort: ", Some("Port: ")).len(), 2, "with the answer behind it");
+        assert_eq!(split("yn", "yn\nPort: ", Some("Port: ")).len(), 2, "with the answer after it");
         assert_eq!(split("yn", "yn\nSure? \nPort: ", Some("Port: ")).len(), 3);
         assert_eq!(split("yn", "yn\n100%\n$ ", None).len(), 1);
         assert_eq!(split("yny", "yny\nSure? \n$ ", None).len(), 1);
     }
 
     #[test]
-    fn a_line_typed_ahead_that_the_shell_took_is_one_at_its_prompt() {
+    fn typed_ahead_line_read_by_the_shell_is_a_prompt_line() {
         let log = [
             entered("make", "", ""),
             moment("y\n", "program", "", "y\n"),

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn another_question_is_a_difference() {
+    fn different_question_is_a_difference() {
         let asked = |question: &str| {
             let mut all = events(&json!({}), &["done"]);
             all[1].data.insert("result".to_owned(), json!({"match_text": question, "exit_code": null}));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_comes_first_and_long_texts_are_cut() {
+    fn first_difference_comes_first_and_long_texts_are_cut() {
         let long = "x".repeat(MAX_TEXT_CHARS + 1);
         let (one, other) =
             (events(&json!({"V": "1"}), &["took 1 s", "a"]), events(&json!({"V": "1"}), &["took 22 s", &long]));

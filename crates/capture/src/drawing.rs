@@ -29,7 +29,7 @@ impl Entered {
         }
     }
 
-    /// Returns whether a row shows the question and the answer as they were entered.
+    /// Returns whether a row shows the question with its entered answer.
     fn is_unchanged(&self, line: &str) -> bool {
         let row = self.row.as_deref().unwrap_or_default();
         text_before_end(line, &self.text).is_some() || !row.is_empty() && line == row

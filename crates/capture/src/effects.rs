@@ -1,5 +1,5 @@
-//! Effects of commands: the programs that they run, and whether these can be undone. A captured machine asks a person
-//! before each irreversible or unknown command.
+//! Effects of commands: the programs that they run, and whether their effects can be undone. A captured machine asks a
+//! person before each irreversible or unknown command.
 //!
 //! `shell` parses shell lines; `readers` finds text that other shells parse differently. `programs` judges programs by
 //! their rows in `table`, `paths` judges written files, and `sql` judges statements for databases. An unlisted or

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transcript_is_read_as_it_was_written() {
+    fn transcript_reads_back_as_written() {
         let step = |state: &str, prints: &str, answer: Option<&str>| GoldenStep {
             state: state.to_owned(),
             prints: prints.to_owned(),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_compared_with_the_recording() {
+    fn run_is_compared_with_the_recording() {
         let step = |state: &str, prints: &str, exit_code| GoldenStep {
             state: state.to_owned(),
             prints: prints.to_owned(),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_line_is_named() {
+    fn invalid_line_is_named() {
         assert_eq!(Golden::read("").unwrap_err().to_string(), "line 1: the file is empty");
         let error = Golden::read("{\"golden\":1,\"workflow_name\":\"w\",\"captured\":\"\"}\n\n{]").unwrap_err();
         assert_eq!(error.line, 3);

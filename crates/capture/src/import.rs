@@ -31,7 +31,7 @@ use reader::Reader;
 /// Maximum number of entries of a log.
 const MAX_ENTRIES: usize = 4096;
 
-/// Maximum length of the text of an entry. Of a longer text, the entry keeps both ends.
+/// Maximum length of the text of an entry. The entry keeps both ends of a longer text.
 const MAX_PRINTED_BYTES: usize = 32 << 10;
 
 /// Event of a recorded terminal.

@@ -1,4 +1,4 @@
-//! Laws of capture: it takes any log, and what it makes is a machine.
+//! Laws of capture: it accepts any log, and its result is a machine.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};
@@ -71,7 +71,7 @@ prop_compose! {
         step in 0_u64..9,
         has_text in any::<bool>(),
     ) -> (Moment, u64) {
-        let [one, two, three, four, five, six] = <[String; 6]>::try_from(texts).expect("as many as were made");
+        let [one, two, three, four, five, six] = <[String; 6]>::try_from(texts).expect("as many as were created");
         let input = InputRecord {
             context: context.to_owned(),
             kind,
@@ -104,7 +104,7 @@ fn log_of(moments: Vec<(Moment, u64)>) -> SessionLog {
 
 proptest! {
     #[test]
-    fn a_log_that_is_compared_with_itself_gives_the_same_machine(moments in prop::collection::vec(moment(), 0..30)) {
+    fn log_compared_with_itself_gives_the_same_machine(moments in prop::collection::vec(moment(), 0..30)) {
         let log = log_of(moments);
         let facts = KnownFacts::default();
         let alone = capture(std::slice::from_ref(&log), &facts, &CaptureRequest::default());
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn any_log_gives_a_machine_that_its_recording_fits(
+    fn any_log_gives_a_machine_that_fits_its_recording(
         moments in prop::collection::vec(moment(), 0..30),
         others in prop::option::of(prop::collection::vec(moment(), 0..30)),
         two in any::<bool>(),
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn a_date_and_a_host_that_are_typed_are_named_unless_they_are_inputs() {
+fn typed_date_and_host_are_named_unless_they_are_inputs() {
     let input = InputRecord {
         number: 1,
         kind: InputKind::Command,

@@ -1226,7 +1226,7 @@ fn arguments(
     arguments
 }
 
-/// Returns the logs whose last input went to a program that was still running.
+/// Returns the logs whose last input went to a still running program.
 fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
     let is_open = |log: &usize| {
         let last = turns.iter().rev().find(|turn| turn.log_index == *log);

@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_input_chooses_from_is_known() {
+    fn choices_of_an_input_are_known() {
         let menu = "1) Berlin   2) Paris\n3) New York\n#? ";
         assert_eq!(entry(menu, "2\n").as_deref(), Some("2) Paris"));
         assert_eq!(entry(menu, "3\n").as_deref(), Some("3) New York"));
@@ -605,13 +605,13 @@ mod tests {
         let table = "* 0            /usr/bin/vim   30   auto mode\n  1            /bin/nano      10   manual mode\nType a number: ";
         assert_eq!(entry(table, "1\n").as_deref(), Some("1 /bin/nano"));
         assert_eq!(entry(table, "0\n").as_deref(), Some("0 /usr/bin/vim"));
-        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "one row is no table");
+        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "one row is not a table");
         for (printed, text) in [(menu, "4\n"), (menu, "Paris\n"), ("size 12) x\n? ", "2\n"), ("", "1\n")] {
             assert_eq!(entry(printed, text), None, "{printed:?} {text:?}");
         }
     }
 
-    /// Returns whether a menu that was recorded with the first output is chosen from where a program prints the second.
+    /// Returns whether a menu recorded with the output `recorded` accepts the choice when the program prints `printed`.
     fn goes_on(recorded: &str, text: &str, printed: &str) -> bool {
         let Menu::Printed(menu) = Menu::printed(recorded, &typed(text)) else { panic!("{recorded} is a menu") };
         let facts = KnownFacts::default();
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn another_row_in_between_above_or_below_is_another_menu() {
+    fn additional_row_makes_another_menu() {
         let menu = "sh x\nWelcome\n1) small\n2) full\n#? ";
         assert!(goes_on(menu, "2\n", menu) && goes_on(menu, "2\n", "Hello\nWelcome\n\n 1) small\n 2) full\n#? "));
         for (program, printed) in [
@@ -655,13 +655,13 @@ mod tests {
         let wide = "x\n1) Ubuntu 20.04\t2) Ubuntu 22.04\nChoose [1-2]: ";
         assert!(goes_on(wide, "2\n", wide) && !goes_on(wide, "2\n", &wide.replace("22.04", "24.04")));
         assert!(!goes_on(wide, "2\n", &wide.replace("[1-2]", "[0-2]")));
-        // A number above the menu that was there when it was recorded is no reason to stop.
+        // A number above the menu does not stop the run if it is unchanged.
         let steps = "x\nStep 2: choose\n1) small\n2) full\n#? ";
         assert!(goes_on(steps, "2\n", steps));
     }
 
     #[test]
-    fn enter_chooses_the_default_that_stands_there() {
+    fn enter_chooses_the_shown_default() {
         let named = "sh x\nMirror\n1) keep\n2) erase\nChoice [1]: ";
         let word = "sh x\nkeep  all files\nerase all files\nMode (default: keep): ";
         let pointed = "sh x\nEditor:\n* 0  /usr/bin/vim\n  1  /bin/nano\n\nPress enter to keep the current choice[*]: ";
@@ -683,7 +683,7 @@ mod tests {
                 assert!(!goes_on(recorded, "\n", &recorded.replace(part, other)), "{recorded} {other}");
             }
         }
-        // What is only listed above is no menu.
+        // A plain list above a question is not a menu.
         for printed in
             ["x\n* one\n* two\nGo? [Y/n] ", "x\n  one\n  two\nGo? [Y/n] ", "x\n1) a\nGo? [Y/n] ", "x\n> a\nGo? "]
         {
@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn a_menu_that_is_drawn_in_place_is_all_of_its_rows() {
+    fn menu_drawn_in_place_has_all_its_rows() {
         let screen = "$ ls\nold\n$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod\n↑↓ navigate • ⏎ select\n";
         let rows = ["? Where to?", "❯ dev", "staging", "prod", "↑↓ navigate • ⏎ select"];
         for keys in [&["down", "enter"][..], &["enter"], &["space"]] {
@@ -728,7 +728,7 @@ mod tests {
         assert_eq!(drawn(asks, "? Project name? ", &line), ["? Project name? (demo)"]);
     }
 
-    /// A screen with rows that a program drew in place.
+    /// A screen with rows drawn in place by a program.
     struct Layout {
         screen: &'static str,
         /// The row before the cursor.
@@ -736,16 +736,16 @@ mod tests {
         act: Act,
         /// Rows of earlier questions in the program with their answers.
         answered: &'static [(&'static str, &'static str)],
-        /// Number of rows from the question on, which must be unchanged.
+        /// Number of rows from the question on that must be unchanged.
         compared: usize,
-        /// Parts above the question that may be others.
+        /// Parts above the question that may differ.
         free: &'static [(&'static str, &'static str)],
-        /// Parts above the question that may not be others, because it does not name its subject, or is not recognised.
+        /// Parts above the question that must not differ, because it does not name its subject or is not recognised.
         fixed: &'static [(&'static str, &'static str)],
     }
 
     impl Layout {
-        /// Returns whether the screen is the one on which this workflow answers.
+        /// Returns whether the workflow answers on this screen.
         fn goes_on(&self, screen: &str, name: &str) -> bool {
             let answered = self
                 .answered
@@ -861,7 +861,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_from_the_question_on_is_compared_in_any_layout() {
+    fn every_row_after_the_question_is_compared() {
         for layout in layouts() {
             let screen = layout.screen;
             assert!(layout.goes_on(screen, "shop"), "unchanged: {screen}");
@@ -901,7 +901,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_above_a_menu_may_have_wrapped() {
+    fn command_above_a_menu_may_wrap() {
         let command = format!("node x.js {}", "--option ".repeat(4).trim_end());
         let entered = [Entered { text: command, row: None }];
         let screen = "$ ls\n$ node x.js --option --op\ntion --option --option\nPick one\n> dev\n  prod";
@@ -911,7 +911,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_another_form_chooses_from_the_same_rows() {
+    fn answer_in_another_form_chooses_from_the_same_rows() {
         let menu = "sh x\n1) logs\n2) cache\n3) temp files\nRemove which? ";
         for answer in ["3", "1,3", "1 3", "1-3", "3.", "3)", "#3", "03", "+3"] {
             let typed = format!("{answer}\n");
@@ -949,7 +949,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_a_full_screen_are_a_menu_for_keys_that_choose() {
+    fn full_screen_rows_are_a_menu_for_choosing_keys() {
         let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
         let rows = |act: &Act| match Menu::from_screen(screen, &[], act) {
             Menu::Drawn { rows, .. } => rows,
@@ -967,7 +967,7 @@ mod tests {
         }
         assert!(matches!(Menu::from_screen(&"a row\n".repeat(60), &[], &pressed(&["down"])), Menu::Drawn { .. }));
         assert_eq!(Menu::from_screen(&"a row\n".repeat(61), &[], &pressed(&["down"])), Menu::TooLarge(61));
-        // Text goes into the field with the cursor, whatever the other rows look like.
+        // Text goes into the field at the cursor, whatever the other rows show.
         let styles = ["de Berlin: inverse".to_owned(), "Name: ▏: plain".to_owned()];
         let highlighted = |act: &Act| match Menu::from_screen("de Berlin\nName:", &styles, act) {
             Menu::Drawn { highlighted, .. } => highlighted.len(),
@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn the_styles_of_a_menu_are_those_of_its_rows() {
+    fn menu_styles_are_those_of_its_rows() {
         let screen = "$ ls\n> alpha\n$ node x.js\n? Where to? \n> alpha\n  beta\n";
         let styles = ["$ ls: bold", "> alpha: 6", "? Where to?: bold", "> alpha: 6"].map(str::to_owned);
         let menu = Menu::from_rows_in_place(screen, &styles, "", &[command()], &pressed(&["enter"]));

@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_change_nothing() {
+    fn reading_commands_change_nothing() {
         for look in ["ls -la", "cat a | grep b", "git log --oneline", "npm --help", "pwd; ls", "tail -n 3 log"] {
             assert!(is_read_only(look), "{look}");
         }
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_at_the_same_are_alike() {
+    fn repeated_attempts_are_alike() {
         assert!(is_correction("gti status", "git status"));
         assert!(is_correction("npm install lodahs", "npm install lodash"));
         assert!(is_correction("git push", "git push -u origin main"));
@@ -362,7 +362,7 @@ mod tests {
         assert!(!is_correction("make", "ls"));
     }
 
-    /// A turn with this end, typed at a prompt where it is a line.
+    /// A turn with this ending; a line is typed at a prompt.
     fn turn(act: Act, ending: Ending, printed: &str) -> Turn {
         Turn {
             key_count: 0,
@@ -390,15 +390,15 @@ mod tests {
         turn(act, Ending::Prompt { exit_code }, "")
     }
 
-    fn why(turns: &[Turn]) -> Vec<String> {
+    fn reason_to_omit(turns: &[Turn]) -> Vec<String> {
         let reasons = reasons(turns, false, |_| false);
         omitted_inputs(turns, &reasons).into_iter().map(|one| format!("{}: {}", one.input, one.reason)).collect()
     }
 
     #[test]
-    fn an_attempt_that_failed_is_named_with_what_was_done_before_it_was_done_again() {
+    fn failed_attempt_is_named_with_its_retry() {
         assert_eq!(
-            why(&[command("make tset", 2), command("ls", 0), command("make test", 0)]),
+            reason_to_omit(&[command("make tset", 2), command("ls", 0), command("make test", 0)]),
             [
                 "make tset: it failed with exit code 2 and was done again as 'make test'",
                 "ls: it only looks around; keep: true keeps it"
@@ -406,25 +406,25 @@ mod tests {
         );
         let fixed = [command("make", 2), command("cat log", 0), command("sed -i s/a/b/ x", 0), command("make", 0)];
         let reason = "make: it failed with exit code 2 and was done again after 'sed -i s/a/b/ x', which may have changed what it needs";
-        assert_eq!(why(&fixed)[0], reason);
-        // The same command is found at any distance, a similar one is not.
+        assert_eq!(reason_to_omit(&fixed)[0], reason);
+        // The same command is found at any distance, but a similar one is not.
         let far = |first: &str| {
             let others = (0..MAX_RETRY_TURNS).map(|number| command(&format!("touch file-{number}"), 0));
             let turns: Vec<Turn> =
                 std::iter::once(command(first, 2)).chain(others).chain([command("make test", 0)]).collect();
-            why(&turns)
+            reason_to_omit(&turns)
         };
         assert!(far("make test")[0].contains("after 'touch file-4'"));
         assert_eq!(far("make tset"), [""; 0]);
         assert_eq!(
-            why(&[command("grep x y", 1), command("make", 0)]),
+            reason_to_omit(&[command("grep x y", 1), command("make", 0)]),
             ["grep x y: it only looks around; keep: true keeps it"]
         );
-        assert_eq!(why(&[command("git rebase main", 1), command("git rebase --continue", 0)]), [""; 0]);
+        assert_eq!(reason_to_omit(&[command("git rebase main", 1), command("git rebase --continue", 0)]), [""; 0]);
     }
 
     #[test]
-    fn a_program_that_asked_and_failed_is_left_out_as_a_whole() {
+    fn failed_program_with_questions_is_omitted_entirely() {
         let asks = |code| {
             let act = |text: &str| Act::Typed { text: text.to_owned(), keys: Vec::new() };
             let start =
@@ -433,12 +433,12 @@ mod tests {
         };
         let turns = [asks(1), asks(0)].concat();
         let reason = "it failed with exit code 1 and was done again";
-        assert_eq!(why(&turns), [format!("sh setup.sh: {reason}"), format!("80: {reason}")]);
-        assert_eq!(why(&[asks(0), asks(0)].concat()), [""; 0]);
+        assert_eq!(reason_to_omit(&turns), [format!("sh setup.sh: {reason}"), format!("80: {reason}")]);
+        assert_eq!(reason_to_omit(&[asks(0), asks(0)].concat()), [""; 0]);
     }
 
     #[test]
-    fn an_answer_that_was_refused_is_left_out() {
+    fn refused_answer_is_omitted() {
         let typed = |text: &str| Act::Typed { text: text.to_owned(), keys: Vec::new() };
         let hidden = |row: &str| Act::Hidden { entered: true, row: row.to_owned() };
         let asks = |line: &str| Ending::Password(line.to_owned());
@@ -451,7 +451,7 @@ mod tests {
             turn(hidden(sudo), over(), "\ndone\n"),
         ];
         let reason = "it was refused, and asked for again";
-        assert_eq!(why(&turns), [format!("a secret at '[sudo] password for ana:': {reason}")]);
+        assert_eq!(reason_to_omit(&turns), [format!("a secret at '[sudo] password for ana:': {reason}")]);
         let (new, again) = ("New password: ", "Retype new password: ");
         let turns = [
             start(new),
@@ -461,13 +461,13 @@ mod tests {
             turn(hidden(again), over(), "\n"),
         ];
         assert_eq!(
-            why(&turns),
+            reason_to_omit(&turns),
             [format!("a secret at 'New password:': {reason}"), format!("a secret at 'Retype new password:': {reason}")]
         );
     }
 
     #[test]
-    fn an_accepted_answer_is_not_left_out() {
+    fn accepted_answer_is_kept() {
         let typed = |text: &str| Act::Typed { text: format!("{text}\n"), keys: Vec::new() };
         let session = |prompt: &str, replies: [&str; 3]| {
             let asks = || Ending::Question(prompt.to_owned());
@@ -476,7 +476,7 @@ mod tests {
                 turns.push(turn(typed(answer), asks(), &format!("{answer}\n{reply}\n{prompt}")));
             }
             turns.push(turn(typed("q"), Ending::Prompt { exit_code: Some(0) }, ""));
-            why(&turns).len()
+            reason_to_omit(&turns).len()
         };
         for reply in [
             "added",
@@ -492,21 +492,21 @@ mod tests {
                 assert_eq!(session(prompt, [reply; 3]), 0, "{prompt} {reply}");
             }
         }
-        // A program that says it of each line took each.
+        // A program that reports the same error for each line accepted none.
         assert_eq!(session("db> ", ["unknown is 5"; 3]), 0);
         assert_eq!(session("User: ", ["Invalid name.", "added", "added"]), 1);
         assert_eq!(session("db> ", ["Error: no such table", "INSERT 1", "INSERT 1"]), 1);
     }
 
     #[test]
-    fn a_refusal_is_short_and_is_not_the_answer() {
+    fn refusal_is_short_and_differs_from_the_answer() {
         assert!(is_refusal("five\nNot valid, please enter a number.\nHow many? "));
         assert!(!is_refusal("again\nSay it: ") && !is_refusal("again\nfine\nSay it: "));
         assert!(!is_refusal("y\ncopied a\ncopied b\ncopied c\nd failed\nOverwrite? [y/n] "));
     }
 
     #[test]
-    fn a_line_that_an_interpreter_reported_an_error_for_is_left_out_where_it_was_corrected() {
+    fn interpreter_error_is_omitted_if_corrected() {
         let typed = |text: &str| Act::Typed { text: format!("{text}\n"), keys: Vec::new() };
         let start = |line: &str| Turn { at_prompt: true, ..turn(typed("sh"), Ending::Question(line.to_owned()), "") };
         let over = || Ending::Prompt { exit_code: Some(0) };
@@ -514,7 +514,12 @@ mod tests {
         let session = |failed: &str, reply: &str, done: &str| {
             let printed = format!("{failed}\n{reply}\nsqlite> ");
             let quit = turn(typed(".quit"), over(), "");
-            why(&[start("sqlite> "), turn(typed(failed), asks(), &printed), turn(typed(done), asks(), ""), quit])
+            reason_to_omit(&[
+                start("sqlite> "),
+                turn(typed(failed), asks(), &printed),
+                turn(typed(done), asks(), ""),
+                quit,
+            ])
         };
         let error = "Parse error: no such table: tt";
         let reason = "the program reported an error, and it was done again as 'insert into t values(7);'";
@@ -522,13 +527,13 @@ mod tests {
         assert_eq!(session(failed, error, "insert into t values(7);"), [format!("{failed}: {reason}")]);
         assert_eq!(session(failed, "", "insert into t values(7);"), [""; 0]);
         assert_eq!(session(failed, error, "select 1;"), [""; 0]);
-        // The prompt of an interpreter is no question that is asked again.
+        // The prompt of an interpreter is not a repeated question.
         let prompt = "(gdb) ";
         let turns = [
             start(prompt),
             turn(typed("foo"), Ending::Question(prompt.to_owned()), "foo\nInvalid command\n(gdb) "),
             turn(typed("quit"), over(), ""),
         ];
-        assert_eq!(why(&turns), [""; 0]);
+        assert_eq!(reason_to_omit(&turns), [""; 0]);
     }
 }

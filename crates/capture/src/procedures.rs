@@ -1,4 +1,4 @@
-//! Procedures of one terminal, captured from logs written by hand.
+//! Procedures of one terminal, captured from handwritten logs.
 
 use serde_json::{Value, json};
 use steplatch_protocol::{InputKind, InputRecord};
@@ -59,7 +59,7 @@ impl Log {
         self.add(typed, &format!("{line}\n"), None).add(entered, printed, None)
     }
 
-    /// An answer behind a row of the screen.
+    /// An answer to a row of the screen.
     pub(crate) fn answers(self, row: &str, text: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Typed,
@@ -71,7 +71,7 @@ impl Log {
         self.add(input, &format!("{text}\n{printed}"), None)
     }
 
-    /// A secret behind a row of the screen.
+    /// A secret for a row of the screen.
     pub(crate) fn hides(self, row: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Hidden,
@@ -139,7 +139,7 @@ fn names(captured: &CapturedMachine) -> Vec<&str> {
 }
 
 #[test]
-fn the_directory_of_the_session_is_an_argument_wherever_it_is_typed() {
+fn session_directory_is_an_argument_everywhere() {
     let log = || {
         Log::default().runs("cd /home/ana/shop/web && make", 0, "").runs(
             "tar -C /home/ana/shop -cf /home/ana/shop-2.tar .",
@@ -159,7 +159,7 @@ fn the_directory_of_the_session_is_an_argument_wherever_it_is_typed() {
 }
 
 #[test]
-fn a_number_chooses_the_entry_that_stood_there() {
+fn number_chooses_the_entry_shown_there() {
     let menu = "1) Ubuntu 20.04\n2) Ubuntu 22.04\nChoose [1-2]: ";
     let pattern = r"(?P<another_entry>(?<![^\W_]|[.,-])2(?![^\W_]|[.,]\d)[\s\S]*)?^[^\S\n]*1\) Ubuntu 20\.04\s*\n\s*2\) Ubuntu 22\.04\s*\n^Choose \[1-2\]: *\Z";
     let log = Log::default().starts("sh setup.sh", 0, menu).answers("Choose [1-2]: ", "2", "");
@@ -169,7 +169,7 @@ fn a_number_chooses_the_entry_that_stood_there() {
     // The wait of the client does not state which entry it chose.
     let log = Log::default().starts("sh setup.sh", 0, menu).waits("Choose").answers("Choose [1-2]: ", "2", "");
     assert_eq!(all(&log.captured(&[], "/srv"), "pattern"), ["Choose", pattern]);
-    // The program reads on a line of its own.
+    // The program reads on a separate line.
     let log =
         Log::default().starts("sh setup.sh", 0, "(1) one\n(2) two\nPick a number from 1 to 2\n").answers("", "2", "");
     assert_eq!(
@@ -195,7 +195,7 @@ fn drawn(row: &str, screen: &str, text: &str, keys: &[&str]) -> InputRecord {
 }
 
 #[test]
-fn a_wizard_that_draws_over_its_lines_is_waited_for_as_it_stood_there() {
+fn redrawing_wizard_is_awaited_in_its_shown_state() {
     let menu = "$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod";
     let asks = "$ node x.js\n✔ Where to? staging\n? Project name? (demo)";
     // The text of the output does not have overdrawn text, and later lines end as the answer does.
@@ -224,7 +224,7 @@ fn a_wizard_that_draws_over_its_lines_is_waited_for_as_it_stood_there() {
 }
 
 #[test]
-fn a_wait_ends_where_the_program_reads_the_next_input_as_it_did() {
+fn wait_ends_where_the_program_reads_next_input() {
     let asked = |awaited: Option<bool>, context: &str| {
         let input = InputRecord {
             kind: InputKind::Typed,
@@ -249,7 +249,7 @@ fn a_wait_ends_where_the_program_reads_the_next_input_as_it_did() {
 }
 
 #[test]
-fn a_line_that_nobody_typed_is_named_and_is_no_state() {
+fn untyped_line_is_named_and_adds_no_state() {
     let entered = InputRecord {
         kind: InputKind::Entered,
         context: "prompt".to_owned(),
@@ -275,7 +275,7 @@ fn secrets(captured: &CapturedMachine) -> Vec<&str> {
 }
 
 #[test]
-fn a_secret_that_is_typed_again_is_one_argument() {
+fn repeated_secret_is_one_argument() {
     let log = Log::default()
         .starts("passwd", 0, "Current password: ")
         .hides("Current password: ", "New password: ")
@@ -290,7 +290,7 @@ fn a_secret_that_is_typed_again_is_one_argument() {
 }
 
 #[test]
-fn the_same_question_asks_for_the_same_secret_where_it_says_whose() {
+fn same_question_asks_for_the_same_secret_if_it_names_the_owner() {
     let asked = |row: &str, other: &str| {
         let log = Log::default()
             .starts("one", 0, row)
@@ -303,7 +303,7 @@ fn the_same_question_asks_for_the_same_secret_where_it_says_whose() {
     };
     let sudo = "[sudo] password for ana: ";
     assert_eq!(asked(sudo, sudo), 1);
-    assert_eq!(asked("Password: ", "Password: "), 2, "another command may ask for another one");
+    assert_eq!(asked("Password: ", "Password: "), 2, "another command may ask for another secret");
     assert_eq!(asked("ana@mill's password: ", "ana@barn's password: "), 2);
     assert_eq!(asked("Password: ", "Verification code: "), 2);
     let twice = Log::default()
@@ -316,7 +316,7 @@ fn the_same_question_asks_for_the_same_secret_where_it_says_whose() {
 }
 
 #[test]
-fn a_password_that_was_refused_is_not_waited_for() {
+fn refused_password_is_not_awaited() {
     let row = "[sudo] password for ana: ";
     let log = Log::default()
         .starts("sudo make", 0, row)
@@ -329,7 +329,7 @@ fn a_password_that_was_refused_is_not_waited_for() {
 }
 
 #[test]
-fn an_answer_is_named_after_its_argument_and_every_note_names_its_state() {
+fn answer_is_named_after_its_argument_and_notes_name_states() {
     let log = Log::default()
         .starts("sh setup.sh", 0, "Port: ")
         .answers("Port: ", "9000", "Since: ")
@@ -358,7 +358,7 @@ fn gated(captured: &CapturedMachine) -> Vec<String> {
 }
 
 #[test]
-fn a_person_is_asked_before_what_cannot_be_taken_back_and_before_what_is_not_known() {
+fn destructive_or_unknown_line_gets_a_gate() {
     let ordinary = ["git pull", "npm run build", "make", "python3 script.py", "cargo test", "mkdir x && cp a x"];
     let captured = ordinary.iter().fold(Log::default(), |log, line| log.runs(line, 0, "")).captured(&[], "/srv");
     assert!(!gated(&captured).contains(&"*".to_owned()), "{:?}", gated(&captured));
@@ -368,7 +368,7 @@ fn a_person_is_asked_before_what_cannot_be_taken_back_and_before_what_is_not_kno
         .filter(|one| one.guess == "no person is asked first")
         .map(|one| one.state.as_str())
         .collect();
-    assert_eq!(unseen, ["npm_run_build", "make", "python3_script_py", "cargo_test"], "what is not read is named");
+    assert_eq!(unseen, ["npm_run_build", "make", "python3_script_py", "cargo_test"], "the unread input is named");
     let log = Log::default()
         .runs("make", 0, "")
         .runs("ssh box rm -rf /srv/x", 0, "")
@@ -393,7 +393,7 @@ fn a_person_is_asked_before_what_cannot_be_taken_back_and_before_what_is_not_kno
 }
 
 #[test]
-fn a_line_at_the_prompt_of_another_machine_is_judged_as_one_and_an_answer_is_not() {
+fn line_at_a_remote_prompt_is_judged_but_an_answer_is_not() {
     let session = |begun: &str, prompt: &str, typed: &str| {
         let log = Log::default().starts(begun, 0, prompt).answers(prompt, typed, "").runs("ls", 0, "");
         gated(&log.captured(&[], "/srv")).contains(&"*".to_owned())

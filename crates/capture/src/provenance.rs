@@ -491,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_may_be_data() {
+    fn possible_data_words_are_recognised() {
         assert_eq!(data_words("curl http://127.0.0.1:8123/x"), ["http://127.0.0.1:8123/x", "8123"]);
         assert_eq!(data_words("git show 1f3a9b2 -n3 y 7"), ["1f3a9b2"]);
         assert_eq!(data_words("git tag v1.4.2"), ["v1.4.2", "1.4.2"]);
@@ -513,7 +513,7 @@ mod tests {
         (read.unwrap_or_else(|| output.recorded_rows_pattern(rows[0].0, rows[0].1)), is_read)
     }
 
-    /// Returns the value that a machine types where a program prints this; none where the run stops.
+    /// Returns the value that a machine types when a program prints `text`. `None` if the run stops.
     fn typed_at(recorded: &str, word: &str, printed: &str) -> Option<String> {
         let (text, is_read) = pattern(recorded, word);
         let pattern = Pattern::new(&format!("(?m){text}")).unwrap();
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_named_and_read_with_a_group() {
+    fn value_is_named_and_read_with_a_group() {
         let line = "Serving HTTP on 0.0.0.0 port 8123 (http://0.0.0.0:8123/) ...";
         let (_, at) = rows_with(&[line], "8123")[0];
         assert_eq!(variable_name(&line[..at], &[], &[]), "read_port");
@@ -541,20 +541,20 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_read_off_its_own_row_and_off_no_other_one() {
+    fn value_is_read_from_its_own_row_only() {
         let log = "3fa9c1d add page\n9b2e77a fix typo\n1c0ffee begin\n";
         let hashes = "commit 3fa9c1d\ncommit 9b2e77a\ncommit 1c0ffee\n";
         let full = "commit 3fa9c1d\nAuthor: a\n\n    add\n\ncommit 9b2e77a\nAuthor: a\n\n    fix\n";
         let table = "ID    NAME   STATE\n1182  web    running\n3345  db     running\n";
         let headed = "Active:\n  id 4711\nOld:\n  id 1200\n";
-        // The recorded output, the value, what is printed the next time, and what is typed then.
+        // The recorded output, the value, the next output, and the value typed then.
         let cases = [
             (log, "9b2e77a", "77ab12c new one\n3fa9c1d add page\n9b2e77a fix typo\n1c0ffee begin\n", Some("9b2e77a")),
             (log, "9b2e77a", "8d3f00b fix typo\n3fa9c1d add page\n1c0ffee begin\n", Some("8d3f00b")),
             (log, "9b2e77a", "77ab12c new one\n3fa9c1d add page\n1c0ffee begin\n", None),
             (log, "9b2e77a", "77ab12c fix typo\n3fa9c1d add page\n9b2e77a fix typo\n", None),
             (log, "9b2e77a", "77ab12c fix typo again\n3fa9c1d add page\n", None),
-            // Rows that look alike.
+            // Similar rows.
             (hashes, "9b2e77a", hashes, Some("9b2e77a")),
             (hashes, "9b2e77a", "commit 77ab12c\ncommit 3fa9c1d\ncommit 9b2e77a\n", None),
             (hashes, "3fa9c1d", "commit 77ab12c\ncommit 3fa9c1d\ncommit 9b2e77a\ncommit 1c0ffee\n", None),
@@ -564,13 +564,13 @@ mod tests {
             ("commit 3fa9c1d\n", "3fa9c1d", "commit 77ab12c\ncommit 3fa9c1d\n", None),
             ("4711\n4712\n4713\n", "4712", "4700\n4711\n4712\n4713\n", None),
             ("4711\n", "4711", "4712\n", Some("4712")),
-            // The rows around tell them.
+            // The neighbouring rows distinguish similar rows.
             (full, "9b2e77a", &format!("commit 77ab12c\nAuthor: a\n\n    new\n\n{full}"), Some("9b2e77a")),
             (full, "9b2e77a", "commit 77ab12c\nAuthor: a\n\n    new\n\ncommit 3fa9c1d\nAuthor: a\n\n    add\n", None),
             (headed, "1200", "Old:\n  id 1201\nActive:\n  id 1200\n", Some("1201")),
             (headed, "1200", "Active:\n  id 4711\n  id 4712\nOld:\n  id 1300\n", Some("1300")),
             (headed, "1200", "Active:\n  id 4711\n  id 1200\n", None),
-            // All words of the row count, its other numbers do not.
+            // All words of the row must match; its other numbers may differ.
             ("Created container 4711\n", "4711", "Created container 80 failed\nCreated container 81\n", Some("81")),
             ("Created container 4711\n", "4711", "Deleted container 80\n", None),
             ("Created container 4711\n", "4711", "Created container 80\nCreated container 81\n", None),
@@ -580,7 +580,7 @@ mod tests {
             ("job 4202 queued behind job 1701\n", "1701", "job 4203 queued behind job 1799\n", Some("1799")),
             ("key ab12cd34 (old)\nkey ef56ab78 (new)\n", "ef56ab78", "key 12341234 (new)\n", Some("12341234")),
             ("key ab12cd34 (old)\nkey ef56ab78 (new)\n", "ef56ab78", "key ef56ab78 (old)\n", None),
-            // Another kind of value is none.
+            // A value of another kind does not match.
             ("Latest version: 1.2.3\n", "1.2.3", "Latest version: 1.3\n", Some("1.3")),
             ("Latest version: 1.2.3\n", "1.2.3", "Latest version: none\n", None),
             ("Latest version: 1.2.3\n", "1.2.3", "Latest version: --force\n", None),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_in_a_question_is_generalised_to_its_class() {
+    fn variable_part_of_a_question_becomes_its_class() {
         let hex = r"(?!\d+(?:[a-f]+|(?:[Ee]|[Ff]eb|[Dd]ec)\d+)\b|[a-f]+\d+\b)(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8}";
         let random = classes::SWITCHING.to_owned() + "[0-9A-Za-z_]{6}";
         let cases = [
@@ -260,7 +260,7 @@ mod tests {
         assert!(
             matches_in(&date, "Last login: Fri May 1 14:00: ") && !matches_in(&date, "Last login: xx Nov 2 14:00: ")
         );
-        // Nothing but a class would be found everywhere.
+        // A bare class would match everywhere.
         assert_eq!(question("12 ", &[], &facts(), Leeway::Data), r"^12 *\Z");
         assert_eq!(question("1f3a9b2c ", &[], &facts(), Leeway::Data), r"^1f3a9b2c *\Z");
         assert_eq!(question("[12] ", &[], &facts(), Leeway::Data), r"^\[\d+\] *\Z");
@@ -268,21 +268,21 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_a_question_is_its_variable() {
+    fn value_in_a_question_becomes_its_variable() {
         let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
         let question = question("package name: (shop) ", &bindings, &facts(), Leeway::Data);
         assert_eq!(question, r"^package name: \({name|regex}\) *\Z");
     }
 
     #[test]
-    fn a_line_that_has_ended_is_the_last_one() {
+    fn ended_line_is_the_last_line() {
         let question = question("Pick from 1 to 4\n", &[], &facts(), Leeway::Data);
         assert_eq!(question, r"^Pick from \d+ to \d+\s*\Z");
         assert!(matches_in(&question, "3. x\nPick from 1 to 3\n"));
     }
 
     #[test]
-    fn the_last_row_is_whole_behind_a_prompt_or_the_end_of_a_longer_one() {
+    fn last_row_after_a_prompt_or_long_line_is_whole() {
         let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
         let pattern = |row: LastRow| row.pattern(&bindings, &facts());
         let line = |text: &str| LastRow::AfterPrompt(text.to_owned());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_that_is_new_tells_a_screen() {
+    fn new_row_identifies_a_screen() {
         assert_eq!(landmark(Some("│ Welcome │\n<Ok>"), "│ Which disk? │\n<Ok>"), Some("Which disk?"));
         assert_eq!(landmark(None, "~\n~"), None);
     }

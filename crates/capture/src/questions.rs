@@ -1,5 +1,4 @@
-//! Recorded questions and the questions that a program asks instead, in one table: a captured workflow answers no other
-//! one.
+//! Recorded questions and their later variants in one table: a captured workflow answers no other question.
 
 use serde_json::Value;
 use steplatch_pattern::Pattern;
@@ -30,7 +29,7 @@ fn captured(recorded: &str, answer: &str) -> CapturedMachine {
     Log::default().starts("sh x", 0, recorded).answers(row, answer, "").runs("true", 0, "").captured(&[], "/srv")
 }
 
-/// The recorded question, its answer, what the program prints instead, and whether the machine types the answer.
+/// The recorded question, its answer, the later output, and whether the machine types the answer.
 const QUESTIONS: [(&str, &str, &str, bool); 114] = [
     // Words of classes.
     ("Delete /tmp/old-build? [y/N] ", "y", "Delete /tmp/old-build? [y/N] ", true),
@@ -190,7 +189,7 @@ const LISTS: [(&str, &str); 23] = [
 ];
 
 #[test]
-fn a_list_in_any_form_is_compared_as_a_whole() {
+fn list_in_any_form_is_compared_as_a_whole() {
     for (list, answer) in LISTS {
         let recorded = format!("Welcome\n{list}Choice: ");
         let captured = captured(&recorded, answer);
@@ -210,7 +209,7 @@ fn a_list_in_any_form_is_compared_as_a_whole() {
 }
 
 #[test]
-fn a_list_that_may_be_a_menu_is_named_where_it_is_not_compared() {
+fn possible_menu_is_named_if_it_is_not_compared() {
     let says_so = |recorded: &str, answer: &str| {
         captured(recorded, answer).guesses.iter().any(|guess| guess.guess.contains("is not compared"))
     };
@@ -230,7 +229,7 @@ fn a_list_that_may_be_a_menu_is_named_where_it_is_not_compared() {
 }
 
 #[test]
-fn what_a_question_without_a_subject_is_about_is_compared() {
+fn subject_above_a_bare_question_is_compared() {
     for question in ["> ", "[y/N] ", "(yes or no)\n", "Are you sure? (y/n) ", "Answer: ", "Press Enter to continue"] {
         for (above, answer, other, goes_on) in [
             ("Publish the draft?\n", "y", "Erase the draft?\n", false),
@@ -255,7 +254,7 @@ fn what_a_question_without_a_subject_is_about_is_compared() {
 }
 
 #[test]
-fn an_answer_below_a_placeholder_belongs_to_the_question_above_it() {
+fn answer_below_a_placeholder_belongs_to_the_question_above() {
     for (recorded, others) in [
         (
             "┌  hello\n│\n◆  Project name?\n│  demo\n└\n",
@@ -268,7 +267,7 @@ fn an_answer_below_a_placeholder_belongs_to_the_question_above_it() {
         ("Project name:\n  demo\n> ", &[("Project name", "Erase"), ("demo", "all")]),
     ] {
         let row = if recorded.ends_with('\n') { "" } else { "> " };
-        // The same frame is below the next question. The prompt of an interpreter is repeated too, and compared alone.
+        // The same frame follows the next question. The prompt of an interpreter repeats too, and is compared alone.
         let (next_row, again) = match row {
             "" => ("", recorded.replace("Project name", "Title")),
             _ => ("Title: ", "Title: ".to_owned()),
@@ -286,7 +285,7 @@ fn an_answer_below_a_placeholder_belongs_to_the_question_above_it() {
 }
 
 #[test]
-fn ordinals_stay_and_numbers_with_decimals_are_numbers() {
+fn ordinals_stay_and_decimals_are_numbers() {
     for (recorded, answer, printed, goes_on) in [
         ("Size of the 2nd disk: ", "100", "Size of the 3rd disk: ", false),
         ("Size of the 2nd disk: ", "100", "Size of the 22nd disk: ", false),
@@ -306,7 +305,7 @@ fn ordinals_stay_and_numbers_with_decimals_are_numbers() {
 }
 
 #[test]
-fn a_word_that_may_say_yes_leaves_each_number_of_its_question() {
+fn possible_yes_keeps_each_number_of_its_question() {
     let yes = [
         "sure",
         "yep",
@@ -354,7 +353,7 @@ fn a_word_that_may_say_yes_leaves_each_number_of_its_question() {
 }
 
 #[test]
-fn the_last_line_is_compared_wherever_a_program_reads() {
+fn last_line_is_compared_wherever_a_program_reads() {
     for (recorded, printed) in [
         ("Really install (yes/no)\n", "Delete everything (yes/no)\n"),
         ("Proceeding with install, please answer\n", "Proceeding with deletion, please answer\n"),
@@ -368,7 +367,7 @@ fn the_last_line_is_compared_wherever_a_program_reads() {
 }
 
 #[test]
-fn lines_that_are_typed_at_once_into_a_program_are_named() {
+fn lines_typed_at_once_into_a_program_are_named() {
     let log = |text| Log::default().starts("sh x", 0, "Install? ").answers("Install? ", text, "").runs("true", 0, "");
     let says_so = |text| {
         let captured = log(text).captured(&[], "/srv");
@@ -378,7 +377,7 @@ fn lines_that_are_typed_at_once_into_a_program_are_named() {
 }
 
 #[test]
-fn an_answer_is_typed_at_the_question_that_it_was_recorded_for_and_at_no_other_one() {
+fn answer_is_typed_only_at_its_recorded_question() {
     let wrong: Vec<_> = QUESTIONS
         .iter()
         .filter(|(recorded, answer, printed, goes_on)| answers(&captured(recorded, answer), printed) != *goes_on)
@@ -390,7 +389,7 @@ fn an_answer_is_typed_at_the_question_that_it_was_recorded_for_and_at_no_other_o
 }
 
 #[test]
-fn what_a_client_waited_for_is_not_enough_where_each_word_of_the_question_counts() {
+fn client_wait_is_not_enough_if_every_word_counts() {
     let asked = "Delete /tmp/old-build? [y/N] ";
     let log = |answer| {
         let log = Log::default().starts("sh x", 0, asked).waits(r"\[y/N\]").answers(asked, answer, "");
@@ -421,7 +420,7 @@ fn what_a_client_waited_for_is_not_enough_where_each_word_of_the_question_counts
 }
 
 #[test]
-fn a_secret_is_typed_at_the_question_that_it_was_recorded_for_and_at_no_other_one() {
+fn secret_is_typed_only_at_its_recorded_question() {
     for (recorded, printed) in [
         ("ana@mill's password: ", "root@prod's password: "),
         ("ana@10.0.0.5's password: ", "ana@10.0.0.6's password: "),
@@ -436,7 +435,7 @@ fn a_secret_is_typed_at_the_question_that_it_was_recorded_for_and_at_no_other_on
 
 /// The question in the first recording, in the second one, and a third one with whether the machine types the answer.
 #[test]
-fn words_that_differ_between_two_recordings_keep_what_both_have_in_common() {
+fn differing_recordings_keep_their_common_words() {
     for (one, other, printed, goes_on) in [
         ("Keep 5 of them? [y/n] ", "Keep 7 of them? [y/n] ", "Keep 12 of them? [y/n] ", true),
         ("Keep 5 of them? [y/n] ", "Keep 7 of them? [y/n] ", "Keep none of them? [y/n] ", false),
@@ -456,7 +455,7 @@ fn words_that_differ_between_two_recordings_keep_what_both_have_in_common() {
 }
 
 #[test]
-fn a_value_is_searched_only_behind_the_place_where_it_was_typed() {
+fn value_is_searched_only_after_it_was_typed() {
     let pattern = |log: Log, inputs: &[(&str, &str)]| {
         let captured = log.captured(inputs, "/srv");
         crate::procedures::all(&captured, "pattern").into_iter().map(str::to_owned).collect::<Vec<_>>()

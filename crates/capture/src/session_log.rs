@@ -11,7 +11,7 @@ pub(crate) const MASK: &str = "••••••";
 pub struct SessionLog {
     /// The id of the terminal.
     pub terminal: String,
-    /// Its command line.
+    /// The command line of the terminal.
     pub shell: String,
     /// The directory at its start.
     pub directory: String,

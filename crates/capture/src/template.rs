@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_replaced_where_it_stands_by_itself() {
+    fn standalone_value_is_replaced() {
         let bindings = [binding("1.2", "version"), binding("1.2.3", "exact")];
         let shell = |text: &str| typed_template(text, &bindings, Use::Shell).0;
         assert_eq!(shell("git tag r1.2 1.2rc"), "git tag r1.2 1.2rc", "a part of a word");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_replaced_where_it_is_whole_or_a_parent() {
+    fn path_is_replaced_as_a_whole_or_as_a_parent() {
         let bindings = [binding("/tmp/x", "PWD"), binding("/tmp/x/proj", "DIR")];
         let shell = |text: &str| typed_template(text, &bindings, Use::Shell).0;
         for (text, template) in [
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn corrections_of_a_person_are_applied() {
+    fn corrections_by_a_person_are_applied() {
         assert_eq!(typed_keys("lx\x7fs -l\x17-a\r"), ("ls -a\n".to_owned(), vec![]));
         assert_eq!(typed_keys("\x1b[A\r"), (String::new(), vec!["up".to_owned(), "enter".to_owned()]));
         assert_eq!(typed_keys("wrong\x15right"), ("right".to_owned(), vec![]));

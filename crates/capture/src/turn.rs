@@ -802,7 +802,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_still_printed_asked_where_the_input_was_echoed() {
+    fn question_of_a_printing_program_is_before_the_echo() {
         let input = InputRecord {
             kind: InputKind::Typed,
             context: "program".to_owned(),
@@ -816,20 +816,20 @@ mod tests {
     }
 
     #[test]
-    fn a_line_asks_although_it_has_ended() {
+    fn ended_line_can_be_a_question() {
         let line = |printed| asking_line(printed, false);
         assert_eq!(line("sh x\n1. a\nPick a number from 1 to 4\n").as_deref(), Some("Pick a number from 1 to 4\n"));
         assert_eq!(line("sh x\nName:\n\n").as_deref(), Some("Name:\n"));
-        assert_eq!(line("Name:\n"), None, "it is what was typed");
+        assert_eq!(line("Name:\n"), None, "the typed text");
         assert_eq!(line("sh x\nItems:\n   Enter the name:\n").as_deref(), Some("   Enter the name:\n"));
         assert_eq!(line("sh x\ncompiling\n"), None, "it still printed");
-        // Of a program that reads, the last output is the question.
+        // The last output of a program that reads input is its question.
         assert_eq!(asking_line("sh x\ncompiling\n", true).as_deref(), Some("compiling\n"));
         assert_eq!(asking_line("sh x\n\n", true), None);
     }
 
     #[test]
-    fn a_word_of_the_question_and_a_binding_answer_are_no_data() {
+    fn offered_words_and_binding_answers_are_not_data() {
         for (question, answer) in [
             ("Erase 2 of 9 disks? Type sda-1 to confirm: ", "sda-1"),
             ("Remove /srv/data and 3000 backups? Type the path: ", "/srv/data"),
@@ -848,7 +848,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_behind_the_first_one_that_were_not_shown_are_masked() {
+    fn hidden_lines_after_the_first_are_masked() {
         assert_eq!(mask_hidden_lines("login\nhunter2\n", "$ login\nPassword: \nWelcome\n"), "login\n••••••\n");
         assert_eq!(mask_hidden_lines("cat <<E\na b\nE\n", "$ cat <<E\n> a  b\n> E\n"), "cat <<E\na b\nE\n");
         assert_eq!(mask_hidden_lines("make\n", ""), "make\n");

@@ -33,7 +33,7 @@ fn normalise_line(line: &str) -> String {
     words.join(" ").replace("( …", "(…").replace("[ …", "[…")
 }
 
-/// Returns whether a character around a word is not part of it.
+/// Returns whether a character next to a word is not part of it.
 fn is_delimiter(character: char) -> bool {
     !character.is_alphanumeric() && !"/%#…".contains(character)
 }
@@ -307,8 +307,8 @@ fn is_percentage_of_counter(core: &str, open: &str, close: &str, before: &str) -
 /// not apply 1234567`.
 const COMMIT_LABELS: [&str; 5] = ["commit", "at", "HEAD", "apply", "onto"];
 
-/// Returns whether a word is the short hash of a commit in the output of `git`, also if it has only digits or only
-/// letters. It may follow a branch: `[main 1234567]`.
+/// Returns whether a word is the short hash of a commit in the output of `git`, even with only digits or only letters.
+/// It may follow a branch: `[main 1234567]`.
 fn is_hash_of_commit(core: &str, close: &str, before: &str) -> bool {
     let is_hash = (7..=40).contains(&core.len()) && core.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash && (COMMIT_LABELS.contains(&before) || (before.starts_with('[') && close.starts_with(']')))
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_from_run_to_run_is_no_difference() {
+    fn expected_variation_is_not_a_difference() {
         for (one, other) in [
             ("[main 1f3a9b2] fix", "[main 0e8d7c6] fix"),
             ("[main 1234567] fix", "[main 0e8d7c6] fix"),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_a_result_is_a_difference() {
+    fn number_in_a_result_is_a_difference() {
         for (one, other) in [
             ("total 6", "total 7"),
             ("5 passed, 1 failed in 0.02s", "6 passed in 0.02s"),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_of_a_question_is_as_good_as_another() {
+    fn numbers_in_a_question_are_interchangeable() {
         assert_eq!(without_numbers("Install 3 files? "), without_numbers("Install 12 files? "));
         assert_ne!(without_numbers("Install 3 files? "), without_numbers("Remove 3 files? "));
     }

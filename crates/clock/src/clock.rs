@@ -1,4 +1,4 @@
-//! The clock that a component's timers follow: the system's, a clock that a test moves, or that of a simulated runtime.
+//! The clock that a component's timers follow: the system's, a test's, or a simulated runtime's.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -73,7 +73,7 @@ impl Clock {
         .elapse()
     }
 
-    /// Returns a future that completes at a deadline; never, if there is none.
+    /// Returns a future that completes at a deadline, or never without one.
     pub fn deadline(&self, deadline: Option<Timestamp>) -> impl Future<Output = ()> + Send + use<> {
         let timer = deadline.map(|deadline| self.sleep_until(deadline));
         async move {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_reached_and_none_never_is() {
+    fn deadline_is_reached_and_missing_deadline_never_is() {
         let manual = ManualClock::new(seconds(100));
         let (clock, never) = (manual.clock(), manual.clock().deadline(None));
         assert!(is_ready(clock.deadline(Some(seconds(100)))) && !is_ready(clock.deadline(Some(seconds(101)))));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn advancing_wakes_the_sleepers_that_are_due_in_order_and_no_others() {
+    fn advancing_wakes_only_due_sleepers_in_order() {
         let (manual, woken) = (ManualClock::new(seconds(100)), Arc::default());
         let clock = manual.clock();
         let mut sleepers: Vec<Pin<Box<dyn Future<Output = ()>>>> = vec![
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_counts_from_its_creation_and_one_that_is_dropped_is_forgotten() {
+    fn sleeper_counts_from_creation_until_dropped() {
         let manual = ManualClock::new(seconds(100));
         let clock = manual.clock();
         let (sleeper, passed) = (clock.sleep(SECOND), clock.sleep_until(seconds(99)));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_time_limit_follows_the_clock_and_a_result_at_its_last_instant_counts() {
+    async fn result_at_the_last_instant_of_a_time_limit_counts() {
         let manual = ManualClock::new(seconds(100));
         let clock = manual.clock();
         let never = tokio::spawn({
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_system_s_clock_sleeps_in_real_time() {
+    async fn system_clock_sleeps_in_real_time() {
         let began = tokio::time::Instant::now();
         Clock::system().sleep(SECOND * 3600).await;
         let late = Clock::system().timeout(SECOND, std::future::pending::<()>()).await;

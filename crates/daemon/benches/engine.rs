@@ -1,10 +1,10 @@
-//! Speed of runs, and of the journal below them, beside a bare loop of SQLite with the same durability in the same
-//! directory.
+//! Speed of runs and of the journal below them, compared with a bare loop of SQLite with the same durability in the
+//! same directory.
 //!
-//! The bare loop inserts a row of the same text and commits, with no checks and no notifications. Loop, journal and
-//! runs take turns, so that a disk that gets slower does so for all; the median of the rounds counts. The runs are
-//! machines in a daemon in this process, whose states do nothing, so that the engine is what is measured. Prints a
-//! table; `STEPLATCH_BENCH_FOLDER` chooses the disk.
+//! The bare loop inserts a row of the same text and commits, without checks and notifications. Loop, journal and runs
+//! alternate, so that a slowing disk affects all of them; the median of the rounds counts. The runs are machines in a
+//! daemon in this process whose states do nothing, so the benchmark measures the engine. Prints a table;
+//! `STEPLATCH_BENCH_FOLDER` chooses the disk.
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const STEPS_OF_A_RUN: u64 = 5;
 const LONG: u64 = 100_000;
 const LISTED: u64 = 10_000;
 
-/// Roughly what the end of a state is in a history.
+/// Approximate text of the end of a state in a history.
 fn text(step: u64) -> String {
     let screen = "$ make check; echo $?\nall 42 tests passed\n0\n$ ".repeat(6);
     format!(
@@ -106,7 +106,7 @@ async fn main() {
     alone(format!("{listed} runs listed (ms)"), began, "–");
     let began = Instant::now();
     let gone =
-        journal.forget_finished(Retention { keep: 500, finished_since: None }).await.expect("runs that go").len();
+        journal.forget_finished(Retention { keep: 500, finished_since: None }).await.expect("runs that end").len();
     alone(format!("{gone} finished runs forgotten (ms)"), began, "–");
 }
 
@@ -120,7 +120,7 @@ fn alone(what: String, began: Instant, target: &str) {
     println!("| {what:<36} | {:>7.0} | {:>9} | {:>5} | {target:<6} |", began.elapsed().as_secs_f64() * 1e3, "–", "–");
 }
 
-/// A database with the settings of the journal and nothing else of it.
+/// A database with the settings of the journal, but without its logic.
 fn bare(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -144,7 +144,7 @@ async fn one_run(journal: &SqliteJournal, steps: u64) {
     }
 }
 
-/// Runs of some steps, so many concurrently that the next one can begin whenever one ends.
+/// Runs of some steps, with enough of them in parallel that the next one starts whenever one ends.
 async fn many_runs(journal: &Arc<SqliteJournal>) {
     let lanes = (0..AT_ONCE).map(|_| {
         let journal = journal.clone();

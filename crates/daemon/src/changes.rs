@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn many_changes_of_one_thing_are_told_once_and_none_is_lost() {
+    async fn repeated_changes_are_reported_once_and_none_is_lost() {
         let changes = ChangeHub::default();
         changes.tools();
         let watching = changes.watch();
@@ -133,19 +133,15 @@ mod tests {
         }
         changes.run(&other);
         changes.tools();
-        let told = watching.next().await;
+        let reported = watching.next().await;
         let mut runs = [one.to_string(), other.to_string()];
         runs.sort();
         let [first, second] = runs.map(|run_id| Change::Run { run_id });
-        assert_eq!(told, [Change::Tools, first, second]);
+        assert_eq!(reported, [Change::Tools, first, second]);
         changes.tools();
         assert_eq!(watching.next().await, [Change::Tools]);
         drop(watching);
         changes.tools();
-        assert_eq!(
-            changes.state.subscriber_count.load(Ordering::Acquire),
-            0,
-            "who does not watch any more is forgotten"
-        );
+        assert_eq!(changes.state.subscriber_count.load(Ordering::Acquire), 0, "a disconnected watcher is forgotten");
     }
 }

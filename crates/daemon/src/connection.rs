@@ -22,7 +22,7 @@ type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
 /// Serves one client until it disconnects or the daemon ends.
 ///
-/// `standing`: the standing of the client's process as a person.
+/// `standing`: whether the client's process counts as a person.
 pub(crate) async fn serve(
     service: Arc<Dispatcher>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,

@@ -31,7 +31,7 @@ use crate::ssh_questions::SshQuestions;
 /// The setup of a daemon.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Its directories.
+    /// The directories.
     pub place: DaemonPaths,
     /// The way to start the terminal host process.
     pub host: Starter,
@@ -72,7 +72,7 @@ pub enum StartError {
     SocketPath {
         /// The path.
         path: String,
-        /// Its length.
+        /// The length.
         length: usize,
     },
     /// The journal of runs cannot be opened.
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_damaged_journal_is_to_be_moved_away() {
+    fn only_a_damaged_journal_is_moved_away() {
         let advice = |cause: StorageError| journal_advice(&OpenError::Storage { path: PathBuf::new(), cause });
         let cause = || Box::new(io::Error::other("x"));
         assert!(advice(StorageError::Damaged(cause())).contains("move the file:"));

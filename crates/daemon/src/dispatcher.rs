@@ -133,7 +133,7 @@ pub(crate) struct DispatcherParts {
     /// Settings that may change while the daemon runs.
     pub(crate) configuration: watch::Receiver<Configuration>,
     pub(crate) clock: Clock,
-    /// The journal of runs, if that is not the file in the state directory.
+    /// The journal of runs, unless it is the file in the state directory.
     pub(crate) journal: Option<Arc<dyn Journal>>,
 }
 
@@ -556,7 +556,7 @@ impl Dispatcher {
             Command::ListRemoteWorkflows(verb) => VerbReply::from_reply(self.remotes.list(verb)),
             Command::RefreshWorkflows(verb) => VerbReply::from_reply(Box::pin(self.remotes.refresh(verb)).await),
             Command::CheckWorkflowStatus(verb) => {
-                // The id may be that of a run at its service.
+                // The id may be the run's id at its service.
                 let run_id = match verb.run_id.parse() {
                     Ok(run) => self.runs.remote_ids(&run).await,
                     Err(_) => None,

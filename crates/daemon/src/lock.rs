@@ -196,22 +196,22 @@ mod tests {
     }
 
     /// Simulates a forked child that shares the lock until its `exec`: another descriptor of the same open file.
-    fn shared_by_a_fork(lock: &StateLock) -> File {
+    fn shared_with_fork(lock: &StateLock) -> File {
         lock.file.try_clone().unwrap()
     }
 
     #[tokio::test]
-    async fn a_lock_that_was_dropped_is_free_while_a_forked_child_still_shares_it() {
+    async fn dropped_lock_is_free_despite_a_forked_child() {
         let folder = tempfile::tempdir().unwrap();
         let first = StateLock::acquire(&place(&folder)).await.unwrap();
-        let _forked = shared_by_a_fork(&first);
+        let _forked = shared_with_fork(&first);
         drop(first);
         let again = OpenOptions::new().read(true).open(place(&folder).lock()).unwrap();
         again.try_lock().unwrap();
     }
 
     #[tokio::test]
-    async fn a_state_directory_that_is_removed_or_made_anew_is_noticed() {
+    async fn removed_or_recreated_state_directory_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let lock = StateLock::acquire(&place(&folder)).await.unwrap();
         let mut watch = lock.watch();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lock_file_that_is_moved_is_noticed_and_one_that_is_written_is_not() {
+    async fn moved_lock_file_is_noticed_but_a_written_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let lock = StateLock::acquire(&place(&folder)).await.unwrap();
         let mut watch = lock.watch();
@@ -241,11 +241,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lock_that_is_held_for_a_moment_is_waited_for() {
+    async fn briefly_held_lock_is_awaited() {
         let folder = tempfile::tempdir().unwrap();
         let killed = StateLock::acquire(&place(&folder)).await.unwrap();
-        let forked = shared_by_a_fork(&killed);
-        // A daemon that is killed closes its descriptor and unlocks nothing.
+        let forked = shared_with_fork(&killed);
+        // A killed daemon closes its descriptor without unlocking.
         std::mem::forget(killed);
         tokio::spawn(async move {
             tokio::time::sleep(LOCK_TIMEOUT / 2).await;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lock_that_stays_held_is_refused_with_its_owner() {
+    async fn permanently_held_lock_is_refused_with_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let _held = StateLock::acquire(&place(&folder)).await.unwrap();
         let refused = StateLock::acquire(&place(&folder)).await.unwrap_err();

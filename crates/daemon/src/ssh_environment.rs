@@ -1,7 +1,7 @@
 //! The environment of `ssh`, which connects the daemon to other machines.
 //!
-//! It is the daemon's environment, with two differences. The agent is that of the last client, because a daemon
-//! outlives the login that started it and the agent of that login. This program answers the questions of `ssh`
+//! It is the daemon's environment, with two differences. It uses the agent of the last client, because a daemon
+//! outlives the login that started it, and that login's agent. This program answers the questions of `ssh`
 //! (`SSH_ASKPASS`, see ssh(1)).
 
 use std::ffi::OsString;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agent_is_that_of_the_client_that_connected_last() {
+    fn agent_is_that_of_the_last_connected_client() {
         let context = DaemonSshEnvironment::new(Some("/bin/steplatch".into()), Path::new("/state"), Arc::default());
         let host = RemoteHostConfig { name: "box".into(), ssh: "ana@box".into() };
         let value = |key: &str| {
@@ -94,6 +94,6 @@ mod tests {
         connect("SSH_AUTH_SOCK", "");
         assert_eq!(value("SSH_AUTH_SOCK").as_deref(), Some("/run/two"));
         assert_eq!(value("SSH_ASKPASS").as_deref(), Some("/bin/steplatch"));
-        assert_ne!(value(QUESTION_VARIABLE), value(QUESTION_VARIABLE), "each connection has a ticket of its own");
+        assert_ne!(value(QUESTION_VARIABLE), value(QUESTION_VARIABLE), "each connection has its own ticket");
     }
 }

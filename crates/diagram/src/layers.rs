@@ -110,8 +110,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_stands_below_all_that_lead_to_it_but_for_ways_back() {
-        // 0 → 1 → 2 → 3, 0 → 3, 2 → 1 back, 3 → 3 to itself; nothing leads to 4.
+    fn state_is_below_its_predecessors_except_for_back_edges() {
+        // 0 → 1 → 2 → 3, 0 → 3, 2 → 1 back, 3 → 3 to itself; state 4 has no predecessor.
         let layers = assign_layers(&[vec![1, 3], vec![2], vec![3, 1], vec![3], vec![2]], 0);
         assert_eq!(layers.layer_of, [0, 1, 2, 3, 0]);
         assert_eq!(layers.reachable, [true, true, true, true, false]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_ordered_by_what_leads_there() {
+    fn rows_are_ordered_by_their_predecessors() {
         let layers = assign_layers(&[vec![1, 2], vec![4], vec![3], vec![], vec![]], 0);
         let place = |row: usize, state: usize| layers.rows[row].iter().position(|other| *other == state);
         assert_eq!(place(1, 1) < place(1, 2), place(2, 4) < place(2, 3), "lines do not cross: {:?}", layers.rows);

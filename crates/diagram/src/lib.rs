@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_means_something_to_mermaid_is_written_as_a_number() {
+    fn mermaid_syntax_is_escaped_as_numbers() {
         assert_eq!(label("a: <b>;\n\"c\" #1"), "a#58; #60;b#62;#59; #34;c#34; #35;1");
         assert_eq!(label(&"é".repeat(70)).chars().count(), MAX_LABEL_CHARS + 1);
     }

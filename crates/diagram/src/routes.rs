@@ -2,8 +2,8 @@
 //!
 //! A line leaves a card next to the row of its transition, or below a card with a single row. It goes down into the gap
 //! between two layers, across on a track of that gap, and down onto its target card. A line over several layers uses a
-//! lane beside all cards: backward lines on the left, forward lines on the right. So no line crosses a card, and
-//! parallel lines have a track or a lane each.
+//! lane beside all cards: backward lines on the left, forward lines on the right. So no line crosses a card, and each
+//! of several parallel lines has its own track or lane.
 
 mod bundles;
 mod landings;
@@ -345,14 +345,14 @@ mod tests {
         }
     }
 
-    /// Machines as the numbers of the states that each state leads to.
+    /// Machines as the successors of each state, by number.
     fn machines() -> impl Strategy<Value = Vec<Vec<usize>>> {
         (1usize..30).prop_flat_map(|count| prop::collection::vec(prop::collection::vec(0..count, 0..6), count))
     }
 
     proptest! {
         #[test]
-        fn cards_stand_apart_inside_the_picture_and_lines_go_around_them(targets in machines()) {
+        fn cards_do_not_overlap_and_lines_avoid_them(targets in machines()) {
             let cards: Vec<Card> = targets.iter().map(|targets| card(targets)).collect();
             let plan = plan(&cards, &assign_layers(&targets, 0));
             let boxes: Vec<_> = plan.corners.iter().zip(&cards)
@@ -370,19 +370,19 @@ mod tests {
                     let (left, right, top, bottom) = (x.min(to_x), x.max(to_x), y.min(to_y), y.max(to_y));
                     prop_assert!(left >= 0.0 && right <= plan.width && top >= 0.0 && bottom <= plan.height);
                     for one in &boxes {
-                        // Touching the edge is how a line begins and ends.
+                        // A line starts and ends by touching an edge.
                         let inside = left < one.2 - 0.5 && right > one.0 + 0.5 && top < one.3 - 0.5 && bottom > one.1 + 0.5;
                         prop_assert!(!inside, "{:?} goes through {:?}", pair, one);
                     }
                 }
             }
-            // A line begins at a row, but for the only one of its card.
+            // A line starts at a row, except the only line of its card.
             for route in &plan.lines {
                 let (x, y) = route.points[0];
                 let below = boxes.iter().position(|one| one.0 < x && x < one.2 && (y - one.3).abs() < 0.01);
                 prop_assert!(below.is_none_or(|card| cards[card].rows.len() == 1), "{:?} begins below {:?}", route, below);
             }
-            // What joins a line meets it.
+            // Every stub meets its line.
             for route in &plan.lines {
                 for stub in &route.stubs {
                     let met = route.points.windows(2).any(|pair| {
@@ -394,7 +394,7 @@ mod tests {
                     prop_assert!(met, "{:?} does not meet {:?}", stub, route);
                 }
             }
-            // Lines that leave the same card do not run along each other, upright or level.
+            // Lines that leave the same card do not overlap, vertically or horizontally.
             let segments = |route: &Route| -> Vec<_> { route.points.windows(2).map(|pair| (pair[0], pair[1])).collect() };
             let leaves = |route: &Route| boxes.iter().position(|one| {
                 let (x, y) = route.points[0];

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_says_for_which_items_it_is_executed() {
+    fn state_shows_its_items() {
         for (items, expected) in [
             (json!("{ls_output}"), "rm {item} for each of {ls_output}"),
             (json!(["a", "b"]), "rm {item} for each of 2 items"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_says_what_it_types_and_waits_for() {
+    fn state_shows_its_input_and_wait() {
         for (tool, params, expected) in [
             ("send_input", json!({"input_text": "make\n", "pattern": "done|failed"}), "make⏎ /done|failed/"),
             ("send_input", json!({"input_text": "hunter2\n", "secret": true, "until": "prompt"}), "•••••• prompt"),

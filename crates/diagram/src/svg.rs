@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_is_text() {
+    fn foreign_text_stays_text() {
         assert_eq!(
             escaped("</text><script>\"&'\u{0}\n\u{ffff}"),
             "&lt;/text&gt;&lt;script&gt;&quot;&amp;&#39;  \u{fffd}"
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_goes_straight_on_has_no_corner() {
+    fn straight_line_has_no_corner() {
         assert_eq!(rounded_path(&[(1.0, 0.0), (1.0, 5.0), (1.0, 5.0), (1.0, 20.0)]), "M1.0 0.0L1.0 20.0");
         assert_eq!(
             rounded_path(&[(0.0, 0.0), (0.0, 20.0), (20.0, 20.0)]),

@@ -18,7 +18,7 @@ use generated::machines;
 use machine::{Tools, definition};
 
 #[test]
-fn a_picture_tells_the_kinds_of_states_and_ways_apart_and_keeps_foreign_text_text() {
+fn picture_distinguishes_states_and_transitions() {
     let picture = svg(&definition(&json!({"name": "mixed", "initial_state": "a", "states": {
         "a": {
             "action": {"tool": "await_output", "params": {"pattern": "x"}}, "timeout": 3, "on_timeout": "a",
@@ -35,7 +35,7 @@ fn a_picture_tells_the_kinds_of_states_and_ways_apart_and_keeps_foreign_text_tex
     }})));
     let count = |part: &str| picture.matches(part).count();
     assert_eq!(count("<g class=\"plain\""), 1, "{picture}");
-    assert_eq!(count("<g class=\"plain lost\""), 1, "nothing leads to d");
+    assert_eq!(count("<g class=\"plain lost\""), 1, "no transition leads to d");
     assert_eq!(count("<g class=\"nested\""), 1);
     assert_eq!(count("<g class=\"judged\""), 1);
     assert_eq!(count("class=\"line late\" marker-end"), 1, "on timeout is dashed");
@@ -44,7 +44,7 @@ fn a_picture_tells_the_kinds_of_states_and_ways_apart_and_keeps_foreign_text_tex
     assert_eq!(
         count("class=\"cross\""),
         4,
-        "and fail in each: the time-out of a leads on, a terminal that is gone does not"
+        "and fail in each: the time-out of a has a transition, a closed terminal has none"
     );
     assert!(picture.contains("/&lt;/text&gt;&lt;script&gt;&amp;&quot;&#39; /") && !picture.contains("<script"));
     assert!(picture.contains(
@@ -54,7 +54,7 @@ fn a_picture_tells_the_kinds_of_states_and_ways_apart_and_keeps_foreign_text_tex
 }
 
 #[test]
-fn an_end_that_is_a_failure_does_not_look_like_a_good_one() {
+fn failed_end_looks_different_from_a_successful_one() {
     let machine = definition(&json!({"name": "ends", "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nap"}]},
         "nap": {"action": {"tool": "sleep", "params": {"seconds": 1}}, "transitions": [
@@ -77,7 +77,7 @@ fn an_end_that_is_a_failure_does_not_look_like_a_good_one() {
 
 proptest! {
     #[test]
-    fn every_machine_has_a_picture_and_always_the_same(document in machines()) {
+    fn every_machine_has_the_same_picture_each_time(document in machines()) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
         let picture = svg(&definition);
         prop_assert_eq!(&picture, &svg(&definition));
@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn a_diagram_shows_every_state_and_every_way() {
+fn diagram_shows_every_state_and_transition() {
     let document = json!({
         "name": "build",
         "initial_state": "make",

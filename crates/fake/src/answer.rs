@@ -1,4 +1,4 @@
-//! The ways in which the fake service answers.
+//! The kinds of answers of the fake service.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ pub enum Answer {
     After(Duration),
     /// With this status and these words, without performing the request.
     Refuse(u16, String),
-    /// 429, without performing the request, and with the time of a retry: seconds or a date, as in the header.
+    /// Status 429 without performing the request, with the time of a retry: seconds or a date, as in the header.
     Busy(String),
-    /// With this status, and in its body the token that came with the request.
+    /// This status, with the request's token in the body.
     Echo(u16),
     /// With this JSON in the place of the usual one; the request is performed.
     Json(Value),
@@ -75,8 +75,8 @@ impl Answer {
     }
 }
 
-/// Ends the connection that the request came on, without an answer. The server keeps each connection in a separate
-/// task, and a task that unwinds so says nothing on standard error.
+/// Ends the connection of the request without an answer. The server keeps each connection in a separate task, and a
+/// task that unwinds like this prints nothing on standard error.
 pub(crate) fn cut() -> Response {
     std::panic::resume_unwind(Box::new("the connection is cut, as the test wants it"))
 }

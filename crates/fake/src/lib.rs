@@ -1,8 +1,8 @@
 //! A fake remote workflow service that can be made to misbehave, for tests.
 //!
-//! Owns a server on loopback that speaks the small REST dialect, written independently of our own client and server, so
-//! that it does not share their errors. It answers as configured, and records its requests. For tests only: a failure
-//! panics with the expectation.
+//! Owns a server on loopback that speaks the small REST dialect, written independently of our own client and server so
+//! as not to share their errors. It answers as configured, and records its requests. For tests only: a failure panics
+//! with the expectation.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod answer;
@@ -26,8 +26,8 @@ use state::State;
 
 /// A workflow service on loopback, which ends with its value.
 ///
-/// By default it lists what it [offers](FakeService::offer), starts every requested run, reports a run once as
-/// `RUNNING` and then as `COMPLETED` with its input in its output, and cancels.
+/// By default it lists its [offers](FakeService::offer), starts every requested run, reports a run once as `RUNNING`
+/// and then as `COMPLETED` with its input in its output, and cancels.
 #[derive(Debug)]
 pub struct FakeService {
     address: SocketAddr,
@@ -95,7 +95,7 @@ impl FakeService {
         self.shared.state().entries.push(entry);
     }
 
-    /// Offers these entries and no others.
+    /// Offers exactly these entries.
     pub fn offer_only(&self, entries: Vec<Value>) {
         self.shared.state().entries = entries;
     }
@@ -138,7 +138,7 @@ impl FakeService {
     /// Sets the further statuses of this run.
     pub fn script_run(&self, run: &str, statuses: Vec<Value>) {
         assert!(!statuses.is_empty(), "a run has some status");
-        self.shared.state().runs.get_mut(run).expect("a run that was started").statuses = statuses.into();
+        self.shared.state().runs.get_mut(run).expect("a started run").statuses = statuses.into();
     }
 
     /// Refuses connections, and cuts those that there are when they are used.

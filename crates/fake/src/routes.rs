@@ -23,7 +23,7 @@ struct RequestTarget {
     run: String,
 }
 
-/// Finds out what a request is for.
+/// Determines the purpose of a request.
 fn target(method: &str, path: &str) -> Option<RequestTarget> {
     let to_target = |route, workflow: &str, run: &str| {
         Some(RequestTarget { route, workflow: decoded(workflow), run: decoded(run) })
@@ -140,7 +140,7 @@ fn usual(
         Route::Cancel => {
             state.cancel(&target.workflow, &target.run).map_or_else(none, |done| Json(done).into_response())
         }
-        // It has no messages, and no sessions to end.
+        // The server has no messages, and no sessions to end.
         Route::Mcp if body.is_null() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         Route::Mcp => match mcp::reply(state, body) {
             Some(reply) => ([(header::CONTENT_TYPE, "application/json")], reply.to_string()).into_response(),

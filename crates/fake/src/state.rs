@@ -26,28 +26,28 @@ pub enum Route {
 pub struct RecordedRequest {
     /// The kind of request; `None` for a path that the service does not have.
     pub route: Option<Route>,
-    /// Its method.
+    /// The method.
     pub method: String,
-    /// Its path and query, as they were sent.
+    /// The path and query as sent.
     pub path: String,
-    /// Its headers, by names in lower case.
+    /// The headers, by names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// Its body; null for none.
+    /// The body; null if absent.
     pub body: Value,
     /// Time of its arrival.
     pub at: std::time::Instant,
-    /// The other end of the connection that it came on.
+    /// The remote end of the request's connection.
     pub from: std::net::SocketAddr,
 }
 
 /// A run that was started.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Its id, which the dialect calls `workflow_id`.
+    /// The id, which the dialect calls `workflow_id`.
     pub id: String,
-    /// Its workflow.
+    /// The workflow.
     pub workflow: String,
-    /// Its input.
+    /// The input.
     pub input: Value,
     /// The key it was started with.
     pub idempotency_key: String,
@@ -77,7 +77,7 @@ impl State {
         once.or_else(|| self.always.get(&route).cloned())
     }
 
-    /// Returns a page of the list, or all of it.
+    /// Returns a page of the list, or the whole list.
     pub(crate) fn list(&self, page: usize, url: &str) -> Value {
         let Some(size) = self.page_size else {
             if let Some(next) = &self.next {
@@ -97,7 +97,7 @@ impl State {
         json!({ "count": self.entries.len(), "next": next, "previous": previous, "results": results })
     }
 
-    /// Starts a run, or returns the one that this key started.
+    /// Starts a run, or returns the run that this key started.
     pub(crate) fn begin(&mut self, workflow: &str, body: &Value, key: &str) -> Value {
         let input = body.get("input").cloned().unwrap_or_default();
         let before = self.runs.values().find(|run| !key.is_empty() && run.idempotency_key == key);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_written_as_sha256sum_writes_it_and_read_again() {
+    fn digest_is_written_and_read_like_sha256sum() {
         let digest = FileDigest::from_content(b"abc");
         // The first example of FIPS 180-4.
         assert_eq!(digest.to_string(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     /// Returns the length after `pieces` pieces over a connection with this round trip and throughput.
-    fn settled(round_trip: Duration, bytes_a_second: usize, pieces: usize) -> usize {
+    fn settled_length(round_trip: Duration, bytes_a_second: usize, pieces: usize) -> usize {
         let elapsed = |size: PieceSize| {
             round_trip
                 + Duration::from_secs(1) * u32::try_from(size.bytes()).unwrap() / u32::try_from(bytes_a_second).unwrap()
@@ -61,12 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_long_where_the_connection_is_fast_and_short_where_it_is_slow() {
+    fn piece_size_follows_connection_speed() {
         let ms = Duration::from_millis;
-        assert_eq!(settled(ms(1), 500 << 20, 20), MAX_PIECE_BYTES);
+        assert_eq!(settled_length(ms(1), 500 << 20, 20), MAX_PIECE_BYTES);
         // A piece of 64 KiB over 1 MB/s takes 62 ms and the round trip.
-        assert_eq!(settled(ms(30), 1 << 20, 20), 64 << 10);
+        assert_eq!(settled_length(ms(30), 1 << 20, 20), 64 << 10);
         // A modem.
-        assert_eq!(settled(ms(100), 4 << 10, 20), MIN_PIECE_BYTES);
+        assert_eq!(settled_length(ms(100), 4 << 10, 20), MIN_PIECE_BYTES);
     }
 }

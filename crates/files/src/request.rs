@@ -42,7 +42,7 @@ pub enum FileAsk {
         identity: FileIdentity,
         /// Offset of the piece, in bytes.
         offset: u64,
-        /// Its length in bytes, at most [`MAX_PIECE_BYTES`].
+        /// The length in bytes, at most [`MAX_PIECE_BYTES`].
         limit: usize,
     },
     /// Compute the digest of the first `length` bytes of a file. → `Result<FileDigest, FileError>`
@@ -68,11 +68,11 @@ pub enum FileAsk {
     Finish {
         /// The file.
         target: WriteTarget,
-        /// Its length in bytes.
+        /// The length in bytes.
         length: u64,
-        /// Its digest.
+        /// The digest.
         digest: FileDigest,
-        /// Its permissions; `None` keeps those of the replaced file, or sets 0644.
+        /// The permissions; `None` keeps those of the replaced file, or sets 0644.
         mode: Option<u32>,
         /// True if it may replace a file with other content.
         replace: bool,
@@ -89,7 +89,7 @@ pub enum FileAsk {
 /// The target of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WriteTarget {
-    /// Its path.
+    /// The path.
     pub path: PathBuf,
     /// The name of the transfer: 1 to 64 letters and digits.
     pub transfer: String,
@@ -109,24 +109,24 @@ pub enum FileKind {
 /// An entry of a directory. Does not follow symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryEntry {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its kind. `None` for a symbolic link, and for a name that is not UTF-8, which `name` does not represent exactly.
+    /// The kind. `None` for a symbolic link, and for a name that is not UTF-8, which `name` does not represent exactly.
     pub kind: Option<FileKind>,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub size: u64,
 }
 
 /// The description of a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
-    /// Its absolute path, for people: bytes that are not UTF-8 are replaced.
+    /// The absolute path, for people: bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Its kind.
+    /// The kind.
     pub kind: FileKind,
-    /// Its length in bytes. 0 for files without a length, such as those of `/proc`.
+    /// The length in bytes. 0 for files without a length, such as those of `/proc`.
     pub size: u64,
-    /// Its permissions: the lower 12 bits of `st_mode`.
+    /// The permissions: the lower 12 bits of `st_mode`.
     pub mode: u32,
     /// Time of the last change of its content.
     pub modified: Option<SystemTime>,
@@ -154,15 +154,15 @@ pub struct FilePiece {
 /// A written file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileWritten {
-    /// Its absolute path, for people: bytes that are not UTF-8 are replaced.
+    /// The absolute path, for people: bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Its permissions.
+    /// The permissions.
     pub mode: u32,
     /// True if it replaced another file.
     pub replaced: bool,
     /// True if the file had this content already.
     pub unchanged: bool,
-    /// Its length in bytes and its digest; `None` from a host of an older version.
+    /// The length in bytes and its digest; `None` from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<(u64, FileDigest)>,
 }

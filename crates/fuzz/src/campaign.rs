@@ -1,4 +1,4 @@
-//! Random mutations for a given time, as `cargo xtask fuzz` runs them.
+//! Random mutations for a given time, as run by `cargo xtask fuzz`.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +30,7 @@ pub(crate) struct Campaign {
 }
 
 impl Campaign {
-    /// Returns the campaign that the environment asks for, if it does.
+    /// Returns the campaign requested by the environment, if any.
     pub(crate) fn from_environment() -> Option<Self> {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         Some(Self {

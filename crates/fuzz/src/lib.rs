@@ -1,10 +1,10 @@
 //! Fuzzing of code that reads foreign bytes, on the stable compiler and without dependencies.
 //!
-//! A [`Target`] is a test with a corpus: files in `crates/CRATE/corpus/TARGET`, which are committed. As an ordinary test it
-//! checks each file and a few hundred mutations of them, always the same. `cargo xtask fuzz` runs the same test for
+//! A [`Target`] is a test with a corpus: files in `crates/CRATE/corpus/TARGET`, which are committed. As an ordinary
+//! test it checks each file and the same few hundred mutations each time. `cargo xtask fuzz` runs the same test for
 //! minutes with random mutations, shrinks the input that fails, and writes it into the corpus.
 //!
-//! A check returns a signature of what the input did. An input with a new signature is mutated further, which
+//! A check returns a signature of the input's effects. Inputs with a new signature are mutated further, which
 //! substitutes for the coverage that instrumented fuzzers measure.
 
 mod campaign;
@@ -31,7 +31,7 @@ const ORDINARY_SEED: u64 = 20_261_123;
 /// Maximum number of inputs with new signatures that are kept to be mutated further.
 const MAX_KEPT_INPUTS: usize = 4_096;
 
-/// Code that reads foreign bytes, and what its inputs look like.
+/// Code that reads foreign bytes, with the form of its inputs.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// The directory of the corpus: `concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/TARGET")`.
@@ -43,8 +43,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Checks the corpus and mutations of it. `check` panics if the input violates an invariant, and returns a signature
-    /// of what the input did.
+    /// Checks the corpus and its mutations. `check` panics if the input violates an invariant, and returns a signature
+    /// of the input's effects.
     ///
     /// # Panics
     /// If the check does, or the corpus is empty.

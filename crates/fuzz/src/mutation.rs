@@ -1,4 +1,4 @@
-//! New inputs from old ones.
+//! New inputs derived from old ones.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::random::Random;
 /// Maximum number of changes to one input.
 const MAX_CHANGES: usize = 8;
 
-/// Numbers at which code goes wrong, as texts.
+/// Numbers that often reveal errors, as texts.
 const NUMBERS: [&str; 14] = [
     "0",
     "1",
@@ -25,10 +25,10 @@ const NUMBERS: [&str; 14] = [
     "0.5",
 ];
 
-/// The same as bytes.
+/// The same numbers as bytes.
 const BYTES: [u8; 9] = [0, 1, 0x1b, 0x20, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
 
-/// Makes new inputs from those of a pool.
+/// Makes new inputs from the inputs of a pool.
 #[derive(Debug)]
 pub(crate) struct Mutator<'a> {
     /// The pool, which is not empty.
@@ -116,14 +116,14 @@ fn short_range(input: &[u8], random: &mut Random) -> Range<usize> {
     begin..begin + random.below(max_length.min(input.len() - begin) + 1)
 }
 
-/// Returns the digits at a place, or the next ones after it; an empty range at the end if there are none.
+/// Returns the digits at a position, or the next digits after it; an empty range at the end if there are none.
 fn number_at(input: &[u8], at: usize) -> Range<usize> {
     let begin = input[at..].iter().position(u8::is_ascii_digit).map_or(input.len(), |digit| at + digit);
     let length = input[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     begin..begin + length
 }
 
-/// Returns a part of a text with brackets that is whole: from a bracket to the one that closes it, or a quoted text.
+/// Returns a complete part of a text with brackets: from a bracket to its closing bracket, or a quoted text.
 fn block(input: &[u8], random: &mut Random) -> Option<Range<usize>> {
     let is_opening = |byte: u8| matches!(byte, b'{' | b'[' | b'(' | b'"');
     let openings: Vec<usize> = (0..input.len()).filter(|&at| is_opening(input[at])).collect();
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutations_differ_and_keep_the_bound_and_repeat_with_their_seed() {
+    fn mutations_differ_stay_bounded_and_repeat_with_their_seed() {
         let inputs = [b"{\"a\": [1, 22, {}], \"b\": (x)}".to_vec(), Vec::new()];
         let mutator = Mutator { inputs: &inputs, dictionary: &["word"], longest: 60 };
         let round = |seed| {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_ends_with_its_own_bracket() {
+    fn block_ends_at_its_own_bracket() {
         let blocks = |input: &str| -> std::collections::BTreeSet<String> {
             let found = (0..50).filter_map(|seed| block(input.as_bytes(), &mut Random::new(seed)));
             found.map(|range| input[range].to_owned()).collect()
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_replaced_whole() {
+    fn number_is_replaced_as_a_whole() {
         assert_eq!(number_at(b"a 120 b", 0), 2..5);
         assert_eq!(number_at(b"a 120 b", 3), 3..5);
         assert_eq!(number_at(b"a", 1), 1..1);

@@ -1,11 +1,11 @@
-//! An input as a reader gets it: in portions.
+//! An input as a reader receives it: in portions.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::random::Random;
 
-/// Cuts an input into portions of 1 to 64 bytes, most of them short. The same input is always cut in the same way, so
-/// that an input in a corpus fails again.
+/// Cuts an input into portions of 1 to 64 bytes, most of them short. The same input is always cut in the same places,
+/// so that an input of a corpus fails again.
 #[must_use]
 pub fn portions(input: &[u8]) -> Vec<&[u8]> {
     let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! Shorter inputs that fail as well.
+//! Shorter inputs that still fail.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_remains_is_what_fails() {
+    fn shrunk_input_is_the_failing_part() {
         let fails = |input: &[u8]| input.contains(&b'x') && input.contains(&b'y');
         assert_eq!(shrink(b"abcxdefghijklmnopyqrst", fails), b"xy");
         assert_eq!(shrink(b"", |_| true), b"");

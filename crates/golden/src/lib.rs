@@ -1,8 +1,8 @@
 //! Golden files: stored and wire forms that must not change, for tests.
 //!
-//! A file holds one JSON value a line. Each line is parsed as the type and written again, and must come out byte for
-//! byte the same. Every variant of the type needs a line, so a new variant is added here with the code that writes it.
-//! A line is never changed or removed while data in its form may still be read.
+//! A file holds one JSON value per line. Each line is parsed as the type and written again, and the result must be
+//! identical byte for byte. Every variant of the type needs a line, so a new variant comes with a new line. A line is
+//! never changed or removed while data in its form may still be read.
 #![allow(clippy::panic, clippy::expect_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeSet;
@@ -65,9 +65,9 @@ pub fn check_struct<T: Serialize + DeserializeOwned>(golden: &str) {
 
 fn check_line<T: Serialize + DeserializeOwned>(line: &str) -> Value {
     let read: T = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    let written = serde_json::to_string(&read).expect("what was read can be written");
-    assert_eq!(written, line, "a line is written otherwise than it stands");
-    serde_json::from_str(line).expect("a line that was read is JSON")
+    let written = serde_json::to_string(&read).expect("a parsed value can be written");
+    assert_eq!(written, line, "a line is written differently");
+    serde_json::from_str(line).expect("a parsed line is JSON")
 }
 
 /// Returns the names of the variants of an enum, from serde's error about an unknown name.
@@ -102,7 +102,7 @@ mod tests {
     const INSIDE: &str = "{\"kind\":\"one\",\"number\":1}\n{\"kind\":\"two\"}\n{\"kind\":\"three\"}\n";
 
     #[test]
-    fn every_variant_needs_a_line_that_is_written_as_it_stands() {
+    fn every_variant_needs_an_exact_line() {
         check_enum::<Outside>("{\"one\":1}\n\"two\"\n", Tag::Outside);
         check_enum::<Inside>(INSIDE, Tag::Field("kind"));
         for (changed, says) in [

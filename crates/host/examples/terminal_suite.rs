@@ -1,7 +1,7 @@
 //! Runs a program in a terminal of a terminal host until it ends, for `cargo xtask conformance`.
 //!
-//! Arguments: the directory to run in, then the program and its arguments. The terminal has 80
-//! columns and 25 rows, as test suites for terminals expect.
+//! Arguments: the working directory, then the program and its arguments. The terminal has 80 columns and 25 rows, as
+//! expected by test suites for terminals.
 #![allow(clippy::print_stderr, reason = "a person runs this")]
 
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
         drop,
     )
     .await
-    .expect("a folder that can be read");
+    .expect("a readable directory");
     let spec = Spec {
         arguments: arguments.collect(),
         command: "test suite".to_owned(),
@@ -74,7 +74,7 @@ async fn main() -> ExitCode {
         },
         Err(_) => false,
     };
-    // The terminal is of no use any more; it may be closed already.
+    // Ignore the error: the terminal is no longer needed, and may have closed already.
     let _ = terminal.close(Closing::default()).await;
     if ended { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

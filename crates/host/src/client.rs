@@ -35,7 +35,7 @@ pub struct HostHello {
     pub wire: u32,
     /// The version of its program.
     pub version: String,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
     /// Texts to hide in all output.
     pub secrets: Vec<SecretText>,
@@ -71,7 +71,7 @@ pub enum AskError {
         /// Reason.
         why: String,
     },
-    /// The connection to the machine of the terminal ended before the answer came.
+    /// The connection to the terminal's machine ended before the answer arrived.
     #[error("the connection to host '{host}' was lost before it answered; its terminals go on there")]
     ConnectionLost {
         /// The name of the machine.
@@ -153,7 +153,7 @@ pub(crate) fn version_label(version: &str) -> String {
 }
 
 /// Returns whether a character of foreign text may be shown: neither a control nor a [format character](is_format),
-/// which is invisible or changes the direction of the text around it.
+/// which is invisible or changes the direction of the surrounding text.
 pub(crate) fn is_printable(character: char) -> bool {
     !character.is_control() && !is_format(character)
 }
@@ -418,8 +418,8 @@ impl Host {
         Ok(steps)
     }
 
-    /// Records that this daemon has stored the results of the steps that `settled` names (see [`names_step`]), or has
-    /// abandoned them. Sends nothing if none of their effects was requested here. Does not wait for the host.
+    /// Records that this daemon has stored or abandoned the results of the steps named by `settled` (see
+    /// [`names_step`]). Sends nothing if none of their effects was requested here. Does not wait for the host.
     pub(crate) fn settle(&self, settled: &str) {
         let mut steps = self.shared.steps.lock();
         let candidates = steps.range(settled.to_owned()..);

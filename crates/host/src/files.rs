@@ -191,7 +191,7 @@ impl MachineFiles {
             Ok(())
         });
         if let Err(error) = result.await {
-            tracing::debug!(%error, "an unfinished file is left to the host over there");
+            tracing::debug!(%error, "a partial file is left for the remote host to remove");
         }
     }
 

@@ -26,7 +26,7 @@ fn received(portions: &[&[u8]]) -> Received {
         if let Err(error) = buffer.take_frames(|_| MAX_BODY_BYTES, take) {
             return (frames, Some(error));
         }
-        // No whole frame is left: the rest is less than one frame.
+        // No complete frame is left: the rest is shorter than one frame.
         assert_eq!(first_frame(&buffer.bytes), Ok(None));
     }
     (frames, None)
@@ -37,10 +37,10 @@ fn is_stable<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
     let Ok(value) = read_body::<T>(body) else { return false };
     let (mut once, mut twice) = (Vec::new(), Vec::new());
     write_frame(&mut once, 7, &value);
-    let read: T = read_body(&once[HEAD_BYTES..]).expect("what was written is read");
+    let read: T = read_body(&once[HEAD_BYTES..]).expect("an encoded value can be read");
     write_frame(&mut twice, 7, &read);
     assert_eq!(once.escape_ascii().to_string(), twice.escape_ascii().to_string());
-    let (taken, number, range) = first_frame(&once).expect("a frame").expect("a whole one");
+    let (taken, number, range) = first_frame(&once).expect("a frame").expect("a complete frame");
     assert_eq!((taken, number, range), (once.len(), 7, HEAD_BYTES..once.len()));
     true
 }
@@ -85,7 +85,7 @@ fn frames() {
         assert_eq!((frames.clone(), error), received(&portions(input)), "cut into portions");
         let bodies: usize = frames.iter().map(|(_, body)| HEAD_BYTES + body.len()).sum();
         assert!(bodies <= input.len());
-        // Also the input itself is a body, so that a mutation of its length does not hide all others.
+        // The input itself is also a body, so that a mutation of its length does not hide all others.
         let bodies =
             frames.iter().map(|(_, body)| body.as_slice()).chain([input, input.get(HEAD_BYTES..).unwrap_or_default()]);
         let kinds: Vec<(u32, String)> = bodies

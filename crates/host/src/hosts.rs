@@ -44,7 +44,7 @@ use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Re
 pub enum Starter {
     /// As a separate process with the listening socket as its standard input.
     Program {
-        /// The program, usually that of this process.
+        /// The program, usually the current executable.
         program: PathBuf,
         /// Arguments that start it as a host.
         arguments: Vec<OsString>,
@@ -90,7 +90,7 @@ impl Starter {
 /// Reason why no host opened the terminal.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
-    /// Its start failed.
+    /// The host did not start.
     #[error("the terminal host could not be started: {0}")]
     NotStarted(#[source] io::Error),
     /// The host did not open the terminal.
@@ -107,16 +107,16 @@ pub enum HostsError {
 /// An ended host, whose terminals ended with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostHost {
-    /// Its process id, on its machine.
+    /// The process id, on its machine.
     pub pid: u32,
-    /// Its machine, if that is another one.
+    /// Its machine, unless it is this one.
     pub machine: Option<String>,
 }
 
 /// Entry of a list of terminals.
 #[derive(Debug, Clone)]
 pub struct ListedTerminal {
-    /// Its state.
+    /// The state.
     pub description: Description,
     /// Machine of the terminal, if it is not this one.
     pub place: Option<RemotePlace>,
@@ -146,7 +146,7 @@ pub struct HostStatus {
     pub wire: u32,
     /// Open terminals.
     pub terminals: usize,
-    /// Its role for this daemon.
+    /// The role for this daemon.
     pub state: HostState,
 }
 
@@ -203,7 +203,7 @@ struct Table {
     hosts: Vec<KnownHost>,
     /// Hosts of known terminals.
     host_by_terminal: HashMap<TerminalId, Host>,
-    /// Hosts that have neither answered nor ended since the start of this daemon.
+    /// Hosts that have neither answered nor ended since this daemon started.
     silent: Vec<SilentHost>,
     /// Terminals that ended with their host, and the host's process id, oldest first.
     lost: VecDeque<(TerminalId, u32)>,
@@ -583,9 +583,9 @@ impl Hosts {
         table.host_by_terminal.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)
     }
 
-    /// Returns the files of this machine, or of another one. `patience` is the time that a request waits for a machine
-    /// without a connection. `step` is the step that writes one of the files; the terminal host of the machine ensures
-    /// that it does so only once.
+    /// Returns the files of this or another machine. `patience` is the time that a request waits for a machine without
+    /// a connection. `step` is the step that writes one of the files; the terminal host of the machine ensures that it
+    /// does so only once.
     ///
     /// # Errors
     /// If the machine cannot be reached, or has no terminal host.
@@ -822,7 +822,7 @@ impl Hosts {
         }
     }
 
-    /// Returns the terminal that a step opened, also if it has closed since on this machine. Waits for an opening in
+    /// Returns the terminal that a step opened, even if it has closed since on this machine. Waits for an opening in
     /// progress. An older host that does not know the request counts as having opened none.
     ///
     /// # Errors
@@ -1033,7 +1033,7 @@ impl Hosts {
                     end_process(host.greeting().pid);
                 }
                 if tokio::time::timeout(SHUTDOWN_TIMEOUT, host.lost()).await.is_err() {
-                    tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals are left");
+                    tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals stay open");
                 }
             })
         });
@@ -1180,7 +1180,7 @@ impl Hosts {
                 version = greeting.version,
                 wire = greeting.wire,
                 terminals = greeting.terminals,
-                "a terminal host speaks another version; its terminals go on and can be reached with that version"
+                "a terminal host speaks another version; its terminals continue and can be reached with that version"
             ),
         }
         if state != HostState::Foreign {

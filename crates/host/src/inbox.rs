@@ -93,9 +93,9 @@ mod tests {
     use crate::wire::write_frame;
 
     proptest::proptest! {
-        /// A frame that is longer than its limit is neither kept nor lost, and those around it arrive, wherever they are cut.
+        /// An overlong frame is skipped but reported, and the frames around it arrive, wherever the input is cut.
         #[test]
-        fn a_frame_that_is_too_long_is_left_out_wherever_it_is_cut(
+        fn too_long_frame_is_skipped_wherever_it_is_cut(
             lengths in proptest::collection::vec(0_usize..300, 1..8),
             portion in 1_usize..400,
         ) {

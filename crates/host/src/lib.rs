@@ -3,7 +3,7 @@
 //! Terminals outlive their daemon across a crash, a restart or an upgrade. So pseudo-terminals, children and screens
 //! live in a separate process. It is small, has no state on disk, and only keeps terminals and serves requests. This
 //! crate owns that process ([`serve`]), the protocol ([`Ask`]) and the client side ([`Hosts`]), which finds all running
-//! hosts, also of older versions, and starts one if there is none.
+//! hosts, including those of older versions, and starts one if there is none.
 
 mod blocking;
 mod client;

@@ -136,7 +136,7 @@ impl Outbox {
         sent.map_err(|_| OutboxClosed)
     }
 
-    /// Removes a queued frame of which no byte was written. Returns whether there was such a frame.
+    /// Removes a queued frame if none of its bytes was written. Returns whether there was such a frame.
     pub(crate) fn withdraw(&self, number: u64) -> bool {
         let mut unsent = self.lock();
         let mut offset = 0;
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_has_no_room_is_written_when_there_is_some() {
+    async fn frame_without_room_is_written_later() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         let writer = outbox.clone();
@@ -281,23 +281,23 @@ mod tests {
         outbox.send_message(1, &long).unwrap();
         outbox.send_message(2, &long).unwrap();
         let late = outbox.clone();
-        // There is no room for this one before the other side reads.
-        let told = tokio::spawn(async move { late.send_paced(3, &"last").await });
+        // This message has no room until the other side reads.
+        let reported = tokio::spawn(async move { late.send_paced(3, &"last").await });
         let mut read = vec![0; 2 * (700_000 + 5 + 12) + 12 + 5];
         theirs.read_exact(&mut read).await.unwrap();
         assert!(read.ends_with(b"last"));
-        assert_eq!(told.await.unwrap(), Ok(()));
+        assert_eq!(reported.await.unwrap(), Ok(()));
     }
 
     #[tokio::test]
-    async fn a_request_to_a_peer_that_reads_nothing_is_refused_at_the_limit_and_may_be_taken_back() {
+    async fn request_to_a_stalled_peer_is_refused_and_can_be_withdrawn() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         let long = "x".repeat(1 << 20);
         let sent = (1..).take_while(|number| outbox.send_request(*number, &long).is_ok()).count() as u64;
         assert_eq!(outbox.send_request(100, &long), Err(RequestRefused::Full(sent as usize)));
         assert!(outbox.lock().bytes.len() <= MAX_WAITING_REQUEST_BYTES);
-        // Of the first one, a part has left.
+        // Part of the first request was already sent.
         assert_eq!((outbox.withdraw(1), outbox.withdraw(2), outbox.withdraw(2)), (false, true, false));
         outbox.send_request(101, &"last").unwrap();
         let short = (200..).take_while(|number| outbox.send_request(*number, &"x").is_ok()).count();
@@ -305,17 +305,17 @@ mod tests {
             (short as u64 + sent, outbox.lock().frames.len()),
             (MAX_WAITING_REQUESTS as u64, MAX_WAITING_REQUESTS)
         );
-        // A note is not refused, and too many of them end the connection.
+        // A note is never refused, but too many notes end the connection.
         let notes = (0..).take_while(|_| outbox.send_note(0, &"x").is_ok()).count();
         assert_eq!((notes, outbox.send_note(0, &"x")), (MAX_WAITING_REQUESTS, Err(OutboxClosed)));
         let mut read = Vec::new();
         drop(outbox);
         theirs.read_to_end(&mut read).await.unwrap();
-        assert!(read.len() < 1 << 20, "nothing was sent but the beginning of the first one");
+        assert!(read.len() < 1 << 20, "only the beginning of the first request was sent");
     }
 
     #[tokio::test]
-    async fn frames_that_were_taken_back_leave_the_others_whole() {
+    async fn withdrawn_frames_leave_the_others_intact() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         let text = |number: u64| format!("{number}").repeat(100_000);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_tells_somebody_who_is_gone_is_not_kept() {
+    async fn sender_to_a_disconnected_peer_is_not_kept() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         drop(theirs);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_there_until_it_is_removed_and_what_is_none_is_overlooked() {
+    fn note_exists_until_removed_and_other_files_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let socket = Path::new("/somewhere/host-1.sock");
         add(folder.path(), socket, 7).unwrap();

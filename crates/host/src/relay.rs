@@ -2,8 +2,8 @@
 //! from it.
 //!
 //! The client starts a relay through OpenSSH and uses its standard input and output. First they exchange lines of JSON:
-//! the relay's [`RelayHello`] after [`MARK`] (a login shell may print before it), the client's [`RelayRequest`], and
-//! the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal host.
+//! the relay's [`RelayHello`] after [`MARK`] (after possible output of a login shell), the client's [`RelayRequest`],
+//! and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal host.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::Shutdown;
@@ -51,7 +51,7 @@ impl Default for RelayHello {
 pub(crate) enum RelayRequest {
     /// Connect to the host that opens new terminals. The relay starts one if there is none.
     OpenCurrent,
-    /// Connect to any running host. The relay starts none.
+    /// Connect to any running host. The relay does not start one.
     OpenExisting,
     /// Connect to the host of this socket.
     Open(String),
@@ -245,9 +245,9 @@ fn copy_and_flush(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A host that is stopped, or on a busy machine, keeps its terminals: the near end must not take them for lost.
+    /// A stopped host, or one on a busy machine, keeps its terminals: the near end must not consider them lost.
     #[tokio::test(start_paused = true)]
-    async fn a_host_that_listens_and_does_not_answer_has_not_ended() {
+    async fn listening_but_silent_host_has_not_ended() {
         let folder = tempfile::tempdir().unwrap();
         let relay = Relay {
             folder: folder.path().to_owned(),
@@ -258,7 +258,7 @@ mod tests {
         let _silent = std::os::unix::net::UnixListener::bind(folder.path().join("host-1.sock")).unwrap();
         let failed = RelayReply::Failed("the terminal host there does not answer".to_owned());
         assert_eq!(open("host-1.sock").await.unwrap(), failed);
-        // One that has ended, with its socket or without, and anything that is not a host.
+        // An ended host, with or without its socket, and anything that is not a host.
         drop(std::os::unix::net::UnixListener::bind(folder.path().join("host-2.sock")).unwrap());
         for gone in ["host-2.sock", "host-3.sock", "relay.lock", "../host-1.sock"] {
             assert_eq!(open(gone).await.unwrap(), RelayReply::Gone, "{gone}");

@@ -1,7 +1,7 @@
 //! Terminals on other machines: the configured machines, and the connections to their terminal hosts.
 //!
 //! A machine has a terminal host that only this installation uses. A relay ([`crate::relay`]) starts or finds it, in
-//! the version that the machine has. Without a connection, the daemon lists the terminals in their last known state
+//! the version installed on the machine. Without a connection, the daemon lists the terminals in their last known state
 //! from its notes ([`notes`]).
 
 mod connection;
@@ -50,7 +50,7 @@ pub const RUN_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 pub struct RemoteHostConfig {
     /// Its name in the configuration.
     pub name: String,
-    /// Its destination for `ssh`: `user@machine`, or an alias of the user's configuration.
+    /// The destination for `ssh`: `user@machine`, or an alias of the user's configuration.
     pub ssh: String,
 }
 
@@ -107,7 +107,7 @@ pub enum RemoteHostState {
 /// The status of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteHostStatus {
-    /// Its name and destination.
+    /// The name and destination.
     pub config: RemoteHostConfig,
     /// State of its connection.
     pub state: RemoteHostState,
@@ -120,9 +120,9 @@ pub struct RemoteHostStatus {
 /// The machine of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemotePlace {
-    /// Its name.
+    /// The name.
     pub host: String,
-    /// Time of the loss of its connection, while it has none. The description is of that time.
+    /// Time of the loss of its connection, if it has none. The description dates from that time.
     pub lost_since: Option<SystemTime>,
 }
 
@@ -140,7 +140,7 @@ pub enum RemoteError {
     /// The connection failed.
     #[error("host '{host}' was not reached: {why}")]
     Failed {
-        /// Its name.
+        /// The name.
         host: String,
         /// Reason.
         why: ConnectFailure,

@@ -86,7 +86,7 @@ pub(crate) struct Shared {
 /// the owner waits for these effects.
 #[derive(Debug, Default)]
 struct Service {
-    /// The number of the connection of the daemon of this machine; 0 before the first one.
+    /// The number of the connection from this machine's daemon; 0 before the first one.
     owner: u64,
     /// True if the host is ending and serves no client.
     is_over: bool,
@@ -103,7 +103,7 @@ impl Shared {
         self.retiring.load(Ordering::Relaxed)
     }
 
-    /// Makes the host check for its end, if the last reason to stay may be gone.
+    /// Makes the host check for its end after a reason to stay may have disappeared.
     pub(crate) fn check_retirement(&self) {
         if self.is_retiring() || *self.connections.borrow() == 0 {
             self.connections.send_modify(|_| {});
@@ -124,8 +124,8 @@ impl Shared {
 
 /// Keeps `terminals` and serves every client that connects to `listener`.
 ///
-/// Ends after a shutdown request, when the last terminal closes after a retire request, or when there were neither
-/// terminals nor clients for a while.
+/// Ends after a shutdown request, when the last terminal closes after a retire request, or after a period without
+/// terminals and clients.
 ///
 /// `listen_again` creates the socket again, at the path of the removed one.
 ///
@@ -174,7 +174,7 @@ pub async fn serve(
                 if let Some(path) = &path {
                     match listen(path) {
                         Ok(new_listener) => listener = new_listener,
-                        Err(error) => tracing::warn!(%error, "the socket cannot be made again"),
+                        Err(error) => tracing::warn!(%error, "the socket cannot be created again"),
                     }
                 }
             }
@@ -417,7 +417,7 @@ impl Connection {
                 sent
             }
             Ask::Cancel(_) => Ok(()),
-            // The answer follows once no frames are read any more.
+            // The answer follows once no more frames are read.
             Ask::Link => {
                 self.link_request.send_replace(Some(number));
                 Ok(())

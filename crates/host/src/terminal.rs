@@ -166,7 +166,7 @@ pub enum TerminalError<E> {
 /// Reason why a signal has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignalError {
-    /// The program had ended.
+    /// The program has ended.
     #[error("its program has ended{}", .0.map(|exit| format!(" with exit code {}", exit.code)).unwrap_or_default())]
     Ended(Option<Exit>),
     /// There is no such terminal.
@@ -185,7 +185,7 @@ impl HostedTerminal {
         Self { keeper: Keeper::Remote(host), id, patience: CLIENT_CONNECT_TIMEOUT, recorded: Some(Arc::new(recorded)) }
     }
 
-    /// Returns the name of its machine, if that is another one.
+    /// Returns the name of its machine, unless it is this one.
     pub(crate) fn machine(&self) -> Option<&str> {
         match &self.keeper {
             Keeper::Local(_) => None,
@@ -220,7 +220,7 @@ impl HostedTerminal {
         if matches!(self.keeper, Keeper::Remote(_)) {
             let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
             if let Err(error) = remembered {
-                tracing::warn!(%error, terminal = %self.id, "a host on another machine does not learn a secret");
+                tracing::warn!(%error, terminal = %self.id, "a secret was not sent to a host on another machine");
             }
         }
     }
@@ -372,8 +372,8 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns the screen once it differs from the known version, or at once if that is `None`. Hosts of older versions
-    /// do not understand this request.
+    /// Returns the screen once it differs from the known version, or at once without a known version. Hosts of older
+    /// versions do not understand this request.
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.
@@ -582,7 +582,7 @@ impl Attached {
                 }
                 (AttachEvent::Resized(size), Some(_)) if size.checked().is_none() => {
                     // Not a warning: the remote machine could fill the log.
-                    tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports a size that no terminal has");
+                    tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports an impossible size");
                 }
                 (event, _) => return Some(event),
             }

@@ -340,7 +340,7 @@ pub enum TerminalAsk {
     SetVariables(Vec<(String, String)>, bool),
     /// Record the state of the terminal for this gate. → `NotedState`
     NoteState(String),
-    /// Compare the state of the terminal with the one recorded for this gate. → `Result<(), String>`
+    /// Compare the state of the terminal with the state recorded for this gate. → `Result<(), String>`
     CheckState(String),
     /// Close the terminal, beginning with the signal of this number. → `Closed`
     Close(Option<i32>),
@@ -448,7 +448,7 @@ impl OpenRequest {
 /// An opened terminal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenedTerminal {
-    /// Its id.
+    /// The id.
     pub id: TerminalId,
     /// Process id of its program.
     pub pid: i32,
@@ -590,14 +590,14 @@ pub enum Refusal {
 /// Returns the body of a frame.
 pub(crate) fn body_of(body: &impl Serialize) -> Vec<u8> {
     // Every type of the protocol can be encoded.
-    rmp_serde::to_vec_named(body).expect("what is spoken can be written")
+    rmp_serde::to_vec_named(body).expect("a message can be encoded")
 }
 
 /// Appends a frame to `out`.
 pub(crate) fn write_frame(out: &mut Vec<u8>, number: u64, body: &impl Serialize) {
     append_frame(out, number, |out| {
         // Writing to memory does not fail, and every type of the protocol can be encoded.
-        rmp_serde::encode::write_named(out, body).expect("what is spoken can be written");
+        rmp_serde::encode::write_named(out, body).expect("a message can be encoded");
     });
 }
 
@@ -774,7 +774,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_read_as_it_was_written_and_not_before_it_is_whole() {
+    fn frame_is_read_only_when_complete() {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 7, &Ask::Find("build".to_owned()));
         let whole = bytes.len();
@@ -789,13 +789,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_not_nested_without_end() {
+    fn nesting_of_values_is_bounded() {
         let nested = |level: &[u8], count: usize| {
             let field = [0x81, 0xa5, b'o', b't', b'h', b'e', b'r'];
             let levels = level.iter().copied().cycle().take(level.len() * count);
             field.into_iter().chain(levels).chain([0xc0]).collect::<Vec<u8>>()
         };
-        // A field that no message has is skipped, with all values in it.
+        // An unknown field is skipped, with all its values.
         let (map, list, tuple): (&[u8], &[u8], &[u8]) = (&[0x81, 0xa1, b'x'], &[0x91], &[0x92, 0xc0]);
         for level in [map, list, tuple] {
             for count in [100, 1_000, 1_000_000] {
@@ -805,19 +805,19 @@ mod tests {
         }
     }
 
-    /// A message with fields that may be missing.
+    /// A message with optional fields.
     #[derive(Debug, Deserialize)]
     struct AnyMessage {
         #[serde(default)]
         _name: Option<String>,
     }
 
-    /// One golden file holds all messages, a type and its JSON a line; the other holds all of them in frames.
+    /// One golden file has each message as a type and its JSON on a line; the other has the same messages in frames.
     #[test]
-    fn what_is_spoken_is_written_as_in_the_golden_files() {
+    fn wire_format_matches_the_golden_files() {
         use steplatch_files::{DirectoryEntry, FileError, FileFacts, FilePiece, FileWritten};
         use steplatch_golden::{Tag, check_enum, check_struct};
-        // The golden file has the names under which the types were first written.
+        // The golden file has the original names of the types.
         use steplatch_terminal::{
             Closed, CommandResult as Ran, Description, Excerpt, Handover as HandedBack, InputError, NotedState,
             RunError, ScreenDelta, Sent, VariablesError, View, Waited,
@@ -870,7 +870,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn bytes_that_nobody_meant_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+        fn random_bytes_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
             if let Ok(Some((taken, _, body))) = first_frame(&bytes) {
                 assert!(taken <= bytes.len() && body.end <= taken);
             }
@@ -902,9 +902,9 @@ mod tests {
         }
     }
 
-    /// Frames of a host are sparse. Lists with elements of one or two bytes are not, at any depth.
+    /// Frames of a host are sparse. Lists of elements of one or two bytes are not, at any depth.
     #[test]
-    fn lists_are_as_long_as_their_bytes_allow() {
+    fn list_length_is_limited_by_its_bytes() {
         use serde_json::{Value, json};
         let entries: Vec<Value> =
             (0..100_000).map(|n| json!({"name": n.to_string(), "kind": "File", "size": n})).collect();
@@ -930,7 +930,7 @@ mod tests {
             assert!(!is_sparse(&body_of(&list)), "{row}");
             assert!(!is_sparse(&body_of(&json!({"Ok": {"Ok": [{"found": {"groups": list}}]}}))), "{row}");
         }
-        // Nothing but the head of a list, and bytes of no message.
+        // Only the head of a list, and bytes that belong to no message.
         assert!(!is_sparse(&[0xdd, 0xff, 0xff, 0xff, 0xff]));
         for (bytes, expected) in
             [(&[0xdb, 0xff, 0xff, 0xff, 0xff][..], true), (&[0xc1; 100], true), (&[0xdd, 0xff], true), (&[], true)]
@@ -940,7 +940,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_kept_up_to_its_bound() {
+    fn list_is_kept_up_to_its_limit() {
         let list = |length: usize| body_of(&vec!["a"; length]);
         for (length, kept, is_cut) in [(0, 0, false), (3, 3, false), (4, 3, true), (5000, 3, true)] {
             let read: BoundedList<String, 3> = read_body(&list(length)).unwrap();
@@ -950,7 +950,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_bounded_by_its_request() {
+    fn answer_is_limited_by_its_request() {
         let id: TerminalId = TerminalId::random();
         let bytes = |ask: TerminalAsk| Ask::Terminal(id.clone(), ask).max_answer_bytes();
         let read = |limit| bytes(TerminalAsk::Read(Part::From(0), limit));
@@ -965,13 +965,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused() {
+    fn non_frame_is_refused() {
         assert_eq!(first_frame(&[0xff; 20]), Err(BadFrame));
         assert_eq!(first_frame(&[0, 0, 0, 1, 0]), Err(BadFrame));
     }
 
     #[test]
-    fn a_question_of_a_later_version_is_not_understood_and_a_later_field_is_overlooked() {
+    fn newer_request_is_not_understood_and_newer_field_is_ignored() {
         #[derive(Serialize)]
         enum Later {
             Hello { wire: u32, colour: String },

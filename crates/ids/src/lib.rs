@@ -1,6 +1,6 @@
 //! Names that outlive a call: of runs, terminals, steps and workflows.
 //!
-//! Owns the form of ids, their creation and their parsing. Ids are parsed once, at the border of the program, so that a
+//! Owns the form of ids, their creation and their parsing. Ids are parsed once, at the edge of the program, so that a
 //! `RunId` is always well formed. Random ids are hard to guess, but they are not access control: the permissions of the
 //! socket are.
 

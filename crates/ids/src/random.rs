@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_survives_writing_and_reading() {
+    fn id_round_trips_through_text() {
         for _ in 0..100 {
             let id = RunId::random();
             assert_eq!(id.to_string().parse(), Ok(id));
@@ -142,20 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn a_step_starts_one_run_and_another_step_another() {
+    fn each_step_starts_its_own_run() {
         let parent = RunId::random();
         let step = |visit| StepId { run: parent.clone(), place: "deploy".into(), visit };
         let started = RunId::started_by(&step(1));
         assert_eq!(started, RunId::started_by(&step(1)));
         assert_ne!(started, RunId::started_by(&step(2)));
         assert_eq!(started.to_string().parse(), Ok(started));
-        // Written into histories, so it stays unchanged.
+        // Histories contain this form, so it must not change.
         let known = StepId { run: "run_0123456789abcdef".parse().unwrap(), place: "a".into(), visit: 1 };
         assert_eq!(RunId::started_by(&known).as_str(), "run_r3qm5cwy6v9a81px");
     }
 
     #[test]
-    fn an_id_of_another_kind_is_refused_with_what_was_expected() {
+    fn id_of_another_kind_is_refused_with_the_expected_prefix() {
         let error = "term_0123456789".parse::<RunId>().unwrap_err();
         assert_eq!(error.to_string(), "'term_0123456789' is not a run id (run_ and 16 characters)");
         assert!("term_".parse::<TerminalId>().is_err());

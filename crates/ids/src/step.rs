@@ -32,7 +32,7 @@ impl StepId {
         }
     }
 
-    /// Returns the number of this part within `step`, if it is a part of it.
+    /// Returns the number of this part within `step`, if it is one of its parts.
     #[must_use]
     pub fn number_within(&self, step: &Self) -> Option<usize> {
         let number = usize::try_from(self.visit).ok()?;
@@ -78,13 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_survives_writing_and_reading() {
+    fn step_round_trips_through_text() {
         let step = StepId { run: RunId::random(), place: "ask".into(), visit: 3 };
         assert_eq!(step.to_string().parse(), Ok(step));
     }
 
     #[test]
-    fn a_part_of_a_step_is_known_by_its_number() {
+    fn part_of_a_step_is_identified_by_its_number() {
         let step = StepId { run: RunId::random(), place: "ask".into(), visit: 3 };
         let part = step.part(2);
         assert_eq!(part.to_string(), format!("{}/ask/3/2", step.run));

@@ -9,7 +9,7 @@ use crate::InvalidId;
 
 /// The name of a machine workflow: `^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$`.
 ///
-/// It becomes a file name in the library and part of a tool's name, hence the narrow alphabet.
+/// It becomes a file name in the library and part of a tool's name, hence the limited alphabet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkflowName(String);
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_would_leave_their_folder_are_refused() {
+    fn names_that_leave_their_directory_are_refused() {
         for bad in ["", "..", "a/b", "-x", "a b", "ä", &"x".repeat(65)] {
             assert!(bad.parse::<WorkflowName>().is_err(), "{bad:?}");
         }

@@ -8,8 +8,8 @@ use crate::ledger::{EffectState, Ledger, LedgerLimits};
 /// Requests for the effects of steps. `W` waits for a result `R`, `N` receives the notice of an abandoned step, and `T`
 /// is a terminal.
 ///
-/// Decides which request performs an effect, which one waits, and what happens to the shell of a single command. The
-/// caller performs the effects and answers the waiters.
+/// Decides which request performs an effect, which requests wait, and what happens to the shell of a single command.
+/// The caller performs the effects and answers the waiters.
 #[derive(Debug)]
 pub struct EffectDesk<W, R, N, T> {
     ledger: Ledger<Performing<W, N>, R>,
@@ -66,7 +66,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     }
 
     /// Handles a request for an effect. `is_settled_later` is true if the requester settles the step once it has stored
-    /// the result. `notified` receives the notice if the requester gives the step up while the effect is in progress.
+    /// the result. `notified` receives the notice if the requester abandons the step while the effect is in progress.
     pub fn request(&mut self, key: EffectKey, is_settled_later: bool, waiter: W, notified: N) -> Admission<R> {
         match self.ledger.find(&key) {
             None => {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_performs_an_effect_and_all_others_receive_its_result() {
+    fn one_request_performs_an_effect_for_all() {
         let mut desk = Desk::new(LIMITS);
         assert_eq!(desk.request(open(), true, 1, ()), Admission::Perform);
         assert_eq!(desk.request(open(), true, 2, ()), Admission::Wait);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_that_was_refused_is_performed_by_the_next_request() {
+    fn refused_effect_is_performed_by_the_next_request() {
         let mut desk = Desk::new(LIMITS);
         assert_eq!(desk.request(open(), true, 1, ()), Admission::Perform);
         assert_eq!(desk.end(&open(), EffectEnd::Refused), [1]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_of_a_step_is_closed_once_it_is_settled_unless_it_is_left_to_its_client() {
+    fn shell_of_a_settled_step_closes_unless_left_to_its_client() {
         let mut desk = Desk::new(LIMITS);
         desk.request(open(), true, 1, ());
         assert_eq!(desk.add_shell(&open(), 7), None);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_that_is_opened_for_a_step_that_was_given_up_is_returned() {
+    fn shell_opened_for_an_abandoned_step_is_returned() {
         let mut desk = Desk::new(LIMITS);
         desk.request(open(), true, 1, ());
         let mut notified = 0;

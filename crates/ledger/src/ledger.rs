@@ -10,7 +10,7 @@ use crate::effect::{Effect, EffectKey, names_step};
 pub struct LedgerLimits {
     /// Maximum number of stored names of finished effects. Effects that their requester still settles do not count.
     pub max_names: usize,
-    /// Maximum size of the stored results, in bytes. The newest result stays, whatever its size.
+    /// Maximum size of the stored results, in bytes. The newest result stays, regardless of its size.
     pub max_result_bytes: usize,
 }
 
@@ -84,9 +84,9 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or it ended so long ago that
-    /// its name was dropped. If the requester settled the step before it requested an effect, the effect is unknown:
-    /// the step is abandoned.
+    /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or its name was dropped long
+    /// after its end. If the requester settled the step before it requested an effect, the effect is unknown: the step
+    /// is abandoned.
     pub fn find(&mut self, key: &EffectKey) -> Option<EffectState<'_, P, R>> {
         if !self.entries.contains_key(key) && self.is_settled(&key.step) {
             return Some(EffectState::Unknown);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_is_in_progress_then_performed_and_its_name_stays_when_it_is_settled() {
+    fn effect_is_performed_and_its_name_stays_after_settling() {
         let mut ledger = Ledger::new(LIMITS);
         let key = run("run/a/1");
         assert_eq!(ledger.find(&key), None);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_that_changed_nothing_may_be_requested_again_and_one_that_was_lost_may_not() {
+    fn unchanged_effect_can_be_repeated_but_a_lost_one_cannot() {
         let mut ledger = Ledger::<u32, u32>::new(LIMITS);
         let key = run("a");
         ledger.begin(key.clone(), true, 1);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_settled_alone_and_a_run_with_all_of_its_steps() {
+    fn step_is_settled_alone_and_run_with_all_its_steps() {
         let mut ledger = Ledger::new(LedgerLimits { max_names: 100, ..LIMITS });
         for step in ["r/a/1", "r/a/1/2", "r/a/10", "r/a/1-b", "q/a"] {
             performed(&mut ledger, &run(step), 1, 1);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_arrives_after_its_step_was_settled_performs_nothing() {
+    fn request_after_settling_performs_nothing() {
         let mut ledger = Ledger::<u32, u32>::new(LIMITS);
         ledger.settle("r/a/1");
         ledger.settle("q/");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn results_give_way_to_newer_ones_and_their_effects_are_still_known() {
+    fn evicted_results_still_have_known_effects() {
         let mut ledger = Ledger::new(LIMITS);
         for (number, step) in (1..).zip(["a", "b", "c"]) {
             performed(&mut ledger, &run(step), number, 60);
@@ -355,15 +355,15 @@ mod tests {
         for step in ["a", "b", "c", "d", "e"] {
             ledger.settle(step);
         }
-        // What was settled is known twice: by its effect, and by its step.
+        // A settled effect is known twice: by itself, and by its step.
         let oldest = ledger.ended.front().map(|key| key.step.as_str());
-        assert_eq!(oldest, Some("b"), "the name of the oldest that is settled gave way");
+        assert_eq!(oldest, Some("b"), "the name of the oldest settled effect was dropped");
     }
 
     proptest! {
-        /// Any order of operations: what began is never unknown to the ledger while its name fits, and the sums agree.
+        /// In any order of operations, an effect that began is never unknown while its name fits, and the sums agree.
         #[test]
-        fn the_sums_agree_with_the_entries(operations in prop::collection::vec((0_u8..5, 0_u8..6, 0_usize..80), 0..200)) {
+        fn sums_match_the_entries(operations in prop::collection::vec((0_u8..5, 0_u8..6, 0_usize..80), 0..200)) {
             let mut ledger = Ledger::<u8, u8>::new(LIMITS);
             for (operation, step, bytes) in operations {
                 let key = run(&format!("r/{step}"));

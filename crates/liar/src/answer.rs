@@ -1,4 +1,4 @@
-//! Honest answers, as JSON, for lies to begin with.
+//! Honest answers as JSON, from which lies are derived.
 
 use serde_json::{Value, json};
 use steplatch_files::FileAsk;

@@ -1,9 +1,8 @@
 //! A faulty remote host, for tests.
 //!
-//! Clients connect over an in-process [`Transport`]. The crate has its own
-//! implementation of the relay lines, the link and the host's frames. Requests without a configured fault are answered like
-//! by a host whose terminals do nothing. A fault is JSON, patched from a correct answer ([`answer`], [`with`]), or
-//! bytes.
+//! Clients connect over an in-process [`Transport`]. The crate has its own implementation of the relay lines, the link
+//! and the host's frames. Requests without a configured fault get the answers of a host whose terminals do nothing. A
+//! fault is JSON, patched from a correct answer ([`answer`], [`with`]), or bytes.
 #![allow(clippy::missing_panics_doc, reason = "in a test a panic is the message")]
 
 pub mod answer;
@@ -53,7 +52,7 @@ pub enum Lie {
     Twice(Value),
     /// No answer.
     Silence,
-    /// No answer, and nothing is read any more. The link stays alive.
+    /// No answer, and no further reads. The link stays alive.
     Deafness,
     /// The end of the session.
     End,
@@ -118,7 +117,7 @@ struct Shared {
 }
 
 impl Liar {
-    /// Makes a machine with these lies.
+    /// Creates a machine with these lies.
     #[must_use]
     pub fn new(lies: Lies) -> Self {
         let shared = Shared {
@@ -321,7 +320,7 @@ pub fn to_msgpack(value: &Value) -> Vec<u8> {
 /// If the bytes are not MessagePack.
 #[must_use]
 pub fn from_msgpack(bytes: &[u8]) -> Value {
-    rmp_serde::from_slice(bytes).expect("these bytes were written as MessagePack")
+    rmp_serde::from_slice(bytes).expect("the bytes are MessagePack")
 }
 
 /// Returns a record of the link: its kind, its length, its body.

@@ -33,7 +33,7 @@ pub enum Status {
 pub struct Metadata {
     /// The signature of the definition.
     pub hash: Signature,
-    /// Time of its first save, as in RFC 3339.
+    /// Time of the first save, in RFC 3339.
     pub created: String,
     /// Number of its version, from 1; a change of its behaviour increases it. Stored as text, `"1.0"` for 1; a number
     /// is valid too.
@@ -45,7 +45,7 @@ pub struct Metadata {
     pub run_count: u64,
     /// Number of its runs that achieved its purpose.
     pub success_count: u64,
-    /// Time at which the last run ended, as in RFC 3339.
+    /// Time at which the last run ended, in RFC 3339.
     pub last_run: Option<String>,
     /// Number of states that the last run executed.
     pub total_states: u64,
@@ -110,7 +110,7 @@ fn serialize_version<S: Serializer>(version: &u32, serializer: S) -> Result<S::O
 /// A saved workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
-    /// Its name, which is also that of its file.
+    /// The name, which is also that of its file.
     pub name: WorkflowName,
     /// The definition, which contains that name.
     pub definition: Value,
@@ -158,7 +158,7 @@ pub(crate) fn to_text(stored: &Stored) -> String {
     text
 }
 
-/// Returns the definition with `name` as its name, which becomes the first key if the definition had no name.
+/// Returns the definition with `name` as its name. The name becomes the first key if the definition had none.
 pub(crate) fn with_name(definition: Value, name: &WorkflowName) -> Value {
     let Value::Object(mut fields) = definition else { return definition };
     let value = Value::from(name.as_str());
@@ -171,7 +171,7 @@ pub(crate) fn with_name(definition: Value, name: &WorkflowName) -> Value {
     Value::Object(fields)
 }
 
-/// Returns a time as in RFC 3339, to the second; 1970 for an invalid time.
+/// Returns a time in RFC 3339, to the second; 1970 for an invalid time.
 pub(crate) fn to_rfc3339(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).and_then(|time| time.round(Unit::Second));
     time.unwrap_or(Timestamp::UNIX_EPOCH).to_string()

@@ -1,4 +1,4 @@
-//! The errors of the library, by what its caller can do about them.
+//! The errors of the library, by the caller's possible reaction.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub enum CreateError {
     /// The name is not a valid workflow name.
     #[error(transparent)]
     InvalidName(#[from] InvalidId),
-    /// The name is that of a file of the library itself.
+    /// The name is reserved for a file of the library itself.
     #[error("'{name}' is the name of a file of the library itself")]
     ReservedName {
         /// The name.
@@ -81,7 +81,7 @@ pub enum CreateError {
     /// The definition is too long.
     #[error("the definition takes {bytes} bytes, more than the limit of {at_most} for a saved workflow")]
     TooLarge {
-        /// Its size.
+        /// The size.
         bytes: usize,
         /// The maximum size.
         at_most: usize,
@@ -151,7 +151,7 @@ pub enum LookupError {
     Broken {
         /// The file.
         file: PathBuf,
-        /// Its defect.
+        /// The defect.
         reason: FileError,
     },
     /// Reading or writing the directory failed.

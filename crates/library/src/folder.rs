@@ -201,7 +201,7 @@ pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
     metadata.is_file().then(|| Stamp::from_metadata(&metadata))
 }
 
-/// Reads a regular file of at most `max_bytes` bytes; `None` if there is none.
+/// Reads a regular file of at most `max_bytes` bytes; `None` if it does not exist.
 ///
 /// # Errors
 /// The defect of the file.
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_was_dropped_is_free_while_a_forked_child_still_shares_it() {
+    fn dropped_lock_is_free_despite_a_forked_child() {
         let folder = tempfile::tempdir().unwrap();
         let first = FolderLock::wait(folder.path()).unwrap();
         let _forked = first.file.try_clone().unwrap();

@@ -14,11 +14,11 @@ use crate::{FileError, Signature, Stamp};
 /// A file of functions in the library.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunctionFile {
-    /// Its name without the suffix.
+    /// The name without the suffix.
     pub name: WorkflowName,
-    /// Its source text.
+    /// The source text.
     pub text: String,
-    /// Its metadata, with the hash of the current text. The workflows of an edited text are drafts.
+    /// The metadata, with the hash of the current text. The workflows of an edited text are drafts.
     pub metadata: FunctionMetadata,
     /// Error of reading its metadata, if it failed.
     pub metadata_error: Option<String>,
@@ -30,14 +30,14 @@ pub struct FunctionFile {
 pub struct FunctionMetadata {
     /// The signature of the text.
     pub hash: Signature,
-    /// Time of its first load, as in RFC 3339.
+    /// Time of the first load, in RFC 3339.
     pub created: String,
     /// Number of versions of the text, counted from 1.
     pub version: u32,
-    /// Its source file, if it comes from one.
+    /// The source file, if it comes from one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// Its declarations at the time of loading, for people who read the file. The library does not use them.
+    /// The declarations at the time of loading, for people who read the file. The library does not use them.
     pub declares: Vec<Declares>,
     /// The runs of its workflows, by their ids.
     pub workflows: BTreeMap<String, Counts>,
@@ -49,20 +49,20 @@ pub struct FunctionMetadata {
 /// The source file of a loaded text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Its path; a relative path begins at the directory that contains the library.
+    /// The path; a relative path begins at the directory that contains the library.
     pub file: PathBuf,
     /// The signature of its text at the time of loading.
     pub hash: Signature,
 }
 
-/// A declaration of a file, in short.
+/// A summary of a file's declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declares {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// `workflow`, `graph`, or the type of a node.
     pub kind: String,
-    /// Its purpose, as its author wrote it.
+    /// The purpose, as its author wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -77,10 +77,10 @@ pub struct Counts {
     pub run_count: u64,
     /// Number of its runs that achieved its purpose.
     pub success_count: u64,
-    /// Time at which the last run ended, as in RFC 3339.
+    /// Time at which the last run ended, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
-    /// The ids of the last counted runs, at most 32 of them, so that no run counts twice.
+    /// The ids of the last counted runs, at most 32, so that no run counts twice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<String>,
 }
@@ -91,9 +91,9 @@ const MAX_COUNTED_RUNS: usize = 32;
 /// A file of functions, not yet read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFunctions {
-    /// Its name within the folder.
+    /// The name within the folder.
     pub file: String,
-    /// Its name without the suffix, or the error if that is not a workflow name.
+    /// The name without the suffix, or the error if that is not a workflow name.
     pub name: Result<WorkflowName, InvalidId>,
     /// The stamp of the file; `None` for anything but a regular file.
     pub stamp: Option<Stamp>,

@@ -21,26 +21,26 @@ const MAX_INDEX_BYTES: usize = 256 << 20;
 /// A workflow in the list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its name.
+    /// The name.
     pub name: WorkflowName,
-    /// Its purpose, as its author wrote it.
+    /// The purpose, as its author wrote it.
     pub description: Option<String>,
-    /// Its arguments, as its author wrote them.
+    /// The arguments, as its author wrote them.
     pub arguments: Map<String, Value>,
-    /// Its return values, as its author wrote them.
+    /// The return values, as its author wrote them.
     pub return_values: Map<String, Value>,
     /// Number of its states.
     pub state_count: usize,
-    /// Its metadata.
+    /// The metadata.
     pub metadata: Metadata,
 }
 
 /// An invalid file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Broken {
-    /// Its name within the folder.
+    /// The name within the folder.
     pub file: String,
-    /// Its defect.
+    /// The defect.
     pub reason: String,
 }
 

@@ -319,7 +319,7 @@ fn golden_name(name: &WorkflowName) -> String {
     format!("{name}.golden.jsonl")
 }
 
-/// Returns whether the file of a workflow of that name would be that of the index.
+/// Returns whether the file of a workflow with this name would be the index.
 fn is_reserved(name: &WorkflowName) -> bool {
     file_name(name) == index::INDEX_FILE
 }

@@ -68,7 +68,8 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Appends a value in the canonical form. `branches` are those of an enclosing `parallel`; they keep their order.
+/// Appends a value in the canonical form. `branches` are the branches of an enclosing `parallel`, which keep their
+/// order.
 fn write_canonical(value: &Value, branches: Option<&Value>, text: &mut String) {
     match value {
         Value::Object(fields) => {
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_names_nor_the_order_of_keys_nor_the_look_of_numbers_make_another_workflow() {
+    fn signature_ignores_names_key_order_and_number_format() {
         let one = json!({"name": "a", "description": "x", "initial_state": "s", "states": {"s": {"timeout": 30.0, "p": [1, 2]}}});
         let other = json!({"states": {"s": {"p": [1, 2], "timeout": 30}}, "initial_state": "s"});
         assert_eq!(Signature::of_value(&one), Signature::of_value(&other));
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workflow_does_makes_it_another() {
+    fn signature_depends_on_behaviour() {
         let base = json!({"initial_state": "s", "states": {"s": {"p": [1, 2], "name": "inner"}}});
         for other in [
             json!({"initial_state": "t", "states": {"s": {"p": [1, 2], "name": "inner"}}}),
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_the_branches_of_a_parallel_makes_another_workflow_and_that_of_their_keys_does_not() {
+    fn signature_depends_on_branch_order_but_not_key_order() {
         let signature = |branches: &str| {
             let text = format!(
                 r#"{{"states": {{"s": {{"action": {{"tool": "parallel", "params": {{"workflows": {branches}}}}}}}}}}}"#
@@ -173,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn the_canonical_form_stays_what_it_is() {
-        // Stored files are compared with this; another form would make drafts of all of them.
+    fn canonical_form_is_stable() {
+        // Stored files are compared with this form; another one would turn all of them into drafts.
         let signature = Signature::of_value(&json!({"name": "n", "b": 1.0, "a": {"d": "ä\n", "c": null}}));
         let expected = Sha256::digest(r#"{"a":{"c":null,"d":"ä\n"},"b":1}"#);
         assert_eq!(signature.as_str(), expected.iter().map(|byte| format!("{byte:02x}")).collect::<String>());

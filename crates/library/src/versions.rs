@@ -14,7 +14,7 @@ use crate::document::{MAX_FILE_BYTES, Stored, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::{FolderError, Library, LookupError, Signature};
 
-/// The directory of all versions, within that of the library.
+/// The directory of all versions, within the library's directory.
 const FOLDER: &str = ".versions";
 
 /// Maximum number of kept versions of a workflow.
@@ -63,15 +63,15 @@ impl Author {
 /// A version of a workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedVersion {
-    /// Its number, from 1. Numbers increase and are never reused.
+    /// The number, from 1. Numbers increase and are never reused.
     pub version: u32,
     /// The saved definition.
     pub definition: Value,
     /// The signature of the definition.
     pub hash: Signature,
-    /// Time of the save, as in RFC 3339; `None` if its file has none.
+    /// Time of the save, in RFC 3339; `None` if its file has none.
     pub saved_at: Option<String>,
-    /// Its author.
+    /// The author.
     pub author: Author,
     /// True if it is the current definition of the workflow.
     pub is_current: bool,
@@ -115,7 +115,7 @@ impl Library {
     /// Returns the versions of a workflow, the newest first. None of the versions of a removed workflow is current.
     ///
     /// # Errors
-    /// If there is neither a workflow of that name nor a version, or the file of the workflow is broken.
+    /// If there is neither a workflow nor a version of that name, or the file of the workflow is broken.
     pub fn versions(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, LookupError> {
         let current = match self.get(name) {
             Ok(stored) => Some(stored),
@@ -153,7 +153,7 @@ impl Library {
     /// Returns one version of a workflow.
     ///
     /// # Errors
-    /// Those of [`Self::versions`], or if there is no version of that number.
+    /// Same as [`Self::versions`], or if there is no version of that number.
     pub fn version(&self, name: &WorkflowName, version: u32) -> Result<SavedVersion, VersionError> {
         let versions = self.versions(name)?;
         let available: Vec<u32> = versions.iter().map(|version| version.version).collect();

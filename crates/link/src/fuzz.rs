@@ -38,7 +38,7 @@ fn records() {
     };
     target.run(|input| {
         let (records, bad) = received(&[input]);
-        assert_eq!(received(&portions(input)), (records.clone(), bad), "portions change nothing");
+        assert_eq!(received(&portions(input)), (records.clone(), bad), "portions do not matter");
         let mut session = Session::new();
         let mut outcomes = Vec::new();
         for record in records {

@@ -195,7 +195,7 @@ mod tests {
     use crate::record::MAX_DATA_BYTES;
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_floods_and_takes_nothing_is_owed_one_report() {
+    async fn flooding_connection_is_owed_one_report() {
         const FLOOD_BYTES: usize = 8 << 20;
         let (mut local, mut program) = duplex(1 << 20);
         let (mut reader, mut flood) = duplex(1 << 20);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written_and_not_before_it_is_whole() {
+    fn record_is_read_only_when_complete() {
         for record in samples() {
             let mut written = BytesMut::new();
             record.write(&mut written);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_program_are_refused_as_soon_as_they_show() {
+    fn bytes_of_another_program_are_refused_early() {
         for text in ["Welcome to box!", "SSH-2.0-OpenSSH", "\0\0\0\0\0", "H\0\0\0\x31NOTLINK1"] {
             let padded = format!("{text}{}", "\0".repeat(60));
             assert_eq!(Record::read(&mut BytesMut::from(padded.as_bytes())), Err(BadRecord), "{text}");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_on_the_wire_stay_as_they_are() {
+    fn wire_bytes_are_stable() {
         let mut written = BytesMut::new();
         for record in samples().into_iter().filter(|record| !matches!(record, Record::Data(data) if data.len() > 1)) {
             record.write(&mut written);

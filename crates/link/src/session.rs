@@ -1,5 +1,5 @@
-//! The state of a stream, which outlives the connections that carry it: sent bytes that the other side has not consumed
-//! yet, and received bytes before their delivery. Pure.
+//! The state of a stream, which outlives its connections: sent bytes that the other side has not consumed yet, and
+//! received bytes before their delivery. Pure.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_that_was_lost_with_its_connection_is_made_again_over_the_next_one() {
+    fn lost_report_is_repeated_over_the_next_connection() {
         let mut session = Session::new();
         session.take(Record::Data(Bytes::from(vec![0; WINDOW]))).unwrap();
         session.deliver(WINDOW);
@@ -182,23 +182,23 @@ mod tests {
         assert_eq!(session.report(), Record::Consumed(WINDOW as u64));
         assert!(!session.owes_report());
         session.resume(0).unwrap();
-        assert!(session.owes_report(), "the other side may be out of room");
+        assert!(session.owes_report(), "the other side may be full");
     }
 
-    /// An event of two sessions that talk to each other.
+    /// An event of two connected sessions.
     #[derive(Debug, Clone)]
     enum Event {
-        /// One side queues up to that many bytes, if there is room.
+        /// One side queues up to this number of bytes, if there is room.
         Push(bool, usize),
         /// One side gives its next record to the connection.
         Send(bool),
-        /// The oldest record on its way to this side arrives.
+        /// The oldest record in transit to this side arrives.
         Arrive(bool),
         /// One side delivers this number of bytes.
         Deliver(bool, usize),
         /// One side reports.
         Report(bool),
-        /// The connection is cut, and a new one begins: all that is under way is lost.
+        /// The connection is cut and replaced: all records in transit are lost.
         Cut,
     }
 
@@ -224,7 +224,7 @@ mod tests {
         under_way: VecDeque<Record>,
     }
 
-    /// The byte at a position of the stream of one side.
+    /// Returns the byte at a position of one side's stream.
     fn byte(side: bool, position: u64) -> u8 {
         let salt = if side { 31 } else { 17 };
         (position.wrapping_mul(salt) >> 3) as u8 ^ position as u8
@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_or_doubled_however_often_the_connection_is_cut(
+        fn cut_connections_lose_and_double_nothing(
             events in proptest::collection::vec(event(), 1..200),
         ) {
             let mut sides = [Side::default(), Side::default()];
@@ -287,7 +287,7 @@ mod tests {
                     prop_assert!(side.session.outgoing.len() <= WINDOW && side.session.incoming.len() <= WINDOW);
                 }
             }
-            // A connection that is not cut brings all of the rest.
+            // An uncut connection delivers the rest.
             for _ in 0..1000 {
                 for here in [0, 1] {
                     while sides[here].send() {}
@@ -307,11 +307,11 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_cannot_be_are_refused() {
+    fn impossible_positions_are_refused() {
         let mut session = Session::new();
         session.push(b"abc");
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)), "nothing was sent yet");
-        assert_eq!(session.resume(1), Err(Violation::Position(1)), "not over another connection either");
+        assert_eq!(session.resume(1), Err(Violation::Position(1)), "not even over another connection");
         assert_eq!(session.next_data(), Some(&b"abc"[..]));
         assert_eq!(session.take(Record::Consumed(2)), Ok(Received::More));
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_window_is_refused() {
+    fn bytes_beyond_the_window_are_refused() {
         let mut session = Session::new();
         let portion = Bytes::from(vec![0; MAX_DATA_BYTES]);
         for _ in 0..WINDOW / MAX_DATA_BYTES {

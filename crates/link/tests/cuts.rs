@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 
 const HELLO: Hello = Hello { client: SessionId([1; 16]), session: SessionId([2; 16]), received: 0, is_new: true };
 
-/// One side: carries its session over each connection that it is given, and returns why the last one ended.
-fn side(
+/// One side: runs its session over each given connection, and returns the reason why the last one ended.
+fn run_side(
     mut local: DuplexStream,
     is_client: bool,
     mut connections: mpsc::Receiver<DuplexStream>,
@@ -49,8 +49,9 @@ fn side(
     })
 }
 
-/// Copies between two ends until so many bytes have passed, then drops both: a connection that is cut in the middle of a record.
-async fn carry(mut one: DuplexStream, mut other: DuplexStream, most: usize) {
+/// Copies between two ends until this number of bytes has passed, then drops both: a connection cut in the middle of a
+/// record.
+async fn copy_until_cut(mut one: DuplexStream, mut other: DuplexStream, most: usize) {
     let (mut there, mut back) = (vec![0; 4096], vec![0; 4096]);
     let mut passed = 0;
     while passed < most {
@@ -68,25 +69,25 @@ async fn carry(mut one: DuplexStream, mut other: DuplexStream, most: usize) {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_over_connections_that_are_cut_at_any_byte() {
+async fn stream_continues_across_cuts_at_any_byte() {
     let (mut ours, local) = duplex(1 << 16);
     let (mut theirs, remote) = duplex(1 << 16);
     let (to_client, client_connections) = mpsc::channel(1);
     let (to_server, server_connections) = mpsc::channel(1);
-    let client = side(local, true, client_connections);
-    let server = side(remote, false, server_connections);
+    let client = run_side(local, true, client_connections);
+    let server = run_side(remote, false, server_connections);
     let cutter = tokio::spawn(async move {
         for cut in 0.. {
             let ((client_end, one), (server_end, other)) = (duplex(1 << 14), duplex(1 << 14));
             if to_client.send(client_end).await.is_err() || to_server.send(server_end).await.is_err() {
                 return cut;
             }
-            // Sometimes within the greeting, later far behind it.
-            carry(one, other, if cut < 40 { cut * 7 } else { 100_000 + cut * 997 }).await;
+            // Cuts within the greeting, and later ones.
+            copy_until_cut(one, other, if cut < 40 { cut * 7 } else { 100_000 + cut * 997 }).await;
         }
         0
     });
-    // The other side returns what it reads, in upper case.
+    // The other side returns its input in upper case.
     let echo = tokio::spawn(async move {
         let mut bytes = vec![0; 10_000];
         loop {
@@ -108,7 +109,7 @@ async fn a_stream_goes_on_over_connections_that_are_cut_at_any_byte() {
         to
     });
     from.read_exact(&mut returned).await.unwrap();
-    assert!(returned == wanted, "the stream is not what was sent");
+    assert!(returned == wanted, "the received stream differs from the sent one");
     let to = writer.await.unwrap();
     ours = from.unsplit(to);
     drop(ours);
@@ -120,18 +121,18 @@ async fn a_stream_goes_on_over_connections_that_are_cut_at_any_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_silent_is_lost_and_one_that_lives_is_not() {
+async fn silent_connection_is_lost_but_a_live_one_is_not() {
     let (_ours, mut local) = duplex(64);
     let (_theirs, mut remote) = duplex(64);
     let (one, other) = duplex(64);
     let (mut here, mut there) = (Session::new(), Session::new());
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let (mut reader, mut writer) = split(one);
     let mut rest = BytesMut::new();
     {
         let (mut far_reader, mut far_writer) = split(other);
         let mut far_rest = BytesMut::new();
-        // Both are idle for an hour, and neither takes the other for lost.
+        // Both are idle for an hour, and neither considers the other lost.
         let both = async {
             tokio::select! {
                 ended = pump(&mut here, &mut local, &mut reader, &mut writer, &mut rest) => ended,
@@ -139,15 +140,15 @@ async fn a_connection_that_is_silent_is_lost_and_one_that_lives_is_not() {
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(3600), both).await.is_err());
-        // Now the far side stands still, with its connection open.
+        // Now the remote side stalls with its connection open.
         let ended = pump(&mut here, &mut local, &mut reader, &mut writer, &mut rest).await;
         assert!(matches!(ended, Ended::Silent), "{ended}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(3600) + SILENCE_TIMEOUT * 2);
+    assert!(started.elapsed() < Duration::from_secs(3600) + SILENCE_TIMEOUT * 2);
 }
 
 #[tokio::test]
-async fn a_session_that_is_not_there_is_refused_with_the_reason() {
+async fn missing_session_is_refused_with_the_reason() {
     let (one, other) = duplex(64);
     let far = tokio::spawn(async move {
         let (mut reader, mut writer) = split(other);

@@ -1,5 +1,5 @@
 //! A minimal MCP server with one tool that does nothing, for benchmarks: it measures the cost of the protocol library
-//! without steplatch. `bare` serves standard input and output; `bare http` prints a port and serves /mcp there.
+//! alone. `bare` serves standard input and output; `bare http` prints a port and serves /mcp there.
 #![allow(clippy::print_stdout, reason = "whoever measures reads the port from it")]
 
 use std::sync::Arc;

@@ -372,9 +372,9 @@ impl ServerBackend for Contract {
 mod tests {
     use super::*;
 
-    /// Document 000, line 184: `success` is that of a completed run, and `isError` of a failed one.
+    /// Document 000, line 184: `success` means a completed run, and `isError` a failed one.
     #[test]
-    fn a_workflow_that_is_a_tool_is_an_error_only_if_its_run_failed() {
+    fn workflow_tool_is_an_error_only_if_its_run_failed() {
         for (status, is_error) in
             [("running", false), ("waiting", false), ("completed", false), ("cancelled", false), ("failed", true)]
         {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instructions_are_read_to_their_end_and_name_tools_that_there_are() {
+    fn instructions_fit_and_name_existing_tools() {
         assert!(INSTRUCTIONS.len() <= 2048, "{} bytes", INSTRUCTIONS.len());
         let words = INSTRUCTIONS.split(|character: char| !character.is_ascii_lowercase() && character != '_');
         let fields = [

@@ -34,8 +34,8 @@ const MAX_SESSIONS: usize = 256;
 pub struct HttpOptions {
     /// The host names under which a client may reach the service, with or without a port.
     pub hosts: Vec<String>,
-    /// The origins of web pages that may call, with a port or `:*`; an empty list allows none. Clients that are not web
-    /// pages send no origin.
+    /// The origins of web pages that may make calls, with a port or `:*`; an empty list permits none. Clients other
+    /// than web pages send no origin.
     pub origins: Vec<String>,
     /// The longest accepted body, in bytes.
     pub longest_body: usize,

@@ -1,6 +1,6 @@
 //! The contract as an MCP server.
 //!
-//! Owns what agents see of steplatch: its tools, their schemas and annotations, its resources and prompts, and the
+//! Owns the agents' view of steplatch: its tools, their schemas and annotations, its resources and prompts, and the
 //! protocol in both of its eras (with `initialize`, and stateless since 2026-07-28,
 //! <https://modelcontextprotocol.io/specification>), over standard input and output and over HTTP. Every tool is a verb
 //! that the daemon answers.

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_told_as_the_specification_says() {
+    fn invalid_message_gets_the_specified_error() {
         for line in
             [&b"{"[..], b"\xff\xfe", b"{\"a\": \"\\ud800\"}", b"{} {}", b"nonsense", "[".repeat(100_000).as_bytes()]
         {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_do_not_fit_a_method_are_told_under_its_id() {
+    fn invalid_parameters_are_reported_with_the_request_id() {
         for params in [r#"{"name": "open_terminal", "arguments": [1]}"#, r#"{"arguments": {}}"#, r#"{"name": 7}"#] {
             let line = format!(r#"{{"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {params}}}"#);
             assert_eq!(fault(line.as_bytes()), (-32602, Some(json!(9))), "{params}");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_message_is_read() {
+    fn valid_message_is_read() {
         for line in [
             r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#,
             r#"{"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "open_terminal"}}"#,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fault_is_answered_and_what_follows_is_read() {
+    async fn fault_is_answered_and_reading_continues() {
         let input: &[u8] = b"nonsense\n{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"ping\"}\n";
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let mut lines = Lines::new(input, ours, 1 << 16);

@@ -29,7 +29,7 @@ const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum number of resources that one client, or one request to listen, can follow.
 const MAX_FOLLOWED: usize = 32;
 
-/// The notifications to a client. Dropping it ends those of clients before 2026-07-28.
+/// The notifications to a client. Dropping it ends the notifications of clients before 2026-07-28.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     followed: Mutex<HashMap<String, DropGuard>>,
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_between_the_acknowledgement_and_the_begin_of_a_request_reaches_it() {
+    async fn change_before_a_request_begins_reaches_it() {
         let (listeners, (sender, _)) = (Listeners::default(), broadcast::channel(2));
         for list in [ListChange::Tools, ListChange::Prompts] {
             listeners.accept(sender.subscribe());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn changes_of_a_moment_are_told_at_once_and_none_is_lost_to_a_listener_that_looks_elsewhere_meanwhile() {
+    async fn simultaneous_changes_are_reported_at_once_and_none_is_lost() {
         let (sender, receiver) = broadcast::channel(2);
         let mut gathered = DebouncedChanges::new(receiver);
         let began = Instant::now();
@@ -252,13 +252,13 @@ mod tests {
         sender.send(ListChange::Tools).unwrap();
         sender.send(ListChange::Prompts).unwrap();
         assert_eq!(gathered.next().await.unwrap(), BTreeSet::from([ListChange::Tools, ListChange::Prompts]));
-        // The clock is the test's; tokio's timers are accurate to a millisecond.
+        // The test controls the clock; tokio's timers are accurate to a millisecond.
         let took = began.elapsed();
         assert!(
             took >= GATHER_TIME && took <= GATHER_TIME + Duration::from_millis(2),
             "{took:?} since the first change"
         );
-        // More changes than are buffered for a slow listener.
+        // More changes than the buffer of a slow listener holds.
         for _ in 0..3 {
             sender.send(ListChange::Tools).unwrap();
         }

@@ -59,7 +59,7 @@ impl Progress {
         self.next_time = tokio::time::Instant::now() + delay;
     }
 
-    /// Waits until the pending message may be sent; forever while there is none.
+    /// Waits until the pending message may be sent, or forever without one.
     pub(crate) async fn wait_until_due(&self) {
         match self.pending_message {
             Some(_) => tokio::time::sleep_until(self.next_time).await,

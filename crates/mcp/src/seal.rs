@@ -4,7 +4,7 @@
 //! again (<https://modelcontextprotocol.io/specification/2026-07-28>, multi round-trip requests). The state that the
 //! client returns is untrusted: the server accepts it only unchanged, for the same call, in time, and once.
 //!
-//! All servers of a state directory seal with one key in it, so that any of them can continue the call, also after a
+//! All servers of a state directory seal with one key in it, so that any of them can continue the call, even after a
 //! restart. Each server remembers its own used seals. Where single use matters, as with gates, the target of the seal
 //! has closed by then and refuses a second use as well.
 
@@ -36,7 +36,7 @@ type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
 /// Seals and opens states.
 #[derive(Debug)]
 pub(crate) struct Seals {
-    /// Directory of the key. Without it, the server uses a random key of its own.
+    /// Directory of the key. Without one, the server uses its own random key.
     folder: Option<PathBuf>,
     codec: OnceCell<RequestStateCodec>,
     lifetime: Duration,
@@ -80,7 +80,7 @@ impl Seals {
         getrandom::fill(&mut once).expect("the operating system has randomness");
         let carried = RequestState { asked, state, once: u128::from_le_bytes(once) };
         let options = SealOptions::new().associated_data(call.as_bytes()).ttl(self.lifetime);
-        self.codec().await.seal_json_with(&carried, &options).expect("what is carried has only JSON in it")
+        self.codec().await.seal_json_with(&carried, &options).expect("the carried state contains only JSON")
     }
 
     /// Opens the seal that a `call` returned.
@@ -126,7 +126,7 @@ impl Seals {
                     None => random_key(),
                 });
                 let key = key.await.unwrap_or_else(|_| random_key());
-                RequestStateCodec::try_new(key).expect("the key is as long as it must be")
+                RequestStateCodec::try_new(key).expect("the key has the required length")
             })
             .await
     }
@@ -180,7 +180,7 @@ fn read_key(path: &Path) -> io::Result<Option<Key>> {
 pub(crate) fn call_fingerprint(method: &str, name: &str, arguments: Option<&JsonObject>) -> String {
     let arguments: BTreeMap<_, _> =
         arguments.into_iter().flatten().map(|(name, value)| (name, sort_fields(value))).collect();
-    let arguments = serde_json::to_string(&arguments).expect("arguments have only JSON in them");
+    let arguments = serde_json::to_string(&arguments).expect("arguments contain only JSON");
     format!("{method} {name} {arguments}")
 }
 
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_carried_counts_unchanged_for_the_same_call_and_once() {
+    async fn carried_state_counts_once_for_the_same_call() {
         let seals = Seals::new(None);
         let call = get_run(json!({"run_id": "run_x", "wait_seconds": 1}));
         let carried = sealed(&seals, &call).await;
@@ -235,10 +235,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_old_is_refused() {
+    async fn expired_state_is_refused() {
         let seals = Seals { lifetime: Duration::ZERO, ..Seals::new(None) };
         let carried = sealed(&seals, "call").await;
-        // Its codec reads the system's clock, which need not have moved on.
+        // The codec reads the system clock, which need not have advanced.
         steplatch_patience::eventually("the seal is too old", async || match seals.open(&carried, "call").await {
             Err(error @ SealError::Expired) => Ok(error),
             other => Err(other.map(|_| ())),
@@ -247,16 +247,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_of_one_folder_have_one_key_that_others_cannot_read() {
+    async fn servers_of_one_directory_share_a_private_key() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("state");
         let of_folder = || Seals::new(Some(folder.clone()));
         let (one, other) = (of_folder(), of_folder());
-        // Concurrently: one of them draws the key.
+        // Concurrently: one of them generates the key.
         let (first, second) = tokio::join!(sealed(&one, "call"), sealed(&other, "call"));
         for carried in [&first, &second] {
             assert!(one.open(carried, "call").await.is_ok() && other.open(carried, "call").await.is_ok());
-            assert!(of_folder().open(carried, "call").await.is_ok(), "a server that was started later");
+            assert!(of_folder().open(carried, "call").await.is_ok(), "a server started later");
         }
         let key = folder.join(KEY_FILE);
         assert_eq!(fs::metadata(&key).unwrap().mode() & 0o777, 0o600);

@@ -78,7 +78,7 @@ impl<O: ServerBackend> Server<O> {
             return meta;
         }
         let mut meta = meta.unwrap_or_default();
-        let identity = serde_json::to_value(self.offer().about().server_info).expect("an identity has only JSON in it");
+        let identity = serde_json::to_value(self.offer().about().server_info).expect("an identity contains only JSON");
         meta.0.insert(SERVER_INFO.to_owned(), identity);
         Some(meta)
     }
@@ -303,7 +303,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // Accept the requested filter: the protocol library removes what this server does not announce.
+        // Accept the requested filter: the protocol library removes parts that this server does not announce.
         let mut accepted = SubscriptionFilter::default();
         accepted.tools_list_changed = requested.tools_list_changed;
         accepted.prompts_list_changed = requested.prompts_list_changed;
@@ -329,7 +329,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         values.truncate(CompletionInfo::MAX_VALUES);
         let has_more = total > values.len();
         let info = CompletionInfo::with_pagination(values, u32::try_from(total).ok(), has_more);
-        let mut result = CompleteResult::new(info.expect("they were cut to as many as there may be"));
+        let mut result = CompleteResult::new(info.expect("the list was cut to the maximum"));
         result.meta = self.with_identity(result.meta, &context);
         Ok(result)
     }

@@ -1,7 +1,7 @@
 //! The public test suite for MCP servers, run against this server.
 //!
-//! The suite expects tools, prompts and resources of its own. The modules of the example offer them, on the server that
-//! agents use, over HTTP on a free port of the loopback.
+//! The suite expects its own tools, prompts and resources. The modules of the example provide them, on the server that
+//! agents use, over HTTP on a free loopback port.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 #[path = "../examples/conformance/fixture.rs"]
@@ -25,7 +25,7 @@ struct ConformanceResult {
 }
 
 /// Runs the suite and returns its outcome. A suite that cannot be run is a failure, not a reason to skip it.
-fn tested(arguments: &[&str]) -> ConformanceResult {
+fn run_suite(arguments: &[&str]) -> ConformanceResult {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = HttpOptions::default();
     let ended = options.ended.clone();
@@ -35,7 +35,7 @@ fn tested(arguments: &[&str]) -> ConformanceResult {
     let over = ended.clone().cancelled_owned();
     let serving = runtime.spawn(async move { axum::serve(listener, router).with_graceful_shutdown(over).await });
     let results = tempfile::tempdir().unwrap();
-    let (node, suite) = (installed("node", "bin/node"), installed("mcp-suite", "dist/index.js"));
+    let (node, suite) = (installed_file("node", "bin/node"), installed_file("mcp-suite", "dist/index.js"));
     let output = Command::new(node)
         .arg(suite)
         .args(["server", "--url", &url])
@@ -49,7 +49,7 @@ fn tested(arguments: &[&str]) -> ConformanceResult {
     runtime.block_on(serving).unwrap().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let Some((_, summary)) = said.split_once("=== SUMMARY ===") else {
-        panic!("the suite came to no end:\n{said}{}", String::from_utf8_lossy(&output.stderr));
+        panic!("the suite did not finish:\n{said}{}", String::from_utf8_lossy(&output.stderr));
     };
     let lines: Vec<String> =
         summary.lines().take_while(|line| !line.starts_with("Total: ")).map(str::to_owned).collect();
@@ -66,7 +66,7 @@ fn tested(arguments: &[&str]) -> ConformanceResult {
 }
 
 /// Returns a file of a package that `cargo xtask test` has installed in the target directory.
-fn installed(folder: &str, file: &str) -> PathBuf {
+fn installed_file(folder: &str, file: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let packages = exe.ancestors().map(|ancestor| ancestor.join(folder).join("node_modules"));
     let found = packages.flat_map(|modules| {
@@ -78,21 +78,21 @@ fn installed(folder: &str, file: &str) -> PathBuf {
 }
 
 #[test]
-fn all_that_the_revision_of_2026_07_28_requires_passes_and_its_tasks_as_well() {
-    let found = tested(&["--requirements", "2026-07-28"]);
+fn conformance_of_revision_2026_07_28_with_tasks() {
+    let found = run_suite(&["--requirements", "2026-07-28"]);
     assert!(found.passed >= 197, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
     let tasks: Vec<_> = found.lines.iter().filter(|line| line.contains("tasks-")).collect();
     assert_eq!(tasks.len(), 10, "{tasks:?}");
 }
 
 #[test]
-fn all_that_the_revision_of_2025_11_25_requires_passes() {
-    let found = tested(&["--requirements", "2025-11-25"]);
+fn conformance_of_revision_2025_11_25() {
+    let found = run_suite(&["--requirements", "2025-11-25"]);
     assert!(found.passed >= 83, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
 }
 
 #[test]
-fn all_there_is_for_the_revision_of_2025_06_18_passes() {
-    let found = tested(&["--suite", "all", "--spec-version", "2025-06-18"]);
+fn conformance_of_revision_2025_06_18() {
+    let found = run_suite(&["--suite", "all", "--spec-version", "2025-06-18"]);
     assert!(found.passed >= 56, "only {} checks were made:\n{}", found.passed, found.lines.join("\n"));
 }

@@ -29,7 +29,7 @@ struct Daemon {
 #[derive(Default)]
 struct State {
     tools: Vec<Value>,
-    /// The verbs that were called, without the first ones of each connection.
+    /// The called verbs, without the first ones of each connection.
     asked: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl Daemon {
         DaemonPaths::new(self.folder.path().join("state"), self.folder.path().to_owned())
     }
 
-    /// Returns a connection to it. The connection cannot start a daemon.
+    /// Returns a connection to the daemon. The connection cannot start a daemon.
     fn steady(&self) -> ReconnectingClient {
         let hello = Hello { client: "test".to_owned(), ..Hello::default() };
         ReconnectingClient::new(self.place(), Starter { program: PathBuf::from("/bin/false") }, hello)
@@ -57,17 +57,17 @@ impl Daemon {
         self.state.lock().unwrap().tools = names.iter().map(tool).collect();
     }
 
-    fn says_that_they_changed(&self, times: usize) {
+    fn announce_change(&self, times: usize) {
         for _ in 0..times {
             self.events.send(json!({"changed": "tools"}).to_string()).unwrap();
         }
     }
 
-    fn was_asked_for(&self, verb: &str) -> usize {
+    fn count_requests(&self, verb: &str) -> usize {
         self.state.lock().unwrap().asked.iter().filter(|asked| *asked == verb).count()
     }
 
-    fn listens(&mut self) {
+    fn listen(&mut self) {
         let socket = self.place().socket();
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(socket).unwrap();
@@ -75,20 +75,24 @@ impl Daemon {
         self.listening = Some(tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(answers(stream, state.clone(), events.subscribe()));
+                tokio::spawn(answer_request(stream, state.clone(), events.subscribe()));
             }
         }));
     }
 
     /// Ends the daemon, with all connections.
-    fn dies(&mut self) {
+    fn die(&mut self) {
         self.listening.take().unwrap().abort();
         std::fs::remove_file(self.place().socket()).unwrap();
         let _ = self.events.send(String::new());
     }
 }
 
-async fn answers(stream: tokio::net::UnixStream, state: Arc<Mutex<State>>, mut events: broadcast::Receiver<String>) {
+async fn answer_request(
+    stream: tokio::net::UnixStream,
+    state: Arc<Mutex<State>>,
+    mut events: broadcast::Receiver<String>,
+) {
     let (reading, mut writing) = stream.into_split();
     let mut lines = BufReader::new(reading).lines();
     let mut watched = None;
@@ -122,7 +126,7 @@ async fn answers(stream: tokio::net::UnixStream, state: Arc<Mutex<State>>, mut e
                 json!({"success": true})
             }
             "LIST_TOOLS" => json!({"success": true, "tools": state.lock().unwrap().tools}),
-            other => panic!("nobody told this daemon of {other}"),
+            other => panic!("this daemon does not know {other}"),
         };
         state.lock().unwrap().asked.push(verb.to_owned());
         let answer = json!({"type": "result", "success": true, "data": data, "request_id": asked["request_id"]});
@@ -138,16 +142,16 @@ fn workflows(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).filter(|name| name.starts_with("workflow_")).collect()
 }
 
-async fn changed(changes: &mut broadcast::Receiver<ListChange>) {
+async fn wait_for_change(changes: &mut broadcast::Receiver<ListChange>) {
     let change = tokio::time::timeout(WAIT_TIMEOUT, changes.recv()).await.expect("a change is reported").unwrap();
     assert_eq!(change, ListChange::Tools);
 }
 
 #[tokio::test]
-async fn the_list_has_all_tools_sorted_and_changes_are_told_when_there_are_any() {
+async fn list_is_sorted_and_changes_are_reported() {
     let mut daemon = Daemon::new();
     daemon.has(&["workflow_b", "workflow_a"]);
-    daemon.listens();
+    daemon.listen();
     let contract = Contract::new(daemon.steady());
     assert!(contract.tool("workflow_a").is_none() && contract.tool("run_workflow").is_some(), "nobody was asked yet");
     let listed = names(&contract).await;
@@ -158,7 +162,7 @@ async fn the_list_has_all_tools_sorted_and_changes_are_told_when_there_are_any()
     assert!(tool.description.unwrap().contains("Source: remote far"));
     let hints = tool.annotations.unwrap();
     let hints = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
-    assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "nobody knows what it does");
+    assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "its effect is unknown");
     assert!(contract.tools().await.ttl_ms < 60_000);
 
     // Another server of the same daemon lists the tools in the same order, whatever the order in which the daemon lists
@@ -169,43 +173,43 @@ async fn the_list_has_all_tools_sorted_and_changes_are_told_when_there_are_any()
 
     // An event without a change of the list causes no notification.
     let mut changes = contract.changes();
-    let looked = daemon.was_asked_for("LIST_TOOLS");
-    daemon.says_that_they_changed(1);
-    eventually("both look again", async || daemon.was_asked_for("LIST_TOOLS") >= looked + 2).await;
+    let inspected = daemon.count_requests("LIST_TOOLS");
+    daemon.announce_change(1);
+    eventually("both look again", async || daemon.count_requests("LIST_TOOLS") >= inspected + 2).await;
     daemon.has(&["workflow_b", "workflow_c"]);
-    daemon.says_that_they_changed(1);
-    changed(&mut changes).await;
+    daemon.announce_change(1);
+    wait_for_change(&mut changes).await;
     assert!(changes.is_empty(), "once for one change");
     assert_eq!(workflows(&names(&contract).await), ["workflow_b", "workflow_c"]);
 }
 
 #[tokio::test]
-async fn tools_stay_while_there_is_no_daemon_and_the_next_one_is_found() {
+async fn tools_remain_without_a_daemon_until_the_next_one() {
     let mut daemon = Daemon::new();
     daemon.has(&["workflow_a"]);
-    daemon.listens();
+    daemon.listen();
     let contract = Contract::new(daemon.steady());
     let mut changes = contract.changes();
-    changed(&mut changes).await;
-    daemon.dies();
-    assert_eq!(workflows(&names(&contract).await), ["workflow_a"], "what worked stays");
+    wait_for_change(&mut changes).await;
+    daemon.die();
+    assert_eq!(workflows(&names(&contract).await), ["workflow_a"], "working entries stay");
     daemon.has(&["workflow_z"]);
-    daemon.listens();
-    changed(&mut changes).await;
+    daemon.listen();
+    wait_for_change(&mut changes).await;
     assert_eq!(workflows(&names(&contract).await), ["workflow_z"]);
-    // The next daemon reports changes as well.
+    // The next daemon reports changes too.
     daemon.has(&[]);
-    daemon.says_that_they_changed(1);
-    changed(&mut changes).await;
+    daemon.announce_change(1);
+    wait_for_change(&mut changes).await;
     assert_eq!(workflows(&names(&contract).await), Vec::<&str>::new());
     assert_eq!(contract.tools().await.ttl_ms, 60_000);
 }
 
 #[tokio::test]
-async fn a_workflow_does_not_take_the_name_of_a_tool() {
+async fn workflow_cannot_take_the_name_of_a_tool() {
     let mut daemon = Daemon::new();
     daemon.has(&["run_workflow", "workflow_a"]);
-    daemon.listens();
+    daemon.listen();
     let contract = Contract::new(daemon.steady());
     let listed = names(&contract).await;
     assert_eq!(listed.iter().filter(|name| *name == "run_workflow").count(), 1);

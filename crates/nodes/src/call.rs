@@ -16,7 +16,7 @@ use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 pub struct Call {
     /// The node's input.
     pub input: Value,
-    /// Its time limit, in addition to that of the node itself.
+    /// The time limit, in addition to that of the node itself.
     pub timeout: Option<Duration>,
     /// Token that ends the call, whose result then reports the interruption.
     pub interrupt: CancellationToken,

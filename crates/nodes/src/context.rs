@@ -31,7 +31,7 @@ impl NodeEnvironment {
     /// Returns this process's directory and environment, without secrets.
     ///
     /// # Errors
-    /// If this process's directory does not exist any more.
+    /// If the directory of this process no longer exists.
     pub fn of_this_process() -> std::io::Result<Self> {
         Ok(Self {
             folder: std::env::current_dir()?,

@@ -38,12 +38,12 @@ pub enum HostCommandEnd {
         output: String,
         /// For an output that is too long: its end, and the number of omitted bytes.
         rest: Option<(String, u64)>,
-        /// Its exit code, if the shell of the host reports one.
+        /// The exit code, if the shell of the host reports one.
         exit_code: Option<i32>,
     },
     /// The host ended the command at its time limit.
     TimedOut {
-        /// Its output until then.
+        /// The output until then.
         output: String,
     },
     /// The command did not run, or the connection to its machine was lost.
@@ -143,14 +143,14 @@ fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
 mod tests {
     use super::*;
 
-    /// Runs a line as the shell over there does.
+    /// Runs a line like the remote shell.
     fn run_here(line: &str) -> (Option<i32>, String) {
         let output = std::process::Command::new("bash").args(["-c", line]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     }
 
     #[test]
-    fn a_line_runs_the_command_without_a_terminal_and_keeps_its_exit_code() {
+    fn line_runs_without_a_terminal_and_keeps_its_exit_code() {
         assert_eq!(run_here(&shell_line("echo 'a b'; echo c >&2; exit 3", None)), (Some(3), "a b\nc\n".to_owned()));
         assert_eq!(run_here(&shell_line("cat; echo .", Some("it's\n$HOME"))), (Some(0), "it's\n$HOME.\n".to_owned()));
         assert_eq!(run_here(&shell_line("cat", None)), (Some(0), String::new()));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_command_becomes_the_result_of_its_node() {
+    fn end_of_a_command_becomes_the_result_of_its_node() {
         let ended = |exit_code| HostCommandEnd::Ended { output: "x\nno disk\n".to_owned(), rest: None, exit_code };
         let good = outcome(ended(Some(0)), None);
         assert_eq!((good.failure, good.output), (None, json!("x\nno disk")));

@@ -1,7 +1,7 @@
 //! The performer of node calls.
 //!
 //! [`Nodes`] holds the resources that calls share: the started programs, the HTTP client, and the running MCP servers.
-//! A call never returns an error: the failure is in its [`NodeResult`].
+//! A call never returns an error: failures are in its [`NodeResult`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ impl Nodes {
     /// Returns the values of secrets, by name.
     ///
     /// # Errors
-    /// If one of them is unknown.
+    /// If a secret is unknown.
     #[boxed]
     pub async fn secrets(&self, names: Vec<String>) -> Result<BTreeMap<String, String>, NodeFailure> {
         let mut values = BTreeMap::new();

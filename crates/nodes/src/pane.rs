@@ -2,7 +2,7 @@
 //!
 //! A pane is the text of a screen or of the newest output, without escapes. The output of programs is meant for people
 //! and changes between versions, so these readers look for a few stable markers, and treat everything else as text.
-//! Pure functions; nothing in this module waits.
+//! Pure functions; none of them waits.
 
 mod claude_code;
 mod frame;
@@ -126,7 +126,7 @@ impl SectionBuilder {
     }
 }
 
-/// Joins lines: the first unchanged, the others without the indentation that all of them have.
+/// Joins lines: the first unchanged, the others without their common indentation.
 fn dedent(lines: &[String]) -> String {
     let (first, following) =
         lines.split_first().map_or(("", &[][..]), |(first, following)| (first.as_str(), following));

@@ -1,4 +1,4 @@
-//! The result of a call of a node: always a value, also for a failed call.
+//! The result of a call of a node: always a value, even for a failed call.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 pub struct NodeResult {
     /// True if it succeeded.
     pub success: bool,
-    /// Its output; of a failed call, the output until the failure.
+    /// The output; of a failed call, the output until the failure.
     pub output: Value,
     /// The error message, as a whole sentence.
     pub error: Option<String>,

@@ -1,7 +1,7 @@
 //! Secrets by reference: a declaration contains `{secret:NAME}`, and only the target of the call receives the value.
 //!
 //! The search for references covers the author's declaration, never an input: an agent that writes `{secret:TOKEN}`
-//! into its text sends just that text. This module removes the values from the results of calls.
+//! into its text sends exactly that text. This module removes the values from the results of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -149,7 +149,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn references_are_told_from_what_only_looks_like_one() {
+    fn references_differ_from_similar_texts() {
         use Part::{Secret, Text};
         for (text, expected) in [
             ("Bearer {secret:GH_TOKEN}", vec![Text("Bearer "), Secret("GH_TOKEN")]),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_out_of_every_place_of_a_result() {
+    fn values_are_removed_from_every_part_of_a_result() {
         let hidden = SecretMask::new(["tok\"en&1".to_owned(), "ab".to_owned(), "4711".to_owned()].iter());
         let seen = json!({"a": ["x tok\"en&1 y", {"tok\"en&1": 4711}], "url": "?k=tok%22en%261", "json": "tok\\\"en&1", "ab": "ab"});
         let expected =

@@ -1,7 +1,6 @@
-//! Templates: the texts of a declaration, filled in with the input of a call and with secrets.
+//! Templates: the texts of a declaration, filled with the input of a call and with secrets.
 //!
-//! One pass fills in both, so that neither can inject the other: an input that contains `{secret:NAME}` stays that
-//! text.
+//! One pass inserts both, so that neither can inject the other: an input that contains `{secret:NAME}` stays unchanged.
 
 use std::collections::BTreeMap;
 
@@ -117,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn an_input_cannot_bring_in_a_secret() {
+    fn input_cannot_insert_a_secret() {
         let template_values = template_values(json!("{secret:KEY} {input}"));
         assert_eq!(template_values.text("<{input}> {secret:KEY}"), "<{secret:KEY} {input}> s3cret/&");
         assert_eq!(template_values.value(&json!({"a": "{input}"})), json!({"a": "{secret:KEY} {input}"}));
     }
 
     #[test]
-    fn what_is_filled_into_a_url_stays_one_part_of_it() {
+    fn value_inserted_into_a_url_stays_one_part() {
         let template_values = template_values(json!({"city": "São/Paulo?a=b", "n": 3}));
         assert_eq!(
             template_values.url("http://x/{city}?n={n}&k={secret:KEY}"),
@@ -137,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_keeps_its_type_where_it_is_all_there_is() {
+    fn standalone_value_keeps_its_type() {
         let template_values = template_values(json!({"n": 3}));
         assert_eq!(template_values.value(&json!(["{n}", "{n}!", "{input}"])), json!([3, "3!", {"n": 3}]));
     }
 
     #[tokio::test]
-    async fn a_secret_that_is_not_there_is_named() {
+    async fn missing_secret_is_named() {
         let known: BTreeMap<String, String> = BTreeMap::new();
         let failed = TemplateValues::new(&json!({"h": ["{secret:NOPE}"]}), &Value::Null, &known).await.unwrap_err();
         assert_eq!(failed.message, "Secret 'NOPE' is not known here; set it, or correct the reference to it.");

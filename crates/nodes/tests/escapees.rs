@@ -1,4 +1,4 @@
-//! A command whose descendants escaped and removed every mark. In a test program of its own, because adopting orphans
+//! A command whose descendants escaped and removed every mark. A separate test program, because adopting orphans
 //! affects the whole process.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
@@ -9,7 +9,7 @@ use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, Nodes};
 use steplatch_patience::eventually;
 use tokio_util::sync::CancellationToken;
 
-/// Waits until a process has left its number behind, and returns it.
+/// Waits until a process has written its id, and returns it.
 async fn pid_in(file: &Path) -> i32 {
     eventually(&format!("a process id in {}", file.display()), async || {
         let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -19,14 +19,14 @@ async fn pid_in(file: &Path) -> i32 {
 }
 
 #[tokio::test]
-async fn whoever_left_session_parents_and_environment_is_ended_all_the_same() {
+async fn detached_process_is_ended_nevertheless() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let node_environment = NodeEnvironment::of_this_process().unwrap();
     node_environment.programs.adopt_orphans().unwrap();
     let nodes = Nodes::new(node_environment);
     let node = Node::parse(&json!({"id": "sh", "type": "bash"})).unwrap();
-    // Forked twice, in a session of its own, and with an empty environment.
+    // Forked twice, in its own session, and with an empty environment.
     let escapee = format!("echo \\$\\$ > {}; exec /bin/sleep 1000", file.display());
     let command = format!("(setsid env -i /bin/sh -c \"{escapee}\" &) ; sleep 1000");
     let stop = CancellationToken::new();

@@ -11,7 +11,7 @@ pub struct Challenge([u8; 32]);
 /// A signed answer to a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedText<'a> {
-    /// The id of the gate, which contains that of its run.
+    /// The id of the gate, which contains the id of its run.
     pub gate_id: &'a str,
     /// Digest of the complete question as shown.
     pub digest: &'a str,
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_question_or_answer_is_another_challenge() {
+    fn different_question_or_answer_is_a_different_challenge() {
         let one = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
         let others = [
             SignedText { gate_id: "run_a/ask/2", ..one },
@@ -69,7 +69,7 @@ mod tests {
         for other in others {
             assert_ne!(Challenge::of_answer(&one), Challenge::of_answer(&other), "{other:?}");
         }
-        // The page computes the same, see `crates/http/page/js/passkey.js`.
+        // The page computes the same challenge, see `crates/http/page/js/passkey.js`.
         assert_eq!(Challenge::of_answer(&one).text(), "drdFf6_3DmQcNfpj-6ouTx92RehhTGPCEqB_x4bkLaA");
     }
 }

@@ -1,4 +1,4 @@
-//! Input from a browser: registrations and signatures, with mistakes in every part.
+//! Input from a browser: registrations and signatures with errors in every part.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -42,11 +42,11 @@ fn registration() {
         let (client_data, authenticator_data) = (encode(client), encode(data));
         let sent = Registration { client_data: &client_data, authenticator_data: &authenticator_data };
         let registered = register(sent, &Challenge::of_ticket("ticket"));
-        assert!(register(sent, &Challenge::of_ticket("another")).is_err(), "it is for one ticket");
+        assert!(register(sent, &Challenge::of_ticket("another")).is_err(), "the registration is for one ticket");
         if let Ok(registered) = &registered {
             assert!(!registered.origin.is_empty());
             let reparsed = PublicKey::try_from(registered.public_key.to_string());
-            assert!(reparsed.is_ok_and(|key| key == registered.public_key), "a stored key is read as the same");
+            assert!(reparsed.is_ok_and(|key| key == registered.public_key), "a stored key is read back unchanged");
             // The authenticator verified the present person.
             assert_eq!(data[32] & 0x05, 0x05);
         }
@@ -74,7 +74,10 @@ fn assertion() {
             Assertion { client_data: &client_data, authenticator_data: &authenticator_data, signature: &signature };
         let verified = verify(&key, ORIGIN, sent, &Challenge::of_answer(&ANSWER));
         let other_answer = SignedText { answer: "no", ..ANSWER };
-        assert!(verify(&key, ORIGIN, sent, &Challenge::of_answer(&other_answer)).is_err(), "it signs one answer");
+        assert!(
+            verify(&key, ORIGIN, sent, &Challenge::of_answer(&other_answer)).is_err(),
+            "the signature is for one answer"
+        );
         assert!(verify(&key, "http://localhost:1", sent, &Challenge::of_answer(&ANSWER)).is_err());
         if verified.is_ok() {
             assert_eq!(data[32] & 0x05, 0x05, "the authenticator verified the present person");

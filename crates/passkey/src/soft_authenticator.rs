@@ -23,7 +23,7 @@ impl Default for SoftAuthenticator {
 impl SoftAuthenticator {
     /// Flags of a present and verified person.
     pub const VERIFIED: u8 = 0x05;
-    /// Flags of a registration: those of [`Self::VERIFIED`], and a key follows.
+    /// Flags of a registration: [`Self::VERIFIED`], and a key follows.
     pub const REGISTERED: u8 = 0x45;
 
     /// Creates an authenticator with a new key.
@@ -36,7 +36,7 @@ impl SoftAuthenticator {
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
         let document = document.expect("the system gives random numbers");
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random);
-        Self { pair: pair.expect("a key that was just made can be read") }
+        Self { pair: pair.expect("a new key can be read") }
     }
 
     /// Returns the client data that a browser collects, as JSON.

@@ -34,9 +34,9 @@ pub struct Registration<'a> {
 /// A registered passkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
-    /// Its id, base64url.
+    /// The id, base64url.
     pub credential_id: String,
-    /// Its public key.
+    /// The public key.
     pub public_key: PublicKey,
     /// Origin of the page of its registration, such as `http://localhost:7878`.
     pub origin: String,

@@ -1,7 +1,7 @@
 //! Waits of tests for named conditions without a notification, and the common way to skip a test.
 //!
-//! All tests share one deadline and one polling interval. The deadline is long, because it only bounds a test that
-//! fails. For tests only: an expired deadline panics.
+//! All tests share one deadline and one polling interval. The deadline is long, because only a failing test reaches it.
+//! For tests only: an expired deadline panics.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -138,15 +138,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_condition_is_looked_at_until_it_holds_and_its_value_returned() {
+    async fn condition_is_polled_until_it_holds() {
         let mut looks = 0;
-        let value = eventually("the third look", async || {
+        let value = eventually("the third poll", async || {
             looks += 1;
             if looks == 3 { Ok("three") } else { Err(looks) }
         });
         assert_eq!(value.await, "three");
         let mut looks = 0;
-        let value = eventually_blocking("the second look", || {
+        let value = eventually_blocking("the second poll", || {
             looks += 1;
             (looks == 2).then_some(looks)
         });
@@ -156,13 +156,13 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "a file: not within 0ns; last observed: \"an empty folder\"")]
-    async fn an_expired_deadline_panics_with_the_condition_and_what_was_seen_last() {
+    async fn expired_deadline_panics_with_condition_and_last_value() {
         eventually_within(Duration::ZERO, "a file", async || Err::<(), _>("an empty folder")).await;
     }
 
     #[test]
     #[should_panic(expected = "a truth: not within 0ns; last observed: false")]
-    fn a_blocking_wait_panics_in_the_same_way() {
+    fn blocking_wait_panics_in_the_same_way() {
         blocking_within(Duration::ZERO, "a truth", || false);
     }
 
@@ -170,12 +170,12 @@ mod tests {
     #[should_panic(
         expected = "an answer: not within 0ns; last observed: nothing: the first evaluation has not returned"
     )]
-    async fn a_look_that_never_returns_is_given_up_as_well() {
+    async fn hanging_check_is_abandoned_too() {
         eventually_within(Duration::ZERO, "an answer", async || std::future::pending::<bool>().await).await;
     }
 
     #[test]
-    fn the_environment_may_set_the_deadline_in_seconds() {
+    fn environment_can_set_the_deadline_in_seconds() {
         assert_eq!(deadline_of(None), DEFAULT_DEADLINE);
         assert_eq!(deadline_of(Some("2.5")), Duration::from_millis(2500));
         let wrong = std::panic::catch_unwind(|| deadline_of(Some("long"))).unwrap_err();

@@ -1,6 +1,6 @@
 //! The outermost alternatives of a pattern.
 //!
-//! Alternatives are compared by their parsed form, so escapes and the blanks of a verbose pattern make no difference.
+//! Alternatives are compared in their parsed form, so escapes and the blanks of a verbose pattern do not matter.
 
 use std::ops::Range;
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_opened_only_where_it_is_the_whole() {
+    fn group_is_opened_only_if_it_is_the_whole_pattern() {
         assert_eq!(texts("(?:a|b)"), ["a", "b"]);
         assert_eq!(texts("(?:a|b)(?:c|d)"), ["(?:a|b)(?:c|d)"]);
         assert_eq!(texts(r"a\|b|[|]"), [r"a\|b", "[|]"]);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_are_compared_by_what_they_match_and_not_by_how_they_are_written() {
+    fn alternatives_are_compared_by_their_matches() {
         let one = |pattern: &str| Alternatives::parse(pattern).unwrap().alternatives.remove(0);
         assert_eq!(one("(?:ab)"), one("ab"));
         assert_eq!(one("(?x) a b # c"), one("ab"));

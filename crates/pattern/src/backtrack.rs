@@ -10,7 +10,7 @@ use crate::syntax::{Anchor, RepeatMode};
 /// Number of steps that a search may take in an empty text: about ten milliseconds in a release build.
 const BASE_STEP_BUDGET: usize = 5_000_000;
 
-/// Additional steps for each byte of text. The attempts at all positions of a line may each pass over the line.
+/// Additional steps for each byte of text. The attempts at all positions of a line may each scan the line.
 const STEPS_PER_BYTE: usize = 64;
 
 /// Maximum number of open backtracking points. They limit the memory of a search to some tens of megabytes.
@@ -251,8 +251,8 @@ impl Run<'_> {
         Ok((step + 1, at))
     }
 
-    /// Returns whether the part of a look-around matches `back` characters before `at`. The slots of a negated part are
-    /// restored, because the part belongs to no match.
+    /// Returns whether the inner part of a look-around matches `back` characters before `at`. The slots of a negated
+    /// part are restored, because that part belongs to no match.
     fn match_look_around(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, BudgetExceeded> {
         let Some(start) = self.position_before(at, back)? else { return Ok(false) };
         let base = self.stack.len();

@@ -20,13 +20,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn escapes_what_python_escapes() {
+    fn escapes_the_same_characters_as_python() {
         assert_eq!(escape("a.b (c) [1-2] é"), r"a\.b\ \(c\)\ \[1\-2\]\ é");
     }
 
     proptest! {
         #[test]
-        fn escaped_text_matches_itself_and_nothing_longer(text in any::<String>()) {
+        fn escaped_text_matches_only_itself(text in any::<String>()) {
             let pattern = Pattern::new(&escape(&text)).unwrap();
             let haystack = format!("{text}{text}");
             let found = pattern.find_at(&haystack, 0).unwrap().unwrap();

@@ -104,7 +104,7 @@ impl Pattern {
     /// Finds the first match that begins at byte `from` of `text` or later.
     ///
     /// The text before `from` is not searched, but `^`, `\b` and look-behind see it. If `from` is inside a character,
-    /// the search begins at the next one; if it is after the end, nothing is found.
+    /// the search begins at the next one; after the end it finds nothing.
     ///
     /// # Errors
     /// If the search exceeded the bound on its work.

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_was_written_into_it() {
+    fn set_contains_exactly_its_members() {
         for (written, inside, outside) in [
             ("[a-cé]", "abcé", "dè\n"),
             (r"[^a\n]", "béZ", "a\n"),

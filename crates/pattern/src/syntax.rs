@@ -47,7 +47,7 @@ pub(crate) enum Node {
     IgnoreCase { on: bool, node: Box<Node> },
     /// A part that is not backtracked into after its match.
     Atomic(Box<Node>),
-    /// Look-ahead, or look-behind.
+    /// Look-ahead or look-behind.
     Look { behind: bool, negated: bool, node: Box<Node> },
     /// A repetition of the text of a group.
     Backref(usize),

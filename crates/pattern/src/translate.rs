@@ -19,10 +19,10 @@ pub(crate) fn needs_backtracking(node: &Node) -> bool {
     }
 }
 
-/// Returns a looser pattern for the linear engine: it matches wherever `node` does, and possibly elsewhere.
+/// Returns a looser pattern for the linear engine: it matches everywhere that `node` does, and possibly elsewhere.
 ///
-/// A text without a match of the looser pattern has none of `node`. No match of `node` begins before the first match of
-/// the looser pattern.
+/// A text without a match of the looser pattern contains no match of `node`, and no match of `node` begins before the
+/// first match of the looser pattern.
 pub(crate) fn loosen(node: &Node) -> Node {
     let loosen_all = |nodes: &[Node]| nodes.iter().map(loosen).collect();
     match node {

@@ -22,7 +22,7 @@ struct Fonts {
 }
 
 static FONTS: LazyLock<Fonts> = LazyLock::new(|| {
-    let font = |bytes| FontRef::try_from_slice(bytes).expect("a font that is part of this program can be read");
+    let font = |bytes| FontRef::try_from_slice(bytes).expect("an embedded font can be read");
     Fonts {
         regular: font(include_bytes!("../fonts/DejaVuSansMono.ttf")),
         bold: font(include_bytes!("../fonts/DejaVuSansMono-Bold.ttf")),
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_character_comes_from_the_source_that_has_it() {
+    fn each_character_comes_from_the_first_font_with_it() {
         let expected = [
             ('a', false, Some(Source::Text)),
             ('é', false, Some(Source::Text)),

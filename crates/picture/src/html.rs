@@ -1,7 +1,7 @@
 //! The HTML form of a screen.
 //!
 //! One `<pre>` with its own styles, so that it looks the same in every document. Every run is as wide as its cells:
-//! browsers have different fonts, and a glyph from another font must not move the rest of the row.
+//! browsers have different fonts, and a glyph from another font must not shift the rest of the row.
 
 use std::fmt::Write as _;
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_escaped_coloured_and_as_wide_as_their_cells() {
+    fn runs_are_escaped_coloured_and_fit_their_cells() {
         let red = Style { fg: Colour::Indexed(1), bold: true, underline: Underline::Curled, ..Style::default() };
         let picture = Picture {
             cols: 12,

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cursor_stands_in_before_and_behind_runs() {
+    fn cursor_is_within_before_and_after_runs() {
         assert_eq!(places(&picture(vec![run(2, "abc")], cursor(3))), [(2, 1, false), (3, 1, true), (4, 1, false)]);
         assert_eq!(places(&picture(vec![run(2, "abc")], cursor(2))), [(2, 1, true), (3, 2, false)]);
         assert_eq!(places(&picture(vec![run(2, "abc")], cursor(7))), [(2, 3, false), (7, 1, true)]);

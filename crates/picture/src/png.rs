@@ -155,7 +155,7 @@ mod tests {
         Run { col, cols: text.chars().count() as u16, wide: false, text: text.into(), style, link: None }
     }
 
-    /// The image, read back, as its width and its colours.
+    /// The image read back: its width and its colours.
     fn read(bytes: &[u8]) -> (i32, Vec<Rgb>) {
         let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
         decoder.set_transformations(png::Transformations::EXPAND);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_have_their_colours_where_they_stand() {
+    fn cells_have_their_colours_at_their_positions() {
         let red = Style { bg: Colour::Rgb(Rgb(255, 0, 0)), ..Style::default() };
         let cursor = CursorCell { row: 0, col: 5, wide: false, shape: CursorShape::Block, colour: None };
         let image = read(&png(&screen(vec![run(1, " █", red), run(3, "M", Style::default())], Some(cursor))).unwrap());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_not_painted_and_what_is_underlined_is() {
+    fn hidden_text_is_not_painted_and_underlines_are() {
         let hidden = Style { hidden: true, ..Style::default() };
         let lined = Style { underline: Underline::Single, ..Style::default() };
         let image = read(&png(&screen(vec![run(0, "x", hidden), run(1, " ", lined)], None)).unwrap());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_of_many_colours_is_an_image_too() {
+    fn screen_of_many_colours_is_an_image_too() {
         let style =
             |number: u16| Style { bg: Colour::Rgb(Rgb(number as u8, (number >> 8) as u8, 7)), ..Style::default() };
         let many = (0..8).map(|col| run(col, "@", style(col * 97))).collect();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_that_is_too_large_is_refused() {
+    fn too_large_screen_is_refused() {
         let large = Picture { cols: 1000, rows: vec![Vec::new(); 61], ..screen(Vec::new(), None) };
         assert_eq!(png(&large).unwrap_err(), TooLarge { cells: 61_000 });
     }

@@ -1,6 +1,6 @@
-//! Characters that are drawn instead of taken from a font, so that they fill their cells exactly and join their
-//! neighbours: box drawing (U+2500 to U+257F), block elements (U+2580 to U+259F), braille patterns (U+2800 to U+28FF)
-//! and the separators of Powerline (U+E0B0 to U+E0B7).
+//! Characters drawn without a font, so that they fill their cells exactly and join their neighbours: box drawing
+//! (U+2500 to U+257F), block elements (U+2580 to U+259F), braille patterns (U+2800 to U+28FF) and the separators of
+//! Powerline (U+E0B0 to U+E0B7).
 //!
 //! Names and shapes follow the charts, <https://www.unicode.org/charts/PDF/U2500.pdf>.
 
@@ -303,8 +303,8 @@ mod tests {
     }
 
     #[test]
-    fn every_line_meets_the_same_line_of_its_neighbour() {
-        // What a side looks like for each kind of arm, from the straight lines.
+    fn every_line_meets_the_line_of_its_neighbour() {
+        // The appearance of a side for each kind of arm, from the straight lines.
         let straight = [(b'1', '─', '│'), (b'2', '━', '┃'), (b'3', '═', '║')];
         for (index, arms) in ARMS.iter().enumerate() {
             let character = char::from_u32(0x2500 + index as u32).unwrap();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_in_one_piece() {
+    fn lines_have_no_gaps() {
         for (index, arms) in ARMS.iter().enumerate().filter(|(_, arms)| !arms.contains(&b'3') && **arms != b"0000") {
             let stencil = draw(char::from_u32(0x2500 + index as u32).unwrap());
             let (x, y) = MIDDLE;
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_fill_what_they_are_named_after() {
+    fn blocks_fill_their_named_part() {
         let covered = |character| draw(character).coverage.iter().map(|pixel| u32::from(*pixel)).sum::<u32>() / 255;
         let whole = (CELL_WIDTH * CELL_HEIGHT) as u32;
         for (character, share) in [('█', whole), ('▀', whole / 2), ('▄', whole / 2), ('▌', whole / 2), ('▖', whole / 4)]

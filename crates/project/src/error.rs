@@ -85,7 +85,7 @@ pub enum FindError {
     OfFunction {
         /// The workflow.
         name: WorkflowName,
-        /// Its file.
+        /// The file.
         file: PathBuf,
     },
 }

@@ -184,7 +184,7 @@ impl LibraryPaths {
 mod tests {
     use super::*;
 
-    /// A simulated file system, in which everything is writable and trusted except for the listed paths.
+    /// A simulated file system in which everything is writable and trusted except the listed paths.
     #[derive(Default)]
     struct Made {
         there: &'static [&'static str],
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_chosen_by_where_somebody_is() {
+    fn library_depends_on_the_directory() {
         let rows: &[(&str, &str, Made, &str)] = &[
             ("a plain folder has its own", "/home/me/p", Made::default(), "/home/me/p/.terminal_control_workflows"),
             ("the home itself is no project", "/home/me", Made::default(), OWN),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_project_is_the_nearest_one_below_its_root() {
+    fn project_file_is_the_nearest_one_below_the_root() {
         let found =
             |folder: &str, file_system: Made| at(folder).folder_with_file_on(&["a.toml", "a.json"], &file_system);
         let both =
@@ -314,14 +314,14 @@ mod tests {
         assert_eq!(found("/home/me/p/src/deep", both()), Some("/home/me/p/src".into()));
         assert_eq!(found("/home/me/p/doc", both()), Some("/home/me/p".into()));
         let above = Made { there: &["/home/me/a.toml", "/home/me/p/.git"], ..Made::default() };
-        assert_eq!(found("/home/me/p", above), None, "what is above a repository does not count");
+        assert_eq!(found("/home/me/p", above), None, "directories above a repository do not count");
         let strange = || Made { there: &["/tmp/a.toml"], strange: &["/tmp/a.toml"], ..Made::default() };
-        assert_eq!(found("/tmp/p", strange()), None, "nor what a stranger put above");
-        assert_eq!(found("/tmp", strange()), Some("/tmp".into()), "where somebody is they see what lies there");
+        assert_eq!(found("/tmp/p", strange()), None, "nor do a stranger's above");
+        assert_eq!(found("/tmp", strange()), Some("/tmp".into()), "a caller sees the library of its directory");
     }
 
     #[test]
-    fn what_somebody_names_comes_first() {
+    fn explicit_directory_comes_first() {
         let file_system = Made { there: &["/home/me/p/.terminal_control_workflows"], ..Made::default() };
         for (named, expected) in [("/srv/shared", "/srv/shared"), ("flows", "/home/me/p/flows")] {
             let library_search = LibrarySearch { chosen_library: Some(named.into()), ..at("/home/me/p") };
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_lie_where_their_data_lie() {
+    fn user_library_is_in_the_data_directory() {
         let data = LibrarySearch { data_home: Some("/data".into()), ..at("/home/me") };
         assert_eq!(data.find_folders(&Made::default()).first, Path::new("/data/steplatch/workflows"));
         let link = LibrarySearch { home: Some("/home/link".into()), ..at("/home/me") };
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_says_it_with_their_environment() {
+    fn environment_of_the_caller_decides() {
         let environment = [
             ("HOME", "/home/me"),
             ("XDG_DATA_HOME", "relative"),

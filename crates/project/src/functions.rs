@@ -1,7 +1,7 @@
 //! Loaded files of functions, in their current state.
 //!
 //! Each request checks the files of a library, and reads and interprets a file again only after a change. If a file was
-//! loaded from an original, the request also checks the original, and takes over its valid changes. An unusable file is
+//! loaded from an original, the request also checks the original and adopts its valid changes. An unusable file is
 //! reported with the reason.
 
 use std::collections::HashMap;
@@ -54,15 +54,15 @@ pub(crate) struct FunctionLibrary {
 /// A file of functions.
 #[derive(Debug)]
 pub struct LoadedFile {
-    /// Its name in the library, without the ending.
+    /// The name in the library, without the ending.
     pub name: WorkflowName,
-    /// Its path.
+    /// The path.
     pub(crate) path: PathBuf,
-    /// Its source text.
+    /// The source text.
     pub(crate) text: Arc<str>,
     /// Digest of the text.
     pub hash: Signature,
-    /// Its declarations, or the reason why it is unusable.
+    /// The declarations, or the reason why it is unusable.
     pub(crate) declared: Result<Arc<[Declaration]>, String>,
     /// The source file of its load.
     pub(crate) original: Option<PathBuf>,

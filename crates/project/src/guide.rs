@@ -1,7 +1,7 @@
 //! The pages about workflows that agents read, by topic.
 //!
-//! A model pays for every page that it reads, so each is short and complete: it links to nothing that an agent cannot
-//! read. The long form for people is in `docs/`.
+//! A model pays for every page that it reads, so each page is short and complete, with links only to pages that an
+//! agent can read. The long form for people is in `docs/`.
 
 use steplatch_protocol::WorkflowTopic;
 use steplatch_sessions::TerminalTools;
@@ -47,7 +47,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_page_is_short_and_links_to_nothing() {
+    fn every_page_is_short_and_has_no_links() {
         for topic in ALL {
             let page = page(*topic);
             let most = if *topic == WorkflowTopic::Overview { 6 << 10 } else { 8 << 10 };
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn every_whole_machine_on_a_page_is_valid_and_has_no_warnings() {
+    fn every_complete_machine_on_a_page_is_valid() {
         let mut machines = 0;
         for topic in ALL {
             let page = page(*topic);

@@ -113,7 +113,7 @@ fn conflicts(folders: &LibraryPaths, project: &Project, request: &LoadRequest) -
     let conflict = |declared: &Declaration| {
         let id = &declared.id;
         if let Some(owner) = project.owner(id) {
-            // This declaration hides one in the user's own library.
+            // This declaration hides a workflow in the user's own library.
             let is_other = owner.file != Some(&*replaced_file) && !folders.is_in_other(owner.file);
             return is_other.then(|| owner.conflict_message(id));
         }

@@ -13,7 +13,7 @@ use crate::text_file::{self, FileReadError};
 pub(super) struct Original {
     pub(super) path: PathBuf,
     pub(super) stamp: Option<Stamp>,
-    /// Its contents, or the reason why they cannot be read.
+    /// The contents, or the reason why they cannot be read.
     pub(super) text: Result<String, FileReadError>,
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_project_is_named_from_there_and_another_one_wherever_it_is() {
+    fn project_file_has_a_relative_name_and_others_absolute() {
         let folder = tempfile::tempdir().unwrap();
         let real = folder.path().canonicalize().unwrap();
         let library = folder.path().join("project/.terminal_control_workflows");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_library_names_is_followed_only_where_nobody_else_can_have_put_it() {
+    fn library_names_are_followed_only_in_protected_places() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("library");
         fs::create_dir(&library).unwrap();
@@ -100,7 +100,7 @@ mod tests {
             std::os::unix::fs::chown(&strange, Some(65534), None).unwrap();
             assert_eq!(reads("strange.py").unwrap_err().to_string(), "it belongs to another user");
             std::os::unix::fs::chown(&library, Some(65534), None).unwrap();
-            assert!(reads("strange.py").is_ok(), "it belongs to whom the library belongs");
+            assert!(reads("strange.py").is_ok(), "it belongs to the library's owner");
         }
     }
 }

@@ -128,7 +128,7 @@ fn project_of_library(libraries: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
     first.folder.parent().map(Path::to_owned)
 }
 
-/// Returns the project in `folder`. Reads its files again only after a change of them or of the loaded files.
+/// Returns the project in `folder`. Reads its files again only after a change of these or of the loaded files.
 fn load_project(
     cache: &Mutex<Vec<CachedProject>>,
     folder: PathBuf,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_is_read_again_only_once_a_file_of_it_has_changed() {
+    fn project_is_reloaded_only_after_a_change() {
         let folder = tempfile::tempdir().unwrap();
         let (cache, file) = (Mutex::default(), folder.path().join("steplatch.json"));
         let ids = |project: &Project| project.nodes.keys().cloned().collect::<Vec<_>>().join(" ");
@@ -199,7 +199,7 @@ mod tests {
         fs::remove_file(&file).unwrap();
         let (first, second) = (look(), look());
         assert_eq!(ids(&first), "identity");
-        assert!(Arc::ptr_eq(&first, &second), "what did not change is kept");
+        assert!(Arc::ptr_eq(&first, &second), "unchanged parts are kept");
         for at in 0..2 * MAX_CACHED_PROJECTS {
             load_project(&cache, folder.path().join(at.to_string()), Vec::new());
         }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_of_a_reasonable_length_is_refused() {
+    fn overlong_or_binary_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let reason = |project: &Project| project.broken[0].reason.clone();
         let look = || load_project(&Mutex::default(), folder.path().to_owned(), Vec::new());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_can_declare_every_kind_of_node_but_identity() {
+    fn file_can_declare_every_kind_of_node_but_identity() {
         let schema = steplatch_nodes::schema();
         let kinds = schema["oneOf"].as_array().into_iter().flatten();
         let nodes: BTreeSet<_> = kinds.filter_map(|kind| kind["properties"]["type"]["const"].as_str()).collect();

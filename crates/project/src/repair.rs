@@ -33,7 +33,7 @@ pub enum RecordingError {
     /// The recording is unreadable.
     #[error("the recording '{file}' cannot be read: {cause}")]
     Unreadable {
-        /// Its file.
+        /// The file.
         file: String,
         /// The reason.
         cause: String,
@@ -43,7 +43,7 @@ pub enum RecordingError {
         "with the patch the workflow does not pass its recording '{file}': {cause}; a repair knows both forms, such as \"pattern\": \"OLD|NEW\""
     )]
     Fails {
-        /// Its file.
+        /// The file.
         file: String,
         /// The difference.
         cause: String,
@@ -117,8 +117,8 @@ impl Workflows {
         Some(LastScreen::new(String::new(), &text).screen)
     }
 
-    /// Saves a patched machine as the version after that of the run, and returns its number. Saving it again changes
-    /// nothing.
+    /// Saves a patched machine as the next version after that of the run, and returns its number. Saving it again
+    /// changes nothing.
     ///
     /// # Errors
     ///
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    fn asking(pattern: &str, next: &str) -> Definition {
+    fn asking_machine(pattern: &str, next: &str) -> Definition {
         let document = json!({
             "name": "ask", "initial_state": "wait", "states": {
                 "wait": {"action": {"tool": "await_output", "params": {"session_id": "{session_id}", "pattern": pattern}},
@@ -253,26 +253,26 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_knows_both_forms_passes_and_one_that_knows_the_new_one_does_not() {
-        let before = asking("Continue", "say");
+    fn patch_must_accept_old_and_new_form() {
+        let before = asking_machine("Continue", "say");
         let pass = |after: &Definition| compare_replays(&recording(), &before, after);
         assert_eq!(
-            pass(&asking("Continue|Proceed", "say")),
+            pass(&asking_machine("Continue|Proceed", "say")),
             Ok("Its recording passes with the patch, by the same states".to_owned())
         );
-        assert!(pass(&asking("Proceed", "say")).unwrap_err().contains("wait"));
-        let mut document = asking("Continue|Proceed", "say").document().clone();
+        assert!(pass(&asking_machine("Proceed", "say")).unwrap_err().contains("wait"));
+        let mut document = asking_machine("Continue|Proceed", "say").document().clone();
         document["states"]["wait"]["action"]["params"]["reads"] = "any".into();
         let other = Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
         assert!(pass(&other).unwrap().ends_with("by the same states, but what these do now was not recorded: 'wait'"));
-        assert_eq!(pass(&asking("Continue", "skip")).unwrap_err(), "it goes to 'skip' and not to 'say'");
+        assert_eq!(pass(&asking_machine("Continue", "skip")).unwrap_err(), "it goes to 'skip' and not to 'say'");
     }
 
     #[test]
-    fn a_recording_passes_by_the_same_states_only_where_no_state_is_new() {
-        let before = asking("Continue", "say");
+    fn replay_visits_the_same_states_unless_a_state_is_new() {
+        let before = asking_machine("Continue", "say");
         let with = |next: &str, patch: &dyn Fn(&mut Value)| {
-            let mut document = asking("Continue", next).document().clone();
+            let mut document = asking_machine("Continue", next).document().clone();
             document["states"]["extra"] = json!({
                 "action": {"tool": "run_command", "params": {"command": "true"}},
                 "transitions": [{"condition": "success", "next_state": "say"}]

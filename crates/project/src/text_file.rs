@@ -1,4 +1,4 @@
-//! Text files that a project reads: of functions, and of declarations.
+//! Text files that a project reads: files of functions, and files of declarations.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Maximum size of a file in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reason why a file cannot be read, as a clause that completes the caller's sentence.
+/// Reason for an unreadable file, as a clause that completes the caller's sentence.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileReadError {
     /// The extension of the file is not `.py`.

@@ -34,7 +34,7 @@ pub(crate) enum RevertError {
     First {
         /// The workflow.
         name: WorkflowName,
-        /// Its current version.
+        /// The current version.
         version: u32,
     },
     /// The version is not valid for this steplatch.

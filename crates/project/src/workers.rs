@@ -1,8 +1,8 @@
 //! The worker processes, which execute functions.
 //!
-//! Owns all workers: starts one if all others are busy, replaces an ended worker, and kills an unresponsive one. An
-//! execution of a lost worker is restored from its history. A worker processes one request at a time, which identifies
-//! the request that ended it.
+//! Owns all workers: starts one if all others are busy, replaces an ended worker, and kills an unresponsive one.
+//! Executions of a lost worker are restored from their histories. A worker processes one request at a time, so a crash
+//! identifies its request.
 
 mod worker;
 
@@ -58,11 +58,11 @@ struct Shared {
 pub struct Function {
     /// The name of the file in errors.
     pub file: String,
-    /// Its source text.
+    /// The source text.
     pub text: Arc<str>,
     /// The function to call, and its input.
     pub start: Start,
-    /// Its limits.
+    /// The limits.
     pub limits: Limits,
 }
 

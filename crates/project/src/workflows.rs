@@ -41,9 +41,9 @@ pub enum WorkflowRef {
 /// A saved machine to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedMachine {
-    /// Its name.
+    /// The name.
     pub name: WorkflowName,
-    /// Its unvalidated definition.
+    /// The unvalidated definition.
     pub definition: Value,
     /// Digest for counting its runs.
     pub(crate) signature: Signature,
@@ -57,7 +57,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// If there is none, with the available names; when its file is broken; or when the disk does not answer.
+    /// If there is no such workflow (with the available names), its file is broken, or the disk does not answer.
     #[boxed]
     pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, FindError> {
         let project = self.projects.find_project(caller).await?;
@@ -86,7 +86,7 @@ impl Workflows {
         self.disk.run_read(find).await
     }
 
-    /// Returns the names that `caller` may use, sorted, the first 50 of them. An unreadable library has none.
+    /// Returns the first 50 names that `caller` may use, sorted. An unreadable library has no names.
     #[boxed]
     pub async fn available(&self, caller: &Caller) -> Vec<String> {
         let mut names = self.names(caller).await;
@@ -94,7 +94,7 @@ impl Workflows {
         names
     }
 
-    /// Returns all names that `caller` may use, sorted. An unreadable library has none.
+    /// Returns all names that `caller` may use, sorted. An unreadable library has no names.
     #[boxed]
     pub async fn names(&self, caller: &Caller) -> Vec<String> {
         let Ok(project) = self.projects.find_project(caller).await else { return Vec::new() };
@@ -148,7 +148,9 @@ impl Workflows {
         match recorded {
             Ok(Ok(_)) => {}
             // A client removed the workflow during the run.
-            Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = %name, "a run of no saved workflow"),
+            Ok(Err(LookupError::NotFound { .. })) => {
+                tracing::debug!(workflow = %name, "a run belongs to no saved workflow")
+            }
             Ok(Err(error)) => tracing::warn!(workflow = %name, error = with_causes(&error), "a run was not counted"),
             Err(error) => tracing::warn!(workflow = %name, error = %error, "a run was not counted"),
         }
@@ -195,7 +197,9 @@ impl Workflows {
         let recorded = self.disk.run_write(record).await;
         match recorded {
             Ok(Ok(_)) => {}
-            Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = id, "a run of no saved workflow"),
+            Ok(Err(LookupError::NotFound { .. })) => {
+                tracing::debug!(workflow = id, "a run belongs to no saved workflow")
+            }
             Ok(Err(error)) => tracing::warn!(workflow = id, error = with_causes(&error), "a run was not counted"),
             Err(error) => tracing::warn!(workflow = id, error = %error, "a run was not counted"),
         }

@@ -1,4 +1,4 @@
-//! Verbs about the approver: the passphrase that people's answers need, where one is set.
+//! Verbs about the approver: the passphrase that is required for people's answers, if one is set.
 
 use std::fmt;
 
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_passphrase_is_sent_and_not_printed() {
+    fn passphrase_is_sent_but_not_printed() {
         let verb = SetApprover { passphrase: Some(Passphrase("correct horse".to_owned())), current: None };
         assert_eq!(serde_json::to_string(&verb).unwrap(), r#"{"passphrase":"correct horse"}"#);
         assert!(!format!("{verb:?}").contains("horse"));

@@ -1,11 +1,9 @@
 //! Tolerant parsing of the parameters of a verb.
 //!
-//! Models send numbers as text, lists as text, `null` for omitted fields, and wrap all
-//! parameters in `{"request": …}`. Values with a clear meaning are converted; others
-//! are refused with the field's name and the values that it accepts. Names from other
-//! programs ([`SYNONYMS`]) are replaced by ours, with a warning. Any other unknown field
-//! is ignored with a warning by verbs that only read, and refused by the others,
-//! which would otherwise do something that the caller did not mean.
+//! Models send numbers as text, lists as text, `null` for omitted fields, and wrap all parameters in `{"request": …}`.
+//! Values with a clear meaning are converted; others are refused with the field's name and the values that it accepts.
+//! Names from other programs ([`SYNONYMS`]) are replaced by ours, with a warning. Any other unknown field is ignored
+//! with a warning by verbs that only read, and refused by all others, which would otherwise do something unintended.
 
 use serde_json::{Map, Value};
 
@@ -426,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_taken_flat_and_wrapped() {
+    fn parameters_may_be_flat_or_wrapped() {
         for parameters in [
             json!({"session_id": "s", "input_text": "ls\n"}),
             json!({"request": {"session_id": "s", "input_text": "ls\n"}}),
@@ -439,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_null_are_the_defaults() {
+    fn missing_and_null_parameters_take_defaults() {
         for parameters in [Value::Null, json!({}), json!({"request": {}}), json!({"cols": null, "environment": null})] {
             let verb = read::<OpenTerminal>(parameters).unwrap().verb;
             assert_eq!((verb.shell.as_str(), verb.cols, verb.rows, verb.wait_ready), ("bash", 120, 40, true));
@@ -482,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_lists_what_can_be_chosen() {
+    fn unknown_choice_lists_the_choices() {
         assert_eq!(
             refused::<AwaitOutput>(json!({"session_id": "s", "until": "forever"})),
             ["until must be one of match, prompt, input, exit, quiet, not 'forever'"]
@@ -490,14 +488,14 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_of_a_verb_that_only_reads_is_reported_and_left_out() {
+    fn misspelt_field_of_a_reading_verb_is_reported_and_ignored() {
         let read = read::<AwaitOutput>(json!({"session_id": "s", "patern": "x"})).unwrap();
         assert_eq!(read.warnings, ["ignored unknown field 'patern', did you mean 'pattern'?"]);
         assert_eq!(read.verb.pattern, "");
     }
 
     #[test]
-    fn a_verb_that_does_something_is_refused_with_a_field_that_it_does_not_know() {
+    fn unknown_field_of_a_changing_verb_is_refused() {
         assert_eq!(
             refused::<SendInput>(json!({"session_id": "s", "input_txt": "x"})),
             ["unknown field 'input_txt', did you mean 'input_text'?"]
@@ -514,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_call_a_field_is_taken_under_our_name_and_reported() {
+    fn field_name_of_other_programs_is_accepted_and_reported() {
         let taken = read::<RunCommand>(json!({"cmd": "ls", "cwd": "/", "timeout_ms": "1500"})).unwrap();
         assert_eq!((taken.verb.command.as_str(), taken.verb.working_directory.as_deref()), ("ls", Some("/")));
         assert!((taken.verb.timeout - 1.5).abs() < f64::EPSILON);
@@ -543,7 +541,7 @@ mod tests {
             (captured("session_id"), captured("terminal")),
             (vec!["build".to_owned()], vec!["build".to_owned()])
         );
-        // Our own name wins, and the other word is unknown then.
+        // Our own name takes precedence, and the other one is then unknown.
         let [refused_text] =
             refused::<SendInput>(json!({"session_id": "s", "input_text": "a", "text": "b"})).try_into().unwrap();
         assert!(refused_text.starts_with("unknown field 'text', the fields are "), "{refused_text}");

@@ -62,7 +62,7 @@ impl RunReply {
             execution_log: short_log(self.execution_log),
             final_variables: short_variables(self.final_variables),
             workflow_signature: short_object(self.workflow_signature),
-            // Only a caller whose workflow was not found needs the names of the others.
+            // Only a caller whose workflow was not found needs the other names.
             available_workflows: if self.run_id.is_empty() { short_list(self.available_workflows) } else { Vec::new() },
             total_elapsed_time: rounded(self.total_elapsed_time),
             last_screen: self.last_screen.filter(|_| failed),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_succeeds_is_told_in_two_kilobytes_and_any_run_in_six() {
+    fn brief_run_takes_two_kilobytes_and_any_run_at_most_six() {
         let size = |states| serde_json::to_string(&reply(states).shortened()).map_or(0, |text| text.len());
         assert!(size(8) <= 2048, "{} bytes", size(8));
         assert!(size(60) <= 6144, "{} bytes", size(60));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_tells_what_it_changed_and_where_it_led() {
+    fn state_shows_its_changes_and_its_next_state() {
         let short = reply(2).shortened();
         assert_eq!(short.execution_log[0].get("taken_over"), None);
         let mut earlier = reply(2);

@@ -1,4 +1,4 @@
-//! The verb that makes a workflow of what was done in terminals.
+//! The verb that turns actions in terminals into a workflow.
 
 use std::collections::BTreeMap;
 

@@ -93,7 +93,7 @@ impl Shared {
     }
 
     fn send(&self, message: &FromClient) -> Result<(), CallError> {
-        let mut line = serde_json::to_vec(message).expect("a message has only JSON in it");
+        let mut line = serde_json::to_vec(message).expect("a message contains only JSON");
         if line.len() > MAX_LINE {
             // The daemon's refusal would concern the connection, and so all callers that share it.
             let error =
@@ -193,7 +193,7 @@ impl Client {
     /// # Errors
     /// Same as [`Client::call`].
     pub async fn call_with_warnings<V: Verb>(&self, verb: V) -> Result<(V::Reply, Vec<String>), CallError> {
-        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let params = serde_json::to_value(verb).expect("the parameters of a verb contain only JSON");
         let (data, warnings) = self.send_request(self.new_request(), V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, warnings))
@@ -213,7 +213,7 @@ impl Client {
     /// # Errors
     /// Same as [`Client::call`].
     pub async fn call_once<V: Verb>(&self, verb: &V, step: &str) -> Result<V::Reply, CallError> {
-        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let params = serde_json::to_value(verb).expect("the parameters of a verb contain only JSON");
         let (data, _) = self.call_raw_once(V::NAME, params, Step { name: step, is_repeated: false }).await?;
         serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })
     }
@@ -240,7 +240,7 @@ impl Client {
         let (sender, received) = mpsc::unbounded_channel();
         self.shared.lock().events.insert(request, sender);
         let events = Events { received, request, shared: self.shared.clone() };
-        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let params = serde_json::to_value(verb).expect("the parameters of a verb contain only JSON");
         let (data, _) = self.send_request(request, V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, events))
@@ -279,7 +279,7 @@ impl Client {
             }
             FromDaemon::Result { data, warnings, .. } => Ok((data, warnings)),
             FromDaemon::Event { .. } | FromDaemon::Error { .. } => {
-                unreachable!("only results are handed to those who wait for one")
+                unreachable!("only results are sent to waiters")
             }
         }
     }
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_too_long_to_send_is_refused_and_the_connection_goes_on() {
+    async fn overlong_message_is_refused_and_the_connection_stays() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let client = Client::from_stream(ours);
         let long = client.call_raw("CREATE_WORKFLOW", json!({"text": "x".repeat(MAX_LINE)})).await.unwrap_err();

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_reported_and_the_next_one_is_read() {
+    async fn overlong_line_is_reported_and_the_next_one_is_read() {
         let bytes: &[u8] = b"short\nthis one is far too long\n\nlast\ncut off";
         let mut reader = LineReader::with_longest(bytes, 10);
         let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Verbs about files of this machine and of other ones.
+//! Verbs about files of this and other machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! The events of a run, followed across daemons.
 //!
-//! A task subscribes to the run. After a lost connection it subscribes again, from the next
-//! event that its follower lacks. The follower gets each event once and in order, also across
-//! restarts of the daemon. The task ends with the run or with its follower.
+//! A task subscribes to the run. After a lost connection it subscribes again, from the next event that its follower
+//! lacks. The follower receives each event once and in order, even across restarts of the daemon. The task ends with
+//! the run or with its follower.
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;

@@ -1,4 +1,4 @@
-//! Bytes of a client or a daemon: lines, the messages in them, and the parameters of verbs.
+//! Bytes from a client or a daemon: lines, the messages in them, and the parameters of verbs.
 
 use std::io;
 use std::pin::{Pin, pin};

@@ -1,8 +1,7 @@
-//! Messages between client and daemon: one JSON object a line.
+//! Messages between client and daemon: one JSON object per line.
 //!
-//! A client sends commands and may cancel them. The daemon sends results, and events
-//! to subscribers. Commands of one connection run concurrently, and their results
-//! arrive in the order in which they are ready.
+//! A client sends commands and may cancel them. The daemon sends results, and events to subscribers. Commands of one
+//! connection run concurrently, and their results arrive as they become ready.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_written_as_the_contract_has_it() {
+    fn command_is_written_as_in_the_contract() {
         let command: FromClient = serde_json::from_value(json!(
             {"type": "command", "command_type": "OPEN_TERMINAL", "params": {"shell": "bash"}, "request_id": 7}
         ))
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_carries_its_fields_beside_its_type() {
+    fn event_has_its_fields_beside_its_type() {
         let event = FromDaemon::Event { request_id: json!(1), event: json!({"seq": 2, "event_type": "transition"}) };
         assert_eq!(
             serde_json::to_value(&event).unwrap(),

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_counts_all_that_took_no_longer_than_its_bound() {
+    fn bucket_counts_durations_up_to_its_bound() {
         let mut histogram = Histogram::new(&[0.5, 1.0]);
         for seconds in [0.25, 0.5, 0.75, 8.0] {
             histogram.record_duration(Duration::from_secs_f64(seconds));

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_sent_and_not_printed() {
+    fn secret_is_sent_but_not_printed() {
         let verb = BeginPageSession { ticket: PageSecret("abc123".to_owned()), browser: String::new() };
         assert!(serde_json::to_string(&verb).unwrap().contains("abc123"));
         assert!(!format!("{verb:?}").contains("abc"));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_record_of_a_server_that_has_ended_names_no_address() {
+    fn record_of_an_ended_server_has_no_address() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(PageServerRecord::running(folder.path()), None);
         let record = PageServerRecord { pid: 1, port: 7878, version: "1".to_owned() };

@@ -1,8 +1,8 @@
 //! A client that reconnects to the daemon and retries what is safe to retry.
 //!
-//! Owns one connection, which is made when it is first needed and again after a loss. A request that the loss
-//! interrupted is sent again if the verb's [`VerbTraits`] permit it. Every front-end uses this client, so users do not
-//! notice that a daemon was killed.
+//! Owns one connection, made on first use and again after a loss. A request interrupted by the loss is sent again if
+//! the verb's [`VerbTraits`] permit it. Every front-end uses this client, so users do not notice that a daemon was
+//! killed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -234,7 +234,7 @@ impl ReconnectingClient {
     /// If no daemon runs or can be started, the daemon refuses, or the connection was lost: too often, or once for a
     /// verb that must not be repeated.
     pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, AskError> {
-        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let params = serde_json::to_value(verb).expect("the parameters of a verb contain only JSON");
         let (data, _) = self.call_raw(V::NAME, params).await?;
         serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source }.into())
     }
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_again_follows_from_the_kind_of_deed() {
+    fn repetition_depends_on_the_kind_of_verb() {
         assert_eq!(RetryPolicy::of_verb("GET_RUN"), RetryPolicy::Freely);
         assert_eq!(RetryPolicy::of_verb("CANCEL_WORKFLOW"), RetryPolicy::Freely);
         assert_eq!(RetryPolicy::of_verb("RUN_WORKFLOW"), RetryPolicy::AsTheSame);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_was_waited_is_taken_off_wherever_it_stands() {
+    fn elapsed_waiting_time_is_subtracted_in_every_form() {
         let left = |name: &str, mut params: Value| {
             subtract_time_waited(name, &mut params, Duration::from_secs(2));
             params
@@ -376,7 +376,7 @@ mod tests {
         );
         assert_eq!(left("GET_RUN", json!({"run_id": "run_x"})), json!({"run_id": "run_x"}), "it does not wait");
         assert_eq!(left("AWAIT_OUTPUT", json!({"request": {"timeout": 1}})), json!({"request": {"timeout": 0.0}}));
-        assert_eq!(left("AWAIT_OUTPUT", json!({})), json!({"timeout": 8.0}), "what is left to the verb is ten seconds");
+        assert_eq!(left("AWAIT_OUTPUT", json!({})), json!({"timeout": 8.0}), "the verb has ten seconds left");
         assert_eq!(left("RUN_WORKFLOW", json!({})), json!({"wait_seconds": 18.0}));
         assert_eq!(left("RUN_COMMAND", json!({"timeout": 1.5})), json!({"timeout": 0.1}), "less is refused");
         assert_eq!(left("LIST_WORKFLOW_RUNS", json!({})), json!({}));
@@ -384,15 +384,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_loss_is_mended_at_once_and_the_later_ones_after_longer_pauses() {
+    fn first_reconnection_is_immediate_and_later_ones_are_delayed() {
         let pauses = [1, 2, 3, 4, 20, usize::MAX].map(|count| pause_before(count).as_millis());
         assert_eq!(pauses, [0, 5, 10, 20, 500, 500]);
         let all: Duration = (1..=MAX_LOSSES).map(pause_before).sum();
-        assert!((5..10).contains(&all.as_secs()), "a daemon that ends needs a moment, a person has no more: {all:?}");
+        assert!(
+            (5..10).contains(&all.as_secs()),
+            "a daemon needs a moment to end, and a person waits no longer: {all:?}"
+        );
     }
 
     #[tokio::test]
-    async fn losses_in_a_row_are_too_many_at_some_time() {
+    async fn repeated_losses_are_abandoned() {
         let mut retry_budget = RetryBudget::new();
         assert!(retry_budget.pause_before_retry(2).await && retry_budget.pause_before_retry(2).await);
         assert!(!retry_budget.pause_before_retry(2).await);

@@ -883,7 +883,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_without_choices_has_null_for_them() {
+    fn question_without_choices_has_null_choices() {
         for (choices, written) in [(vec![], json!(null)), (vec!["yes".to_owned()], json!(["yes"]))] {
             let gate = GateInfo { choices, ..GateInfo::default() };
             let value = serde_json::to_value(&gate).unwrap();

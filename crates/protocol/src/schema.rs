@@ -1,9 +1,8 @@
 //! JSON Schemas of verbs, in the plain form that every client accepts.
 //!
-//! Some clients reject the correct schemas of `schemars`, which have `$schema` and
-//! `title` everywhere, formats of Rust's integers, and `null` as a second type of
-//! optional fields. Here an optional field is only absent from `required`.
-//! JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
+//! Some clients reject the correct schemas of `schemars`, which have `$schema` and `title` everywhere, formats of
+//! Rust's integers, and `null` as a second type of optional fields. Here an optional field is simply absent from
+//! `required`. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
 
 mod offered;
 
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_plain() {
+    fn schema_is_plain() {
         let schema = serde_json::to_string_pretty(&parameters::<crate::ExitTerminal>()).unwrap();
         expect![[r#"
             {
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn no_schema_has_what_clients_stumble_over() {
+    fn schemas_avoid_features_unsupported_by_clients() {
         for verb in crate::VERBS {
             for schema in [(verb.parameters)(), (verb.reply)()] {
                 let text = schema.to_string();

@@ -56,7 +56,7 @@ mod tests {
 
     // Document 003, lines 910-922, 972 and 1217-1222: every command takes session_id.
     #[test]
-    fn the_session_is_taken_out_of_the_commands_that_may_name_one() {
+    fn session_is_removed_from_commands_that_may_name_one() {
         let mut parameters = json!({"session_id": "default", "run_id": "run_x"});
         assert_eq!(take_session("GET_WORKFLOW_RUN", &mut parameters).unwrap(), ["default"]);
         assert_eq!(parameters, json!({"run_id": "run_x"}));

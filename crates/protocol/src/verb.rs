@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_verb_and_every_tool_has_a_name_of_its_own_and_a_description() {
+    fn verbs_and_tools_have_unique_names_and_descriptions() {
         let names: BTreeSet<_> = VERBS.iter().map(|verb| verb.name).collect();
         let tools: BTreeSet<_> = VERBS.iter().filter_map(|verb| verb.tool).collect();
         assert_eq!(names.len(), VERBS.len());
@@ -253,7 +253,7 @@ mod tests {
             let schema = (verb.parameters)();
             let description = schema["description"].as_str().unwrap_or_default();
             assert!(!description.is_empty(), "{} has no description", verb.name);
-            assert!(description.len() < 2048, "{} has a description that clients cut", verb.name);
+            assert!(description.len() < 2048, "{} has a description that clients truncate", verb.name);
         }
     }
 }

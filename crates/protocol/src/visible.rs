@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_a_foreign_text_works_or_hides() {
+    fn foreign_text_has_no_active_or_hidden_characters() {
         assert_eq!(visible("a\x1b]52;c;x\x07\u{9b}2J\n\tb\u{7f}"), "a␛]52;c;x␇·2J⏎⇥b␡");
         assert_eq!(visible("\u{202e}yes \u{200b}yes\u{e0041}"), "·yes ·yes·");
         assert_eq!(visible("y\u{1d159}es\u{fff0} ye\u{16fe4}s\u{2d7f}\u{1107f}"), "y·es· ye·s··");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn free_space_is_counted_and_columns_stay() {
+    fn free_space_is_counted_and_columns_are_kept() {
         for (text, shown) in [
             ("Release?".to_owned(), "Release?"),
             (format!("Release?{}It deletes all.", " ".repeat(300)), "Release?[300 blanks]It deletes all."),
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn marks_neither_strike_text_through_nor_reach_other_rows() {
-        // In order: decomposed accents, Hebrew with points, Thai, Hangul in parts.
+    fn marks_neither_strike_text_nor_reach_other_rows() {
+        // In order: decomposed accents, pointed Hebrew, Thai, decomposed Hangul.
         for whole in ["gru\u{308}n Vie\u{323}\u{302}t", "ש\u{5c1}\u{5bc}\u{5b8}", "ที่", "\u{1112}\u{1161}\u{11ab}"]
         {
             assert_eq!(visible(whole), whole);

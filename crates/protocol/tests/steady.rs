@@ -1,5 +1,5 @@
-//! Asking and following while daemons come and go. The daemons here are played: each connection follows a script
-//! that says where it hangs up.
+//! Requests and subscriptions across restarts of the daemon. The daemons are simulated: each connection follows a
+//! script that says where it hangs up.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::VecDeque;
@@ -17,120 +17,120 @@ use tokio::net::{UnixListener, UnixStream};
 
 /// Behaviour of a daemon on one connection.
 #[derive(Debug, Clone)]
-enum Play {
+enum Behaviour {
     HangUpAtOnce,
-    HangUpInstead(HelloIs),
-    /// Says hello, reads a question, and hangs up after so many bytes of what it would reply.
+    HangUpInstead(HelloStage),
+    /// Greets, reads a request, and hangs up after this many bytes of its reply.
     HangUpWithin(usize),
-    /// Answers one question with this and these events, and hangs up.
+    /// Answers one request with this reply and these events, and hangs up.
     Answer(Value, Vec<Value>),
-    /// The same, but stays.
+    /// Same as `Answer`, but keeps the connection open.
     AnswerAndStay(Value, Vec<Value>),
 }
 
 /// Handling of the hello before the connection ends.
 #[derive(Debug, Clone, Copy)]
-enum HelloIs {
+enum HelloStage {
     Read,
     Answered,
 }
 
 /// A daemon that follows a script, and the requests that it received.
-struct Played {
+struct ScriptedDaemon {
     place: DaemonPaths,
-    asked: Arc<Mutex<Vec<Value>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
     _folder: TempDir,
 }
 
-impl Played {
-    fn new(script: impl IntoIterator<Item = Play>) -> Self {
+impl ScriptedDaemon {
+    fn new(script: impl IntoIterator<Item = Behaviour>) -> Self {
         let folder = tempfile::Builder::new().prefix("played-").tempdir_in("/tmp").unwrap();
         let place = DaemonPaths::new(folder.path().join("state"), folder.path().to_owned());
         std::fs::create_dir_all(place.socket().parent().unwrap()).unwrap();
         let listener = UnixListener::bind(place.socket()).unwrap();
-        let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let (seen, mut script): (_, VecDeque<Play>) = (asked.clone(), script.into_iter().collect());
+        let requests: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (seen, mut script): (_, VecDeque<Behaviour>) = (requests.clone(), script.into_iter().collect());
         tokio::spawn(async move {
-            // When the script is over the listener goes, and with it the daemon.
-            while let Some(play) = script.pop_front() {
+            // The listener, and with it the daemon, ends with the script.
+            while let Some(behaviour) = script.pop_front() {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(plays(stream, play, seen.clone()));
+                tokio::spawn(serve_connection(stream, behaviour, seen.clone()));
             }
         });
-        Self { place, asked, _folder: folder }
+        Self { place, requests, _folder: folder }
     }
 
-    /// A client whose daemons start at once, or not at all.
-    fn steady(&self, starter: &str) -> ReconnectingClient {
+    /// A client whose daemons start immediately, or not at all.
+    fn client(&self, starter: &str) -> ReconnectingClient {
         let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "test".to_owned(), ..Hello::default() };
         ReconnectingClient::new(self.place.clone(), Starter { program: starter.into() }, hello)
     }
 
-    fn asked(&self) -> Vec<Value> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<Value> {
+        self.requests.lock().unwrap().clone()
     }
 
-    /// Names of the verbs that were requested.
+    /// Names of the requested verbs.
     fn verbs(&self) -> Vec<String> {
-        self.asked().iter().map(|asked| asked["command_type"].as_str().unwrap().to_owned()).collect()
+        self.requests().iter().map(|request| request["command_type"].as_str().unwrap().to_owned()).collect()
     }
 }
 
-async fn plays(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Value>>>) {
-    if matches!(play, Play::HangUpAtOnce) {
+async fn serve_connection(stream: UnixStream, behaviour: Behaviour, requests: Arc<Mutex<Vec<Value>>>) {
+    if matches!(behaviour, Behaviour::HangUpAtOnce) {
         return;
     }
     let (reading, mut writing) = stream.into_split();
     let mut lines = BufReader::new(reading).lines();
     let hello: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
     assert_eq!(hello["command_type"], "HELLO");
-    if matches!(play, Play::HangUpInstead(HelloIs::Read)) {
+    if matches!(behaviour, Behaviour::HangUpInstead(HelloStage::Read)) {
         return;
     }
     let greeting = json!({"protocol_version": PROTOCOL_VERSION, "version": "0", "pid": 1});
-    let said = format!("{}\n", result(&hello, &greeting));
-    writing.write_all(said.as_bytes()).await.unwrap();
-    if matches!(play, Play::HangUpInstead(HelloIs::Answered)) {
+    let output = format!("{}\n", result_line(&hello, &greeting));
+    writing.write_all(output.as_bytes()).await.unwrap();
+    if matches!(behaviour, Behaviour::HangUpInstead(HelloStage::Answered)) {
         return;
     }
     let Some(line) = lines.next_line().await.unwrap() else { return };
     let question: Value = serde_json::from_str(&line).unwrap();
-    asked.lock().unwrap().push(question.clone());
-    let stays = matches!(play, Play::AnswerAndStay(..));
-    let (reply, events) = match play {
-        Play::Answer(reply, events) | Play::AnswerAndStay(reply, events) => (reply, events),
-        Play::HangUpWithin(bytes) => {
-            let reply = result(&question, &json!({"success": true})).to_string();
+    requests.lock().unwrap().push(question.clone());
+    let stays = matches!(behaviour, Behaviour::AnswerAndStay(..));
+    let (reply, events) = match behaviour {
+        Behaviour::Answer(reply, events) | Behaviour::AnswerAndStay(reply, events) => (reply, events),
+        Behaviour::HangUpWithin(bytes) => {
+            let reply = result_line(&question, &json!({"success": true})).to_string();
             let _ = writing.write_all(&reply.as_bytes()[..bytes]).await;
             return;
         }
-        Play::HangUpAtOnce | Play::HangUpInstead(_) => unreachable!("it hung up above"),
+        Behaviour::HangUpAtOnce | Behaviour::HangUpInstead(_) => unreachable!("it hung up above"),
     };
-    let mut said = format!("{}\n", result(&question, &reply));
+    let mut output = format!("{}\n", result_line(&question, &reply));
     for mut event in events {
         event["type"] = "event".into();
         event["request_id"] = question["request_id"].clone();
-        said.push_str(&format!("{event}\n"));
+        output.push_str(&format!("{event}\n"));
     }
-    let _ = writing.write_all(said.as_bytes()).await;
+    let _ = writing.write_all(output.as_bytes()).await;
     if stays {
-        // Until the client has gone.
+        // Until the client has disconnected.
         while let Ok(Some(_)) = lines.next_line().await {}
     }
 }
 
-fn result(question: &Value, data: &Value) -> Value {
+fn result_line(question: &Value, data: &Value) -> Value {
     json!({"type": "result", "success": true, "data": data, "request_id": question["request_id"]})
 }
 
-/// Every point at which a daemon can be lost before its answer was read.
-fn every_loss() -> Vec<Play> {
+/// Every point at which a daemon can be lost before its reply is read.
+fn loss_points() -> Vec<Behaviour> {
     vec![
-        Play::HangUpAtOnce,
-        Play::HangUpInstead(HelloIs::Read),
-        Play::HangUpInstead(HelloIs::Answered),
-        Play::HangUpWithin(0),
-        Play::HangUpWithin(20),
+        Behaviour::HangUpAtOnce,
+        Behaviour::HangUpInstead(HelloStage::Read),
+        Behaviour::HangUpInstead(HelloStage::Answered),
+        Behaviour::HangUpWithin(0),
+        Behaviour::HangUpWithin(20),
     ]
 }
 
@@ -139,108 +139,109 @@ fn event(seq: u64, event_type: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_does_no_harm_is_asked_again_wherever_the_daemon_is_lost() {
-    let answer = Play::Answer(json!({"success": true, "runs": []}), vec![]);
-    let daemon = Played::new(every_loss().into_iter().chain([answer]));
-    let reply = daemon.steady("/bin/true").call(ListWorkflowRuns::default()).await.unwrap();
+async fn harmless_request_is_repeated_after_every_loss() {
+    let answer = Behaviour::Answer(json!({"success": true, "runs": []}), vec![]);
+    let daemon = ScriptedDaemon::new(loss_points().into_iter().chain([answer]));
+    let reply = daemon.client("/bin/true").call(ListWorkflowRuns::default()).await.unwrap();
     assert!(reply.success);
     let verbs = daemon.verbs();
-    assert!((3..=4).contains(&verbs.len()), "once for each connection that could be asked: {verbs:?}");
+    assert!((3..=4).contains(&verbs.len()), "once for each reachable connection: {verbs:?}");
 }
 
 #[tokio::test]
-async fn a_deed_that_is_done_once_is_asked_for_again_as_the_same_step() {
-    let answer = Play::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]);
-    let daemon = Played::new([Play::HangUpWithin(0), Play::HangUpWithin(10), answer]);
-    let steady = daemon.steady("/bin/true");
-    let reply = steady.call(RunWorkflow { wait_seconds: Some(0.0), ..RunWorkflow::default() }).await.unwrap();
+async fn keyed_request_is_repeated_as_the_same_step() {
+    let answer = Behaviour::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]);
+    let daemon = ScriptedDaemon::new([Behaviour::HangUpWithin(0), Behaviour::HangUpWithin(10), answer]);
+    let client = daemon.client("/bin/true");
+    let reply = client.call(RunWorkflow { wait_seconds: Some(0.0), ..RunWorkflow::default() }).await.unwrap();
     assert_eq!(reply.run_id, "run_x");
-    let asked = daemon.asked();
-    let steps: Vec<&str> = asked.iter().map(|asked| asked["step"].as_str().unwrap()).collect();
+    let requests = daemon.requests();
+    let steps: Vec<&str> = requests.iter().map(|request| request["step"].as_str().unwrap()).collect();
     assert!(steps.len() == 3 && steps.iter().all(|step| *step == steps[0]), "{steps:?}");
 }
 
 #[tokio::test]
-async fn what_must_not_be_done_twice_is_not_asked_again_once_it_was_asked() {
-    let daemon = Played::new([
-        Play::HangUpAtOnce,
-        Play::HangUpInstead(HelloIs::Read),
-        Play::HangUpWithin(0),
-        Play::Answer(json!({"success": true}), vec![]),
+async fn unrepeatable_request_is_not_repeated_once_sent() {
+    let daemon = ScriptedDaemon::new([
+        Behaviour::HangUpAtOnce,
+        Behaviour::HangUpInstead(HelloStage::Read),
+        Behaviour::HangUpWithin(0),
+        Behaviour::Answer(json!({"success": true}), vec![]),
     ]);
     let signal = json!({"session_id": "term_x", "signal": "INT"});
     let signal: SendSignal = serde_json::from_value(signal).unwrap();
-    let lost = daemon.steady("/bin/true").call(signal).await.unwrap_err();
+    let lost = daemon.client("/bin/true").call(signal).await.unwrap_err();
     assert!(matches!(lost, AskError::Call(CallError::Lost)), "{lost}");
     assert_eq!(daemon.verbs(), ["SEND_SIGNAL"]);
 }
 
 #[tokio::test]
-async fn the_time_that_was_waited_is_not_waited_again() {
-    let daemon = Played::new([
-        Play::HangUpWithin(3),
-        Play::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]),
+async fn elapsed_time_is_not_waited_again() {
+    let daemon = ScriptedDaemon::new([
+        Behaviour::HangUpWithin(3),
+        Behaviour::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]),
     ]);
     let verb = GetRun { run_id: "run_x".to_owned(), wait_seconds: Some(30.0), ..GetRun::default() };
-    daemon.steady("/bin/true").call(verb).await.unwrap();
-    let waits: Vec<f64> =
-        daemon.asked().iter().map(|asked| asked["params"]["wait_seconds"].as_f64().unwrap()).collect();
-    assert_eq!(waits[0], 30.0);
-    assert!(waits[1] < 30.0 && waits[1] > 20.0, "{waits:?}");
+    daemon.client("/bin/true").call(verb).await.unwrap();
+    let waiting: Vec<f64> =
+        daemon.requests().iter().map(|request| request["params"]["wait_seconds"].as_f64().unwrap()).collect();
+    assert_eq!(waiting[0], 30.0);
+    assert!(waiting[1] < 30.0 && waiting[1] > 20.0, "{waiting:?}");
 }
 
 #[tokio::test]
-async fn a_daemon_that_never_answers_is_given_up_in_the_end() {
-    let daemon = Played::new((0..100).map(|_| Play::HangUpWithin(0)));
+async fn permanently_silent_daemon_is_abandoned() {
+    let daemon = ScriptedDaemon::new((0..100).map(|_| Behaviour::HangUpWithin(0)));
     let cancel = CancelWorkflow { run_id: "run_x".to_owned() };
-    let lost = daemon.steady("/bin/true").call(cancel).await.unwrap_err();
+    let lost = daemon.client("/bin/true").call(cancel).await.unwrap_err();
     assert!(matches!(lost, AskError::Call(CallError::Lost)), "{lost}");
     assert_eq!(daemon.verbs().len(), 21, "the first time and twenty more");
 }
 
 #[tokio::test]
-async fn a_daemon_that_cannot_be_started_is_said_to_be_one() {
-    let daemon = Played::new([]);
+async fn failure_to_start_a_daemon_is_reported_as_such() {
+    let daemon = ScriptedDaemon::new([]);
     tokio::task::yield_now().await;
-    let failed = daemon.steady("/bin/false").call(ListWorkflowRuns::default()).await.unwrap_err();
+    let failed = daemon.client("/bin/false").call(ListWorkflowRuns::default()).await.unwrap_err();
     assert!(matches!(failed, AskError::Connect(ConnectError::NotStarted(_))), "{failed}");
-    let missing = daemon.steady("/no/such/program").call(ListWorkflowRuns::default()).await.unwrap_err();
+    let missing = daemon.client("/no/such/program").call(ListWorkflowRuns::default()).await.unwrap_err();
     assert!(missing.to_string().contains("/no/such/program"), "{missing}");
 }
 
 #[tokio::test]
-async fn a_run_is_followed_over_daemons_each_event_once_and_in_order() {
+async fn events_of_a_run_arrive_once_and_in_order_across_daemons() {
     let subscribed = || json!({"success": true});
-    let mut script = every_loss();
+    let mut script = loss_points();
     script.extend([
-        Play::Answer(subscribed(), vec![event(1, "workflow_started"), event(2, "state_entered")]),
-        Play::HangUpWithin(0),
-        // One number is not told, and one event comes although it was had.
-        Play::Answer(subscribed(), vec![event(2, "state_entered"), event(4, "state_completed")]),
-        Play::Answer(subscribed(), vec![]),
-        Play::AnswerAndStay(subscribed(), vec![event(5, "workflow_completed")]),
+        Behaviour::Answer(subscribed(), vec![event(1, "workflow_started"), event(2, "state_entered")]),
+        Behaviour::HangUpWithin(0),
+        // Event 3 is missing, and event 2 arrives a second time.
+        Behaviour::Answer(subscribed(), vec![event(2, "state_entered"), event(4, "state_completed")]),
+        Behaviour::Answer(subscribed(), vec![]),
+        Behaviour::AnswerAndStay(subscribed(), vec![event(5, "workflow_completed")]),
     ]);
-    let daemon = Played::new(script);
-    let mut follower = daemon.steady("/bin/true").follow("run_x", 1);
+    let daemon = ScriptedDaemon::new(script);
+    let mut follower = daemon.client("/bin/true").follow("run_x", 1);
     let mut seen = Vec::new();
     while let Some(event) = follower.next().await.unwrap() {
         seen.push(event.seq);
     }
     assert_eq!(seen, [1, 2, 4, 5]);
-    let from: Vec<u64> = daemon.asked().iter().map(|asked| asked["params"]["from_seq"].as_u64().unwrap()).collect();
+    let from: Vec<u64> =
+        daemon.requests().iter().map(|request| request["params"]["from_seq"].as_u64().unwrap()).collect();
     let expected = [1, 3, 3, 5, 5];
     assert!(from.ends_with(&expected), "{from:?}");
-    assert!(follower.next().await.unwrap().is_none(), "and nothing comes after the end");
+    assert!(follower.next().await.unwrap().is_none(), "and no event follows the end");
 }
 
 #[tokio::test]
-async fn a_run_that_nobody_knows_any_more_ends_the_following_with_the_daemons_words() {
+async fn unknown_run_ends_the_subscription_with_the_daemons_error() {
     let forgotten = json!({"success": false, "error": "Run 'run_x' not found; list_runs tells which there are"});
-    let daemon = Played::new([
-        Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]),
-        Play::Answer(forgotten, vec![]),
+    let daemon = ScriptedDaemon::new([
+        Behaviour::Answer(json!({"success": true}), vec![event(1, "workflow_started")]),
+        Behaviour::Answer(forgotten, vec![]),
     ]);
-    let mut follower = daemon.steady("/bin/true").follow("run_x", 1);
+    let mut follower = daemon.client("/bin/true").follow("run_x", 1);
     assert_eq!(follower.next().await.unwrap().unwrap().seq, 1);
     let error = follower.next().await.unwrap_err();
     assert!(matches!(&error, FollowError::Unknown(why) if why.contains("Run 'run_x' not found")), "{error}");
@@ -248,18 +249,18 @@ async fn a_run_that_nobody_knows_any_more_ends_the_following_with_the_daemons_wo
 }
 
 #[tokio::test]
-async fn a_run_that_is_about_to_begin_is_asked_for_until_it_has() {
-    let unknown = || Play::Answer(json!({"success": false, "error": "Run 'run_x' not found"}), vec![]);
-    let begun = Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]);
-    let daemon = Played::new([unknown(), unknown(), begun, unknown()]);
-    let mut follower = daemon.steady("/bin/true").follow_from_its_beginning("run_x");
+async fn subscription_waits_for_a_run_to_begin() {
+    let unknown = || Behaviour::Answer(json!({"success": false, "error": "Run 'run_x' not found"}), vec![]);
+    let started = Behaviour::Answer(json!({"success": true}), vec![event(1, "workflow_started")]);
+    let daemon = ScriptedDaemon::new([unknown(), unknown(), started, unknown()]);
+    let mut follower = daemon.client("/bin/true").follow_from_its_beginning("run_x");
     assert_eq!(follower.next().await.unwrap().unwrap().seq, 1);
     let error = follower.next().await.unwrap_err();
     assert!(matches!(&error, FollowError::Unknown(_)), "it was known before: {error}");
 }
 
 #[tokio::test]
-async fn following_is_taken_back_when_nobody_follows() {
+async fn dropped_subscription_is_cancelled() {
     let (sender, ended) = tokio::sync::oneshot::channel();
     let folder = tempfile::Builder::new().prefix("played-").tempdir_in("/tmp").unwrap();
     let place = DaemonPaths::new(folder.path().join("state"), folder.path().to_owned());
@@ -267,14 +268,19 @@ async fn following_is_taken_back_when_nobody_follows() {
     let listener = UnixListener::bind(place.socket()).unwrap();
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let asked = Arc::default();
-        plays(stream, Play::AnswerAndStay(json!({"success": true}), vec![event(1, "workflow_started")]), asked).await;
+        let requests = Arc::default();
+        serve_connection(
+            stream,
+            Behaviour::AnswerAndStay(json!({"success": true}), vec![event(1, "workflow_started")]),
+            requests,
+        )
+        .await;
         sender.send(()).unwrap();
     });
     let hello = Hello { protocol_version: PROTOCOL_VERSION, ..Hello::default() };
-    let steady = ReconnectingClient::new(place, Starter { program: "/bin/true".into() }, hello);
-    let mut follower = steady.follow("run_x", 1);
+    let client = ReconnectingClient::new(place, Starter { program: "/bin/true".into() }, hello);
+    let mut follower = client.follow("run_x", 1);
     assert!(follower.next().await.unwrap().is_some());
-    drop((follower, steady));
+    drop((follower, client));
     tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the connection ends").unwrap();
 }

@@ -9,7 +9,7 @@ pub const CANCELLED: &str = "asyncio.CancelledError";
 /// One call or one line of output that a function made through its context or with `print`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Its number within the execution, from 1. It is the same on every replay, and therefore names the step.
+    /// The number within the execution, from 1. It is the same on every replay, and therefore names the step.
     pub ordinal: u64,
     /// The `run` call whose function node the execution executes, as its answer; see
     /// [`Execution::inline`](crate::Execution::inline).
@@ -24,12 +24,12 @@ pub struct Call {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum CallKind {
-    /// Run a node; answered with its result, also if it failed. `TimeoutError` after `timeout`, `ValueError` if the
+    /// Run a node; answered with its result, even if it failed. `TimeoutError` after `timeout`, `ValueError` if the
     /// node does not exist.
     Run {
         /// The node.
         node: String,
-        /// Its input.
+        /// The input.
         input: Value,
         /// Maximum time to wait.
         timeout: Option<f64>,
@@ -55,9 +55,9 @@ pub enum CallKind {
     RunWorkflow {
         /// The workflow.
         workflow: String,
-        /// Its input.
+        /// The input.
         input: Value,
-        /// Its parameters.
+        /// The parameters.
         params: Map<String, Value>,
         /// Maximum time to wait.
         timeout: Option<f64>,
@@ -66,7 +66,7 @@ pub enum CallKind {
     RunGraph {
         /// The graph.
         graph: String,
-        /// Its input.
+        /// The input.
         input: Value,
         /// Maximum time to wait.
         timeout: Option<f64>,
@@ -82,9 +82,9 @@ pub enum CallKind {
     Random {},
     /// An event. It has no answer.
     Emit {
-        /// Its type.
+        /// The type.
         event_type: String,
-        /// Its data.
+        /// The data.
         data: Value,
     },
     /// Output since the last call. It has no answer.
@@ -228,9 +228,9 @@ pub enum Answer {
     Value(Value),
     /// An exception, which the function may catch.
     Raise {
-        /// Its name, such as `TimeoutError`. An unknown name is raised as `RuntimeError`.
+        /// The name, such as `TimeoutError`. An unknown name is raised as `RuntimeError`.
         exception: String,
-        /// Its message.
+        /// The message.
         message: String,
     },
 }

@@ -81,8 +81,8 @@ impl WorkerProtocol {
         }
     }
 
-    /// Returns the execution of the oldest open request, if there is one. A worker ends or becomes silent because of
-    /// that execution. All others can continue on other workers, by their histories.
+    /// Returns the execution of the oldest open request, if any. That execution is the reason if a worker ends or
+    /// becomes silent. All others can continue on other workers, by their histories.
     #[must_use]
     pub fn busy_with(&self) -> Option<Option<u64>> {
         self.open_requests.front().map(|(_, execution)| *execution)

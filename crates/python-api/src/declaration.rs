@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 pub struct Declaration {
     /// Its id: a letter, then letters, digits, `_` and `-`. Unique within the file.
     pub id: String,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
     /// The function behind a workflow or a function node.
     pub function: Option<String>,
-    /// Its description: as given, else the function's docstring.
+    /// The description: as given, else the function's docstring.
     pub description: Option<String>,
     /// Data of its author.
     pub metadata: Value,
@@ -74,7 +74,7 @@ kinds! {
 }
 
 impl Kind {
-    /// Returns whether the kind has only settings, neither a function nor steps.
+    /// Returns whether the kind has only settings, without a function or steps.
     #[must_use]
     pub fn has_only_settings(self) -> bool {
         !matches!(self, Self::Workflow | Self::Function | Self::Graph)

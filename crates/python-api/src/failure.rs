@@ -1,7 +1,7 @@
 //! Failures of files and of functions.
 //!
-//! Displayed as Python tracebacks with file, line and carets, which the authors of these files know. Frames of the
-//! prelude are omitted.
+//! Displayed as Python tracebacks with file, line and carets, which authors of these files know. Frames of the prelude
+//! are omitted.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Failure {
     pub kind: FailureKind,
     /// The name of the exception, such as `ValueError`.
     pub exception: String,
-    /// Its message, without the exception's name.
+    /// The message, without the exception's name.
     pub message: String,
     /// The call stack in the file, with the outermost call first, without the prelude.
     pub frames: Vec<Frame>,
@@ -51,7 +51,7 @@ pub enum FailureKind {
 /// A stack frame of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// The name of the file, as it was loaded.
+    /// The name of the file as loaded.
     pub file: String,
     /// The line, from 1.
     pub line: u32,

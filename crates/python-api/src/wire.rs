@@ -39,9 +39,9 @@ pub struct RequestLine {
 pub enum Ask {
     /// Read the declarations of this file. → [`Reply::Declares`] or [`Reply::Refused`]
     Load {
-        /// Its name in failures.
+        /// The name in failures.
         file: String,
-        /// Its text.
+        /// The text.
         text: String,
     },
     /// Begin an execution, or restore it from its history. → [`Reply::Progressed`], [`Reply::Refused`] or
@@ -80,11 +80,11 @@ pub struct Begin {
     pub file: String,
     /// The text of the file.
     pub text: String,
-    /// Its initial values.
+    /// The initial values.
     pub start: Start,
-    /// Its limits.
+    /// The limits.
     pub limits: Limits,
-    /// Its recorded history, empty for a new one.
+    /// The recorded history, empty for a new one.
     pub history: Vec<Entry>,
 }
 
@@ -173,14 +173,14 @@ mod tests {
 
     use super::*;
 
-    /// The values of one field of every line.
+    /// The values of one field in every line.
     fn field(golden: &str, field_of: impl Fn(&serde_json::Value) -> Option<&serde_json::Value>) -> String {
         let lines = golden.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.filter_map(|line| field_of(&line).map(|value| format!("{value}\n"))).collect()
     }
 
     #[test]
-    fn lines_are_spoken_as_in_the_golden_files() {
+    fn messages_match_the_golden_files() {
         let (asked, said) = (include_str!("../golden/asked.jsonl"), include_str!("../golden/said.jsonl"));
         check_struct::<RequestLine>(asked);
         check_enum::<Ask>(&field(asked, |line| line.get("ask")), Tag::Outside);

@@ -91,11 +91,11 @@ fn executing(criterion: &mut Criterion) {
             limits: Limits { calls: u64::MAX, ..limits.clone() },
             history: Vec::new(),
         };
-        worker.ask(Ask::Begin(Box::new(begin))).expect("it lives");
+        worker.ask(Ask::Begin(Box::new(begin))).expect("the worker runs");
         let mut ordinal = 0;
         bench.iter(|| {
             ordinal += 1;
-            worker.ask(Ask::Answer { execution: 1, ordinal, answer: result() }).expect("it lives")
+            worker.ask(Ask::Answer { execution: 1, ordinal, answer: result() }).expect("the worker runs")
         });
     });
     let history = history(&many, 10_000);

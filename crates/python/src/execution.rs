@@ -1,8 +1,8 @@
 //! One execution of a function: it makes calls, receives answers, and ends.
 //!
-//! Everything that an execution does follows from its file, its initial values and the answers in their order. So its
-//! state needs no storage: [`Execution::replay`] restores it from its history. An execution takes answers one at a
-//! time, and runs after each answer until it stops, so that only their order matters.
+//! The file, the initial values and the answers in their order determine everything that an execution does. So its
+//! state needs no storage: [`Execution::replay`] restores it from its history. An execution takes one answer at a time,
+//! and runs after each answer until it stops, so that only the order of answers matters.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -401,7 +401,7 @@ impl Execution {
         };
         let none_is_abandoned = match &self.phase {
             ExecutionPhase::Stopped { .. } => true,
-            // With so many awaited numbers, all open calls are awaited. This avoids a search for each of thousands.
+            // With this many awaited numbers, all open calls are awaited. This avoids a search for each of thousands.
             ExecutionPhase::Waiting { numbers, .. } => {
                 numbers.len() >= self.open_calls.len() + usize::from(self.rest_number.is_some()) + self.stray_count
             }

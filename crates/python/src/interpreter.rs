@@ -38,7 +38,7 @@ pub(crate) enum Resume<'a> {
     Raise {
         /// The name of the exception.
         exception: &'a str,
-        /// Its message.
+        /// The message.
         message: &'a str,
     },
     /// The call returns an awaitable.

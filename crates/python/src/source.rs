@@ -375,7 +375,7 @@ impl SourceVisitor<'_> {
             "gather" | "run" => return,
             // Since Python 3.11, this is the built-in class.
             "TimeoutError" => return self.replace_in_place(range, "(TimeoutError)"),
-            // The prelude uses this class as well.
+            // The prelude uses this class too.
             "CancelledError" => return self.replace_in_place(range, "(KeyboardInterrupt)"),
             "sleep" => "; await ctx.sleep(seconds) instead, which a restart does not cut short",
             "wait_for" | "timeout" => "; give the call a timeout= instead",

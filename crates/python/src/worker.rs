@@ -1,8 +1,8 @@
 //! The worker: the process that executes functions.
 //!
 //! The worker executes on one thread, one request at a time: the interpreter counts the memory of the whole process for
-//! the running execution. A function that exceeds a limit fails alone; anything that aborts the process (a full native
-//! stack, memory taken in one piece) ends only this worker. A worker keeps no state that must survive it.
+//! the running execution. A function that exceeds a limit fails alone; anything that aborts the process (a native stack
+//! overflow, one huge allocation) ends only this worker. A worker keeps no state that must survive it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};
@@ -90,7 +90,7 @@ struct Worker<W> {
     /// Recently used files, the last used one at the end.
     programs: VecDeque<(String, String, Program)>,
     executions: HashMap<u64, Execution>,
-    /// Executions that are not parked, the last resumed one at the end. Some of them may have ended.
+    /// Executions that are not parked, with the last resumed one at the end. Some of them may have ended.
     awake_executions: VecDeque<u64>,
 }
 

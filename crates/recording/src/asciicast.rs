@@ -83,7 +83,7 @@ impl Events {
 }
 
 fn line(value: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(value).expect("an event has only JSON in it");
+    let mut line = serde_json::to_string(value).expect("an event contains only JSON");
     line.push('\n');
     line
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_says_how_large_the_screen_is_and_when_it_was() {
+    fn header_has_the_screen_size_and_the_time() {
         let header = Header::line((80, 24), 1_504_467_315, Some(2.5), Some("a \"b\"".to_owned()));
         assert_eq!(
             header,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn events_tell_the_time_since_the_one_before() {
+    fn events_have_the_time_since_the_previous_one() {
         let mut events = Events::default();
         assert_eq!(events.output(at(0), b"\x1b[2J").unwrap(), "[0.0,\"o\",\"\\u001b[2J\"]\n");
         assert_eq!(events.output(at(248), b"hi\r\n").unwrap(), "[0.248,\"o\",\"hi\\r\\n\"]\n");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_whole_and_what_is_none_is_replaced() {
+    fn characters_are_whole_and_invalid_bytes_are_replaced() {
         let mut events = Events::default();
         assert_eq!(events.output(at(0), &[b'a', 0xe6, 0xbc]).unwrap(), "[0.0,\"o\",\"a\"]\n");
         assert_eq!(events.output(at(0), &[0xa2]).unwrap(), "[0.0,\"o\",\"漢\"]\n");

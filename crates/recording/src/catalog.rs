@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recordings_are_listed_newest_first_as_long_as_their_files_exist() {
+    fn recordings_are_listed_newest_first_while_their_files_exist() {
         let base = tempfile::tempdir().unwrap();
         let catalog = Catalog::new(base.path().join("recordings"));
         assert_eq!(catalog.list().unwrap(), []);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_one_name_in_the_directory() {
+    fn id_is_one_name_in_the_directory() {
         let id = RecordingId { began_millis: 1_700_000_000_123, terminal: TerminalId::random() };
         assert_eq!(id.to_string().parse(), Ok(id.clone()));
         for text in ["", "..", "1-x", "../1700000000123-term_0", "-term_", &format!("+{id}"), &format!("0{id}")] {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_typed_is_read_up_to_the_damage() {
+    fn input_is_read_up_to_the_damage() {
         let text = "{\"version\":2,\"width\":80,\"height\":24}\n[0.5,\"i\",\"ls\\r\"]\n[0.7,\"m\",\"here\"]\n[0.9,\"o\",\"a\\r\\n\"]\n[1\n";
         let (events, damage) = recorded_events(&mut text.as_bytes()).unwrap();
         let expected =

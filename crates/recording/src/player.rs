@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_shown_at_any_time_of_it() {
+    fn recording_is_shown_at_any_time() {
         let file = file(&format!(
             "{HEADER}[0.5,\"o\",\"one\"]\n# a note\n[1.0,\"m\",\"here\"]\n[1.0,\"o\",\"\\r\\ntwo\"]\n[0.5,\"r\",\"10x5\"]\n[1,\"x\",\"3\"]\n"
         ));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_version_has_times_since_the_beginning() {
+    fn second_version_has_absolute_times() {
         let file = file(
             "{\"version\":2,\"width\":20,\"height\":3}\n[0.5,\"o\",\"a\"]\n[2.0,\"i\",\"x\"]\n[3.0,\"o\",\"b\"]\n",
         );
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_readable_of_a_damaged_file_is_shown() {
+    fn readable_part_of_a_damaged_file_is_shown() {
         let event = "[0.5,\"o\",\"one\"]\n";
         for (rest, damage) in [
             ("[0.5,\"o\",\"tw", "the file ends within line 3"),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_is_followed_and_one_that_is_replaced_is_not() {
+    fn growing_file_is_followed_but_a_replaced_one_is_not() {
         let mut file = file(&format!("{HEADER}[0.5,\"o\",\"one\"]\n[1.0,\"o\","));
         let mut player = Player::open(file.path()).unwrap();
         player.seek(seconds(9.0)).unwrap();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_is_the_same_from_the_beginning_from_a_keyframe_and_in_any_order() {
+    fn screen_is_the_same_from_start_keyframe_or_any_order() {
         let mut lines = HEADER.to_owned();
         for number in 0..3000 {
             let output = match number % 300 {

@@ -18,7 +18,7 @@ pub enum AnswerError {
     /// The word of a status has no visible character.
     #[error("the answer has an empty status")]
     EmptyStatus,
-    /// The answer to a start lacks an id, or has one that no path can contain.
+    /// The answer to a start lacks an id, or has an id that is not usable in a path.
     #[error("the answer has no valid {field}")]
     NoId {
         /// The field of the answer.
@@ -53,7 +53,7 @@ pub enum EntryError {
     /// The entry is not an object.
     #[error("it is not an object")]
     NotObject,
-    /// The entry lacks an id, or has one that no path can contain.
+    /// The entry lacks an id, or has an id that is not usable in a path.
     #[error("it has no valid id")]
     NoId,
     /// The entry lacks a name for people.

@@ -1,7 +1,7 @@
 //! Delays before the next requests to a service.
 //!
-//! Uses no clock and no randomness: the caller passes the jitter, a number from 0 to 1. It shortens a delay by up to a
-//! tenth, so that many waiting callers do not all send at once.
+//! Uses no clock and no randomness: the caller passes the jitter, a number from 0 to 1. The jitter shortens a delay by
+//! up to a tenth, so that many waiting callers do not all send at once.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_get_rarer_while_nothing_changes_and_are_frequent_again_when_something_does() {
+    fn polling_slows_while_unchanged_and_resumes_on_change() {
         let mut pace = PollBackoff::new(ms(5_000));
         assert_eq!(pace.first_delay(), ms(1_000));
         let same: Vec<u128> = (0..6).map(|_| pace.next_delay(PollResult::Same, 0.0).as_millis()).collect();
@@ -129,16 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_fails_is_left_alone_longer_and_longer() {
+    fn failing_service_is_polled_less_and_less() {
         let mut pace = PollBackoff::new(ms(5_000));
         let failed = PollResult::Failed { retry_after: None };
-        let waits: Vec<u64> = (0..10).map(|_| pace.next_delay(failed, 0.0).as_secs()).collect();
-        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(pace.next_delay(PollResult::Same, 0.0), ms(5_000), "it answers again");
+        let waiting: Vec<u64> = (0..10).map(|_| pace.next_delay(failed, 0.0).as_secs()).collect();
+        assert_eq!(waiting, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        assert_eq!(pace.next_delay(PollResult::Same, 0.0), ms(5_000), "the worker answers again");
     }
 
     #[test]
-    fn what_a_service_asks_for_is_kept_to_within_reason() {
+    fn requested_delay_of_a_service_is_bounded() {
         let after = |seconds| PollResult::Failed { retry_after: Some(Duration::from_secs(seconds)) };
         assert_eq!(PollBackoff::new(ms(5_000)).next_delay(after(60), 1.0), ms(60_000));
         assert_eq!(PollBackoff::new(ms(5_000)).next_delay(after(0), 0.0), ms(2_000));
@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_asked_for_again_sooner_at_first() {
+    fn list_is_requested_again_sooner_at_first() {
         let seconds = |failures, interval| discovery_delay(failures, interval, None, 0.0).as_secs();
-        let waits: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        let waiting: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
+        assert_eq!(waiting, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(seconds(9, Some(ms(60_000))), 60);
         assert_eq!(seconds(u32::MAX, Some(ms(1))), 1);
         assert_eq!(discovery_delay(1, None, Some(ms(30_000)), 0.0), ms(30_000));
@@ -158,20 +158,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_looks_too_frequent_or_ends_them(
+        fn polling_is_never_too_frequent_and_never_ends(
             longest in 0u64..400_000,
             looks in prop::collection::vec((0u8..3, 0u64..1_000_000_000, -1.0f64..2.0), 0..60),
         ) {
             let mut pace = PollBackoff::new(ms(longest));
-            for (looked, retry_after, jitter) in looks {
-                let looked = match looked {
+            for (inspected, retry_after, jitter) in looks {
+                let inspected = match inspected {
                     0 => PollResult::Changed,
                     1 => PollResult::Same,
                     _ => PollResult::Failed { retry_after: (retry_after % 2 == 0).then(|| ms(retry_after)) },
                 };
-                let wait = pace.next_delay(looked, jitter);
+                let wait = pace.next_delay(inspected, jitter);
                 prop_assert!(wait >= MIN_PAUSE && wait <= MAX_PAUSE.max(ms(longest)));
-                if !matches!(looked, PollResult::Failed { .. }) {
+                if !matches!(inspected, PollResult::Failed { .. }) {
                     prop_assert!(wait <= ms(longest).max(MIN_PAUSE));
                 }
             }

@@ -1,7 +1,7 @@
 //! The HTTP client of a remote service.
 //!
-//! It only sends requests and reads responses; the other modules interpret them. It sends the token to the service's
-//! own origin only, whatever redirects and next-page links say, and removes it from all responses. It limits the
+//! It only sends requests and reads responses; the other modules interpret them. It sends the token only to the
+//! service's own origin, regardless of redirects and next-page links, and removes it from all responses. It limits the
 //! size of responses.
 
 mod answer;
@@ -98,7 +98,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of [`Client::new`].
+    /// Same as [`Client::new`].
     pub fn with_limits(config: &Config, limits: Limits) -> Result<Self, ClientError> {
         let url_error = |_| ClientError::Url(config.base_url.clone());
         let base: Url = config.base_url.parse().map_err(url_error)?;

@@ -22,7 +22,7 @@ use crate::filter;
 /// A configured remote service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Its name in this installation.
+    /// The name in this installation.
     pub name: String,
     /// True if the service is in use.
     pub enabled: bool,

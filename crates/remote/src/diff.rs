@@ -56,12 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_by_id_whatever_the_order() {
+    fn changes_are_found_by_id_in_any_order() {
         let old = list(&[("kept", "a"), ("gone", "a"), ("other", "a")]);
         let new = list(&[("new", "a"), ("other", "b"), ("kept", "a")]);
         let changes = diff(&old, &new);
-        let told = [&changes.added, &changes.updated, &changes.removed, &changes.unchanged].map(|ids| ids.join(" "));
-        assert_eq!(told, ["new", "other", "gone", "kept"]);
+        let reported =
+            [&changes.added, &changes.updated, &changes.removed, &changes.unchanged].map(|ids| ids.join(" "));
+        assert_eq!(reported, ["new", "other", "gone", "kept"]);
         assert!(changes.is_any() && !diff(&new, &new).is_any());
     }
 }

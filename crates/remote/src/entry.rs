@@ -1,4 +1,4 @@
-//! One workflow of a service, as the daemon offers it.
+//! One workflow of a service, as offered by the daemon.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -21,15 +21,15 @@ const MAX_WORD_CHARS: usize = 60;
 /// [`RemoteWorkflow::description_with_origin`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteWorkflow {
-    /// Its id at the service, as in paths; 1 to 200 characters.
+    /// The id at the service, as in paths; 1 to 200 characters.
     pub id: String,
-    /// Its title at the service; never empty, at most 200 characters.
+    /// The title at the service; never empty, at most 200 characters.
     pub title: String,
-    /// Its purpose; at most 1,000 characters.
+    /// The purpose; at most 1,000 characters.
     pub description: String,
-    /// Its category; `workflow` without one.
+    /// The category; `workflow` without one.
     pub category: String,
-    /// Its version; `1.0.0` without one.
+    /// The version; `1.0.0` without one.
     pub version: String,
     /// JSON Schema of its input, cleaned: an object, without references to other documents.
     pub input_schema: Value,
@@ -130,7 +130,7 @@ fn pin_hash(title: Option<&str>, description: Option<&str>, schema: Option<&Valu
     to_hexadecimal(&Sha256::digest(canonical))
 }
 
-/// Writes a value with sorted fields, as in RFC 8785.
+/// Writes a value with sorted fields, as defined in RFC 8785.
 fn write_canonical(value: &Value, output: &mut String) {
     match value {
         Value::Array(values) => {

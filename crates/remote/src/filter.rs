@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_choose_by_title_and_by_name() {
+    fn patterns_select_by_title_and_by_name() {
         let cases: &[(&[&str], &str, bool)] = &[
             (&[], "Anything", true),
             (&["deploy"], "Deploy", true),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_time() {
+    fn many_wildcards_take_no_time() {
         let filter = Filter::new(&["*a".repeat(90) + "b"]);
         assert!(!filter.admits(&"a".repeat(200)));
     }

@@ -1,6 +1,6 @@
 //! The lists of workflows that services return.
 //!
-//! Accepts an array or pages, over HTTP and as the result of an MCP tool. Reports and omits invalid entries.
+//! Accepts an array or pages, over HTTP and as the result of an MCP tool. Invalid entries are omitted and reported.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ const MAX_SKIPPED: usize = 50;
 /// One page of a list of workflows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
-    /// Its entries, not yet read.
+    /// The entries, not yet read.
     pub entries: Vec<Value>,
     /// The link to the next page, as the service wrote it.
     pub next: Option<String>,
@@ -35,7 +35,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// If it is neither of them, as a fragment without a full stop.
+    /// If the value is neither of them, as a fragment without a full stop.
     pub fn read(answer: Value) -> Result<Self, AnswerError> {
         let mut fields = match answer {
             Value::Array(entries) => return Ok(Self { entries, next: None }),
@@ -104,7 +104,7 @@ impl Listing {
     ///
     /// # Errors
     ///
-    /// Those of [`Page::read_tool_result`].
+    /// Same as [`Page::read_tool_result`].
     #[boxed]
     pub async fn from_tool_result(result: Value) -> Result<Self, AnswerError> {
         crate::blocking::run_blocking(move || {

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_is_kept_without_what_is_not_seen() {
+    fn metadata_is_kept_without_invisible_characters() {
         let given = json!({
             "team": "core\u{1b}[31m\u{202e}", "tags": ["a\u{0}", 1, null], "owner": {"na\u{200b}me": "ada", "\u{200b}": 1},
             "\u{7}": "nothing is left of its name"

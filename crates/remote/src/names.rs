@@ -1,7 +1,7 @@
 //! The names of tools, which clients and models remember.
 //!
 //! A name comes from a workflow's title and, if needed, its id. A workflow keeps its name while its title is unchanged,
-//! whatever other workflows appear or disappear.
+//! even if other workflows appear or disappear.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const MIN_SUFFIX_CHARS: usize = 8;
 pub struct Key {
     /// The service.
     pub remote: String,
-    /// Its id there.
+    /// The id there.
     pub id: String,
 }
 
@@ -57,7 +57,7 @@ pub fn slug(title: &str) -> String {
 ///   to a workflow that has them already.
 /// - A title of only one entry results in a name without a suffix. All other names get a suffix from the id.
 ///
-/// The names are unique, `[a-z0-9_]`, at most 64 characters, and depend on the set of entries only, not on their order.
+/// The names are unique, `[a-z0-9_]`, at most 64 characters, and depend only on the set of entries, not on their order.
 /// If several entries have the same key, the one whose title sorts first is used.
 #[must_use]
 pub fn assign<'a>(
@@ -98,7 +98,7 @@ pub fn assign<'a>(
     for (key, base) in &bases {
         if !assigned.contains_key(key) {
             let name = suffixed_names(key, base).find(|name| used.insert(name.clone()));
-            assigned.insert(key.clone(), name.expect("there are suffixes without end"));
+            assigned.insert(key.clone(), name.expect("the suffixes are endless"));
         }
     }
     assigned

@@ -20,7 +20,7 @@ pub struct Status {
     pub state: State,
     /// The input of the run, as the service has it.
     pub input: Value,
-    /// Its output so far.
+    /// The output so far.
     pub output: Value,
     /// The error that the service reports outside the output.
     pub error: Value,
@@ -146,7 +146,7 @@ fn parse_message(value: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Parses a time: milliseconds since 1970, or text as in RFC 3339.
+/// Parses a time: milliseconds since 1970, or text in RFC 3339.
 fn parse_time(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => {

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_seen_is_gone() {
+    fn invisible_characters_are_removed() {
         let cases = [
             ("plain", "plain"),
             ("  two \t\r\n words  ", "two words"),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_ends_with_an_ellipsis() {
+    fn overlong_text_ends_with_an_ellipsis() {
         assert_eq!(clean("abcdef", 6), "abcdef");
         assert_eq!(clean("abcdefg", 6), "abcde…");
         assert_eq!(clean("abcd efgh", 6), "abcd…");

@@ -119,7 +119,7 @@ impl RunningChild {
                 begin_for_step(ChildError::lacks_room, begin).await?
             }
         };
-        // A paused parent pauses its child as well. A parent that has finished, or has this entry already, ignores the
+        // A paused parent pauses its child too. A finished parent, or one that already has this entry, ignores the
         // input.
         parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         let cancel = CancelOnDrop::new(shared, run.clone());
@@ -178,7 +178,7 @@ pub(super) async fn give_up(run: &Run) {
 }
 
 /// Closes the terminals that a completed run has left to its parent. The parent does not use them: it has ended, or it
-/// abandoned the run just after the run had completed.
+/// abandoned the run just after its completion.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;

@@ -54,7 +54,7 @@ pub(super) enum DefinitionSource {
 pub(super) struct LibraryCopy {
     /// True if this run saved the copy.
     pub(super) saved: bool,
-    /// Its name in the library.
+    /// The name in the library.
     pub(super) name: WorkflowName,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct LibraryCopy {
 pub(super) struct Saving {
     /// Name under which this run saved the definition.
     pub(super) saved: Option<String>,
-    /// Existing equivalent workflow, because of which the library did not save the definition.
+    /// Existing equivalent workflow, which kept the library from saving the definition.
     pub(super) duplicate_of: Option<String>,
     /// Reason why the library did not save the definition, in a sentence.
     pub(super) error: Option<String>,

@@ -136,7 +136,7 @@ impl Engine {
     }
 
     /// Settles a step that no run needs any more. Closes the terminal that the step opened if the history does not
-    /// mention the terminal: the run ended while the host did not answer.
+    /// mention it: the run ended while the host did not answer.
     async fn settle_earlier(&self, run: &RunId, step: &str) {
         let records = self.journal.read(run, 1).await.unwrap_or_default();
         // Without a history, possibly only the other machine claims that the run exists.

@@ -321,12 +321,12 @@ impl Engine {
         let retention = Retention { keep: count - count.div_ceil(EVICTION_DIVISOR), finished_since: None };
         match self.journal.forget_finished(retention).await {
             Ok(removed) if !removed.is_empty() => {
-                tracing::warn!(runs = removed.len(), "the journal is full: the oldest finished runs are forgotten");
+                tracing::warn!(runs = removed.len(), "the journal is full: the oldest finished runs are deleted");
                 true
             }
             Ok(_) => false,
             Err(error) => {
-                tracing::warn!(%error, "the journal is full, and nothing can be forgotten");
+                tracing::warn!(%error, "the journal is full, and no finished run can be deleted");
                 false
             }
         }

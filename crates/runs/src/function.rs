@@ -1,8 +1,8 @@
 //! Runs of functions: their start, their progress and their reports.
 //!
 //! The function itself, in a worker, decides what happens next. Every request of the function and every answer to it is
-//! an entry in the same journal as the entries of machines, with its own tag. The driver writes the entry before it
-//! acts on it.
+//! an entry in the same journal as the entries of machines, with its own tag. The driver writes an entry before it acts
+//! on it.
 
 mod begin;
 mod calls;

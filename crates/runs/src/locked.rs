@@ -1,4 +1,4 @@
-//! Locked runs: while a run waits for a person, the daemon seals what it needs to continue.
+//! Locked runs: while a run waits for a person, the daemon seals the data that the run needs to continue.
 //!
 //! Owns the set of locked runs of the last daemon, and decides the stored form of the private part of a run. If the
 //! approver has a passphrase, the approver's key (`approver/key.rs`) seals the private part of a run that waits for a

@@ -20,7 +20,8 @@ pub(super) enum Environment {
 }
 
 impl Environment {
-    /// Returns the part that a machine needs: none for a machine that opens nothing, calls nothing and moves no files.
+    /// Returns the part that a machine needs. `None` for a machine that opens nothing, calls nothing and moves no
+    /// files.
     pub(super) fn of_machine(definition: &Definition) -> Self {
         let opens = |state: &State| {
             matches!(

@@ -221,7 +221,7 @@ impl OuterEngine {
         self.is_served()
     }
 
-    /// Returns whether the daemon started so recently that the workers of the last daemon may not have connected yet.
+    /// Returns whether the daemon started so recently that the previous daemon's workers may not have connected yet.
     fn expects_workers(&self) -> bool {
         self.expected_until.is_some_and(|until| Instant::now() < until)
     }

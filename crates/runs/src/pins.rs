@@ -4,7 +4,7 @@
 //! at its use.
 //!
 //! The search follows names transitively. A computed name (a placeholder in a machine, an expression in a function) can
-//! refer to every definition that the caller sees, so a run then pins all of them. Text for other programs, such as
+//! refer to every definition that the caller sees, so the run then pins all of them. Text for other programs, such as
 //! scripts, is not searched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_to_a_question_or_to_what_is_not_known_are_not_gateless() {
+    fn names_leading_to_a_question_or_unknown_are_not_gateless() {
         let run = |params: Value| json!({"states": {"s": {"action": {"tool": "run_workflow", "params": params}}}});
         let calls = |name: &str| run(json!({"workflow_name": name}));
         let may_ask = json!({"states": {"s": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}}}});
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_refers_to_what_its_states_and_those_of_inner_machines_name() {
+    fn machine_refers_to_names_of_its_and_inner_states() {
         let document = json!({"states": {
             "one": {"action": {"tool": "run_workflow", "params": {"workflow_name": "deploy"}}},
             "two": {"action": {"tool": "run_node", "params": {"node_id": "build"}}},
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_found_wherever_it_can_stand() {
+    fn host_is_found_in_every_possible_place() {
         let document = json!({"states": {
             "one": {"action": {"tool": "open_terminal", "params": {"host": "build"}}},
             "two": {"for_each": ["a"], "action": {"tool": "put_file", "params": {"host": "files", "path": "x"}}},
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_refers_to_literals_and_anything_else_is_computed() {
+    fn function_refers_to_literals_and_the_rest_is_computed() {
         let literal = References::of_functions("await ctx.run_workflow( 'a' , 1)\nawait ctx.run_workflow(\"b\")", &[]);
         assert_eq!((literal.workflows, literal.any_workflow), (set(["a", "b"]), false));
         for computed in [

@@ -1,4 +1,4 @@
-//! A run as seen by other components than its driver: header, status, inputs and summary.
+//! A run as seen by components other than its driver: header, status, inputs and summary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,7 +172,7 @@ struct StoredSummary {
     ended: Option<Timestamp>,
     error: Option<String>,
     traceback: Option<String>,
-    /// The result of a completed run, as lists show it; none in data of older daemons.
+    /// The result of a completed run, as shown in lists; `None` in data of older daemons.
     #[serde(default, deserialize_with = "deserialize_present", skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -267,7 +267,7 @@ impl RunStatus {
         Summary {
             state: self.state.name().to_owned(),
             finished_at: ended.map(|ended| u64::try_from(ended.0 / 1000).unwrap_or(0)),
-            text: serde_json::to_string(&summary).expect("a summary has only JSON in it"),
+            text: serde_json::to_string(&summary).expect("a summary contains only JSON"),
         }
     }
 }
@@ -475,7 +475,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_tells_short_results_whole_and_of_long_ones_a_part() {
+    fn list_shows_short_results_fully_and_long_ones_partly() {
         for whole in [Value::Null, json!("short"), json!({"a": [1, 2]})] {
             assert_eq!(listed(&whole), (whole.clone(), false));
         }
@@ -488,12 +488,12 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_an_older_daemon_is_read_and_says_that_no_result_is_known() {
+    fn summary_of_an_older_daemon_has_no_known_result() {
         let text = r#"{"workflow":"w","started":5,"input":{"a":"b"},"ended":7}"#;
-        let told: StoredSummary = serde_json::from_str(text).unwrap();
-        assert_eq!((told.about.input, told.result), (json!({"a": "b"}), None));
+        let reported: StoredSummary = serde_json::from_str(text).unwrap();
+        assert_eq!((reported.about.input, reported.result), (json!({"a": "b"}), None));
         let null = text.replace("\"ended\":7", "\"result\":null");
-        let told: StoredSummary = serde_json::from_str(&null).unwrap();
-        assert_eq!(told.result, Some(Value::Null), "nothing was returned, and that is known");
+        let reported: StoredSummary = serde_json::from_str(&null).unwrap();
+        assert_eq!(reported.result, Some(Value::Null), "it is known that nothing was returned");
     }
 }

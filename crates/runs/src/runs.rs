@@ -591,7 +591,7 @@ impl Runs {
         }
     }
 
-    /// Draws the machine of a run, as it was at the start.
+    /// Draws the machine of a run as of its start.
     #[boxed]
     pub async fn draw(&self, run_id: &str) -> DrawWorkflowReply {
         let drawn = async {

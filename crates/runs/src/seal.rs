@@ -1,8 +1,8 @@
 //! Seals of runs: histories store marks in place of secrets.
 //!
-//! An interrupted run needs its secrets, but a reader of its history must not see them. So an entry has a mark instead
-//! of each secret. The journal stores the values of the marks separately until the run has finished; after that, only
-//! the marks remain.
+//! An interrupted run needs its secrets, but a reader of its history must not see them. So an entry contains a mark
+//! instead of each secret. The journal stores the values of the marks separately until the run has finished; after
+//! that, only the marks remain.
 //!
 //! A mark is U+FDD0, the number of the secret, U+FDD1. Both are noncharacters for internal use by programs (Unicode 16,
 //! section 23.7). A noncharacter in foreign text becomes a mark without a number.
@@ -118,12 +118,12 @@ impl Seal {
     /// Returns the stored form of an entry.
     pub(crate) fn close(&self, entry: &impl Serialize) -> String {
         if self.secrets.is_empty() {
-            let text = serde_json::to_string(entry).expect("an entry has only JSON in it");
+            let text = serde_json::to_string(entry).expect("an entry contains only JSON");
             if !text.contains(MARK_START) {
                 return text;
             }
         }
-        self.seal_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
+        self.seal_entry(serde_json::to_value(entry).expect("an entry contains only JSON"))
     }
 
     /// Returns the secrets that are long enough for a search in texts, with their numbers.
@@ -409,7 +409,7 @@ fn redact<E: SealedEntry>(
 }
 
 fn plain(entry: &impl Serialize) -> String {
-    serde_json::to_string(entry).expect("an entry has only JSON in it")
+    serde_json::to_string(entry).expect("an entry contains only JSON")
 }
 
 /// Returns whether one of these JSON texts contains a secret, or its form after a filter.
@@ -436,9 +436,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_secret_is_hidden_where_a_field_bears_its_name() {
+    fn short_secret_is_hidden_in_a_field_of_its_name() {
         let mut seal = Seal { names: vec!["PIN".to_owned()], ..Seal::default() };
-        assert!(seal.learn("917").is_empty(), "it is not looked for anywhere else");
+        assert!(seal.learn("917").is_empty(), "no other place is searched");
         let entry = json!({"event": "started", "variables": {"PIN": "917", "N": "917", "list": ["917"]}});
         let stored = seal.close(&entry);
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
@@ -447,10 +447,10 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
+    fn entry_hides_its_secrets_and_opens_with_the_key() {
         let mut seal = Seal::default();
         assert_eq!(seal.learn("hun\"ter2\n"), ["hun\"ter2", "\"hun\\\"ter2\""]);
-        assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "as it is, as JSON and as a pattern");
+        assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "unchanged, as JSON and as a pattern");
         assert!(
             seal.learn("hun\"ter2").is_empty() && seal.learn("abc").is_empty(),
             "known, and too short to be hidden"
@@ -465,11 +465,11 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
         let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
         assert_eq!(shown["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
-        assert_eq!(shown["outcome"], entry["outcome"], "what a program printed stands for no secret");
+        assert_eq!(shown["outcome"], entry["outcome"], "printed text never stands for a secret");
     }
 
     #[test]
-    fn an_answer_of_a_dialogue_hides_its_secrets() {
+    fn answer_of_a_dialogue_hides_its_secrets() {
         let mut seal = Seal::default();
         seal.learn("hunter2");
         let answer = steplatch_workflow::DialogueAnswer {
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fields_hide_secrets_that_can_be_no_names_of_ours() {
+    fn field_names_hide_impossible_names_too() {
         let mut seal = Seal::default();
         seal.learn("hun-ter2");
         seal.learn("output");
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_stored_anew_when_it_holds_what_was_learned_to_be_secret_later() {
+    fn entry_with_a_later_known_secret_is_stored_again() {
         let mut seal = Seal::default();
         seal.learn("first secret");
         let mut records = stored(&["nothing", "an older \u{FDD0} one", "both: 'sec\"ond' and first secret"]);
@@ -540,16 +540,16 @@ mod tests {
             .into_iter()
             .map(|(seq, text)| {
                 assert!(!text.contains("first secret") && !text.contains("ond"), "{text}");
-                let said: LogLine = serde_json::from_str(&seal.open(text)).unwrap();
-                (seq, said.said)
+                let output: LogLine = serde_json::from_str(&seal.open(text)).unwrap();
+                (seq, output.said)
             })
             .collect();
-        let told = [(2, "an older \u{FDD0} one".to_owned()), (3, "both: 'sec\"ond' and first secret".to_owned())];
-        assert_eq!(redacted, told, "what holds none, or was sealed before, stays as it is");
+        let reported = [(2, "an older \u{FDD0} one".to_owned()), (3, "both: 'sec\"ond' and first secret".to_owned())];
+        assert_eq!(redacted, reported, "entries without secrets, or sealed earlier, are unchanged");
     }
 
     #[test]
-    fn a_secret_is_found_in_every_form_that_a_filter_writes() {
+    fn secret_is_found_in_every_form_written_by_filters() {
         let texts = [plain(&json!({"command": "echo 'it'\\''s me'", "quoted": "\"a\\\"b\""}))];
         assert!(contains_secret("it's me", &texts) && contains_secret("a\"b", &texts));
         assert!(!contains_secret("command it", &texts));
@@ -557,7 +557,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_closed_is_opened_as_it_was(
+        fn sealed_text_opens_unchanged(
             secrets in prop::collection::vec("[a\"\\\\\u{FDD0}0-3]{4,6}", 0..3),
             texts in prop::collection::vec("[a\"\\\\\u{FDD0}\u{FDD1}0-3]{0,20}", 1..5),
         ) {

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_has_a_mask_where_a_secret_field_was_answered() {
+    fn journal_masks_answers_to_secret_fields() {
         let answers = SecretAnswers::default();
         let form =
             json!({"properties": {"name": {"type": "string"}, "code": {"type": "string", "format": "password"}}});
@@ -55,7 +55,7 @@ mod tests {
         let given = || json!({"name": "ana", "code": "42 43"}).to_string();
         let (stored, texts) = answers.conceal(&run, &form, given());
         assert_eq!((stored, texts), (json!({"name": "ana", "code": MASK}).to_string(), vec!["42 43".to_owned()]));
-        assert!(answers.values.lock().is_empty(), "nothing takes it");
+        assert!(answers.values.lock().is_empty(), "no question receives it");
         answers.values.lock().insert(run.clone(), Map::new());
         answers.conceal(&run, &form, given());
         assert_eq!(Value::from(answers.values.lock()[&run].clone()), json!({"code": "42 43"}));

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_for_the_same_request_however_long_it_is_waited_for() {
+    fn key_belongs_to_the_same_request_despite_longer_waiting() {
         let one =
             key(json!({"workflow_name": "one", "idempotency_key": "k", "initial_variables": {"A": "1", "B": "2"}}));
         let again = key(
@@ -112,11 +112,11 @@ mod tests {
         ] {
             assert!(!key(other).is_for(StartKey::request(Some(&one)).as_ref()));
         }
-        assert!(one.is_for(None), "what a run of before was asked with is not known");
+        assert!(one.is_for(None), "the request of an older run is unknown");
     }
 
     #[test]
-    fn a_step_is_for_what_it_began() {
+    fn step_belongs_to_the_request_it_began() {
         let step = StartKey::of_step("s".to_owned());
         assert_eq!((step.as_str(), StartKey::request(Some(&step))), ("step s", None));
     }

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_and_texts_repeat_any_number_exactly() {
+    fn entries_and_texts_preserve_any_number_exactly() {
         for (json, text) in [
             ("0.5", "0.5"),
             ("1.0", "1"),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_is_due_at_once_for_a_negative_time_and_never_for_a_very_long_one() {
+    fn negative_timer_is_due_at_once_and_very_long_one_never() {
         let timer = |seconds| TimeSpan::from_seconds(seconds).timer();
         assert_eq!((timer(-1.0), timer(2.5)), (Some(Duration::ZERO), Some(Duration::from_millis(2500))));
         assert_eq!((timer(1e9), timer(1e300)), (None, None));

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_given_in_order_and_those_who_left_are_passed_over() {
+    fn turns_are_given_in_order_without_the_departed() {
         let queue = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
         let first = queue.try_enter().expect("an empty queue");
@@ -132,21 +132,21 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_nobody_took_goes_to_the_next() {
+    fn unclaimed_turn_goes_to_the_next() {
         let queue = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
         let first = queue.try_enter().expect("an empty queue");
         let mut second = Box::pin(queue.enter());
         assert!(second.as_mut().poll(&mut context).is_pending());
         drop(first);
-        // It has its turn, and is no longer polled.
+        // The waiter has its turn, but is no longer polled.
         drop(second);
         assert_eq!(queue.counts(), (0, 0));
         assert!(queue.try_enter().is_some());
     }
 
     #[test]
-    fn those_in_progress_count_even_beyond_the_bound() {
+    fn turns_in_progress_count_even_beyond_the_limit() {
         let queue = AdmissionQueue::new(1);
         let turns = [queue.enter_anyway(), queue.enter_anyway()];
         assert_eq!(queue.counts(), (2, 0));

@@ -42,7 +42,7 @@ struct CatalogFile {
 /// The stored data of a service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct ServiceEntry {
-    /// Its URL. Another URL means another service.
+    /// The URL. Another URL means another service.
     base_url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     discovered: Option<Timestamp>,
@@ -290,13 +290,13 @@ mod tests {
         assert_eq!(names(&again), last_change[1..], "the remaining tool keeps its name");
         assert!(again.discovered("one").is_some());
         let listed = &again.listed("one", &Config::default())[0];
-        assert!(listed.info("one").changed.is_some(), "that it changed is told");
+        assert!(listed.info("one").changed.is_some(), "the change is reported");
         again.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
         assert_eq!(names(&again), last_change, "the returned tool has its own name");
     }
 
     #[test]
-    fn a_remote_workflow_does_not_get_the_name_of_one_of_the_library_and_the_other_way_round() {
+    fn remote_and_library_workflows_never_share_a_name() {
         let state = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(state.path());
         let library = catalog.library_names(&["release".to_owned()]);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn another_address_is_another_service() {
+    fn different_address_is_a_different_service() {
         let state = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(state.path());
         let at = |url: &str| Config { base_url: url.to_owned(), ..Config::default() };

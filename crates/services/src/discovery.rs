@@ -118,7 +118,7 @@ fn store_listing(
             tracing::warn!(
                 remote = service.name,
                 error = message,
-                "a remote service did not return its list; the last one is kept"
+                "a remote service did not return its list; the last list is kept"
             );
             let mut health = service.health();
             (health.reachable, health.error) = (false, Some(message));

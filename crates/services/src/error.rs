@@ -10,7 +10,7 @@ use tokio::task::JoinError;
 /// Error of fetching the list of a service. The last valid list stays.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiscoveryError {
-    /// The service is disabled, or not configured any more.
+    /// The service is disabled, or no longer configured.
     #[error("the service '{name}' is not enabled")]
     NotUsed {
         /// The name of the service.

@@ -1,7 +1,7 @@
 //! Remote workflow services: their catalogs, kept up to date, and their runs in progress.
 //!
 //! Each configured service has a task that fetches its list at the start, at intervals, and on request. A valid list
-//! stays until another valid one arrives, also while the service is down and across restarts of the daemon.
+//! stays until another valid one arrives, even while the service is down and across restarts of the daemon.
 
 mod admission_queue;
 mod arguments;

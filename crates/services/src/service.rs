@@ -18,7 +18,7 @@ use crate::error::DiscoveryError;
 #[derive(Debug)]
 pub struct Service {
     pub(crate) name: String,
-    /// Its client; `None` while the service is not configured.
+    /// The client; `None` while the service is not configured.
     setup: watch::Sender<Option<Arc<ServiceClient>>>,
     queue: Arc<AdmissionQueue>,
     health: Mutex<Health>,

@@ -58,8 +58,8 @@ impl RemoteServices {
         self.inner.listener.tools_changed();
     }
 
-    /// Returns the service with this name, and creates it if there is none: recovered runs may wait for a service that
-    /// is no longer configured.
+    /// Returns the service with this name, and creates it if it does not exist: recovered runs may wait for a service
+    /// that is no longer configured.
     pub fn service(&self, name: &str) -> Arc<Service> {
         let mut services = self.services();
         if let Some(service) = services.get(name) {

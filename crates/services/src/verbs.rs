@@ -150,7 +150,7 @@ impl RemoteServices {
         }
     }
 
-    /// Returns the selected services: the one with a name, or all.
+    /// Returns the selected services: the service with a name, or all.
     fn select_services(&self, name: Option<&str>) -> Result<Vec<ConfiguredService>, UnknownService> {
         let services = self.configured();
         let Some(name) = name else { return Ok(services) };

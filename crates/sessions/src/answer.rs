@@ -18,7 +18,7 @@ pub struct VerbReply {
 impl VerbReply {
     /// Wraps the reply of a verb, with its field `success`.
     pub fn from_reply(reply: impl Serialize) -> Self {
-        let data = serde_json::to_value(reply).expect("a reply has only JSON in it");
+        let data = serde_json::to_value(reply).expect("a reply contains only JSON");
         let success = data.get("success").and_then(Value::as_bool).unwrap_or(true);
         let text = |field: &str| data.get(field).and_then(Value::as_str).map(str::to_owned);
         let error = if success { None } else { text("error").or_else(|| text("message")) };

@@ -32,7 +32,7 @@ pub const NOT_COMPARED: &str = "not compared before the next input: ";
 /// A terminal that a run uses when a gate opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedTerminal {
-    /// Its id or name.
+    /// The id or name.
     pub session: String,
     /// True if the run itself opened it.
     pub is_own: bool,
@@ -41,7 +41,7 @@ pub struct AskedTerminal {
 /// The terminals that a person sees at a gate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShownTerminals {
-    /// Their description, if there is one.
+    /// Their descriptions, if any.
     pub text: Option<String>,
     /// Their ids. After the answer, the run acts only in these terminals, and in terminals that it opens.
     pub ids: Vec<String>,

@@ -1,7 +1,7 @@
 //! The commands in progress of one connection. Their number is limited, so that a client that sends without reading
 //! does not exhaust the memory.
 //!
-//! A queued reply can have megabytes. So a look-up takes one of a few turns and keeps it until its reply is written,
+//! A queued reply can take megabytes. So a look-up takes one of a few turns and keeps it until its reply is written,
 //! and the connection reads the next command only while few replies are queued. Commands that wait (for output, for a
 //! run) are only counted.
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_looked_up_than_is_written() {
+    async fn lookups_are_limited_to_written_answers() {
         let backlog = Backlog::new();
         let lists = Command::ListWorkflows(steplatch_protocol::ListWorkflows::default());
         let mut turns = Vec::new();
@@ -131,17 +131,17 @@ mod tests {
             turns.push(backlog.wait_for_turn(&lists).await);
         }
         assert!(!is_at_once(async { drop(backlog.wait_for_turn(&lists).await) }).await);
-        let waits = Command::AwaitOutput(steplatch_protocol::AwaitOutput::default());
+        let waiting = Command::AwaitOutput(steplatch_protocol::AwaitOutput::default());
         assert!(
-            is_at_once(async { drop(backlog.wait_for_turn(&waits).await) }).await,
-            "what waits for something else holds nothing"
+            is_at_once(async { drop(backlog.wait_for_turn(&waiting).await) }).await,
+            "waits without a turn hold nothing"
         );
         turns.pop();
         assert!(is_at_once(async { drop(backlog.wait_for_turn(&lists).await) }).await);
     }
 
     #[tokio::test]
-    async fn nothing_is_read_while_many_answers_or_very_many_commands_wait() {
+    async fn nothing_is_read_while_too_many_answers_are_pending() {
         let backlog = Backlog::new();
         let mut answers: Vec<Place> = (0..MAX_UNWRITTEN).map(|_| backlog.count_unwritten()).collect();
         assert!(!is_at_once(backlog.wait_until_readable()).await);

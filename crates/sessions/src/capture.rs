@@ -129,11 +129,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_was_printed_over_several_lines_is_hidden_in_a_piece() {
+    fn multi_line_secret_is_hidden_in_a_piece() {
         let secrets = Redactor::default();
         secrets.add("hunter2-is-long");
         let piece = |text: &str| mask_piece(text.to_owned(), &secrets);
-        // Rows keep their width; of a piece that is cut, each part is a mask.
+        // Rows keep their width; each part of a cut piece is a mask.
         for (printed, hidden, masked) in [
             ("the key hunter2-is-long\n", "the key ••••••\n", "the key ••••••\n"),
             (

@@ -1,4 +1,4 @@
-//! Settings of sessions, which are read at each use.
+//! Settings of sessions, read at each use.
 
 /// Settings of single commands, and the address of the page.
 pub trait CommandPolicy: std::fmt::Debug + Send + Sync {

@@ -30,7 +30,7 @@ struct DialogueTurn {
     keys: Vec<String>,
     #[serde(default)]
     secret: bool,
-    /// Awaited patterns; of two matches with the same start, that of the first pattern counts.
+    /// Awaited patterns. If two matches have the same start, the first pattern counts.
     patterns: Vec<String>,
     /// Offset after the last question. Without it, the search begins at the last input.
     since: Option<u64>,

@@ -60,7 +60,7 @@ impl EventSink {
         let mut writer = self.writer.lock().await;
         let Writer { stream, unsent } = &mut *writer;
         let line_start = unsent.len();
-        serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
+        serde_json::to_writer(&mut *unsent, message).expect("a message contains only JSON");
         if unsent.len() - line_start > MAX_LINE {
             // Send a substitute: the client would drop the line, and its command would wait forever.
             unsent.truncate(line_start);
@@ -77,7 +77,7 @@ impl EventSink {
                 }
                 FromDaemon::Event { .. } | FromDaemon::Error { .. } => return Ok(()),
             };
-            serde_json::to_writer(&mut *unsent, &substitute).expect("a message has only JSON in it");
+            serde_json::to_writer(&mut *unsent, &substitute).expect("a message contains only JSON");
         }
         unsent.push(b'\n');
         while !unsent.is_empty() {
@@ -92,7 +92,7 @@ impl EventSink {
 
     /// Sends an event to the client of the command `request_id`.
     pub async fn event(&self, request_id: &Value, event: &impl Serialize) -> Result<(), Disconnected> {
-        let event = serde_json::to_value(event).expect("an event has only JSON in it");
+        let event = serde_json::to_value(event).expect("an event contains only JSON");
         self.send(&FromDaemon::Event { request_id: request_id.clone(), event }).await
     }
 }

@@ -1,4 +1,4 @@
-//! Files of this machine and of other machines, which clients read, write and copy.
+//! Files of this and other machines, which clients read, write and copy.
 
 mod copying;
 
@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_told_from_bytes_and_a_cut_character_is_left_for_the_next_part() {
+    fn text_differs_from_bytes_and_cut_characters_are_kept_back() {
         assert_eq!(as_text("häuser".as_bytes(), false), Some("häuser"));
         assert_eq!(as_text(&"hä".as_bytes()[..2], true), Some("h"));
         assert_eq!(as_text(&"hä".as_bytes()[..2], false), None);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_are_read_as_chmod_takes_them() {
+    fn permissions_are_read_as_by_chmod() {
         for (text, mode) in [("644", 0o644), ("0755", 0o755), ("0", 0), ("0o600", 0o600)] {
             assert_eq!(parse_mode(text).unwrap(), mode);
         }
@@ -446,14 +446,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_resolved_by_its_text() {
+    fn path_is_resolved_by_its_text() {
         for (path, expected) in [("/a/../b", "/b"), ("/../a", "/a"), ("/a/./b/..", "/a")] {
             assert_eq!(resolve_dots(Path::new(path)), Path::new(expected));
         }
     }
 
     #[test]
-    fn an_error_names_the_machine_and_the_next_step() {
+    fn error_names_the_machine_and_the_next_step() {
         let trouble = |host: Option<&str>, error: FileError| {
             FileTrouble::Transfer { host: host.map(str::to_owned), error: error.into() }.to_string()
         };

@@ -1,9 +1,9 @@
 //! Terminals of runs that wait for a person.
 //!
-//! A person who answers a gate approves the next action of the run in a terminal. Input of an agent meanwhile would
-//! change the effect of that action, so the terminal accepts input only from the run and from people. The hold ends
-//! after the answer, once the run has typed into a terminal or begun to wait for its output; reading the screen does
-//! not end it. The hold counts the input of people, because the person who answers may not be the one who typed.
+//! A person who answers a gate approves the next action of the run in a terminal. Input by an agent in the meantime
+//! would change the effect of that action, so the terminal accepts input only from the run and from people. The hold
+//! ends after the answer, once the run has typed into a terminal or begun to wait for its output; reading the screen
+//! does not end it. The hold counts input by people, because the person who answers may not be the person who typed.
 
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ impl HeldTerminals {
     }
 
     /// Records a step of a run after its gate. Releases the terminals once a step has typed into a terminal, or begins
-    /// to wait for output, which may depend on the input of others.
+    /// to wait for output, which may depend on others' input.
     pub fn record_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut holds = self.lock();
         let Some(held) = holds.get_mut(run) else { return };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_held_by_its_name_too_and_the_first_run_that_asks_has_it() {
+    fn terminal_is_held_also_by_name_for_the_first_run() {
         let held = HeldTerminals::default();
         let (first, second) = (RunId::random(), RunId::random());
         held.hold(&first, "1".to_owned(), terminals(&["work"]));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_answer_a_terminal_is_held_until_the_run_has_typed_or_reads() {
+    fn answered_terminal_is_held_until_the_run_acts() {
         let held = HeldTerminals::default();
         let run = RunId::random();
         let step = |visit: u32| StepId { run: run.clone(), place: "s".to_owned(), visit };
@@ -185,7 +185,7 @@ mod tests {
         held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
         held.record_step(&run, &step(1), TerminalUse::Nothing);
         held.record_step(&run, &step(1), TerminalUse::for_tool("get_screen_content"));
-        assert!(is_held(), "a look at the screen waits for nothing");
+        assert!(is_held(), "reading the screen does not wait");
         held.record_step(&run, &step(2), TerminalUse::Acts);
         held.record_step(&run, &step(2), TerminalUse::Acts);
         assert!(is_held(), "it types");
@@ -193,11 +193,11 @@ mod tests {
         assert!(!is_held());
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
         held.record_step(&run, &step(4), TerminalUse::for_tool("await_output"));
-        assert!(!is_held(), "it may wait for what others do");
+        assert!(!is_held(), "it may wait for other effects");
     }
 
     #[test]
-    fn a_terminal_is_held_for_one_run_until_it_lets_go() {
+    fn terminal_is_held_for_one_run_until_released() {
         let held = HeldTerminals::default();
         let (run, other) = (RunId::random(), RunId::random());
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_counted_for_each_terminal_and_person_until_the_next_question() {
+    fn inputs_are_counted_per_terminal_and_person_until_question() {
         let held = HeldTerminals::default();
         let run = RunId::random();
         let input = |session: &str, by: &str, bytes: u64| TypedInput {

@@ -238,7 +238,7 @@ mod tests {
     }
 
     /// The texts of the entries, without secrets.
-    fn shown(mut inputs: Vec<LoggedInput>, secrets: &Redactor) -> Vec<String> {
+    fn shown_texts(mut inputs: Vec<LoggedInput>, secrets: &Redactor) -> Vec<String> {
         mask_typed(&mut inputs, secrets);
         inputs.into_iter().map(|input| to_input_record(input, secrets).text.unwrap_or_default()).collect()
     }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_several_inputs_make_is_hidden_in_each() {
+    fn secret_split_over_inputs_is_hidden_in_each() {
         let attached = |text: &str| LoggedAction::Attached { bytes: LoggedText { text: text.to_owned(), cut: false } };
         let inputs = vec![
             logged(1, typed("login hun", &[])),
@@ -258,23 +258,23 @@ mod tests {
             logged(3, typed("ter2-is", &[])),
             logged(4, attached("-long\recho ä")),
         ];
-        assert_eq!(shown(inputs, &secrets()), ["login ••••••", "", "••••••", "••••••\recho ä"]);
+        assert_eq!(shown_texts(inputs, &secrets()), ["login ••••••", "", "••••••", "••••••\recho ä"]);
         let apart = vec![logged(1, typed("hun", &["enter"])), logged(2, typed("ter2-is-long", &[]))];
-        // As a text that lines divide.
-        assert_eq!(shown(apart, &secrets()), ["••••••", "••••••"]);
+        // Masked like a text divided by line ends.
+        assert_eq!(shown_texts(apart, &secrets()), ["••••••", "••••••"]);
     }
 
     #[test]
-    fn what_a_cut_or_a_row_left_of_a_secret_is_hidden() {
+    fn rest_of_a_divided_secret_is_hidden() {
         let secrets = secrets();
         let cut = LoggedAction::Command {
             command: LoggedText { text: "login hunter2-is".to_owned(), cut: true },
             directory: None,
             outcome: None,
         };
-        assert_eq!(shown(vec![logged(1, cut)], &secrets), ["login ••••••"]);
+        assert_eq!(shown_texts(vec![logged(1, cut)], &secrets), ["login ••••••"]);
         // The beginning of the log was dropped.
-        assert_eq!(shown(vec![logged(9, typed("is-long\n", &[]))], &secrets), ["••••••\n"]);
+        assert_eq!(shown_texts(vec![logged(9, typed("is-long\n", &[]))], &secrets), ["••••••\n"]);
         for (row, expected) in
             [("2-is-long more? ", "•••••• more? "), ("ter2-is", "••••••"), ("key? hunter2", "key? ••••••")]
         {
@@ -285,15 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn where_a_text_is_divided_makes_no_difference() {
+    fn position_of_divisions_does_not_matter() {
         let whole = "x hunter2-is-long y";
         for at in 0..whole.len() {
             for to in at..whole.len() {
                 let pieces = [&whole[..at], &whole[at..to], &whole[to..]];
                 let inputs = pieces.iter().zip(1..).map(|(piece, number)| logged(number, typed(piece, &[]))).collect();
-                let told = shown(inputs, &secrets()).concat();
-                let rest = told.replace("••••••", "");
-                assert!(rest == "x  y", "{pieces:?}: {told}");
+                let reported = shown_texts(inputs, &secrets()).concat();
+                let rest = reported.replace("••••••", "");
+                assert!(rest == "x  y", "{pieces:?}: {reported}");
             }
         }
     }

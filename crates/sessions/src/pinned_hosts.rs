@@ -86,7 +86,7 @@ impl Sessions {
         }
     }
 
-    /// Returns the machine of a terminal, if that is another one.
+    /// Returns the machine of a terminal, unless it is this one.
     #[must_use]
     pub fn machine_of(&self, session: &str) -> Option<String> {
         self.hosts.machine_of(session)
@@ -127,7 +127,7 @@ impl Sessions {
             Ok(Some(target)) => {
                 let mut pin = HostPin::from(target);
                 if pin.keys.is_empty() {
-                    // The first connection had no known key: a person confirmed the key then. Assume the pinned keys.
+                    // The first connection had no known key, which a person then confirmed. Assume the pinned keys.
                     let pinned = pins.hosts.iter().flatten().find(|(known, _)| *known == host);
                     pin.keys = pinned.and_then(|(_, pin)| pin.as_ref()).map(|pin| pin.keys.clone()).unwrap_or_default();
                 }

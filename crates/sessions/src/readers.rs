@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_begins_behind_the_last_match_or_input_whichever_is_later() {
+    fn wait_starts_after_the_last_match_or_input() {
         let begins = |matched, typed| Reading { matched, typed, ..Reading::default() }.unmatched_offset();
         assert_eq!(begins(None, None), None);
         assert_eq!(begins(Some(5), None), Some(5));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_has_its_own_reading_and_the_oldest_is_dropped() {
+    fn each_client_has_its_own_position_and_oldest_is_dropped() {
         let readers = Readers::default();
         let terminal = TerminalId::random();
         let (one, other) = (ConnectionId::next(), ConnectionId::next());

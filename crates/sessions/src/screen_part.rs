@@ -1,7 +1,7 @@
 //! The screen in a reply: all of it, or the part that the client has not seen.
 //!
-//! The new part of a line program is the text printed since the client's last read; of a full-screen program, the
-//! changed rows. The reply has the whole screen if that is shorter.
+//! The new part of a line program is the text printed since the client's last read; the new part of a full-screen
+//! program is its changed rows. The reply has the whole screen if that is shorter.
 
 use std::fmt::Display;
 
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rows_that_changed_are_told_by_number_and_the_screen_where_that_is_shorter() {
+    fn changed_rows_are_numbered_unless_the_screen_is_shorter() {
         let seen = |screen: &str| Reading { rows: Some(to_rows(screen)), ..Reading::default() };
         let share = changed_rows(&seen("title\none\ntwo\nthree"), "title\none\nTWO");
         assert_eq!((share.content.as_str(), share.part), ("2| TWO\n3|", Some(ScreenPart::Changed)));

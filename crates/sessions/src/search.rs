@@ -29,7 +29,7 @@ pub(crate) struct SearchResults {
     pub(crate) matches: Vec<SearchMatch>,
     /// Offset to continue from, if there may be more matches.
     pub(crate) next: Option<u64>,
-    /// Offset of the oldest stored output, if that is after the start of the search.
+    /// Offset of the oldest stored output, if it is after the start of the search.
     pub(crate) lost_before: Option<u64>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn search(
 struct Window<'r> {
     /// The output as printed.
     raw: &'r str,
-    /// Its offset.
+    /// The offset.
     begin: u64,
     /// True if no output is missing in the window, such as the drawing of a full-screen program.
     is_whole: bool,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_their_positions_and_the_last_one_of_a_window_is_left_for_the_next() {
+    fn lines_have_positions_and_the_last_is_left_for_later() {
         let line = |begin: usize, text: &str| (begin, text.to_owned());
         assert_eq!(lines("a\nbc\n", 0), [line(0, "a"), line(2, "bc"), line(5, "")]);
         assert_eq!(lines("a\nbc", 9), [line(0, "a")]);

@@ -53,7 +53,7 @@ pub struct Sessions {
     pub(crate) private: Arc<[PathBuf]>,
 }
 
-/// Error of a wait for the prompt after a line of which the shell ran nothing.
+/// Error of a wait for the prompt after a line from which the shell ran nothing.
 pub(crate) const RAN_NOTHING: &str = "the shell ran nothing of the typed line: it did not understand it, or a word of its history that \
      the line names does not exist; the screen has its message";
 
@@ -377,7 +377,7 @@ impl Sessions {
     }
 
     /// Returns the steps of runs whose results the terminal hosts store. Skips the connections in `queried`, and adds
-    /// the others to it.
+    /// the remaining ones to it.
     #[boxed]
     pub async fn unsettled(&self, queried: &mut BTreeSet<u64>) -> Vec<String> {
         self.hosts.unsettled(queried).await
@@ -399,8 +399,8 @@ impl Sessions {
         Ok(self.hosts.opened_by(step).await?.map(|terminal| terminal.id().to_string()))
     }
 
-    /// Closes the terminal that a step opened, if it still exists and no person holds it. If its host does not answer, a
-    /// task of its own tries again until the host answers or this daemon ends; the next daemon asks for such terminals.
+    /// Closes the terminal that a step opened, if it still exists and no person holds it. If its host does not answer,
+    /// a separate task retries until the host answers or this daemon ends; the next daemon looks for such terminals.
     #[boxed]
     pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
         let Err(error) = self.try_exit_opened_by(caller, step).await else { return };
@@ -970,7 +970,7 @@ impl Sessions {
         }
     }
 
-    /// Reports once to a program that a person held the terminal meanwhile, with the output of that time.
+    /// Reports once to a program that a person held the terminal in the meantime, with the output of that time.
     pub(crate) async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
         if caller.person || !view.handed_back {
             return None;

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_are_known_by_any_of_their_names() {
+    fn signals_are_known_by_all_their_names() {
         for name in ["INT", "SIGINT", "sigint", " int "] {
             assert_eq!(signal_named(name), Ok(Signal::INT));
         }

@@ -82,7 +82,7 @@ pub enum LookupError {
         session: String,
         /// The process id of the host.
         pid: u32,
-        /// The machine of the host, if that is another one.
+        /// The machine of the host, unless it is this one.
         machine: Option<String>,
     },
     /// There is no such session.
@@ -246,7 +246,7 @@ mod tests {
 
     /// Without an answer of the terminal host, a step that an earlier daemon may have begun never counts as not done.
     #[test]
-    fn what_is_no_answer_of_the_host_leaves_a_repeated_step_unknown() {
+    fn invalid_host_answer_leaves_a_repeated_step_unknown() {
         let host = || "box".to_owned();
         let away = AskError::NotConnected { host: host(), since: None, why: "away".to_owned() };
         let unreached = RemoteError::Failed { host: host(), why: ConnectFailure::Connection("away".to_owned()) };
@@ -269,8 +269,8 @@ mod tests {
             (SessionError::Message("a name has 1 to 64 characters".to_owned()), false, false),
         ];
         for (trouble, first, repeated) in cases {
-            let told = (trouble.outcome_unknown(false), trouble.outcome_unknown(true));
-            assert_eq!(told, (first.then_some(true), repeated.then_some(true)), "{trouble:?}");
+            let reported = (trouble.outcome_unknown(false), trouble.outcome_unknown(true));
+            assert_eq!(reported, (first.then_some(true), repeated.then_some(true)), "{trouble:?}");
         }
     }
 }

@@ -18,7 +18,7 @@ use super::trouble::SessionError;
 use crate::sessions::{RAN_NOTHING, Sessions, mask_divided_secrets};
 use crate::wait_request::{patterns_of, wait_request};
 
-/// Number of characters before and after a match from which the lines around it are taken.
+/// Number of characters before and after a match that the lines around it are taken from.
 const MATCH_CONTEXT_CHARS: u64 = 300;
 
 impl Sessions {
@@ -300,7 +300,7 @@ pub(crate) fn reason_of(waited: &Waited) -> AwaitReason {
     }
 }
 
-/// Returns the exit code after a wait: that of the last command at a prompt, or of the program.
+/// Returns the exit code after a wait: the exit code of the last command at a prompt, or of the program.
 fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
     match reason {
         AwaitReason::Exit | AwaitReason::Prompt => end.view.exit_code,

@@ -225,8 +225,8 @@ impl MaskedScreen {
         Self { cols: picture.cols, rows: picture.rows, state }
     }
 
-    /// Returns the difference from the screen of a viewer, if any. Returns the whole screen if the viewer has none, or
-    /// one of another size.
+    /// Returns the difference from the screen of a viewer, if any. Returns the whole screen if the viewer has no screen
+    /// of this size.
     pub(crate) fn change_from(&self, before: Option<&Self>) -> Option<ScreenChange> {
         let before = before.filter(|before| before.cols == self.cols && before.rows.len() == self.rows.len());
         if before == Some(self) {
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_looked_at_half_as_often_until_it_pauses() {
+    fn flood_is_sampled_half_as_often_until_it_pauses() {
         let interval = Duration::from_millis(15);
         let mut pace = FramePace::new(interval);
         for _ in 1..MAX_FLOOD_SAMPLES {
@@ -343,12 +343,12 @@ mod tests {
             [interval; 2],
             "the next change is shown at once"
         );
-        assert!((0..100).all(|_| pace.next_interval(MIN_FLOOD_CHUNKS - 1) == interval), "a film is no flood");
+        assert!((0..100).all(|_| pace.next_interval(MIN_FLOOD_CHUNKS - 1) == interval), "a film is not a flood");
         let mut slow = FramePace::new(Duration::from_millis(500));
         assert!((0..100).all(|_| slow.next_interval(1000) == Duration::from_millis(500)));
     }
 
-    fn shown(texts: &[&str]) -> MaskedScreen {
+    fn shown_rows(texts: &[&str]) -> MaskedScreen {
         let run = |text: &&str| Run {
             col: 0,
             cols: u16::try_from(text.len()).unwrap(),
@@ -362,16 +362,16 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_receives_what_it_has_not() {
-        let first = shown(&["one", "two", ""]);
+    fn viewer_receives_only_missing_rows() {
+        let first = shown_rows(&["one", "two", ""]);
         let all = first.change_from(None).unwrap();
         assert!(all.whole && all.changed.len() == 3 && (all.cols, all.rows) == (80, 3));
         assert_eq!(first.change_from(Some(&first)), None);
-        let second = shown(&["one", "2", "three"]);
+        let second = shown_rows(&["one", "2", "three"]);
         let change = second.change_from(Some(&first)).unwrap();
         let rows: Vec<u16> = change.changed.iter().map(|row| row.row).collect();
         assert_eq!((change.whole, rows), (false, vec![1, 2]));
-        let larger = shown(&["one", "2", "three", ""]);
+        let larger = shown_rows(&["one", "2", "three", ""]);
         assert!(larger.change_from(Some(&second)).unwrap().whole, "another size is another screen");
         let mut moved = second.clone();
         moved.state.title = "vim".to_owned();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_style_is_a_list_of_words() {
+    fn style_is_a_list_of_words() {
         assert_eq!(style_attributes(&Style::default(), false), "");
         let all = Style {
             fg: Colour::Indexed(9),

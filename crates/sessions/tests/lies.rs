@@ -1,4 +1,4 @@
-//! Files of another machine that lies about their names.
+//! Files of a remote machine that lies about their names.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeMap;
@@ -73,8 +73,8 @@ impl Scene {
         Self { sessions, caller, folder }
     }
 
-    /// Copies from the machine. Returns what is reported, or the error.
-    async fn copies(&self, from: &str, to: &str) -> Result<String, String> {
+    /// Copies from the machine. Returns the report or the error.
+    async fn copy(&self, from: &str, to: &str) -> Result<String, String> {
         let verb = CopyFile {
             from_host: Some("box".to_owned()),
             from: from.to_owned(),
@@ -94,7 +94,7 @@ impl Scene {
         Ok(report)
     }
 
-    /// Returns all files of the scene by their paths, but for those of the hosts.
+    /// Returns all files of the scene by path, except those of the hosts.
     fn files(&self) -> BTreeMap<PathBuf, String> {
         let mut open = vec![self.folder.path().to_owned()];
         let mut files = BTreeMap::new();
@@ -113,7 +113,7 @@ impl Scene {
     }
 }
 
-/// Answers honestly about files of three bytes in the directory `site`, of which `entries` are the entries.
+/// Answers honestly about files of three bytes in the directory `site` with these entries.
 fn site(entries: Value) -> impl Fn(&FileAsk) -> Option<Value> + Send + Sync + 'static {
     let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     move |ask| match ask {
@@ -131,11 +131,11 @@ fn entry(name: &str, kind: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_another_machine_writes_nothing_outside_of_its_copy() {
+async fn remote_directory_writes_nothing_outside_its_copy() {
     for name in ["../../evil", "..", "/tmp/lies-evil", "a/../../evil", "", "."] {
         for kind in ["File", "Directory"] {
             let scene = Scene::new(site(json!([entry("a", "File"), entry(name, kind)]))).await;
-            let error = scene.copies("site", "inbox").await.unwrap_err();
+            let error = scene.copy("site", "inbox").await.unwrap_err();
             assert!(error.contains("whose name is no name of a file"), "{name:?}: {error}");
             assert!(scene.files().is_empty(), "{name:?}: {:?}", scene.files());
         }
@@ -144,8 +144,8 @@ async fn a_directory_of_another_machine_writes_nothing_outside_of_its_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_has_the_name_that_was_requested() {
-    // It says that each file is /etc/passwd, and the directory /etc.
+async fn copy_has_the_requested_name() {
+    // The machine claims that each file is /etc/passwd, and the directory /etc.
     let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     let reply = move |ask: &FileAsk| match ask {
         FileAsk::Describe(path) if path.ends_with("site") => {
@@ -157,32 +157,32 @@ async fn a_copy_has_the_name_that_was_requested() {
         _ => None,
     };
     let scene = Scene::new(reply).await;
-    let report = scene.copies("reports/report.txt", "inbox").await.unwrap();
-    // The report has the place where the file went.
+    let report = scene.copy("reports/report.txt", "inbox").await.unwrap();
+    // The report names the destination of the file.
     let place = std::fs::canonicalize(scene.folder.path()).unwrap().join("inbox/report.txt");
     assert!(report.contains(&format!("{:?}", place.display().to_string())), "{report}");
-    scene.copies("site", "inbox").await.unwrap();
+    scene.copy("site", "inbox").await.unwrap();
     let files: Vec<_> = scene.files().into_keys().collect();
     assert_eq!(files, [Path::new("inbox/report.txt"), Path::new("inbox/site/a")]);
-    // Where no name was requested, the machine does not choose one.
+    // Without a requested name, the machine does not choose one either.
     for from in ["~", "..", "/", "a/.."] {
-        let error = scene.copies(from, "inbox").await.unwrap_err();
+        let error = scene.copy(from, "inbox").await.unwrap_err();
         assert!(error.contains("has no name for the copy"), "{from}: {error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_another_machine_goes_through_no_link_and_into_nothing_of_steplatch() {
+async fn remote_directory_passes_no_link_or_private_directory() {
     let scene = Scene::new(site(json!([entry("a", "File"), entry("link", "File")]))).await;
     let outside = scene.folder.path().join("outside");
     std::fs::write(&outside, "mine").unwrap();
     std::fs::create_dir(scene.folder.path().join("inbox/site")).unwrap();
     symlink(&outside, scene.folder.path().join("inbox/site/link")).unwrap();
-    let error = scene.copies("site", "inbox").await.unwrap_err();
+    let error = scene.copy("site", "inbox").await.unwrap_err();
     assert!(error.contains("is a symbolic link"), "{error}");
     assert_eq!(scene.files(), BTreeMap::from([(PathBuf::from("outside"), "mine".to_owned())]));
 
-    // The directory of steplatch is within the target.
+    // Steplatch's own directory is within the target.
     let list = |entry: Value| Some(json!({"Ok": [entry]}));
     let scene = Scene::new(move |ask| match ask {
         FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
@@ -191,13 +191,13 @@ async fn a_directory_of_another_machine_goes_through_no_link_and_into_nothing_of
         _ => None,
     })
     .await;
-    let error = scene.copies("home", "./").await.unwrap_err();
+    let error = scene.copy("home", "./").await.unwrap_err();
     assert!(error.contains("is in a private directory of steplatch"), "{error}");
     assert!(scene.files().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn directories_without_end_are_not_walked_without_end() {
+async fn endless_directories_are_bounded() {
     let (deep, wide) = (json!([entry(&"d".repeat(255), "Directory")]), 3000);
     let scene = Scene::new(move |ask| match ask {
         FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
@@ -205,7 +205,7 @@ async fn directories_without_end_are_not_walked_without_end() {
         _ => None,
     })
     .await;
-    let error = scene.copies("site", "inbox").await.unwrap_err();
+    let error = scene.copy("site", "inbox").await.unwrap_err();
     assert!(error.contains("paths that are too long to copy"), "{error}");
     let many: Value = (0..wide).map(|number| entry(&format!("{number}"), "Directory")).collect();
     let scene = Scene::new(move |ask| match ask {
@@ -214,13 +214,13 @@ async fn directories_without_end_are_not_walked_without_end() {
         _ => None,
     })
     .await;
-    let error = scene.copies("site", "inbox").await.unwrap_err();
+    let error = scene.copy("site", "inbox").await.unwrap_err();
     assert!(error.contains("more than 100000 files"), "{error}");
     assert!(scene.files().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_a_tool_reads_is_no_longer_than_its_limit() {
+async fn file_read_by_a_tool_is_bounded() {
     let scene = Scene::new(|ask| match ask {
         FileAsk::Read { .. } => Some(json!({"Ok": {"bytes": vec![120; 100_000]}})),
         _ => None,
@@ -239,9 +239,9 @@ async fn a_file_that_a_tool_reads_is_no_longer_than_its_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_a_tool_reads_is_the_one_of_its_size_and_digest() {
+async fn file_read_by_a_tool_matches_its_size_and_digest() {
     let digest = |text: &str| json!(steplatch_files::FileDigest::from_content(text.as_bytes()));
-    // The content and the digest of a file of three bytes, and the content that is returned.
+    // The content and the digest of a file of three bytes, and the content returned.
     let cases = [
         ("abc", digest("abc"), Some("abc")),
         ("abcdef", digest("abc"), Some("abc")),

@@ -1,4 +1,4 @@
-//! The client of a daemon: begins the runs of a schedule, and answers their gates.
+//! The client of a daemon: starts the runs of a schedule, and answers their gates.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

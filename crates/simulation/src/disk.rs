@@ -112,7 +112,7 @@ fn summarize(entry: &str) -> String {
 fn poll_ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
-        Poll::Pending => unreachable!("a journal in memory waits for nothing"),
+        Poll::Pending => unreachable!("a journal in memory never waits"),
     }
 }
 

@@ -1,20 +1,20 @@
 //! The product under one seeded schedule of faults: a daemon, its terminal hosts, and the link between two machines.
 //!
-//! Owns the simulated world: its clock, its disk, its sockets, and the number of times that each effect took place in
-//! it. Everything between the contract of the daemon and the requests to a terminal is the code of the product: its
-//! engine, recovery, sessions, the client and the server of a terminal host with its ledger, and the link. Models are
-//! the programs in terminals ([`steplatch_terminal::Simulation`]), the disk of the journal, the latency of sockets, and
-//! the relay of the other machine.
+//! Owns the simulated world: its clock, its disk, its sockets, and the number of occurrences of each effect. Everything
+//! between the contract of the daemon and the requests to a terminal is product code: its engine, recovery, sessions,
+//! the client and the server of a terminal host with its ledger, and the link. Simulated are the programs in terminals
+//! ([`steplatch_terminal::Simulation`]), the disk of the journal, the latency of sockets, and the relay of the other
+//! machine.
 //!
-//! Each process has a runtime of its own, on one thread, whose clock is paused. The world moves the clocks in steps,
-//! lets the processes run one after another, carries the bytes between them with random delays, and ends, stops or cuts
-//! between two steps. A kill drops the runtime: nothing of the process runs any more, and its sockets close. Like
-//! `turmoil` this simulates whole processes and their network below tokio; it carries bytes over real sockets in this
-//! process, because the product's own sockets are unix sockets with peers that the kernel knows. `madsim` would replace
-//! tokio in the whole workspace, and `shuttle` explores threads, of which each process here has one.
+//! Each process has its own runtime on one thread, with a paused clock. The world moves the clocks in steps, lets the
+//! processes run one after another, carries the bytes between them with random delays, and ends, stops or cuts between
+//! two steps. A kill drops the runtime: no part of the process runs any more, and its sockets close. Like `turmoil`
+//! this simulates whole processes and their network below tokio; it carries bytes over real sockets in this process,
+//! because the product's own sockets are unix sockets with peers that the kernel knows. `madsim` would replace tokio in
+//! the whole workspace, and `shuttle` explores threads, of which each process here has one.
 //!
-//! Two kinds of schedules: random ones, by a seed ([`simulate`]), and those of one action with one fault at one instant
-//! ([`interrupt`]), which a test enumerates.
+//! Two kinds of schedules: random ones, by a seed ([`simulate`]), and schedules of one action with one fault at one
+//! instant ([`interrupt`]), which a test enumerates.
 
 mod client;
 mod disk;

@@ -1,7 +1,7 @@
 //! The rule about time: each step, call and run ends within its own limit.
 //!
-//! A daemon that is down, stopped or waiting for its disk ends nothing. So an end may be late by the outages before it,
-//! and by [`ALLOWANCE_MS`] for preceding writes of the journal.
+//! A daemon that is down, stopped or waiting for its disk ends nothing. So an end may be delayed by the preceding
+//! outages, and by [`ALLOWANCE_MS`] for preceding writes of the journal.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

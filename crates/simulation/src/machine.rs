@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A terminal host: its process and its sockets.
 #[derive(Debug)]
 pub(crate) struct HostProcess {
-    /// Its number among all hosts of the schedule.
+    /// The number among all hosts of the schedule.
     pub(crate) number: usize,
     pub(crate) machine: usize,
     pub(crate) process: Process,

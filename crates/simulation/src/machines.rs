@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Adds the tools of a machine and of all machines within it.
+    /// Adds the tools of a machine and of all its nested machines.
     fn add_tools(machine: &Value, tools: &mut BTreeSet<String>) {
         for state in machine["states"].as_object().into_iter().flat_map(|states| states.values()) {
             let action = &state["action"];

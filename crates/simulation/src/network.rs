@@ -105,7 +105,7 @@ impl Direction {
         if self.is_ended && !self.is_shut {
             self.is_shut = true;
             stage.record_activity();
-            // The receiver may have ended as well.
+            // The receiver may have ended too.
             let _ = to.shutdown(Shutdown::Both);
         }
     }

@@ -1,4 +1,4 @@
-//! A simulated process: a runtime of its own, whose clock stands still between steps.
+//! A simulated process: a separate runtime whose clock is stopped between steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -18,11 +18,11 @@ impl<J: Journal> Scripted<J> {
         Self { journal, run: RunId::random() }
     }
 
-    /// Appends three entries in two appends, and reads all of them, and some from the middle.
+    /// Appends three entries in two appends, and reads all of them, then some from the middle.
     #[boxed]
     pub async fn entries_are_read_back_in_order(&self) {
         self.append(0, &["one", "two"]).await.expect("an append to an empty history");
-        self.append(2, &["three"]).await.expect("an append behind the last entry");
+        self.append(2, &["three"]).await.expect("an append after the last entry");
         assert_eq!(self.texts(1).await, [(1, "one".into()), (2, "two".into()), (3, "three".into())]);
         assert_eq!(self.texts(3).await, [(3, "three".into())]);
         assert!(self.texts(4).await.is_empty());
@@ -34,7 +34,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Appends with an outdated last entry.
     #[boxed]
-    pub async fn a_writer_that_is_behind_is_refused_and_changes_nothing(&self) {
+    pub async fn outdated_writer_is_refused_and_changes_nothing(&self) {
         self.append(0, &["one"]).await.expect("an append to an empty history");
         let late = Append::new(self.run.clone(), 0, 1, vec!["other".into()]);
         let refused = self.journal.write(late.with_summary(running("other")).with_key("other")).await;
@@ -46,23 +46,23 @@ impl<J: Journal> Scripted<J> {
 
     /// Stores two runs and forgets one.
     #[boxed]
-    pub async fn runs_are_apart_and_can_be_forgotten(&self) {
+    pub async fn runs_are_independent_and_can_be_forgotten(&self) {
         self.append(0, &["mine"]).await.expect("an append to an empty history");
         let other = RunId::random();
         self.journal.append(&other, 0, 1, vec!["theirs".into()]).await.expect("an append to an empty history");
         let runs: Vec<RunId> = self.known().await.into_iter().map(|known| known.run).collect();
         assert_eq!(runs, [other.clone(), self.run.clone()], "the newest is first");
-        self.journal.forget(&self.run).await.expect("a run that goes");
+        self.journal.forget(&self.run).await.expect("a run that ends");
         let left = self.known().await;
         assert_eq!((left.len(), &left[0].run), (1, &other));
         assert!(self.texts(1).await.is_empty());
-        self.append(0, &["again"]).await.expect("a run that was forgotten begins anew");
+        self.append(0, &["again"]).await.expect("a forgotten run starts over");
         assert!(self.known().await[0].number > left[0].number);
     }
 
     /// Stores texts of every kind unchanged: empty, with other scripts, and much longer than a page.
     #[boxed]
-    pub async fn a_text_of_any_length_comes_back_as_it_was(&self) {
+    pub async fn text_of_any_length_is_read_back_unchanged(&self) {
         let long: String = (0..60_000).map(|line| format!("{line} ärger ✂\r\n")).collect();
         let texts = ["", "\u{0}", "ä🦀", &long, "short", &long];
         self.append(0, &texts).await.expect("an append");
@@ -72,7 +72,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Appends entries with summaries, and lists the runs.
     #[boxed]
-    pub async fn a_list_tells_the_newest_summaries_and_can_be_filtered(&self) {
+    pub async fn list_has_the_newest_summaries_and_can_be_filtered(&self) {
         for name in ["a", "b", "c"] {
             let append = Append::new(RunId::random(), 0, 1, vec!["begun".into()]).with_summary(running(name));
             self.journal.write(append).await.expect("an append to an empty history");
@@ -80,7 +80,7 @@ impl<J: Journal> Scripted<J> {
         let all = self.known().await;
         assert_eq!(names(&all), ["c", "b", "a"]);
         let over = Append::new(all[1].run.clone(), 1, 1, vec!["over".into()]).with_summary(finished("b", 7));
-        self.journal.write(over).await.expect("an append behind the last entry");
+        self.journal.write(over).await.expect("an append after the last entry");
         // Entries without a summary leave it, and a summary without entries takes its place.
         self.journal.append(&all[2].run, 1, 1, vec!["on".into()]).await.expect("an append");
         let renamed = Append::new(all[2].run.clone(), 2, 1, Vec::new()).with_summary(running("A"));
@@ -105,7 +105,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Appends no entries to an unknown run.
     #[boxed]
-    pub async fn a_run_without_entries_does_not_exist(&self) {
+    pub async fn run_without_entries_does_not_exist(&self) {
         let nothing = Append::new(self.run.clone(), 0, 1, Vec::new()).with_summary(running("a")).with_key("k");
         assert_eq!(self.journal.write(nothing).await.expect("nothing to do"), Appended::Written { last: 0 });
         assert!(self.known().await.is_empty());
@@ -114,7 +114,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Finds an existing run, and does not find a missing one.
     #[boxed]
-    pub async fn a_run_is_found_by_its_id(&self) {
+    pub async fn run_is_found_by_its_id(&self) {
         let append = Append::new(self.run.clone(), 0, 1, vec!["begun".into()]).with_summary(running("a"));
         self.journal.write(append).await.expect("an append to an empty history");
         let found = self.journal.find(&self.run).await.expect("a journal that reads");
@@ -124,7 +124,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Stores private data, changes it, and finishes the run.
     #[boxed]
-    pub async fn what_is_private_is_there_until_the_run_is_finished(&self) {
+    pub async fn private_part_is_kept_until_the_run_ends(&self) {
         let private = || async { self.journal.private(&self.run).await.expect("a journal that reads") };
         assert_eq!(private().await, None);
         let write = |after, texts: &[&str]| {
@@ -143,7 +143,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Replaces the texts of short and long entries. Refuses this from an outdated writer.
     #[boxed]
-    pub async fn an_entry_that_shows_too_much_is_stored_with_another_text(&self) {
+    pub async fn entry_with_a_secret_is_replaced_by_a_masked_one(&self) {
         let long = "a long secret ".repeat(5_000);
         self.append(0, &["a secret", "two", &long]).await.expect("an append to an empty history");
         let other = RunId::random();
@@ -152,7 +152,7 @@ impl<J: Journal> Scripted<J> {
         append.redacted = vec![(1, "•".into()), (3, "• ".repeat(20_000)), (4, "not there yet".into())];
         let late = Append { after: 2, ..append.clone() };
         assert!(matches!(self.journal.write(late).await, Err(AppendError::Conflict { .. })));
-        self.journal.write(append).await.expect("an append behind the last entry");
+        self.journal.write(append).await.expect("an append after the last entry");
         let texts: Vec<String> = self.texts(1).await.into_iter().map(|(_, text)| text).collect();
         assert_eq!(texts, ["•".to_owned(), "two".into(), "• ".repeat(20_000), "four".into()]);
         let theirs = self.journal.read(&other, 1).await.expect("a history that is whole");
@@ -161,7 +161,7 @@ impl<J: Journal> Scripted<J> {
 
     /// Starts two runs with one key.
     #[boxed]
-    pub async fn a_key_belongs_to_one_run_until_it_is_forgotten(&self) {
+    pub async fn key_belongs_to_one_run_until_forgotten(&self) {
         let begin = |run: &RunId| Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_key("deploy 7");
         let written = self.journal.write(begin(&self.run)).await.expect("an append to an empty history");
         assert_eq!(written, Appended::Written { last: 1 });
@@ -173,7 +173,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.known().await.len(), 1, "the second run has not begun");
         let found = self.journal.run_with_key("deploy 7").await.expect("a journal that reads");
         assert_eq!(found, Some(self.run.clone()));
-        self.journal.forget(&self.run).await.expect("a run that goes");
+        self.journal.forget(&self.run).await.expect("a run that ends");
         let written = self.journal.write(begin(&second)).await.expect("an append to an empty history");
         assert_eq!(written, Appended::Written { last: 1 });
     }
@@ -200,7 +200,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.journal.run_with_key("early").await.expect("a journal that reads"), None);
         let gone = self.forget_finished(Retention { keep: 0, finished_since: None }).await;
         assert_eq!(gone, [id("end").expect("a known run"), id("late").expect("a known run")]);
-        assert_eq!(names(&self.known().await), ["on"], "what is not finished stays");
+        assert_eq!(names(&self.known().await), ["on"], "unfinished runs stay");
     }
 
     async fn append(&self, after: u64, texts: &[&str]) -> Result<u64, AppendError> {
@@ -222,7 +222,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     async fn forget_finished(&self, retention: Retention) -> Vec<RunId> {
-        self.journal.forget_finished(retention).await.expect("runs that go")
+        self.journal.forget_finished(retention).await.expect("runs that end")
     }
 }
 
@@ -244,15 +244,15 @@ macro_rules! conformance {
     ($journal:expr) => {
         $crate::conformance!(@tests $journal;
             entries_are_read_back_in_order,
-            a_writer_that_is_behind_is_refused_and_changes_nothing,
-            runs_are_apart_and_can_be_forgotten,
-            a_text_of_any_length_comes_back_as_it_was,
-            a_list_tells_the_newest_summaries_and_can_be_filtered,
-            a_run_without_entries_does_not_exist,
-            a_run_is_found_by_its_id,
-            what_is_private_is_there_until_the_run_is_finished,
-            an_entry_that_shows_too_much_is_stored_with_another_text,
-            a_key_belongs_to_one_run_until_it_is_forgotten,
+            outdated_writer_is_refused_and_changes_nothing,
+            runs_are_independent_and_can_be_forgotten,
+            text_of_any_length_is_read_back_unchanged,
+            list_has_the_newest_summaries_and_can_be_filtered,
+            run_without_entries_does_not_exist,
+            run_is_found_by_its_id,
+            private_part_is_kept_until_the_run_ends,
+            entry_with_a_secret_is_replaced_by_a_masked_one,
+            key_belongs_to_one_run_until_forgotten,
             finished_runs_are_forgotten_by_count_and_by_age
         );
     };

@@ -1,4 +1,4 @@
-//! The errors of a journal, by the possible reactions of its caller.
+//! The errors of a journal, by the caller's possible reactions.
 
 use std::path::PathBuf;
 
@@ -66,7 +66,7 @@ pub enum ReadError {
         run: RunId,
         /// The number of the entry.
         seq: u64,
-        /// Its defect.
+        /// The defect.
         what: &'static str,
     },
     /// A newer build wrote the entry.
@@ -76,7 +76,7 @@ pub enum ReadError {
         run: RunId,
         /// The number of the entry.
         seq: u64,
-        /// Its version.
+        /// The version.
         version: u64,
         /// The newest readable version.
         known: u64,
@@ -94,7 +94,7 @@ pub enum OpenError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format.
         found: i64,
         /// The newest known format.
         known: i64,

@@ -10,7 +10,7 @@ use crate::{AppendError, ReadError, StorageError};
 /// One entry of a run's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its number within the run, from 1 and without gaps.
+    /// The number within the run, from 1 and without gaps.
     pub seq: u64,
     /// Format version of `text`. Readers refuse unknown versions with an error that names them.
     pub version: u16,
@@ -98,11 +98,11 @@ pub enum Appended {
 pub struct KnownRun {
     /// The run.
     pub run: RunId,
-    /// Its position in the order in which runs began; a journal never reuses it.
+    /// The position in the order in which runs began; a journal never reuses it.
     pub number: u64,
     /// The number of its last entry.
     pub last: u64,
-    /// Its newest summary.
+    /// The newest summary.
     pub summary: Option<Summary>,
 }
 
@@ -166,7 +166,7 @@ pub trait Journal: Debug + Send + Sync + 'static {
     async fn append(&self, run: &RunId, after: u64, version: u16, texts: Vec<String>) -> Result<u64, AppendError> {
         match self.write(Append::new(run.clone(), after, version, texts)).await? {
             Appended::Written { last } => Ok(last),
-            Appended::Existing { run } => unreachable!("{run} has a key, and none was given"),
+            Appended::Existing { run } => unreachable!("{run} has a key that was never given"),
         }
     }
 

@@ -35,7 +35,7 @@ const MAX_QUEUED_REQUESTS: usize = 1024;
 /// Maximum number of entries in one read, so that a long history does not block other readers.
 const READ_BATCH: usize = 4096;
 
-/// Maximum number of runs to remove in one transaction, so that appends do not wait for all of them.
+/// Maximum number of runs to remove in one transaction, so that appends do not wait for all removals.
 const FORGET_BATCH: usize = 64;
 
 /// Options of a journal.
@@ -134,7 +134,7 @@ impl Journal for SqliteJournal {
         match self.request(WriterCommand::Append(append)).await? {
             Answer::Appended(appended) => Ok(appended),
             Answer::Conflict { actual_last: is } => Err(AppendError::Conflict { run, expected, is }),
-            Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append is answered as an append"),
+            Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append gets the answer of an append"),
         }
     }
 
@@ -187,7 +187,7 @@ impl Journal for SqliteJournal {
         loop {
             let answer = self.request(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
             let Answer::Forgotten(batch) = answer else {
-                unreachable!("forgetting is answered with what is forgotten")
+                unreachable!("a removal gets the removed runs as its answer")
             };
             let is_last = batch.len() < FORGET_BATCH;
             forgotten.extend(batch);

@@ -1,7 +1,7 @@
-//! A process that is killed while it appends: what it acknowledged as durable is there.
+//! A process killed while it appends: all acknowledged entries are durable.
 //!
-//! The test program starts itself again, with the ignored test that appends, and kills that process
-//! with SIGKILL after some of its acknowledgements.
+//! The test program starts itself again with the ignored test that appends, and kills that process with SIGKILL after
+//! some acknowledgements.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const JOURNAL: &str = "STEPLATCH_CRASH_TEST_JOURNAL";
 const WRITERS: usize = 8;
 const CRASHES: usize = 12;
 
-/// Returns an entry that a writer of the test appends: its number in the history, and now and then a long text.
+/// Returns an entry of a writer: its number in the history, and occasionally a long text.
 fn text(seq: u64) -> String {
     if seq.is_multiple_of(7) { format!("{seq} ").repeat(9_000) } else { format!("{seq} ") }
 }
@@ -38,10 +38,10 @@ async fn append_until_killed() {
                 let next = last + texts.len() as u64;
                 let summary = Summary { state: "running".into(), finished_at: None, text: next.to_string() };
                 let append = Append::new(run.clone(), last, 1, texts).with_summary(summary);
-                // A process that ends by itself is noticed by the test that wants to kill it.
+                // The test notices a process that ends by itself.
                 let Ok(_) = journal.write(append).await else { break };
                 last = next;
-                // One call of write for a line: lines of several writers stay whole.
+                // One call of write per line: lines of several writers stay whole.
                 let line = format!("\nacknowledged {run} {last}\n");
                 std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
             }
@@ -53,7 +53,7 @@ async fn append_until_killed() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+async fn acknowledged_entries_survive_a_kill_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("steplatch.db");
     let mut acknowledged: HashMap<RunId, u64> = HashMap::new();
@@ -69,7 +69,7 @@ async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
         assert!(known.len() <= WRITERS);
         for (run, last) in &acknowledged {
             let there = known.iter().find(|known| known.run == *run).map_or(0, |known| known.last);
-            assert!(there >= *last, "{run} was acknowledged up to {last} and is there up to {there}");
+            assert!(there >= *last, "{run} was acknowledged up to {last}, and has entries up to {there}");
         }
         for known in known {
             let records = journal.read(&known.run, 1).await.unwrap();
@@ -85,7 +85,7 @@ async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     assert!(total > CRASHES as u64, "only {total} entries were written");
 }
 
-/// Lets a process append, kills it after so many acknowledgements, and returns all that it still got out.
+/// Lets a process append, kills it after this many acknowledgements, and returns its entire output.
 fn run_and_kill(path: &Path, patience: usize) -> HashMap<RunId, u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["append_until_killed", "--exact", "--ignored", "--nocapture"])
@@ -97,7 +97,7 @@ fn run_and_kill(path: &Path, patience: usize) -> HashMap<RunId, u64> {
     let mut seen = 0;
     for line in BufReader::new(child.stdout.take().unwrap()).split(b'\n') {
         let line = String::from_utf8(line.unwrap()).unwrap();
-        // The line that the kill cut off is no acknowledgement.
+        // A line cut off by the kill is not an acknowledgement.
         let words: Vec<&str> = line.split(' ').collect();
         if let ["acknowledged", run, last] = words[..]
             && let (Ok(run), Ok(last)) = (run.parse(), last.parse())
@@ -114,7 +114,7 @@ fn run_and_kill(path: &Path, patience: usize) -> HashMap<RunId, u64> {
     acknowledged
 }
 
-/// Returns a random byte: the kill should come at another moment each time.
+/// Returns a random byte, so that the kill comes at a different moment each time.
 fn rand_byte() -> u8 {
     RunId::random().as_str().bytes().fold(0, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(byte))
 }

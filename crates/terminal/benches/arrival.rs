@@ -1,8 +1,7 @@
-//! Time from a program's print to the return of the wait for it, in one process.
+//! Time from a program's print to the return of a wait for it, in one process.
 //!
-//! A shell prints the time at which it prints, and the time of the return is
-//! compared with it. Prints `median_ms=… p95_ms=… rounds=…`, which
-//! `cargo xtask bench terminals` puts into its table.
+//! A shell prints the current time, which is compared with the time of the return. Prints `median_ms=… p95_ms=…
+//! rounds=…`, which `cargo xtask bench terminals` puts into its table.
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -45,7 +44,7 @@ async fn main() {
             ..Wait::default()
         };
         let (waited, view) = terminal.wait(wait).await.expect("the terminal is open");
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("1970 is over").as_secs_f64();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_secs_f64();
         let found = waited.found.unwrap_or_else(|| panic!("nothing came:\n{}", view.screen));
         let printed: f64 = found.groups[0].as_deref().and_then(|text| text.parse().ok()).expect("a time was printed");
         delays.push((now - printed) * 1e3);

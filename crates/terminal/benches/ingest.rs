@@ -1,7 +1,6 @@
-//! Speed at which a terminal takes in what a program prints: plain lines, lines full of colours, and text outside of
-//! ASCII.
+//! Speed of a terminal's intake of program output: plain lines, lines full of colours, and text outside of ASCII.
 //!
-//! Every byte goes where it goes in a terminal: past the guard, into the history and onto the screen. The measured
+//! Every byte takes the path of a real terminal: through the guard, into the history and onto the screen. The measured
 //! terminal has run for a while: its scrollback is full and its older output is compressed.
 #![allow(missing_docs, reason = "the macros of Criterion make public items")]
 
@@ -39,7 +38,7 @@ fn unicode() -> String {
 fn repeated(mut write: impl FnMut(&mut String, usize) -> std::fmt::Result) -> String {
     let mut out = String::new();
     for line in 1.. {
-        write(&mut out, line).expect("a text takes what is written to it");
+        write(&mut out, line).expect("writing to a string does not fail");
         if out.len() >= BYTES {
             break;
         }

@@ -1,7 +1,7 @@
-//! Cost of the log of inputs: the time of an input with the log and without it, by turns, and the memory of a full log.
+//! Cost of the log of inputs: the time of an input with and without the log, alternately, and the memory of a full log.
 //!
-//! A program echoes nothing and answers each line, as a shell does; an input ends once its answer is there. Prints one
-//! row of a table for each.
+//! A program echoes nothing and answers each line, like a shell; an input ends with its answer. Prints one row of a
+//! table for each.
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ async fn opened(logs_inputs: bool) -> (Terminals, Terminal) {
     (terminals, terminal)
 }
 
-/// Types a line and waits for its answer, as `send_input` does. Returns how long that took.
+/// Types a line and waits for its answer, like `send_input`. Returns the duration.
 async fn input(terminal: &Terminal, line: &str) -> Duration {
     let began = Instant::now();
     let sent =

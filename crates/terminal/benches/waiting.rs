@@ -1,8 +1,7 @@
-//! Cost of a wait while output comes in that it does not wait for.
+//! Cost of a wait during unrelated output.
 //!
-//! The output arrives in portions, as from a program that prints line after line,
-//! and each wait looks at every portion. The first measurement has no wait: what
-//! the others take more than it is the price of their search.
+//! The output arrives in portions, as from a program that prints line after line, and each wait examines every portion.
+//! The first measurement has no wait: any additional time of the others is the cost of their search.
 #![allow(missing_docs, reason = "the macros of Criterion make public items")]
 
 use std::fmt::Write as _;
@@ -24,7 +23,7 @@ fn portions() -> Vec<String> {
     (0..PORTIONS)
         .map(|portion| {
             (0..LINES_PER_PORTION).fold(String::new(), |mut text, at| {
-                write!(text, "{}", line(portion * LINES_PER_PORTION + at)).expect("a text takes what is written to it");
+                write!(text, "{}", line(portion * LINES_PER_PORTION + at)).expect("writing to a string does not fail");
                 text
             })
         })
@@ -55,7 +54,7 @@ fn waiting(criterion: &mut Criterion) {
                 let mut search = Searching::new(patterns.clone(), typescript.end());
                 for portion in &portions {
                     typescript.print(black_box(portion.as_bytes()));
-                    assert!(!search.advance(&typescript), "nothing that is waited for is printed");
+                    assert!(!search.advance(&typescript), "no awaited text is printed");
                 }
             });
         });

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_that_never_ends_is_replaced() {
+    fn endless_character_is_replaced() {
         let mut characters = Utf8Assembler::default();
         let mut out = Vec::new();
         characters.pass(b"a\xe6\xbc", 4096, |slice| out.extend_from_slice(slice));
@@ -73,7 +73,7 @@ mod tests {
 
     /// A byte that cannot continue the bytes before it is a separate mistake, as in the parser.
     #[test]
-    fn invalid_bytes_pass_as_they_are_where_no_character_can_come_of_them() {
+    fn impossible_bytes_pass_unchanged() {
         for bytes in [b"\xed\xa8 ".as_slice(), b"\xe0\x80", b"\xf0\x80\x80", b"\xf4\x90", b"\xc0\x80", b"\xf5\x80"] {
             let (mut characters, mut out) = (Utf8Assembler::default(), String::new());
             for byte in bytes.chunks(1) {
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_passes_whole_and_every_slice_of_it_is_text(
+        fn text_passes_whole_and_every_slice_is_text(
             text in "[a-zé漢👍\\x1b]{0,60}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
             most in 4usize..20,

@@ -127,7 +127,7 @@ impl CommandResult {
 /// A program that waits for typed input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRequest {
-    /// Its name, if known.
+    /// The name, if known.
     pub program: Option<String>,
     /// True if it draws the whole screen, as editors and pagers do.
     pub full_screen: bool,
@@ -302,7 +302,7 @@ pub(crate) fn normalize(command: &str) -> Result<String, RunError> {
 pub(crate) fn cd_command(folder: &str, kind: Kind) -> Result<String, RunError> {
     // `cd -` means the previous directory.
     let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
-    let word = quoted(&folder, kind).into_string().expect("a text that was quoted is a text");
+    let word = quoted(&folder, kind).into_string().expect("a quoted text is a text");
     // Call the builtin: an alias or a function of the user may change to another directory and succeed.
     let cd = match kind {
         Kind::Bash => "\\builtin cd",
@@ -332,7 +332,7 @@ pub(crate) fn is_shell_name(name: &str) -> bool {
     SHELLS.contains(&name.trim_start_matches('-'))
 }
 
-/// Returns whether a name is that of busybox, or of its shell.
+/// Returns whether a name refers to busybox, or to its shell.
 pub(crate) fn is_busybox(name: &str) -> bool {
     matches!(name.trim_start_matches('-'), "busybox" | "ash")
 }
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_be_a_key_is_refused_by_its_number() {
+    fn control_character_is_refused_by_its_number() {
         assert_eq!(normalize("a\r\nb\tc\n\n").unwrap(), "a\nb\tc");
         for (command, number) in [("a\x1b[201~b", 0x1b), ("\0", 0), ("a\rb", 0xd), ("\u{9b}", 0x9b), ("\x7f", 0x7f)] {
             assert_eq!(normalize(command), Err(RunError::Control(number)), "{command:?}");
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_a_folder_whatever_it_is_called() {
+    fn directory_is_recognised_despite_its_name() {
         assert_eq!(cd_command("/tmp/it's", Kind::Bash).unwrap(), r"\builtin cd -- '/tmp/it'\''s'");
         assert_eq!(cd_command("-", Kind::Fish).unwrap(), "builtin cd -- './-'");
     }
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_an_editor_of_lines_breaks_is_known_before_it_is_typed() {
+    fn text_broken_by_a_line_editor_is_known_in_advance() {
         let wide = "x".repeat(100);
         for (shell, text, is_broken) in [
             ("fish", "short", false),
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_a_shell_may_look_up_in_its_history_is_found() {
+    fn history_expansion_in_a_word_is_found() {
         for (text, shell, expands) in [
             ("echo a!b", Some("bash"), true),
             ("echo \"a!b\"", Some("zsh"), true),

@@ -150,19 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_comes_back_is_echo_and_what_follows_is_not() {
+    fn returned_line_is_echo_and_later_output_is_not() {
         assert_eq!(after("hello\n", &["hel", "lo\nhello\n"]).0, [0..6]);
     }
 
     #[test]
-    fn a_line_that_an_editor_draws_twice_at_the_margin_is_echo() {
+    fn line_drawn_twice_at_the_margin_is_echo() {
         assert_eq!(after("abc\n", &["abc ", "\x08\x08c\n", "abc\n"]).0, [0..8]);
-        assert_eq!(after("abc\n", &["abc \rd\n"]).0, [], "the program prints behind a blank");
+        assert_eq!(after("abc\n", &["abc \rd\n"]).0, [], "the program prints after a blank");
         assert_eq!(after("foo\n", &["\rfoo\n"]).0, [1..5], "over the row of a progress bar");
     }
 
     #[test]
-    fn a_beginning_counts_as_echo_until_it_turns_out_otherwise() {
+    fn prefix_counts_as_echo_until_it_differs() {
         assert_eq!(after("yes\n", &["ye"]).0, [0..2]);
         let (echo, followed) = after("yes\n", &["ye", "ar"]);
         assert!(echo.is_empty());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_echo_loses_nothing() {
+    fn program_without_echo_loses_nothing() {
         assert!(after("secret\n", &["\n", "secret was wrong\n"]).0.is_empty());
     }
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tab_ends_what_can_be_foreseen() {
+    fn tab_ends_the_predictable_part() {
         assert_eq!(after("ls /us\t", &["ls /usr/"]).0, [0..6]);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) const MAX_EXCHANGE_BYTES: usize = 4 << 20;
 /// A variable of a live shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    /// Its value. The shell joins the elements of an array or a list: bash and zsh with the first character of `IFS`,
+    /// The value. The shell joins the elements of an array or a list: bash and zsh with the first character of `IFS`,
     /// fish with a blank, or a colon for a path. U+FFFD replaces bytes that are not UTF-8.
     pub value: String,
     /// True if programs inherit it.
@@ -162,7 +162,7 @@ impl QueryScript {
 
     /// Adds the commands that set a variable, unless it is an array or read-only. The caller has checked the name.
     pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
-        let value = quoted(value, self.kind).into_string().expect("a text that was quoted is a text");
+        let value = quoted(value, self.kind).into_string().expect("a quoted text is a text");
         let assignment = match (self.kind, export) {
             // An alias may replace a reserved word of the shell, so use none.
             (Kind::Bash, _) => {
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_no_names_are_refused() {
+    fn invalid_names_are_refused() {
         for name in ["PATH", "_", "a1", "__x"] {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
@@ -390,19 +390,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_tells_what_is_set_and_what_is_exported() {
+    fn answer_shows_set_and_exported_variables() {
         let variable = |value: &str, exported| Some(Variable { value: value.into(), exported });
-        let told = parse_answer(b"A\x001\x00ix\x00one\ntwo\x00B\x00\x00\x00\x00C\x001\x00\x00\xff\x00", Kind::Bash);
+        let reported = parse_answer(b"A\x001\x00ix\x00one\ntwo\x00B\x00\x00\x00\x00C\x001\x00\x00\xff\x00", Kind::Bash);
         let expected = [("A", variable("one\ntwo", true)), ("B", None), ("C", variable("\u{fffd}", false))];
-        assert_eq!(told, expected.map(|(name, variable)| (name.to_owned(), variable)));
-        let told = parse_answer(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
+        assert_eq!(reported, expected.map(|(name, variable)| (name.to_owned(), variable)));
+        let reported = parse_answer(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
         let expected = [("A", variable("", true)), ("B", variable("x", false))];
-        assert_eq!(told, expected.map(|(name, variable)| (name.to_owned(), variable)));
-        assert_eq!(parse_answer(b"A\x001\x00", Kind::Fish), [], "half an answer is none");
+        assert_eq!(reported, expected.map(|(name, variable)| (name.to_owned(), variable)));
+        assert_eq!(parse_answer(b"A\x001\x00", Kind::Fish), [], "half an answer is not an answer");
     }
 
     #[test]
-    fn a_redraw_is_found_however_it_is_cut_and_what_is_around_it_is_kept() {
+    fn redraw_is_found_wherever_it_is_cut() {
         let stream = b"job done\r\n\r\x1b[K\r\x1b]133;V;k=n\x07$ \x1b]133;B;k=n\x07typed";
         for cut in 0..stream.len() {
             let mut redraw = Redraw::new("n");
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_no_redraw() {
+    fn flood_is_not_a_redraw() {
         let mut redraw = Redraw::new("n");
         let flood = vec![b'x'; Redraw::MAX_PROMPT_BYTES + 1];
         assert_eq!(redraw.hold(&flood), HoldResult::Other(flood));

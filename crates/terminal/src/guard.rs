@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_title_is_cancelled() {
+    fn endless_title_is_cancelled() {
         let mut guard = ControlStringLimiter::default();
         let mut out = Vec::new();
         guard.pass(b"a\x1b]0;", |bytes| out.extend_from_slice(bytes));
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_the_reads_are_cut_makes_no_difference(
+        fn cut_position_of_reads_does_not_matter(
             bytes in prop::collection::vec(prop::sample::select(b"a8;]\x1b\x07\x18P\\0".to_vec()), 0..200),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {

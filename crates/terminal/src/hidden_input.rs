@@ -147,7 +147,7 @@ impl HiddenLine {
 mod tests {
     use super::*;
 
-    fn noted(typed: &[&[u8]]) -> Vec<String> {
+    fn recorded_lines(typed: &[&[u8]]) -> Vec<String> {
         let (hidden_log, mut line, terminal) = (HiddenInputLog::default(), HiddenLine::default(), TerminalId::random());
         for part in typed {
             line.take_in(part, &terminal, &hidden_log);
@@ -156,18 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_noted_as_their_program_gets_them() {
-        assert_eq!(noted(&[b"hun", b"ter2\r", b"other\n"]), ["hunter2", "other"]);
-        assert_eq!(noted(&[b"hunx\x7fter2\r"]), ["hunter2"]);
-        assert_eq!(noted(&["wrongé\x7f\x15right\r".as_bytes()]), ["right"]);
-        assert_eq!(noted(&[b"wrong word\x17RightPass1\r"]), ["wrong RightPass1"]);
-        assert_eq!(noted(&[b"ended\x04", b"a\x16\x17b\r"]), ["ended", "a\x17b"]);
-        assert_eq!(noted(&[b"unfinished"]), [""; 0]);
-        assert_eq!(noted(&[b"\r\r"]), [""; 0]);
+    fn lines_are_recorded_as_received_by_the_program() {
+        assert_eq!(recorded_lines(&[b"hun", b"ter2\r", b"other\n"]), ["hunter2", "other"]);
+        assert_eq!(recorded_lines(&[b"hunx\x7fter2\r"]), ["hunter2"]);
+        assert_eq!(recorded_lines(&["wrongé\x7f\x15right\r".as_bytes()]), ["right"]);
+        assert_eq!(recorded_lines(&[b"wrong word\x17RightPass1\r"]), ["wrong RightPass1"]);
+        assert_eq!(recorded_lines(&[b"ended\x04", b"a\x16\x17b\r"]), ["ended", "a\x17b"]);
+        assert_eq!(recorded_lines(&[b"unfinished"]), [""; 0]);
+        assert_eq!(recorded_lines(&[b"\r\r"]), [""; 0]);
     }
 
     #[test]
-    fn who_follows_hears_of_each_once() {
+    fn follower_receives_each_line_once() {
         let hidden_log = HiddenInputLog::default();
         let hidden = |text: &str| SecretText { terminal: None, text: text.to_owned() };
         hidden_log.record_text(hidden("one"));

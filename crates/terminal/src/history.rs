@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_thousand_lines_are_all_there() {
+    fn two_hundred_thousand_lines_are_kept() {
         let history = filled(200_000, 16 << 20);
         assert_eq!(history.start(), 0);
         let (_, text) = history.read(0..history.end());
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_output_stays_within_its_budget_and_says_where_it_begins() {
+    fn endless_output_stays_within_its_budget() {
         let history = filled(500_000, 64 * 1024);
         assert!(history.memory() < 1 << 20, "held {} bytes", history.memory());
         assert!(history.start() > 0);
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn newlines_are_found_from_the_end_in_new_and_in_old_text() {
+    fn newlines_are_found_from_the_end_in_all_text() {
         let history = filled(100_000, 16 << 20);
         let whole = history.read(0..history.end()).1;
         for nth in [1, 2, 50, 40_000, 99_999, 100_000] {
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_without_text_leaves_no_trace() {
+    fn zone_without_text_leaves_no_trace() {
         let mut history = History::new(1024);
         for _ in 0..1000 {
             history.begin_zone(Zone::Prompt);
@@ -554,7 +554,7 @@ mod tests {
         assert_eq!(history.zones(0..1).collect::<Vec<_>>(), [(0..1, Zone::Output)]);
     }
 
-    /// Text that hardly shrinks when it is compressed.
+    /// Nearly incompressible text.
     fn noise(bytes: usize, seed: &mut u64) -> String {
         let mut next = || {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_has_no_room_for_is_read_from_disk() {
+    fn text_beyond_memory_is_read_from_disk() {
         let mut history = on_disk(256 * 1024, 64 << 20);
         for line in 0..2_000_000 {
             history.push_str(&format!("line {line}\n"));
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_costs_only_the_oldest_output() {
+    fn missing_directory_loses_only_the_oldest_output() {
         let disk = Disk { folder: "/no/such/folder".into(), budget: 1 << 20 };
         let mut history = History::new(100_000).with_disk(Some(disk));
         for _ in 0..20 {
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_becomes_full_keeps_the_newest_of_what_it_has_room_for() {
+    fn full_disk_keeps_the_newest_output() {
         let mut history = on_disk(MIN_HOT_BYTES, 4 << 20);
         let (mut whole, mut seed) = (String::new(), 7);
         let mut print = |history: &mut History, blocks: usize| {
@@ -608,7 +608,7 @@ mod tests {
             }
             let (begins, text) = history.read(0..history.end());
             assert_eq!(begins, history.start());
-            assert!(text == whole[begins as usize..], "what is held is what was written");
+            assert!(text == whole[begins as usize..], "the stored text equals the written text");
         };
         print(&mut history, 12);
         assert_eq!(history.start(), 0);
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_fails_loses_what_lies_on_it_and_nothing_else() {
+    fn failing_disk_loses_only_its_own_content() {
         let mut history = on_disk(3 * MIN_HOT_BYTES, 16 << 20);
         for _ in 0..20 {
             history.push_str(&noise(MIN_HOT_BYTES, &mut 3));
@@ -642,7 +642,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn whatever_is_pushed_what_is_held_reads_back_exactly_within_both_budgets(
+        fn any_kept_text_reads_back_exactly_within_both_budgets(
             pieces in prop::collection::vec((any::<u64>(), 0..400_000usize, any::<bool>()), 1..25),
             memory in 0..400_000usize,
             disk in 0..900_000usize,
@@ -668,7 +668,7 @@ mod tests {
         }
 
         #[test]
-        fn any_range_reads_what_was_written_there(
+        fn any_range_reads_the_written_text(
             pieces in prop::collection::vec(("[a-zé漢\n]{0,30}", 0..800usize), 1..60),
             low in any::<prop::sample::Index>(),
             high in any::<prop::sample::Index>(),

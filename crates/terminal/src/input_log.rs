@@ -85,7 +85,7 @@ pub(crate) struct Moment {
 pub enum InputContext {
     /// A shell that reports its prompts was at its prompt.
     Prompt,
-    /// A program had the whole screen.
+    /// A program used the whole screen.
     FullScreen,
     /// A program read a line without echoing it.
     Password {
@@ -142,7 +142,7 @@ pub enum LoggedAction {
         command: LoggedText,
         /// The directory that the shell changed to before it.
         directory: Option<String>,
-        /// Outcome of the command; none while it runs.
+        /// Outcome of the command; `None` while it runs.
         outcome: Option<CommandOutcome>,
     },
     /// A shell accepted a line typed at its prompt.
@@ -150,7 +150,7 @@ pub enum LoggedAction {
         /// The line as shown by the shell's editor, after completion and history expansion. `None` if a part of it
         /// is hidden.
         line: Option<LoggedText>,
-        /// Outcome of the command; none while it runs.
+        /// Outcome of the command; `None` while it runs.
         outcome: Option<CommandOutcome>,
     },
     /// A wait for output, or for the prompt.
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_entries_are_dropped() {
+    fn oldest_entries_are_dropped() {
         let mut log = InputLog::default();
         for number in 0..MAX_ENTRIES as u64 + 10 {
             log.add(None, at(number), typed("ls\n"));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_count_with_what_each_takes() {
+    fn keys_count_with_their_size() {
         let mut log = InputLog::default();
         for _ in 0..100 {
             let keys = vec!["up".to_owned(); 1000];
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_key_by_key_is_one_entry_a_line() {
+    fn keys_form_one_entry_per_line() {
         let mut log = InputLog::default();
         for keys in ["l", "s", "\r", "p", "wd\r"] {
             log.add(Some("ana"), at(0), attached(keys));
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_on_behind_a_change_of_size_and_a_wait() {
+    fn line_continues_after_a_resize_and_a_wait() {
         let mut log = InputLog::default();
         let wait =
             || LoggedAction::Waited { patterns: vec!["x".to_owned()], reason: Reason::Match, matched: None, until: 0 };
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_command_is_noted_in_its_entry() {
+    fn end_of_a_command_is_noted_in_its_entry() {
         let mut log = InputLog::default();
         let command = |outcome| LoggedAction::Command { command: "make".into(), directory: None, outcome };
         let number = log.add(None, at(0), command(None));

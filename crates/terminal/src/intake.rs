@@ -258,7 +258,7 @@ mod tests {
     use crate::history::{History, Zone};
     use crate::screen::Emulator;
 
-    /// Output that terminals are sent, in pieces that a generator can shuffle.
+    /// Terminal output, in pieces that a generator can shuffle.
     const PIECES: [&[u8]; 37] = [
         b"word",
         b" ",
@@ -300,7 +300,7 @@ mod tests {
     ];
 
     /// Returns the state left by `portions`: the text, its zones, and the screen.
-    fn left_by(portions: &[&[u8]]) -> (String, Vec<(std::ops::Range<u64>, Zone)>, String) {
+    fn state_after(portions: &[&[u8]]) -> (String, Vec<(std::ops::Range<u64>, Zone)>, String) {
         let transcript = Transcript::new(History::new(1 << 20), Some("n1".into()));
         let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(Size { cols: 30, rows: 8 })));
         for portion in portions {
@@ -311,11 +311,11 @@ mod tests {
         (history.read(0..history.end()).1, history.zones(0..history.end()).collect(), intake.screen.text())
     }
 
-    /// The screen after `bytes`, and how long it took.
-    fn flooded(size: Size, first: &str, unit: &str) -> (String, Duration) {
+    /// The screen after `bytes`, and the duration.
+    fn flood(size: Size, first: &str, unit: &str) -> (String, Duration) {
         let mut bytes = unit.repeat(16 * 1024 / unit.len()).into_bytes();
         bytes.truncate(16 * 1024);
-        // The quickest of three: others use the machine too.
+        // The shortest of three durations: other processes use the machine too.
         let rounds = (0..3).map(|_| {
             let transcript = Transcript::new(History::new(1 << 20), None);
             let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(size)));
@@ -330,9 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn a_few_bytes_draw_no_more_than_can_be_seen() {
+    fn few_bytes_draw_only_visible_cells() {
         for size in [Size::default(), Size { cols: 1000, rows: 200 }] {
-            let (_, plain) = flooded(size, "", "the quick brown fox jumps over the lazy dog\r\n");
+            let (_, plain) = flood(size, "", "the quick brown fox jumps over the lazy dog\r\n");
             let line = |shown: char| shown.to_string().repeat(usize::from(size.cols));
             for (name, first, unit, last) in [
                 ("REP", "x", "\x1b[65535b", Some('x')),
@@ -352,7 +352,7 @@ mod tests {
                 ("CBT", "", "\x1b[65535Z", None),
                 ("ED", "", "\x1b[H\x1b[J", None),
             ] {
-                let (shown, took) = flooded(size, first, unit);
+                let (shown, took) = flood(size, first, unit);
                 assert!(took < 50 * plain, "{name} takes {took:?}, plain text {plain:?}");
                 assert!(shown.starts_with("end"), "{name}: {shown}");
                 if let Some(last) = last {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_is_repeated_as_often_as_was_asked() {
+    fn character_is_repeated_as_often_as_requested() {
         for (bytes, text) in [
             ("ab\x1b[3bc", "abbbbc"),
             ("a\x1b[bc", "aac"),
@@ -374,15 +374,15 @@ mod tests {
             ("a\x1b[1;5b", "aa"),
             ("\x1b[?2026ha\x1b[3b\x1b[?2026l", "aaaa"),
         ] {
-            assert_eq!(left_by(&[bytes.as_bytes()]).2, text, "{bytes:?}");
+            assert_eq!(state_after(&[bytes.as_bytes()]).2, text, "{bytes:?}");
             let cut: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
-            assert_eq!(left_by(&cut).2, text, "{bytes:?}, byte by byte");
+            assert_eq!(state_after(&cut).2, text, "{bytes:?}, byte by byte");
         }
     }
 
     proptest! {
         #[test]
-        fn where_the_output_is_cut_makes_no_difference(
+        fn cut_position_of_output_does_not_matter(
             pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..60),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {
@@ -392,7 +392,7 @@ mod tests {
             cuts.sort_unstable();
             let begins = std::iter::once(0).chain(cuts.iter().copied());
             let portions: Vec<&[u8]> = begins.zip(&cuts).map(|(begin, end)| &bytes[begin..*end]).collect();
-            prop_assert_eq!(left_by(&portions), left_by(&[&bytes]));
+            prop_assert_eq!(state_after(&portions), state_after(&[&bytes]));
         }
     }
 }

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interactive_shell_is_integrated() {
+    fn interactive_shell_is_integrated() {
         let commands: [(&[&str], Kind); 13] = [
             (&["bash"], Kind::Bash),
             (&["/bin/bash"], Kind::Bash),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_told_what_to_do_is_left_alone() {
+    fn shell_with_a_command_is_unchanged() {
         let commands: [&[&str]; 14] = [
             &["bash", "-c", "ls"],
             &["bash", "--norc"],
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Variables with other names that the scripts may change: the shells know them by these.
+    /// Variables with other names that the scripts may change, because the shells use these names.
     const KNOWN_VARIABLES: &[&str] = &[
         "ENV",
         "HISTFILE",
@@ -296,7 +296,7 @@ mod tests {
                 "local" | "typeset" => declares = true,
                 "&&" | "||" | "" => declares = false,
                 _ if !is_name => {}
-                // Marks have parts such as `;k=`, with no blank between.
+                // Marks have parts such as `;k=`, without a blank in between.
                 _ if declares || is_behind("for") => names.push(name),
                 _ if is_fish && is_behind("set") && name != "in" => names.push(name),
                 _ if is_fish
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scripts_change_no_variable_that_a_person_may_have_made_read_only() {
+    fn scripts_change_no_possibly_readonly_variable() {
         let scripts: [(&str, &str, bool); 10] = [
             ("bash.sh", BASH, false),
             ("zshenv.zsh", ZSH, false),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_zsh_folder_is_handed_over() {
+    fn zsh_directory_of_the_user_is_passed_on() {
         let (_, environment, _) = prepared(&["zsh"], vec![("ZDOTDIR".into(), "/home/ana/zsh".into())]);
         assert!(environment.contains(&(ZDOTDIR_VARIABLE.into(), "/home/ana/zsh".into())));
         let (_, environment, _) = prepared(&["zsh"], Vec::new());
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_bash_gets_the_users_own_env_back() {
+    fn login_bash_gets_the_users_env_back() {
         let (arguments, environment, _) = prepared(&["bash", "-l"], vec![("ENV".into(), "/home/ana/.shrc".into())]);
         assert_eq!(arguments, ["bash", "--posix", "-l"]);
         assert!(environment.contains(&(ENV_VARIABLE.into(), "/home/ana/.shrc".into())));
@@ -373,13 +373,13 @@ mod tests {
     }
 
     #[test]
-    fn words_are_quoted_as_each_shell_reads_them() {
+    fn words_are_quoted_for_each_shell() {
         assert_eq!(quoted(r"it's a\b", Kind::Bash), r"'it'\''s a\b'");
         assert_eq!(quoted(r"it's a\b", Kind::Fish), r"'it\'s a\\b'");
     }
 
     #[test]
-    fn nobody_else_may_look_into_the_folder() {
+    fn directory_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let integration = Integration::install(&folder.path().join("shell")).unwrap();
         for (path, mode) in [(&integration.exchange, 0o700), (&integration.bash, 0o600)] {

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_what_xterm_sends() {
+    fn keys_match_xterm() {
         let expected = [
             ("enter", "\r"),
             ("Enter", "\r"),
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn cursor_keys_follow_the_mode_that_the_program_is_in() {
+    fn cursor_keys_follow_the_mode_of_the_program() {
         let modes = Modes { application_cursor: true, ..Modes::default() };
         assert_eq!(key("up", modes, false).unwrap(), b"\x1bOA");
         assert_eq!(key("ctrl-up", modes, false).unwrap(), b"\x1b[1;5A");
     }
 
     #[test]
-    fn a_program_that_wants_unambiguous_keys_gets_them() {
+    fn program_requesting_unambiguous_keys_gets_them() {
         let kitty = |name| String::from_utf8(key(name, Modes::default(), true).unwrap()).unwrap();
         assert_eq!(kitty("escape"), "\x1b[27u");
         assert_eq!(kitty("ctrl-c"), "\x1b[99;5u");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_named_and_the_known_ones_listed() {
+    fn unknown_key_is_named_and_known_ones_are_listed() {
         let error = key("hyper-q", Modes::default(), false).unwrap_err().to_string();
         assert!(error.starts_with("'hyper-q' is not a key; keys are"), "{error}");
         assert!(key("f13", Modes::default(), false).is_err());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_sent_as_it_is_and_newlines_are_enter() {
+    fn text_is_sent_unchanged_and_newlines_are_enter() {
         let plain = Modes::default();
         assert_eq!(text("ls; -x Enter C-a\n", plain), b"ls; -x Enter C-a\r");
         assert_eq!(text("a\r\nb\n", plain), b"a\rb\r");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_line_is_pasted_and_then_entered() {
+    fn long_line_is_pasted_and_then_entered() {
         let modes = Modes { bracketed_paste: true, ..Modes::default() };
         let long = "x".repeat(MIN_PASTE_BYTES + 1);
         assert_eq!(text(&format!("{long}\n"), modes), format!("\x1b[200~{long}\x1b[201~\r").as_bytes());

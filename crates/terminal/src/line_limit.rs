@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_line_counts_with_what_stands_before_it() {
+    fn longest_line_includes_the_text_before_it() {
         assert_eq!(longest_line(0, b""), 0);
         assert_eq!(longest_line(3, b"abc"), 6);
         assert_eq!(longest_line(3, b"a\rabcde\nab"), 5);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_refused_with_its_length_and_the_way_out() {
+    fn overlong_line_is_refused_with_its_length_and_a_remedy() {
         let error = LineTooLong { bytes: 6000, relay: Some("ssh".to_owned()), max_bytes: None }.to_string();
         assert!(error.contains("6000 bytes") && error.contains("4095") && error.contains("'ssh'"), "{error}");
         assert!(error.contains("put the text in a file"), "{error}");

@@ -181,39 +181,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wide_characters_tabs_and_accents_take_the_columns_of_a_screen() {
+    fn wide_characters_tabs_and_accents_take_screen_columns() {
         assert_eq!(settled("漢字\rab字\n"), "ab字\n");
         assert_eq!(settled("漢字\ra\n"), "a 字\n");
         assert_eq!(settled("a漢\x08b"), "a b");
         assert_eq!(settled("e\u{301}x\x08\x08o"), "ox");
         assert_eq!(settled("a\tb\rA"), "A\tb");
-        assert_eq!(settled("a\tb\r\x08A\tB"), "A\tB", "a tab writes nothing over");
+        assert_eq!(settled("a\tb\r\x08A\tB"), "A\tB", "a tab overwrites nothing");
         assert_eq!(settled("a\tb\x08\x08\x08xy"), "a     xyb");
     }
 
     #[test]
-    fn a_progress_bar_shows_its_last_state() {
+    fn progress_bar_shows_its_last_state() {
         assert_eq!(settled("get:  10%\rget: 100%\ndone\n"), "get: 100%\ndone\n");
     }
 
     #[test]
-    fn a_shorter_text_leaves_the_rest_of_the_longer_one_standing() {
+    fn shorter_text_leaves_the_rest_of_a_longer_one() {
         assert_eq!(settled("abcdef\rxy"), "xycdef");
     }
 
     #[test]
-    fn an_erased_line_begins_anew() {
+    fn erased_line_starts_over() {
         assert_eq!(settled("abcdef\r\rxy"), "xy");
     }
 
     #[test]
-    fn backspaces_move_back_and_blanks_wipe() {
+    fn backspaces_move_back_and_blanks_erase() {
         assert_eq!(settled("lx\x08 \x08s\n"), "ls\n");
         assert_eq!(settled("\x08\x08a"), "a");
     }
 
     #[test]
-    fn what_was_printed_keeps_its_blanks_and_its_end() {
+    fn printed_text_keeps_its_blanks_and_end() {
         assert_eq!(as_printed("a  \n\n\tb "), "a  \n\n\tb ");
         assert_eq!(as_printed("get:  10%\rget: 100%\nno end"), "get: 100%\nno end");
     }

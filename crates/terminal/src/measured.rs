@@ -1,7 +1,7 @@
 //! Parts of a terminal without a terminal, for benchmarks.
 //!
-//! Not part of the crate's API: the module is public because a benchmark is another
-//! crate, and it may change at any time.
+//! Not part of the crate's API: the module is public only because benchmarks are separate crates, and may change at any
+//! time.
 
 use steplatch_pattern::Pattern;
 

@@ -50,7 +50,7 @@ const WHEEL_LINES: usize = 3;
 const MAX_OLD_POSITION: u16 = 222;
 
 /// Returns the bytes of a mouse action; none if the program does not request it. On a full screen, the wheel counts as
-/// arrow keys unless the program requests mouse reports or turned this off (mode 1007).
+/// arrow keys unless the program requests mouse reports or has turned this off (mode 1007).
 pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
     if modes.mouse == MouseReports::None {
         return match input.action {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_sent_what_it_asked_for_in_its_encoding() {
+    fn program_receives_requested_mouse_events_in_its_encoding() {
         let sgr = |mouse| Modes { mouse, sgr_mouse: true, ..Modes::default() };
         let buttons = sgr(MouseReports::Buttons);
         assert_eq!(bytes(MouseAction::Press(0), buttons), "\x1b[<0;5;10M");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_want_the_mouse_is_sent_nothing_but_arrows_on_a_full_screen() {
+    fn program_without_mouse_gets_only_arrows_on_a_full_screen() {
         assert_eq!(bytes(MouseAction::Press(0), Modes::default()), "");
         assert_eq!(bytes(MouseAction::Wheel { up: true }, Modes::default()), "");
         let full = Modes { alternate_screen: true, ..Modes::default() };

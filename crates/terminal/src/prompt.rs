@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn output_without_an_end_of_line_stands_before_the_prompt() {
+    fn output_without_newline_is_before_the_prompt() {
         for prompt in [">>> ", "$ ", "(gdb) ", "ana@box:~$ ", "sqlite> "] {
             assert_eq!(
                 learned(prompt).classify_row(&format!("done{prompt}")),
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_an_entry_is_asked_for_in_each_programs_way() {
+    fn rest_of_an_entry_is_requested_in_each_programs_way() {
         let rows = [
             (">>> ", "... "),
             ("In [1]: ", "   ...: "),
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_typed_entry_by_entry_and_an_empty_line_is_refused_where_it_is_an_entry() {
+    fn text_is_typed_by_entry_and_empty_line_as_entry_is_refused() {
         let lines = |prompt: &str, text: &str| learned(prompt).split_entries(text);
         assert_eq!(lines(">>> ", "if a:\n  b\n\n  c\nd").unwrap(), ["if a:\n  b\n \n  c", "d"]);
         for prompt in ["$ ", "> ", "sqlite> ", "postgres=# ", "irb(main):001:0> "] {
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_an_entry_is_typed_where_a_row_requests_it() {
+    fn rest_of_an_entry_is_typed_at_a_continuation_row() {
         for (prompt, row) in [("$ ", "> "), ("box% ", "heredoc> "), ("ftp> ", "+ "), ("lua> ", ">> ")] {
             assert!(learned(prompt).may_continue(row), "{row:?}");
         }
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_output_are_no_prompts() {
+    fn questions_and_output_are_not_prompts() {
         let rows = [
             "",
             "Continue? [Y/n] ",
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn zsh_and_fish_fill_a_row_behind_output_without_an_end_of_line() {
+    fn zsh_and_fish_fill_a_row_after_output_without_newline() {
         let fill = |output: &str| format!("{output}%{}\r \r\rbox% ", " ".repeat(79));
         assert_eq!(unfinished_line_bytes(&fill("abc"), 80), 3);
         assert_eq!(unfinished_line_bytes(&fill(""), 80), 0);
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drawings_of_an_editor_of_lines_are_no_output() {
+    fn line_editor_drawings_are_not_output() {
         let prompt = learned("In [2]: ");
         let drawn = "In [2]: for i in x:\n   ...:     print(i)\n   ...:\n0\n1\n";
         assert_eq!(&drawn[prompt.redrawn_entry(drawn, "for i in x:\n    print(i)")..], "0\n1\n");
@@ -656,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calculator_shows_no_prompt() {
+    fn calculator_shows_no_prompt() {
         let silent = LearnedPrompt::learn("", Some("bc")).unwrap();
         assert_eq!(silent.classify_row(""), RowKind::Prompt { output_bytes: 0 });
         assert_eq!(silent.classify_row("12"), RowKind::Other);
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_for_shells_are_typed_at_prompts_of_shells_only() {
+    fn shell_lines_are_typed_only_at_shell_prompts() {
         for prompt in ["$ ", "# ", "ana@box:~$ ", "box% ", "ana@box ~> ", "/ # "] {
             assert!(learned(prompt).may_be_shell(), "{prompt:?}");
         }

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_python_that_takes_one_statement_at_a_time_is_known_by_its_name() {
+    fn python_with_single_statements_is_known_by_its_name() {
         for (program, is_single) in [
             ("python2.7", true),
             ("python2", true),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_divided_into_statements() {
+    fn text_is_divided_into_statements() {
         let cases: &[(&str, &[&str])] = &[
             ("print(1)", &["print(1)"]),
             ("a = 1\nb = 2\n\nc", &["a = 1", "b = 2", "c"]),

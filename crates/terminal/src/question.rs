@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prompts_and_questions_are_told_from_output() {
+    fn prompts_and_questions_differ_from_output() {
         let asks = [
             "user@host:~$ ",
             "root@host:/# ",

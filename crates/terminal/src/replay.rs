@@ -168,12 +168,12 @@ mod tests {
         "\x1b]4;1;#102030\x1b\\",
     ];
 
-    fn shown(replay: &Replay) -> (Picture, String, Modes) {
+    fn shown_screen(replay: &Replay) -> (Picture, String, Modes) {
         (replay.picture(), replay.title(), replay.modes())
     }
 
     #[test]
-    fn a_keyframe_is_not_within_a_sequence_nor_above_another_screen() {
+    fn keyframe_is_outside_sequences_and_on_the_main_screen() {
         for (output, has_one) in [
             ("plain", true),
             ("\x1b[1mbold", false),
@@ -205,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_replay_goes_on_from_a_keyframe_as_from_the_beginning(
+        fn replay_from_a_keyframe_equals_replay_from_the_start(
             before in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..30),
             after in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..20),
         ) {
@@ -216,11 +216,11 @@ mod tests {
             if let Some(keyframe) = whole.keyframe() {
                 let mut again = Replay::new(SIZE);
                 again.draw(&keyframe);
-                prop_assert_eq!(shown(&again), shown(&whole));
+                prop_assert_eq!(shown_screen(&again), shown_screen(&whole));
                 for piece in after {
                     again.draw(piece);
                     whole.draw(piece);
-                    prop_assert_eq!(shown(&again), shown(&whole), "{:?}", piece);
+                    prop_assert_eq!(shown_screen(&again), shown_screen(&whole), "{:?}", piece);
                 }
             }
         }

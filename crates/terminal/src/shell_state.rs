@@ -56,7 +56,7 @@ pub enum NotedState {
     },
     /// A program waits for input. The comparison checks only that it is the same program.
     Program {
-        /// Its name.
+        /// The name.
         program: Option<String>,
     },
     /// The state is unknown, so nothing is compared.
@@ -185,7 +185,7 @@ impl ShellState {
         self.traps.iter().take(MAX_TRAPS).cloned().collect()
     }
 
-    /// Returns the names of the parts that differ, as the beginning of a sentence; `None` if there are none.
+    /// Returns the names of the differing parts, as the beginning of a sentence; `None` if there are none.
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         let names = self.parts.keys().chain(current.parts.keys().filter(|name| !self.parts.contains_key(*name)));
         let varies = |name: &String| self.volatile_parts.contains(name) || current.volatile_parts.contains(name);
@@ -236,7 +236,7 @@ impl OpenFiles {
         Some(format!("{target:?} {} {} {flags} {position}", metadata.dev(), metadata.ino()))
     }
 
-    /// Returns the names of the descriptors that differ, as the beginning of a sentence; `None` if there are none.
+    /// Returns the names of the differing descriptors, as the beginning of a sentence; `None` if there are none.
     /// Ignores opened and closed descriptors above [`Self::MAX_DESCRIPTOR`].
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         let numbers: BTreeSet<u32> = self.0.keys().chain(current.0.keys()).copied().collect();
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_have_the_names_of_what_changed() {
+    fn differences_are_named_after_the_change() {
         let before = of_bash("declare -x A=\"1\"\ndeclare -- B=\"x\ny\"\n", "make () \n{ \n    :\n}\n", "");
         assert_eq!(before.difference(&before), None);
         let after =
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_the_prompt_changes_is_no_difference_and_others_are() {
+    fn variable_changed_by_the_prompt_is_not_a_difference() {
         let state = |count: u8, other: u8| {
             let answer = format!("variable n\0{count}\0variable m\0{other}\0varies n\0\0end\0\0");
             ShellState::parse(answer.as_bytes(), None).unwrap()
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_by_itself_is_no_difference_and_a_file_that_every_bash_reads_is() {
+    fn volatile_values_are_ignored_but_bash_startup_files_are_not() {
         let before = of_bash("declare -- RANDOM=\"1\"\ndeclare -x BASH_ENV=\"\"\ndeclare -- _p9k__x=\"1\"\n", "", "");
         let after = of_bash("declare -- RANDOM=\"2\"\ndeclare -x BASH_ENV=\"/tmp/x\"\ndeclare -- PS1=\"2\"\n", "", "");
         assert_eq!(before.difference(&after).unwrap(), "variable BASH_ENV");
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_with_each_command_is_named_as_traps_are() {
+    fn prompt_hooks_are_named_like_traps() {
         let hook =
             "[0]=\"{ __steplatch_end; } >/dev/null 2>&1\" [999]=\"{ __steplatch_prompt; } 3>&2 4>&1 >/dev/null 2>&1\"";
         let mark = "\\e]133;R;k=0a;s=\\$?;n=\\$((__steplatch_count += 1))\\a\\${__steplatch_bang:+\\${histchars##\\\"\\${histchars:=\\$__steplatch_bang}\\\"}}\\${__steplatch_hook##\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a\\${__steplatch_elsewhere:+\\$(__steplatch_mark_start)}";
@@ -611,11 +611,11 @@ mod tests {
     }
 
     #[test]
-    fn a_new_job_is_a_difference_and_an_ended_one_is_none() {
+    fn new_job_is_a_difference_but_an_ended_one_is_not() {
         let jobs = |text: &str| ShellState::parse(format!("jobs\0{text}\0end\0\0").as_bytes(), None).unwrap();
         let (one, two) = (jobs("12\n"), jobs("12\n34\n"));
         assert_eq!((two.difference(&one), one.difference(&two).unwrap()), (None, "job 34".to_owned()));
-        // As zsh lists them.
+        // As listed by zsh.
         assert_eq!(
             jobs("").difference(&jobs("running:+:56=running\nsuspended:-:7=suspended (signal)")).unwrap(),
             "job 56, job 7"
@@ -632,20 +632,20 @@ mod tests {
     }
 
     #[test]
-    fn open_files_are_compared_with_what_the_next_command_reads() {
+    fn open_files_are_compared_with_input_of_the_next_command() {
         let files =
             |rows: &[(u32, &str)]| OpenFiles(rows.iter().map(|(number, file)| (*number, (*file).to_owned())).collect());
         let before = files(&[(0, "tty"), (3, "a 0"), (12, "b")]);
         assert_eq!(before.difference(&before), None);
         assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 7"), (12, "b")])).unwrap(), "file descriptor 3");
         assert_eq!(before.difference(&files(&[(3, "a 0"), (4, "x")])).unwrap(), "file descriptor 0, file descriptor 4");
-        // At a high number a shell keeps files of its own, and a name in a variable leads to one that is there.
+        // A shell keeps private files at high numbers; a variable may name such a file.
         assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 0"), (11, "c")])), None);
         assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 0"), (12, "c")])).unwrap(), "file descriptor 12");
     }
 
     #[test]
-    fn a_place_that_the_path_leads_to_is_no_difference() {
+    fn equivalent_path_is_not_a_difference() {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
@@ -657,11 +657,15 @@ mod tests {
         };
         assert_eq!(state(&format!("{bin}/tool")), ShellState::parse(b"end\0\0", None).unwrap());
         assert_eq!(state(&format!("{bin}/tool")).difference(&state("/tmp/evil")).unwrap(), "place of tool");
-        assert_eq!(state("/none/tool"), state(&format!("{bin}/tool")), "zsh looked it up, and it is gone since");
+        assert_eq!(
+            state("/none/tool"),
+            state(&format!("{bin}/tool")),
+            "zsh looked the program up, and it was removed since"
+        );
     }
 
     #[test]
-    fn a_report_without_its_end_is_none() {
+    fn report_without_its_end_is_invalid() {
         assert_eq!(ShellState::parse(b"options\0x\0variables\0declare", None), None);
     }
 }

@@ -55,7 +55,7 @@ pub struct Terminal {
     requests: mpsc::UnboundedSender<Request>,
     /// Integration session of its shell. The lock allows one exchange at a time.
     integration: Option<Arc<tokio::sync::Mutex<IntegrationSession>>>,
-    /// Its states at the questions to people, oldest first.
+    /// The states at the questions to people, oldest first.
     question_states: Arc<Mutex<VecDeque<QuestionState>>>,
 }
 
@@ -434,7 +434,7 @@ impl Excerpt {
 pub struct ScreenLine {
     /// The number of its first row on the screen, from 0; negative if it scrolled off.
     pub row: i64,
-    /// Its text; for a wrapped line, the text of all its rows.
+    /// The text; for a wrapped line, the text of all its rows.
     pub text: String,
     /// False if the client has seen the line with this text.
     pub is_changed: bool,
@@ -443,7 +443,7 @@ pub struct ScreenLine {
 /// The state of a terminal without its screen.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Description {
-    /// Its id.
+    /// The id.
     pub id: TerminalId,
     /// The requested command line.
     pub command: String,

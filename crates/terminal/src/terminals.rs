@@ -453,7 +453,7 @@ struct Reservation<'a> {
 
 impl Reservation<'_> {
     fn into_id(mut self) -> TerminalId {
-        self.id.take().expect("a reservation is kept once, and then it is gone")
+        self.id.take().expect("a reservation is used once")
     }
 }
 

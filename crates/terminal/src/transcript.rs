@@ -138,8 +138,8 @@ impl Transcript {
         std::mem::take(&mut self.writer.marks)
     }
 
-    /// Accepts the marks of an inner shell as well. `begins_at_line_end` is true if the shell has no mark for the start
-    /// of commands, so that the end of an entered line begins a command.
+    /// Also accepts the marks of an inner shell. `begins_at_line_end` is true if the shell has no mark for the start of
+    /// commands, so that the end of an entered line begins a command.
     pub(crate) fn enter_shell(&mut self, nonce: String, begins_at_line_end: bool) {
         self.writer.attribute_motion();
         self.writer.sources.push(MarkingShell::new(nonce, begins_at_line_end));
@@ -1013,35 +1013,35 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_removed_and_line_ends_are_one_character() {
+    fn escapes_are_removed_and_line_ends_normalised() {
         assert_eq!(text(b"\x1b[1;31mred\x1b[0m\r\nplain\r\r\n\ttab\x07"), "red\nplain\n\ttab");
     }
 
     #[test]
-    fn a_coloured_match_of_grep_stays_one_word() {
+    fn coloured_match_of_grep_stays_one_word() {
         assert_eq!(text(b"pre\x1b[01;31m\x1b[Kfix\x1b[m\x1b[Ked\r\n"), "prefixed\n");
     }
 
     #[test]
-    fn a_line_that_was_erased_reads_as_what_replaced_it() {
+    fn erased_line_reads_as_its_replacement() {
         assert_eq!(settled(&text(b"working on it...\r\x1b[Kdone\r\n")), "done\n");
         assert_eq!(settled(&text(b"working on it...\x1b[2K\rdone\r\n")), "done\n");
         assert_eq!(settled(&text(b"working on it...\x1b[2K\x1b[1Gdone\r\n")), "done\n");
     }
 
     #[test]
-    fn editing_a_command_line_reads_as_the_line_that_was_sent() {
-        // Readline: type "lss", delete one, type " -l".
+    fn edited_command_line_reads_as_the_sent_line() {
+        // Readline: type "lss", delete one character, type " -l".
         assert_eq!(settled(&text(b"$ lss\x08\x1b[K -l\r\n")), "$ ls -l\n");
     }
 
     #[test]
-    fn words_on_different_rows_are_not_glued_together() {
+    fn words_on_different_rows_are_not_joined() {
         assert_eq!(text(b"\x1b[2;1Hone\x1b[3;1Htwo\x1b[10;5Hthree"), "one\ntwo\nthree");
     }
 
     #[test]
-    fn what_a_shell_prints_before_the_next_line_of_a_command_is_between_two_marks() {
+    fn continuation_prompt_is_between_two_marks() {
         let marks = |between: &str| {
             let begin = "\x1b]133;R;k=n1;s=0;n=1\x07\x1b]133;C;k=n1\x07one\r\n";
             let mut transcript = taken(format!("{begin}{between}").as_bytes());
@@ -1050,7 +1050,7 @@ mod tests {
         };
         let hook = "\x1b]133;R;k=n1;s=2;n=2\x07hook\r\n\x1b]133;C;k=n1\x07";
         assert_eq!(marks(hook), [(Mark::HookBegan, 4), (Mark::HookEnded, 9)]);
-        // What a command prints of the variable has no fresh number.
+        // A mark printed by a command from the variable has an outdated number.
         assert_eq!(marks("\x1b]133;R;k=n1;s=0;n=1\x07hook\r\n\x1b]133;C;k=n1\x07"), []);
         let end = "\x1b]133;D;0;k=n1;n=3;o=p\x07";
         assert_eq!(marks(end), [(Mark::OutputPiped, 4), (Mark::CommandEnded(Some(0)), 4)]);
@@ -1067,14 +1067,14 @@ mod tests {
     }
 
     #[test]
-    fn marks_report_the_exit_code_and_a_forged_one_is_not_believed() {
+    fn marks_report_the_exit_code_and_a_forgery_is_rejected() {
         let mut transcript =
             taken(b"\x1b]133;D;0;k=wrong;n=1\x07\x1b]133;D;0;n=1\x07\x1b]133;D;0;k=n1\x07\x1b]133;D;127;k=n1;n=1\x07");
         assert_eq!(transcript.take_marks(), [OffsetMark { mark: Mark::CommandEnded(Some(127)), offset: 0 }]);
     }
 
     #[test]
-    fn a_command_cannot_print_the_marks_of_its_shell() {
+    fn command_cannot_print_the_marks_of_its_shell() {
         let prompt = "\x1b]133;A;k=n1\x07$ \x1b]133;B;k=n1\x07";
         let begin = format!("\x1b]133;D;0;k=n1;n=7\x07{prompt}echo $PS1\r\n\x1b]133;C;k=n1\x07");
         let forged = [
@@ -1103,7 +1103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hooks_print_is_behind_the_output() {
+    fn hook_output_is_after_the_command_output() {
         let output = b"\x1b]133;B;k=n1\x07x\r\n\x1b]133;C;k=n1\x07said\x1b]133;E;k=n1\x07 \x1b]133;E;k=n1\x07hook\r\n";
         let mut transcript = taken(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1\x07"].concat());
         let end = transcript.take_marks().pop();
@@ -1112,21 +1112,21 @@ mod tests {
             Some(OffsetMark { mark: Mark::CommandEnded(Some(0)), offset: 7 }),
             "the last mark of an end counts"
         );
-        // A shell without other hooks prints none, so this one is of the command.
+        // A shell without other hooks prints no such mark, so it comes from the command.
         let mut transcript = taken(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1;e=0\x07"].concat());
         let end = transcript.take_marks().pop();
         assert_eq!(end, Some(OffsetMark { mark: Mark::CommandEnded(Some(0)), offset: transcript.history().end() }));
     }
 
     #[test]
-    fn a_line_that_was_not_understood_is_noticed_where_the_next_begins() {
+    fn misunderstood_line_is_noticed_at_the_next_one() {
         let mut transcript = taken(b"\x1b]133;R;k=n1;s=2\x07\x1b]133;C;k=n1\x07\x1b]133;R;k=n1;s=2\x07");
         let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
         assert_eq!(marks, [Mark::LineRefused, Mark::CommandStarted]);
     }
 
     #[test]
-    fn the_end_of_a_paste_mode_takes_the_line_only_where_a_line_is_edited() {
+    fn end_of_paste_mode_takes_the_line_only_while_editing() {
         let mut transcript = taken(b"\x1b[?2004l\x1b]133;B;k=n1\x07ls\x1b[?2004l\r\n\x1b]133;C;k=n1\x07\x1b[?2004l");
         let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
         assert_eq!(marks, [Mark::PromptReady, Mark::LineTaken, Mark::CommandStarted]);
@@ -1138,7 +1138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_told_by_its_url() {
+    fn directory_is_reported_by_its_url() {
         for (url, folder) in [
             ("file://host/tmp/a%20b;c", Some("/tmp/a b;c")),
             ("file:///tmp/100%", Some("/tmp/100%")),
@@ -1154,7 +1154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_shell_fills_up_before_its_prompt_stays_as_it_was() {
+    fn line_filled_before_a_prompt_is_unchanged() {
         let filled =
             format!("abc\x1b]133;D;0;k=n1;n=1\x07\x1b]133;A;k=n1\x07%{}\r \r\r$ \x1b]133;B;k=n1\x07", " ".repeat(79));
         assert_eq!(settled(&text(filled.as_bytes())), "abc%\n$");
@@ -1163,7 +1163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_screen_program_draws_is_told_apart() {
+    fn full_screen_drawing_is_recognised() {
         let transcript = taken(b"before\r\n\x1b[?1049h\x1b[Hdrawn\x1b[?1049lafter");
         let history = transcript.history();
         let outside: String = history
@@ -1175,14 +1175,14 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_reset_is_reported_where_it_stands() {
+    fn soft_reset_is_reported_at_its_position() {
         let mut transcript = Transcript::new(History::new(1024), None);
         let (taken, pause) = transcript.advance(b"ab\x1b[!pcd");
         assert_eq!((taken, pause), (6, Some(Pause::SoftReset)));
     }
 
     #[test]
-    fn keyboard_modes_are_a_stack_and_can_be_asked_for() {
+    fn keyboard_modes_are_a_stack_and_can_be_queried() {
         let mut transcript = Transcript::new(History::new(1024), None);
         transcript.advance(b"\x1b[>1u\x1b[>5u");
         assert!(transcript.disambiguates_keys());
@@ -1194,7 +1194,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_do_no_harm() {
+    fn non_text_bytes_do_no_harm() {
         let noise: Vec<u8> = (0..=255).cycle().take(10_000).collect();
         taken(&noise);
     }

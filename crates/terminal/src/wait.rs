@@ -430,7 +430,7 @@ mod tests {
             self
         }
 
-        fn prints(&mut self, text: &str) -> Option<String> {
+        fn print_output(&mut self, text: &str) -> Option<String> {
             let at = self.history.end();
             self.history.push_str(text);
             if let crate::echo::FollowResult::Withdrawn(from) = self.echo.follow(at, text) {
@@ -454,64 +454,64 @@ mod tests {
     }
 
     #[test]
-    fn a_match_may_lie_across_two_reads() {
+    fn match_may_cross_two_reads() {
         let mut wait = Typescript::waiting_for("pass(word|phrase):");
-        assert_eq!(wait.prints("enter pass"), None);
-        assert_eq!(wait.prints("word: "), Some("password:".into()));
+        assert_eq!(wait.print_output("enter pass"), None);
+        assert_eq!(wait.print_output("word: "), Some("password:".into()));
     }
 
     #[test]
-    fn a_match_may_span_lines_across_reads() {
+    fn match_may_span_lines_across_reads() {
         let mut wait = Typescript::waiting_for(r"one\ntwo");
-        assert_eq!(wait.prints("one\n"), None);
-        assert_eq!(wait.prints("two\n"), Some("one\ntwo".into()));
+        assert_eq!(wait.print_output("one\n"), None);
+        assert_eq!(wait.print_output("two\n"), Some("one\ntwo".into()));
     }
 
     #[test]
-    fn the_echo_of_what_was_typed_does_not_match_and_its_output_does() {
+    fn echo_of_the_input_does_not_match_but_its_output_does() {
         let mut wait = Typescript::waiting_for("hello").typed("echo hello\n");
-        assert_eq!(wait.prints("echo hello\n"), None);
-        assert_eq!(wait.prints("hello\n"), Some("hello".into()));
+        assert_eq!(wait.print_output("echo hello\n"), None);
+        assert_eq!(wait.print_output("hello\n"), Some("hello".into()));
     }
 
     #[test]
-    fn output_that_only_began_like_the_echo_is_found_after_all() {
+    fn output_that_starts_like_the_echo_is_found() {
         let mut wait = Typescript::waiting_for("yesterday").typed("yes\n");
-        assert_eq!(wait.prints("yes"), None);
-        assert_eq!(wait.prints("terday\n"), Some("yesterday".into()));
+        assert_eq!(wait.print_output("yes"), None);
+        assert_eq!(wait.print_output("terday\n"), Some("yesterday".into()));
     }
 
     #[test]
-    fn the_echo_counts_when_nothing_better_came_and_says_so() {
+    fn echo_counts_as_a_last_resort_and_is_reported() {
         let mut wait = Typescript::waiting_for("hello").typed("hello\n");
-        assert_eq!(wait.prints("hello\n$ "), None);
+        assert_eq!(wait.print_output("hello\n$ "), None);
         let found = wait.find_in_echo().unwrap();
         assert!(found.in_echo);
         assert_eq!((found.text.as_str(), found.range), ("hello", Some(0..5)));
     }
 
     #[test]
-    fn a_marked_command_line_does_not_match_and_the_prompt_does() {
+    fn marked_command_line_does_not_match_but_the_prompt_does() {
         let mut wait = Typescript::waiting_for(r"make|\$ $");
         wait.history.begin_zone(Zone::Input);
-        assert_eq!(wait.prints("make\n"), None);
+        assert_eq!(wait.print_output("make\n"), None);
         wait.history.begin_zone(Zone::Output);
-        assert_eq!(wait.prints("done\n"), None);
+        assert_eq!(wait.print_output("done\n"), None);
         wait.history.begin_zone(Zone::Prompt);
-        assert_eq!(wait.prints("$ "), Some("$ ".into()));
+        assert_eq!(wait.print_output("$ "), Some("$ ".into()));
     }
 
     #[test]
-    fn a_line_that_was_written_over_is_found_as_it_looks_in_the_end() {
+    fn overwritten_line_is_found_in_its_final_form() {
         let mut wait = Typescript::waiting_for(r"^done \d$");
-        assert_eq!(wait.prints("working 1\rworking 2"), None);
-        assert_eq!(wait.prints("\r\rdone 5\n"), Some("done 5".into()));
-        assert_eq!(Typescript::waiting_for("^xycd$").prints("abcd\rxy\n"), Some("xycd".into()));
-        assert_eq!(Typescript::waiting_for("working 1").prints("working 1\rworking 2"), Some("working 1".into()));
+        assert_eq!(wait.print_output("working 1\rworking 2"), None);
+        assert_eq!(wait.print_output("\r\rdone 5\n"), Some("done 5".into()));
+        assert_eq!(Typescript::waiting_for("^xycd$").print_output("abcd\rxy\n"), Some("xycd".into()));
+        assert_eq!(Typescript::waiting_for("working 1").print_output("working 1\rworking 2"), Some("working 1".into()));
     }
 
     #[test]
-    fn the_first_of_several_patterns_is_the_one_that_comes_first_in_the_output() {
+    fn earliest_match_of_several_patterns_wins() {
         let patterns = ["never", "b+", "a"].map(|pattern| Pattern::new(pattern).unwrap());
         let (found, rows) = search_screen(&patterns, "xx bb a").unwrap().unwrap();
         assert_eq!(rows, 0..1);
@@ -527,17 +527,17 @@ mod tests {
             wait.history.settle();
         }
         wait.search = Search::new(vec![Pattern::new("^line 17$").unwrap()], 0);
-        assert_eq!(wait.prints(""), Some("line 17".into()));
+        assert_eq!(wait.print_output(""), Some("line 17".into()));
     }
 
     proptest! {
         #[test]
-        fn how_the_output_is_cut_makes_no_difference(
+        fn cut_position_of_output_does_not_matter(
             text in "[ab\n]{0,200}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
             pattern in prop::sample::select(vec!["aab", "^a$", "b\\nb", "ab\na", "a[^b]b"]),
         ) {
-            let whole = Typescript::waiting_for(pattern).prints(&text);
+            let whole = Typescript::waiting_for(pattern).print_output(&text);
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
             cuts.sort_unstable();
             cuts.push(text.len());
@@ -545,11 +545,11 @@ mod tests {
             let mut last = 0;
             let mut piecewise = None;
             for cut in cuts {
-                piecewise = piecewise.or(wait.prints(&text[last..cut]));
+                piecewise = piecewise.or(wait.print_output(&text[last..cut]));
                 last = cut;
             }
-            // A `$` may match at a border that turns out not to be the end of a line: an earlier match is allowed,
-            // never a missing one.
+            // A `$` may match at a cut that turns out not to be the end of a line: an earlier match is allowed, a
+            // missing one is not.
             if whole.is_some() || pattern != "^a$" {
                 prop_assert_eq!(piecewise, whole);
             }

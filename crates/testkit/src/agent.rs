@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::Home;
 
-/// A client after its handshake. Calls may be made from several threads. Its program ends with it.
+/// A client after its handshake. Several threads may make calls. Dropping it ends its program.
 #[derive(Debug)]
 pub struct Agent {
     program: Child,
@@ -26,10 +26,10 @@ pub struct Agent {
     asked: Mutex<Receiver<Value>>,
 }
 
-/// Version of an agent's protocol.
+/// Version of the protocol that an agent uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// The client begins with a handshake, as clients did until 2025.
+    /// The client starts with a handshake, as in versions until 2025.
     Handshake,
     /// Every request names its client, as since 2026-07-28.
     Stateless,
@@ -40,11 +40,11 @@ pub enum Era {
 pub struct Calling {
     tool: String,
     id: u64,
-    /// Progress, as it comes, and then the answer.
+    /// Progress notifications as they arrive, and then the answer.
     said: Receiver<Value>,
 }
 
-/// Longer than anything that a test waits for.
+/// Longer than any wait of a test.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Agent {
@@ -54,21 +54,21 @@ impl Agent {
         Self::with(home, &[])
     }
 
-    /// The same, with more in the environment.
+    /// Same as [`Self::new`], with additional environment variables.
     #[must_use]
     pub fn with(home: &Home, environment: &[(&str, &str)]) -> Self {
         Self::start(Era::Handshake, home, environment, json!({}))
     }
 
-    /// Starts `steplatch mcp` in `home` for an agent that speaks in this way.
+    /// Starts `steplatch mcp` in `home` for an agent that uses this version.
     #[must_use]
     pub fn of(era: Era, home: &Home) -> Self {
         Self::start(era, home, &[], json!({}))
     }
 
-    /// The same for an agent that has these capabilities, such as `{"elicitation": {}}`.
+    /// Same as [`Self::of`], for an agent with these capabilities, such as `{"elicitation": {}}`.
     #[must_use]
-    pub fn that_can(era: Era, home: &Home, capabilities: Value) -> Self {
+    pub fn with_capabilities(era: Era, home: &Home, capabilities: Value) -> Self {
         Self::start(era, home, &[], capabilities)
     }
 
@@ -92,7 +92,7 @@ impl Agent {
                 if message["method"].is_string() && !message["id"].is_null()
                     || message["method"] == "notifications/cancelled"
                 {
-                    // Most tests have no server request.
+                    // Most tests have no requests from the server.
                     let _ = asks.send(message);
                     continue;
                 }
@@ -100,7 +100,7 @@ impl Agent {
                     // The token is the number of the call.
                     Some("notifications/progress") => message["params"]["progressToken"]
                         .as_u64()
-                        .map(|id| expected.lock().unwrap().get(&id).cloned().expect("progress of a call under way")),
+                        .map(|id| expected.lock().unwrap().get(&id).cloned().expect("progress of a call in progress")),
                     _ => message["id"].as_u64().and_then(|id| expected.lock().unwrap().remove(&id)),
                 };
                 if let Some(waiting) = waiting {
@@ -138,34 +138,34 @@ impl Agent {
         receiver
     }
 
-    /// Begins to call a tool.
+    /// Starts a call of a tool.
     #[must_use]
-    pub fn begins(&self, tool: &str, arguments: Value) -> Calling {
+    pub fn begin(&self, tool: &str, arguments: Value) -> Calling {
         self.call(self.number(), tool, &arguments, json!({}))
     }
 
-    /// Begins to call a tool with progress notifications.
+    /// Starts a call of a tool with progress notifications.
     #[must_use]
-    pub fn begins_with_progress(&self, tool: &str, arguments: Value) -> Calling {
+    pub fn start_call_with_progress(&self, tool: &str, arguments: Value) -> Calling {
         let id = self.number();
         self.call(id, tool, &arguments, json!({"progressToken": id}))
     }
 
-    /// Begins to call a tool again with the results of the last round of the call: `carried` has its `requestState` and
-    /// the `inputResponses` to it.
+    /// Repeats a call of a tool with the results of its last round: `carried` has its `requestState` and the
+    /// `inputResponses` to it.
     #[must_use]
-    pub fn begins_again(&self, tool: &str, arguments: &Value, carried: &Value) -> Calling {
+    pub fn call_again(&self, tool: &str, arguments: &Value, carried: &Value) -> Calling {
         self.round(self.number(), tool, arguments, json!({}), carried)
     }
 
     /// Waits for the next request of the server, or its cancellation.
     #[must_use]
-    pub fn is_asked(&self) -> Value {
+    pub fn await_request(&self) -> Value {
         self.asked.lock().unwrap().recv_timeout(ANSWER_TIMEOUT).expect("a question to the client")
     }
 
     /// Answers a request of the server.
-    pub fn responds(&self, asked: &Value, result: Value) {
+    pub fn send_response(&self, asked: &Value, result: Value) {
         self.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
     }
 
@@ -175,12 +175,12 @@ impl Agent {
 
     /// Sends a request that is not a tool call, and returns the answer unchanged.
     #[must_use]
-    pub fn requests(&self, method: &str, mut params: Value) -> Value {
+    pub fn send_request(&self, method: &str, mut params: Value) -> Value {
         params["_meta"] = self.meta(json!({}));
         self.ask(self.number(), method, &params).recv_timeout(ANSWER_TIMEOUT).expect("an answer")
     }
 
-    /// Adds the client's description, where every request has it.
+    /// Adds the client's description if every request has it.
     fn meta(&self, mut meta: Value) -> Value {
         if self.era == Era::Stateless {
             meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
@@ -200,16 +200,16 @@ impl Agent {
         Calling { tool: tool.to_owned(), id, said }
     }
 
-    /// Takes a call back.
-    pub fn cancels(&self, call: &Calling) {
+    /// Cancels a call.
+    pub fn cancel(&self, call: &Calling) {
         let params = json!({"requestId": call.id, "reason": "the agent thought of something else"});
         self.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
     }
 
     /// Calls a tool and returns its structured result.
     #[must_use]
-    pub fn calls(&self, tool: &str, arguments: Value) -> Value {
-        self.begins(tool, arguments).ends()
+    pub fn call_tool(&self, tool: &str, arguments: Value) -> Value {
+        self.begin(tool, arguments).finish()
     }
 }
 
@@ -218,7 +218,7 @@ impl Calling {
         self.said.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| panic!("{} was not answered", self.tool))
     }
 
-    /// Waits for the next progress notification, and returns its progress and message. Panics when the answer comes
+    /// Waits for the next progress notification, and returns its progress and message. Panics if the answer arrives
     /// first.
     #[must_use]
     pub fn progress(&self) -> (f64, String) {
@@ -231,9 +231,9 @@ impl Calling {
         self.next()
     }
 
-    /// Waits for the words with which the call is refused.
+    /// Waits for the message of a refused call.
     #[must_use]
-    pub fn refused(self) -> String {
+    pub fn refusal(self) -> String {
         let answer = self.next();
         assert_eq!(answer["result"]["isError"], Value::Bool(true), "{}: {answer}", self.tool);
         answer["result"]["content"][0]["text"].as_str().expect("words").to_owned()
@@ -241,13 +241,13 @@ impl Calling {
 
     /// Waits for the structured result.
     #[must_use]
-    pub fn ends(self) -> Value {
-        self.ends_with_progress().1
+    pub fn finish(self) -> Value {
+        self.result_with_progress().1
     }
 
     /// Waits for the structured result, and returns all progress notifications before it.
     #[must_use]
-    pub fn ends_with_progress(self) -> (Vec<(f64, String)>, Value) {
+    pub fn result_with_progress(self) -> (Vec<(f64, String)>, Value) {
         let mut progress = Vec::new();
         let answer = loop {
             let message = self.next();
@@ -271,7 +271,7 @@ fn progress_of(message: &Value) -> Option<(f64, String)> {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Ignore the error: the program may have ended.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }

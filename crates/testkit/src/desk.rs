@@ -1,7 +1,7 @@
-//! A person at a terminal that no daemon keeps.
+//! A person at a terminal outside of the daemon.
 //!
-//! A process in a kept terminal counts as an agent, so the command of a person runs in a terminal of a helper below
-//! this process. A kept terminal only shows it, which gives tests the screen and the waits of an agent.
+//! A process in a terminal of the daemon counts as an agent, so the person's command runs in a terminal of a helper
+//! below this process. A terminal of the daemon only shows it, which gives tests the screen and the waits of an agent.
 
 use std::process::{Child, Command};
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{Agent, Home};
 
-/// A terminal that no daemon keeps. Its program ends with it.
+/// A terminal outside of the daemon. Dropping it ends its program.
 #[derive(Debug)]
 pub struct OwnTerminal {
     helper: Child,
@@ -19,11 +19,11 @@ pub struct OwnTerminal {
 }
 
 impl OwnTerminal {
-    /// Makes one for the program of a command, which begins when the terminal is shown, in the folder and with the environment
-    /// that `place` gives it.
+    /// Creates a terminal for the program of a command, which starts once the terminal is shown, with the directory and
+    /// environment of `place`.
     ///
     /// # Panics
-    /// When it does not begin in time.
+    /// If the program does not start in time.
     #[must_use]
     pub fn of(command: &[&str], place: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ impl OwnTerminal {
         Self { helper, folder }
     }
 
-    /// Returns the command that shows it, once, in the terminal in which it runs.
+    /// Returns the command that shows the terminal, once, in the terminal in which it runs.
     #[must_use]
     pub fn show(&self) -> [String; 4] {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
@@ -62,54 +62,54 @@ pub struct Person<'a> {
 }
 
 impl<'a> Person<'a> {
-    /// Begins a command of the program in `home`. `agent` shows what the person sees; its daemon may be another one.
+    /// Starts a command of the program in `home`. `agent` shows the person's screen; its daemon may be another one.
     #[must_use]
     pub fn runs(agent: &'a Agent, home: &Home, program: &str, arguments: &str) -> Self {
         let command = format!("{program} {arguments}; echo exit-code-$?; sleep 100");
         let terminal = OwnTerminal::of(&["bash", "-c", &command], |helper| {
             helper.current_dir(home.path()).envs(home.environment());
         });
-        let opened = agent.calls("open_terminal", json!({"command": terminal.show()}));
+        let opened = agent.call_tool("open_terminal", json!({"command": terminal.show()}));
         Self { agent, session: opened["session_id"].as_str().unwrap().to_owned(), _terminal: terminal }
     }
 
-    /// Waits until this is on the screen, or was. Returns the screen.
+    /// Waits until this text is, or was, on the screen. Returns the screen.
     ///
     /// # Panics
-    /// When it does not come within a minute.
-    pub fn sees(&self, pattern: &str) -> String {
+    /// If the text does not appear within a minute.
+    pub fn expect_text(&self, pattern: &str) -> String {
         let asked =
             json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60, "screen": "full"});
-        let waited = self.agent.calls("await_output", asked);
+        let waited = self.agent.call_tool("await_output", asked);
         let screen = waited["screen_content"].as_str().unwrap();
         assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{screen}");
         screen.to_owned()
     }
 
-    /// Waits until this is drawn, also as the echo of what was typed.
+    /// Waits until this text is drawn, including as the echo of input.
     ///
     /// # Panics
-    /// When it is not within a minute.
-    pub fn shows(&self, pattern: &str) {
+    /// If the text is not drawn within a minute.
+    pub fn expect_screen(&self, pattern: &str) {
         let asked = json!({"session_id": self.session, "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
-        let waited = self.agent.calls("await_output", asked);
+        let waited = self.agent.call_tool("await_output", asked);
         assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
     }
 
     /// Types a line.
-    pub fn types(&self, line: &str) {
-        self.sends(json!({"input_text": format!("{line}\n")}));
+    pub fn type_in(&self, line: &str) {
+        self.send(json!({"input_text": format!("{line}\n")}));
     }
 
     /// Presses a key.
-    pub fn presses(&self, key: &str) {
-        self.sends(json!({"input_text": "", "keys": [key]}));
+    pub fn press(&self, key: &str) {
+        self.send(json!({"input_text": "", "keys": [key]}));
     }
 
-    /// Sends an input, as the tool `send_input` takes it.
-    pub fn sends(&self, mut input: Value) {
+    /// Sends an input, as in the tool `send_input`.
+    pub fn send(&self, mut input: Value) {
         input["session_id"] = self.session.as_str().into();
-        let sent = self.agent.calls("send_input", input);
+        let sent = self.agent.call_tool("send_input", input);
         assert_eq!(sent["success"], true, "{sent}");
     }
 }

@@ -1,4 +1,4 @@
-//! A person's empty home, for tests of the real program.
+//! A person's empty home directory, for tests of the real program.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use serde_json::Value;
 use steplatch_protocol::{Client, DaemonPaths, Hello, PROTOCOL_VERSION, connect};
 use tempfile::TempDir;
 
-/// A home with its own state directory, so that programs started in it share one daemon. The daemon is stopped with
-/// it.
+/// A home directory with its own state directory, so that programs started in it share one daemon. Dropping it stops
+/// the daemon.
 #[derive(Debug)]
 pub struct Home {
     folder: TempDir,
@@ -17,30 +17,30 @@ pub struct Home {
     variables: Vec<(String, String)>,
 }
 
-/// Makes a home one in which fish has been before: in a new one it reads all manuals for completions, in the background,
-/// which takes a minute of computing.
+/// Creates a home directory in which fish has already run: in a new one it reads all manuals for completions in the
+/// background, which takes a minute of computing.
 pub fn settle_fish(home: &Path) {
     std::fs::create_dir_all(home.join(".local/share/fish/generated_completions")).expect("a temporary folder");
 }
 
 impl Home {
-    /// Makes a home for the program `steplatch`.
+    /// Creates a home directory for the program `steplatch`.
     #[must_use]
     pub fn new(steplatch: &str) -> Self {
-        // Short, because it contains a socket, and paths of sockets have 107 bytes at the most.
+        // Short, because it contains a socket, whose path has at most 107 bytes.
         let folder = tempfile::Builder::new().prefix("home-").tempdir_in("/tmp").expect("a temporary folder");
         settle_fish(folder.path());
         Self { folder, steplatch: steplatch.into(), variables: Vec::new() }
     }
 
-    /// Returns its folder.
+    /// Returns its directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// Sets a variable for all programs of this home.
-    pub fn sets(&mut self, name: &str, value: &str) {
+    pub fn set(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
@@ -55,14 +55,14 @@ impl Home {
             .collect()
     }
 
-    /// Connects to the daemon of this home, which runs, as a client of this name.
-    pub async fn connects(&self, client: &str) -> Client {
+    /// Connects to the running daemon of this home directory, as a client with this name.
+    pub async fn connect(&self, client: &str) -> Client {
         let place = DaemonPaths::new(self.path().join("state"), self.path().join("steplatch"));
         let hello = Hello { protocol_version: PROTOCOL_VERSION, client: client.to_owned(), ..Hello::default() };
         connect(&place, hello).await.expect("the daemon answers").0
     }
 
-    /// Returns `program`, ready to run in this home.
+    /// Returns `program`, ready to run in this home directory.
     #[must_use]
     pub fn inside(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
@@ -70,15 +70,15 @@ impl Home {
         command
     }
 
-    /// Returns the program that this home is for, ready to run.
+    /// Returns the program for which this home directory was created, ready to run.
     #[must_use]
     pub fn steplatch(&self) -> Command {
         self.inside(&self.steplatch)
     }
 
-    /// Configures the remote service `north`, which is polled for the state of its runs every second. Its token is in a
-    /// file. Other settings stay.
-    pub fn uses_service(&self, url: &str, token: &str) {
+    /// Configures the remote service `north`, whose runs are polled every second. Its token is in a file. Other
+    /// settings stay.
+    pub fn configure_service(&self, url: &str, token: &str) {
         let (secret, folder) = (self.path().join("token"), self.path().join(".config/steplatch"));
         std::fs::write(&secret, format!("{token}\n")).expect("a file in a new folder");
         std::fs::create_dir_all(&folder).expect("a folder in a new folder");
@@ -92,12 +92,12 @@ impl Home {
         std::fs::write(&file, settings + &service).expect("a file in a new folder");
     }
 
-    /// Has a person answer the question of a run, or of one below it. Of several, none is named.
-    pub fn answers(&self, run: &str, answer: &str) -> CommandOutput {
+    /// Answers the question of a run or of a nested run, as a person. Does not name the question if there are several.
+    pub fn answer_gate(&self, run: &str, answer: &str) -> CommandOutput {
         self.runs(&["gates", "answer", &self.gate_of(run), answer])
     }
 
-    /// Returns the gate that a run waits at, or the run where that is not one gate.
+    /// Returns the gate that a run waits at, or the run if that is not exactly one gate.
     fn gate_of(&self, run: &str) -> String {
         let shown = self.runs(&["runs", "show", run, "--json"]);
         let record: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
@@ -107,18 +107,18 @@ impl Home {
         }
     }
 
-    /// Has the approver answer as [`Self::answers`], after opening the runs that are locked.
-    pub fn approves(&self, run: &str, answer: &str, passphrase: &str) -> CommandOutput {
-        self.pipes(&["approver", "unlock", "--stdin"], passphrase);
-        self.pipes(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)
+    /// Answers like [`Self::answer_gate`] as the approver, after unlocking the locked runs.
+    pub fn approve(&self, run: &str, answer: &str, passphrase: &str) -> CommandOutput {
+        self.run_with_input(&["approver", "unlock", "--stdin"], passphrase);
+        self.run_with_input(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)
     }
 
     /// Runs the program with `arguments` and `input` on its standard input, and returns its output.
-    pub fn pipes(&self, arguments: &[&str], input: &str) -> CommandOutput {
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
         let mut program = self.steplatch();
         let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut program = program.spawn().expect("a program that starts");
-        // One that reads nothing may be over.
+        // Ignore the error: a program that reads nothing may have ended.
         drop(program.stdin.take().map(|mut standard_input| standard_input.write_all(input.as_bytes())));
         CommandOutput::of(&program.wait_with_output().expect("a program that ends"))
     }
@@ -132,7 +132,7 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         let stopped = self.runs(&["daemon", "stop"]);
-        // A second panic would hide the first one, and a home may never have had a daemon.
+        // A second panic would hide the first one, and a home directory may never have had a daemon.
         if !std::thread::panicking() {
             assert!(stopped.code == 0 || stopped.stderr.contains("no daemon is running"), "{}", stopped.stderr);
         }
@@ -142,11 +142,11 @@ impl Drop for Home {
 /// The output of a program, and its exit code.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// On standard output.
+    /// The text on standard output.
     pub stdout: String,
-    /// On standard error.
+    /// The text on standard error.
     pub stderr: String,
-    /// Its exit code; -1 when a signal ended it.
+    /// The exit code; -1 if a signal ended the program.
     pub code: i32,
 }
 

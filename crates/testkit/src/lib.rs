@@ -1,7 +1,7 @@
 //! An in-process daemon, for tests.
 //!
-//! Owns a daemon in its own directory, reached over a pipe with the same lines as over the socket, and the helpers for
-//! writing tests. For tests only: a failure panics with the expectation.
+//! Owns a daemon in its own directory, reached over a pipe with the same lines as over the socket, and helpers for
+//! tests. For tests only: a failure panics with the expectation.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod agent;
@@ -34,21 +34,21 @@ pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
 pub use steplatch_patience::{eventually, eventually_blocking, leave_out};
 
-/// Returns the path of an installed program, by `PATH`.
+/// Returns the path of an installed program from `PATH`.
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
-/// Returns the name of the user who runs the tests, as daemons see it.
+/// Returns the name of the user who runs the tests, as known to daemons.
 #[must_use]
 pub fn user_name() -> String {
     let output = std::process::Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A daemon in this process, and a client of it.
+/// A daemon in this process, with a client.
 #[derive(Debug)]
 pub struct TestDaemon {
     client: Client,
@@ -71,30 +71,30 @@ impl TestDaemon {
         Self::start(tempfile::tempdir().expect("a temporary folder"), terminals, RetentionPolicy::default()).await
     }
 
-    /// Starts a daemon that keeps these finished runs.
+    /// Starts a daemon with this retention of finished runs.
     pub async fn keeping(runs: RetentionPolicy) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         Self::start(folder, steplatch_terminal::Options::default(), runs).await
     }
 
-    /// Starts a daemon in this folder.
+    /// Starts a daemon in this directory.
     pub async fn in_folder(folder: TempDir) -> Self {
         Self::start(folder, steplatch_terminal::Options::default(), RetentionPolicy::default()).await
     }
 
-    /// Starts a daemon in this folder with settings that can be changed.
+    /// Starts a daemon in this directory with changeable settings.
     pub async fn configured(folder: TempDir, configuration: Configuration) -> Self {
         let terminals = steplatch_terminal::Options::default();
         Self::start_with(folder, terminals, RetentionPolicy::default(), configuration).await
     }
 
-    /// Starts a daemon whose runs follow this clock, and so do those of the daemons after it.
+    /// Starts a daemon with runs that follow this clock, as do those of its successors.
     pub async fn with_clock(clock: &ManualClock) -> Self {
         let (folder, terminals) = (tempfile::tempdir().expect("a temporary folder"), Default::default());
         Self::start_at(folder, terminals, RetentionPolicy::default(), Configuration::default(), clock.clock()).await
     }
 
-    /// Changes the settings that can be changed while it runs.
+    /// Changes the settings while the daemon runs.
     pub fn configure(&self, configuration: Configuration) {
         self.configuration.send_replace(configuration);
     }
@@ -127,7 +127,7 @@ impl TestDaemon {
         let place = DaemonPaths::new(folder.path().join("state"), folder.path().join("run"));
         settle_fish(folder.path());
         let host = Starter::InProcess(Box::new(terminals));
-        // Whose story is about functions has the program, whose workers these are.
+        // Tests of functions have the program, whose workers these are.
         let workers = WorkerStarter::Disabled;
         let (sender, configuration) = watch::channel(configuration);
         let options = Options {
@@ -143,7 +143,7 @@ impl TestDaemon {
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
-        client.call(hello(folder.path(), "test", false)).await.expect("a daemon that says hello");
+        client.call(hello(folder.path(), "test", false)).await.expect("a daemon that greets");
         Self { client, place, stopper, serving, folder, configuration: sender, clock }
     }
 
@@ -153,13 +153,13 @@ impl TestDaemon {
         &self.client
     }
 
-    /// Returns another client: of a person with the name `name`.
+    /// Returns another client: a person with the name `name`.
     pub async fn person_named(&self, name: &str) -> Client {
         let (client, _) = connect(&self.place, hello(self.folder.path(), name, true)).await.unwrap();
         client
     }
 
-    /// Returns the daemon's folders.
+    /// Returns the daemon's directories.
     #[must_use]
     pub fn place(&self) -> &DaemonPaths {
         &self.place
@@ -193,7 +193,7 @@ impl TestDaemon {
         .await
     }
 
-    /// Begins a run of a workflow that is not saved, and returns its id without waiting for the run.
+    /// Starts a run of an unsaved workflow, and returns its id without waiting for the run.
     pub async fn begin(&self, definition: Value) -> String {
         let verb = RunWorkflow {
             workflow_definition: Some(definition),
@@ -210,25 +210,25 @@ impl TestDaemon {
     }
 
     /// Waits until the daemon has ended on its own.
-    pub async fn ends(self) {
+    pub async fn finish(self) {
         tokio::time::timeout(Duration::from_secs(60), self.serving).await.expect("a daemon that ends").unwrap();
     }
 
-    /// Stops the daemon and starts another one in its folders, with its settings, which finds the terminals.
+    /// Stops the daemon and starts another one with its directories and settings, which finds the terminals.
     pub async fn restarted(self) -> Self {
-        self.restarted_after(|| {}).await
+        self.restarted_with(|| {}).await
     }
 
-    /// Restarts the daemon as [`Self::restarted`]. `act` is called while no daemon is there.
-    pub async fn restarted_after(self, act: impl FnOnce()) -> Self {
+    /// Restarts the daemon like [`Self::restarted`], and calls `act` while no daemon runs.
+    pub async fn restarted_with(self, act: impl FnOnce()) -> Self {
         let (configuration, clock) = (self.configuration.borrow().clone(), self.clock.clone());
         let folder = self.ended(ShutdownMode::KeepTerminals).await;
         act();
         Self::start_again(folder, configuration, clock).await
     }
 
-    /// Stops the daemon with its terminals and starts another one in its folders, with its settings: nothing is left that
-    /// remembers what was typed.
+    /// Stops the daemon with its terminals and starts another one with its directories and settings: nothing remembers
+    /// the typed input.
     pub async fn replaced(self) -> Self {
         let (configuration, clock) = (self.configuration.borrow().clone(), self.clock.clone());
         Self::start_again(self.ended(ShutdownMode::CloseTerminals).await, configuration, clock).await
@@ -241,7 +241,7 @@ impl TestDaemon {
     }
 }
 
-/// Returns an introduction that has nothing of this machine but the paths of programs.
+/// Returns an introduction with nothing specific to this machine except the paths of programs.
 fn hello(folder: &Path, name: &str, person: bool) -> Hello {
     let environment: BTreeMap<String, String> = [
         ("HOME", folder.to_str().expect("a temporary folder has a plain name")),
@@ -262,7 +262,7 @@ fn hello(folder: &Path, name: &str, person: bool) -> Hello {
     }
 }
 
-/// A terminal of a [`TestDaemon`], in few words.
+/// A terminal of a [`TestDaemon`], with short methods.
 #[derive(Debug, Clone)]
 pub struct Session<'a> {
     daemon: &'a TestDaemon,
@@ -272,21 +272,21 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// Types text.
-    pub async fn types(&self, text: &str) -> SendInputReply {
+    pub async fn type_in(&self, text: &str) -> SendInputReply {
         let verb = SendInput { session_id: self.id.clone(), input_text: text.to_owned(), ..SendInput::default() };
         self.daemon.call(verb).await
     }
 
     /// Waits for a pattern, and returns the reply.
-    pub async fn waits_for(&self, pattern: &str, timeout: f64) -> AwaitOutputReply {
+    pub async fn wait_for(&self, pattern: &str, timeout: f64) -> AwaitOutputReply {
         let verb =
             AwaitOutput { session_id: self.id.clone(), pattern: pattern.to_owned(), timeout, ..AwaitOutput::default() };
         self.daemon.call(verb).await
     }
 
-    /// Waits for a pattern and returns what matched.
-    pub async fn sees(&self, pattern: &str) -> String {
-        let reply = self.waits_for(pattern, 20.0).await;
+    /// Waits for a pattern and returns the match.
+    pub async fn expect_text(&self, pattern: &str) -> String {
+        let reply = self.wait_for(pattern, 20.0).await;
         reply.match_text.unwrap_or_else(|| panic!("no {pattern:?} on:\n{}\n{:?}", reply.screen_content, reply.error))
     }
 

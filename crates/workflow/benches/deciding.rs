@@ -1,6 +1,6 @@
 //! Benchmarks of deciding and of folding a history.
 //!
-//! Goals: 100,000 decisions a second for a machine of 100 states; 100,000 events folded within a second.
+//! Goals: 100,000 decisions per second for a machine of 100 states; 100,000 events folded within a second.
 
 use std::hint::black_box;
 

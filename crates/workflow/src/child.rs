@@ -46,8 +46,8 @@ pub struct Child {
     pub limits: Limits,
     /// True if the child's terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
-    /// True if the library saves the child's workflow on completion, if it is [`ChildWorkflow::Inline`]. The same holds
-    /// for the runs below the child.
+    /// True if the library saves the child's workflow on completion, provided that it is [`ChildWorkflow::Inline`]. The
+    /// same applies to the runs below the child.
     pub save_on_success: bool,
     /// Number of levels below the first run, from 1.
     pub depth: u32,

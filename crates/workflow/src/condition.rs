@@ -1,6 +1,6 @@
 //! Conditions of transitions.
 //!
-//! The tests that a condition consists of are in `condition/test.rs`.
+//! The tests in a condition are defined in `condition/test.rs`.
 
 mod read;
 mod test;
@@ -210,7 +210,7 @@ mod tests {
     use crate::variables::Variables;
     use serde_json::json;
 
-    /// The end of an action that returned `result`.
+    /// Returns the end of an action that returned `result`.
     fn ending(result: &Map<String, Value>) -> Ending<'_> {
         let rules = Rules::for_version(SEMANTICS_VERSION);
         let (timed_out, found_nothing, unknown, screen) = (false, false, false, None);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_in_a_condition_keep_their_type_and_are_read_before_the_comparison() {
+    fn condition_variables_keep_their_type() {
         let variables = Variables::begin(Rules::default(), map(&json!({"code": 3, "name": "a.b", "bad": "("})));
         let result = map(&json!({"success": true, "exit_code": 3, "screen_content": "say a.b"}));
         let holds = |test: Test| Condition { tests: vec![test], description: None }.holds(ending(&result), &variables);
@@ -236,17 +236,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_searched_in_both_texts_in_one_line_and_in_each_by_itself() {
+    fn pattern_is_searched_in_both_texts_joined_and_separately() {
         let (both, screen) =
             (json!({"match_text": "v1.2", "screen_content": "ok\nbuilt"}), json!({"screen_content": "ok\n$ "}));
         let (matched, nothing) = (json!({"match_text": "v1.2", "screen_content": ""}), json!({"success": true}));
         for (result, pattern, before, now) in [
-            // Document 000, lines 707-711 and 717-721: match_text, a blank and screen_content, each where there is one.
+            // Document 000, lines 707-711 and 717-721: match_text, a blank and screen_content, as far as present.
             (&both, r"v1\.2 ok", true, true),
             (&both, "^v1.2 ok$", true, true),
             (&screen, r"^ ok", true, true),
             (&both, "built v1", false, false),
-            // A single line of either.
+            // A single line of either text.
             (&screen, "^ok$", false, true),
             (&both, "^ok$", false, true),
             (&both, "^v1.2$", false, true),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_of_the_terminal_is_searched_only_where_the_result_has_no_text() {
+    fn screen_is_searched_only_if_the_result_has_no_text() {
         let found = |result: Value| {
             let (result, pattern) = (map(&result), PatternText::Compiled(Pattern::new("^ready$").unwrap()));
             let condition = Condition { tests: vec![Test::Pattern { pattern, found: true }], description: None };
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_condition_always_holds() {
+    fn empty_condition_always_holds() {
         let result = map(&json!({"success": false}));
         let always = Condition { tests: Vec::new(), description: None };
         assert_eq!(always.holds(ending(&result), &Variables::default()), Ok(Some("it is always taken".into())));

@@ -1,6 +1,6 @@
 //! The decision function of machine runs.
 //!
-//! [`decide`] takes the history and one input, and returns the events to append and the effects to perform after that.
+//! [`decide`] takes the history and one input, and returns the events to append and the effects to perform afterwards.
 //! It never fails and never waits: an input that does not apply (such as the outcome of an earlier step, or an input to
 //! a run that has ended) gives an empty decision.
 
@@ -385,7 +385,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
 /// Returns the requested effects without an outcome in the history, to repeat after a restart.
 ///
 /// All of them may happen twice, except [`Effect::Perform`], for which the driver keeps a ledger by step. The time
-/// limit of a state includes the time of the restart, but an outcome that arrived meanwhile still counts.
+/// limit of a state includes the duration of the restart, but an outcome that arrived in the meantime still counts.
 #[must_use]
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
@@ -890,7 +890,7 @@ enum Next {
     Unresolved(String),
     /// The result is unexpected for this reason: a gate decides the next state.
     Unknown(String),
-    /// A gate decides which choice holds; if none does, the run continues with `otherwise`.
+    /// A gate determines the choice that holds; if there is none, the run continues with `otherwise`.
     Judge {
         choices: Vec<Choice>,
         otherwise: Branch,

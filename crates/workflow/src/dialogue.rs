@@ -504,7 +504,7 @@ mod tests {
         Dialogue::read(&map(params)).unwrap_or_else(|invalid| panic!("{}", invalid.message))
     }
 
-    /// Plays texts of a program through the rules: what is typed, and the result.
+    /// Plays texts of a program through the rules. Returns the typed text and the result.
     fn play(params: &Value, texts: &[&str]) -> (Vec<String>, Map<String, Value>) {
         let dialogue = dialogue(params);
         let mut answers = Vec::new();
@@ -517,11 +517,11 @@ mod tests {
                 }
             }
         }
-        panic!("the dialogue goes on after {texts:?}");
+        panic!("the dialogue continues after {texts:?}");
     }
 
     #[test]
-    fn questions_are_answered_in_any_order_until_the_pattern_that_ends_it() {
+    fn questions_are_answered_in_any_order_until_the_end_pattern() {
         let params = json!({"rules": [{"when": "licence\\?", "type": "yes\n"},
                                       {"when": "type '(?P<word>\\w+)' to confirm", "type": "{word} {groups.1}\n"}],
                             "until": ["^Installed (\\S+)", "^Failed"]});
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_without_a_rule_ends_it_with_the_last_lines() {
+    fn unmatched_question_ends_it_with_the_last_lines() {
         let params = json!({"rules": [{"when": "assword:", "type": "x\n", "times": 1}], "until": "ready"});
         let (typed, result) = play(&params, &["Password:", "Sorry.\n\nPassword:"]);
         assert_eq!(typed, ["x\n"]);
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_program_ends_a_dialogue() {
+    fn end_of_the_program_ends_a_dialogue() {
         let heard = |value: Value| map(&value);
         let rules = json!([{"when": "x", "type": "y\n"}]);
         let (without, with) =
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_answer_is_not_repeated_in_the_result() {
+    fn secret_answer_is_not_repeated_in_the_result() {
         let params = json!({"rules": [{"when": "key:", "type": "k-{groups.0}\n", "secret": true}], "until": "ok"});
         let (typed, result) = play(&params, &["key:", "ok"]);
         assert_eq!(typed, ["k-key:\n"]);
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_has_a_step_of_its_own() {
+    fn turn_has_its_own_step() {
         let step: StepId = "run_0123456789abcdef/ask/2".parse().expect("a step");
         let turn = step.part(3);
         assert_eq!(turn.to_string(), "run_0123456789abcdef/ask/2/3");

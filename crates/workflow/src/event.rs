@@ -537,7 +537,7 @@ pub enum Proof {
     None,
     /// A dialog of an MCP client. The client reports that a person accepted it.
     Dialog,
-    /// The controlling terminal of the answering process, which runs in its foreground. Not a terminal of Steplatch.
+    /// The controlling terminal of the answering process, which runs in its foreground. Not a terminal of steplatch.
     Terminal,
     /// The approver's passphrase.
     Passphrase,
@@ -852,7 +852,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn limits_stay_within_their_bounds_also_when_stored() {
+    fn limits_stay_within_their_bounds_even_when_stored() {
         assert_eq!(Limits::new(0, 1.0), Err(InvalidLimits::MaxStates(0)));
         assert_eq!(Limits::new(1001, 1.0), Err(InvalidLimits::MaxStates(1001)));
         assert!(Limits::new(1, f64::NAN).is_err());
@@ -868,7 +868,7 @@ mod tests {
     }
 
     #[test]
-    fn events_have_a_stored_form_that_reads_back() {
+    fn events_round_trip_through_their_stored_form() {
         let step: StepId = "run_0123456789abcdef/build/2".parse().unwrap();
         let events = [
             Event::StateEntered {

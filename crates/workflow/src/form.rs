@@ -138,7 +138,7 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn release() -> Form {
+    fn release_form() -> Form {
         Form::read(&json!({
             "type": "object",
             "properties": {
@@ -154,18 +154,18 @@ mod tests {
     }
 
     fn fill(given: &Value) -> Result<Value, Vec<String>> {
-        release().fill(given.as_object().unwrap()).map(Value::Object)
+        release_form().fill(given.as_object().unwrap()).map(Value::Object)
     }
 
     #[test]
-    fn an_answer_has_every_field_with_defaults_and_in_order() {
+    fn answer_has_every_field_in_order_with_defaults() {
         let filled = fill(&json!({"where": "eu", "version": "1.2"})).unwrap();
         let wanted = json!({"version": "1.2", "count": 2, "share": null, "loud": false, "where": "eu"});
         assert_eq!(filled.to_string(), wanted.to_string());
     }
 
     #[test]
-    fn texts_are_read_as_what_their_field_wants() {
+    fn texts_are_converted_to_the_type_of_their_field() {
         let given = json!({"version": "1.2", "where": "America", "count": "7", "share": " 0.5", "loud": "YES"});
         let wanted = json!({"version": "1.2", "count": 7, "share": 0.5, "loud": true, "where": "us"});
         assert_eq!(fill(&given).unwrap(), wanted);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_field_is_named_with_what_it_wants() {
+    fn each_invalid_field_is_named_with_its_requirement() {
         let wrong = fill(&json!({"version": "1", "count": 10, "share": "half", "loud": 1, "where": "mars", "x": 1}));
         assert_eq!(
             wrong.unwrap_err(),
@@ -198,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_form_is_read_as_the_same_form() {
-        let form = release();
+    fn reported_form_is_read_back_unchanged() {
+        let form = release_form();
         assert_eq!(Form::read(&form.schema()).unwrap(), form);
         let named = json!({"properties": {"a": {"enum": ["x", "y"], "enumNames": ["An x", "A y"]}}});
         let form = Form::read(&named).unwrap();
@@ -212,14 +212,14 @@ mod tests {
         assert_eq!(Form::read(&form.schema()).unwrap(), form);
         let shown = Form::read(&form.schema()).unwrap();
         let field = &shown.fields()[0];
-        assert_eq!(field.choices(), ["An x (x)", "A y (y)"], "what is answered is shown with its title");
+        assert_eq!(field.choices(), ["An x (x)", "A y (y)"], "the answer is shown with its title");
         for line in ["1", "x", "An x", "An x (x)"] {
             assert_eq!(field.typed(line).unwrap(), "x", "{line}");
         }
     }
 
     #[test]
-    fn a_form_that_cannot_be_shown_is_refused_field_by_field() {
+    fn undisplayable_form_is_refused_field_by_field() {
         let refused = |form: Value| Form::read(&form).unwrap_err().join("\n");
         assert!(refused(json!("version")).starts_with("'form' must be an object such as {"));
         assert!(refused(json!({"version": {"type": "string"}})).starts_with("'form' needs 'properties'"));

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_may_ask_a_person_is_found() {
+    fn every_possible_question_to_a_person_is_found() {
         let gate = |who: Value| json!({"tool": "gate", "params": {"prompt": "Go?", "answered_by": who}});
         let run = |params: Value| json!({"tool": "run_workflow", "params": params});
         let nested = |state: Value| run(json!({"workflow_definition": {"states": {"a": {"action": state}}}}));

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_groups_are_read_from_a_pattern_with_placeholders() {
+    fn group_names_are_read_from_a_pattern_with_placeholders() {
         let names: Vec<_> = names_in("^{user} (?P<a>x)(?:y)(?P<b_1>{z})(?P=a)(?P<").collect();
         assert_eq!(names, ["a", "b_1"]);
         let result = map(&json!({"groups": {"0": "x", "1": "y", "name": "y"}}));

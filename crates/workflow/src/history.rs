@@ -129,7 +129,7 @@ pub struct Gate {
 pub enum GateRequest {
     /// The branch that the run takes from the end of a state.
     Judgement {
-        /// The choices, besides "none of these".
+        /// The choices besides "none of these".
         choices: Vec<Choice>,
         /// Branch to take if the answer is that no choice holds.
         otherwise: Branch,
@@ -361,7 +361,7 @@ pub(crate) struct Terminals {
     given: Option<String>,
     /// Terminals that the run opened, or took over from a nested run that opened them. A failure closes them.
     open: Vec<String>,
-    /// The terminal that a nested run left open, if the run had none.
+    /// The terminal that a nested run left open, for a run without a terminal.
     taken_over: Option<String>,
     /// The terminal that an error names if none is open.
     last: Option<String>,

@@ -1,7 +1,7 @@
 //! States with one execution for each item of a list: `for_each`.
 //!
 //! Each item is a separate visit with its own step, so pauses, cancellations and restarts work as for any action.
-//! Transitions are evaluated after the last item, or after an item that failed. The result of that visit has the
+//! Transitions are evaluated after the last item, or after an item that failed. The result of that visit contains the
 //! results of all items in the field `results`.
 
 use serde_json::{Map, Value};
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_an_item_is_what_its_action_is_for() {
+    fn value_of_an_item_is_the_main_result_of_its_action() {
         let value = |result: Value| value_of(result.as_object().unwrap());
         assert_eq!(value(json!({"success": true, "output": "x\n", "exit_code": 0})), json!("x\n"));
         assert_eq!(value(json!({"success": true, "return_values": {}, "result": {"a": 1}})), json!({"a": 1}));

@@ -5,7 +5,7 @@
 //! appends the events, performs the effects and returns their outcomes as inputs.
 //!
 //! Nothing in this crate waits, reads a clock, opens a file or draws a random number. The same definition, history and
-//! input always give the same decision, also on replay.
+//! input always give the same decision, even on replay.
 
 mod child;
 mod child_outcome;

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_change_is_shown_with_what_is_around_it() {
+    fn change_is_shown_with_its_context() {
         let old = "a\nb\nc\nd\ne\nf\ng\nh\n";
         let new = "a\nb\nc\nd\nE\nf\ng\nh\n";
         assert_eq!(
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_begin_and_last_lines_without_an_end_are_marked() {
+    fn new_files_and_missing_final_newlines_are_marked() {
         assert_eq!(unified("x", None, "a\n"), "--- /dev/null\n+++ x\n@@ -0,0 +1 @@\n+a\n");
         assert_eq!(
             unified("x", Some("a"), "a\nb\n"),

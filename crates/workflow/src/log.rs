@@ -49,8 +49,8 @@ pub enum LogEntry {
         params: Map<String, Value>,
         /// The result of the action.
         result: Map<String, Value>,
-        /// The variables after the state: the initial variables, the standard variables and those of this state. The
-        /// results of earlier states are in their own entries.
+        /// The variables after the state: the initial variables, the standard variables and the state's own variables.
+        /// The results of earlier states are in their own entries.
         variables_after: Map<String, Value>,
         /// True if the action succeeded.
         tool_success: bool,
@@ -70,9 +70,9 @@ pub enum LogEntry {
         because: Option<String>,
         /// Explanation, if no condition held.
         message: Option<String>,
-        /// The same as `from_state`.
+        /// Same as `from_state`.
         state: String,
-        /// The same as `to_state`.
+        /// Same as `to_state`.
         next_state: Option<String>,
     },
     /// The run failed.
@@ -154,7 +154,7 @@ pub struct LogBuilder {
 }
 
 impl LogBuilder {
-    /// Adds an event, and returns its log entries. Most events have none or one.
+    /// Adds an event, and returns its log entries: none or one for most events.
     pub fn next(&mut self, event: &Event) -> Vec<LogEntry> {
         // Applying the event removes the current step, which the entry of a finished state needs.
         let current = match event {

@@ -1,4 +1,4 @@
-//! Several child runs at once: the action `parallel`, and a `for_each` of `run_workflow` with `max_parallel`.
+//! Parallel child runs: the action `parallel`, and a `for_each` of `run_workflow` with `max_parallel`.
 //!
 //! Each child is a *branch*: a part of the action's step ([`StepId::part`](steplatch_ids::StepId::part)), numbered from
 //! 1 in the order of the document. The start of a branch is recorded before its run starts, its end when the outcome
@@ -133,7 +133,7 @@ pub(crate) fn read_max_parallel(value: Option<&Value>) -> Result<u32, InvalidPar
 pub(crate) struct Parallel<'p> {
     /// The parameters of each branch, with its key.
     branches: Vec<(String, &'p Map<String, Value>)>,
-    /// The definition of the branches that have none themselves. A loop over items stores its definition only here.
+    /// The definition of the branches without one. A loop over items stores its definition only here.
     shared_definition: Option<&'p Value>,
     /// The item of each branch.
     items: Option<&'p Vec<Value>>,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_and_what_is_wrong_is_named() {
+    fn parameters_are_read_and_problems_named() {
         let error = |params: Value| Parallel::read(&object(&params)).unwrap_err();
         assert_eq!(error(json!({})), InvalidParallel::NoWorkflows);
         assert_eq!(error(json!({"workflows": "a"})), InvalidParallel::NoWorkflows);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_spells_out_the_first_failures() {
+    fn error_lists_the_first_failures() {
         let params = object(&json!({"workflows": {"a": {}, "b": {}, "c": {}, "d": {}, "e": {}}}));
         let parallel = Parallel::read(&params).unwrap();
         let mut branches = Branches::default();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_its_item() {
+    fn failure_has_its_item() {
         let params = object(&json!({"workflows": [{}, {}, {}], "items": ["web1", {"host": "web2"}, "web3"]}));
         let parallel = Parallel::read(&params).unwrap();
         let mut branches = Branches::default();

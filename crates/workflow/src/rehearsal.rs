@@ -32,7 +32,7 @@ pub use stubs::Stubs;
 /// The field of a stub with the texts that the program prints; in a dialogue, one text for each turn.
 pub(crate) const PRINTS: &str = "prints";
 
-/// The terminal of a run that opens no terminal and is given none.
+/// The terminal of a run that opens no terminal and receives none.
 const GIVEN_TERMINAL: &str = "term_given";
 
 /// The report of a rehearsal, with secrets hidden.
@@ -168,7 +168,7 @@ pub fn rehearse(
     let session_variable = variables.get(SESSION).map(substitute::as_text);
     let session_id =
         stubs.session_id.clone().or(session_variable).or_else(|| (!opens_terminal).then(|| GIVEN_TERMINAL.to_owned()));
-    let run = "run_0000000000000000".parse().expect("this is the shape of an id");
+    let run = "run_0000000000000000".parse().expect("the text has the form of an id");
     let mut state = RehearsalState::new(definition, stubs);
     state.secrets.learn_values(variables.iter().map(|(name, value)| (name, substitute::as_text(value))));
     state.secrets.learn_values(stubs.shell.iter().map(|(name, value)| (name, value.clone())));

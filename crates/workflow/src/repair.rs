@@ -1,7 +1,7 @@
-//! Repairs of a machine: a patch to its document, and the weakenings by the patch.
+//! Repairs of a machine: a patch to its document, and the weakenings that the patch causes.
 //!
-//! A JSON Patch (RFC 6902) may repair a run that stopped at a screen which its machine does not know. The patched
-//! machine must be valid, and [`weakenings`] lists the changes that a person should review.
+//! A JSON Patch (RFC 6902) can repair a run that stopped at a screen unknown to its machine. The patched machine must
+//! be valid, and [`weakenings`] lists the changes that a person should review.
 
 mod alternatives;
 mod legible;

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_fails_by_its_exit_code() {
+    fn command_fails_by_its_exit_code() {
         for (tool, result, expected) in [
             ("run_command", json!({"success": true, "exit_code": 0, "output": "ok"}), None),
             ("run_command", json!({"success": true, "exit_code": null}), None),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_says_what_did_not_come_and_why_it_ended() {
+    fn wait_reports_its_missing_pattern_and_its_end() {
         for (params, result, expected) in [
             (json!({"pattern": "OK", "timeout": 2}), json!({"reason": "timeout"}), "/OK/ did not come within 2s"),
             (json!({"pattern": "OK"}), json!({"timeout_occurred": true}), "/OK/ did not come"),

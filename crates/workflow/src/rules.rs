@@ -1,8 +1,8 @@
 //! The differences between the versions of the rules.
 //!
-//! A run follows the rules that it began with ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run of an older
+//! A run follows the rules under which it began ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run of an older
 //! daemon in the journal ends as its author expected. Each difference has a method here, which the affected code calls.
-//! Versions 1 to 3 added entries without a change of decisions; versions 4 to 6 changed decisions.
+//! Versions 1 to 3 added entries without changing decisions; versions 4 to 6 changed decisions.
 
 /// The rules that one run follows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -5,9 +5,9 @@
 //! becomes the value of an initial secret of the run.
 //!
 //! Everything else stays unchanged, including unknown names, so that `${HOME}`, `a{2,3}`, `{a,b}` and `{{.Names}}`
-//! work. [`unresolved`] finds placeholders that must have a value. `${NAME}` also stays if `NAME` is a variable of the
-//! shell by the workflow's contract. The text of a variable is not searched again: text from a terminal cannot inject a
-//! placeholder.
+//! work. [`unresolved`] finds placeholders that must have a value. `${NAME}` also stays if the workflow's contract
+//! makes `NAME` a variable of the shell. The text of a variable is not searched again: text from a terminal cannot
+//! inject a placeholder.
 
 use serde_json::Value;
 
@@ -40,7 +40,8 @@ pub(crate) struct Placeholder<'t> {
     pub(crate) name: &'t str,
     /// True for `${name}`, which is left to the shell if the shell has such a variable.
     pub(crate) is_for_shell: bool,
-    /// True for `${name}` and `%{name}`, which may be meant for a program: they stay unchanged if the name is unknown.
+    /// True for `${name}` and `%{name}`, which may be intended for a program: they stay unchanged if the name is
+    /// unknown.
     pub(crate) may_stay: bool,
 }
 
@@ -353,13 +354,13 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_replaced_and_all_else_stays() {
+    fn only_placeholders_are_replaced() {
         for (template, expected) in [
             ("hello {user}", "hello ana"),
             ("{user}{user}", "anaana"),
             ("{count}/{ratio}/{ready}/{none}/{list}", "3/1.5/true//[1,\"a\"]"),
             ("{1st} {my-var}", "first dashed"),
-            // Unknown names, and what only looks like a name.
+            // Unknown names, and text that only resembles a name.
             ("${HOME} {nobody} {}", "${HOME} {nobody} {}"),
             ("a{2} a{2,3} {a,b} { user } {user", "a{2} a{2,3} {a,b} { user } {user"),
             ("awk '{print $1}'", "awk '{print $1}'"),
@@ -374,7 +375,7 @@ mod tests {
             ("{quoted|json} {count|json} {none|json}", r#""it's $HOME" 3 null"#),
             ("^{dots|regex}$", r"^a\.b$"),
             ("{user|upper} {user|} {nobody|sh} {user|shell}", "{user|upper} {user|} {nobody|sh} {user|shell}"),
-            // One pass.
+            // A single pass.
             ("{sneaky}", "{user} {{user}}"),
         ] {
             assert_eq!(text(template, &variables()), expected, "{template}");
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_that_is_one_variable_keeps_its_type_where_it_may() {
+    fn single_variable_keeps_its_type_if_allowed() {
         let template =
             json!({"n": "{count}", "t": "{count}s", "l": ["{ready}", "{nobody}"], "k": 7, "j": "{count|json}"});
         assert_eq!(
@@ -395,7 +396,7 @@ mod tests {
         );
     }
 
-    /// As variables that are reached into.
+    /// Variables with paths into their values.
     struct WithPaths(Map<String, Value>);
 
     impl Lookup for WithPaths {
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_reaches_into_a_value_where_variables_allow_it() {
+    fn path_reaches_into_a_value_if_variables_allow_it() {
         let known =
             json!({"wait_groups": {"1": "1.2", "patch": "3"}, "items": [{"id": 7}], "user": "ana", "a.b": "dots"});
         let variables = WithPaths(known.as_object().expect("an object").clone());
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_without_a_value_is_found_unless_a_program_may_have_written_it() {
+    fn unresolved_placeholder_is_found_unless_program_output() {
         let missing = |template: Value| unresolved(&template, &variables()).map(str::to_owned);
         for left_alone in [
             json!("{user} {{nobody}} ${HOME} %{http_code} a{2} {} { user } {a,b} {print $1} {{.Names}} {none}"),
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_with_repetitions_has_no_placeholder() {
+    fn pattern_with_repetitions_has_no_placeholder() {
         for plain in [r"\d{3}", "a{2,}", "{", "{}", "x{,3}", "{.Names}", "{-a}"] {
             assert!(!has_placeholder(plain), "{plain}");
         }
@@ -463,20 +464,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_comes_out_of_a_variable_is_never_expanded(inner in ".*") {
+        fn variable_values_are_never_expanded(inner in ".*") {
             let mut variables = variables();
             variables.insert("inner".into(), inner.clone().into());
             prop_assert_eq!(text("<{inner}>", &variables), format!("<{inner}>"));
         }
 
         #[test]
-        fn unknown_names_leave_a_text_without_escapes_alone(template in r"[a-z{}|$ ,0-9é]*") {
+        fn unknown_names_leave_a_text_without_escapes_unchanged(template in r"[a-z{}|$ ,0-9é]*") {
             prop_assume!(!template.contains("{{"));
             prop_assert_eq!(text(&template, &Map::new()), template);
         }
 
         #[test]
-        fn any_template_is_read_without_losing_a_byte(template in ".*") {
+        fn template_preserves_every_byte(template in ".*") {
             let rejoined: usize = pieces(&template, true).iter().map(|piece| match piece {
                 Piece::Text(text) => text.len(),
                 Piece::Escaped(text) => text.len() + 2,
@@ -486,9 +487,9 @@ mod tests {
         }
 
         #[test]
-        fn a_quoted_text_is_one_word_for_a_shell(words in "[a-z '\"$\\\\;|&<>(){}*?\n]*") {
+        fn quoted_text_is_one_word_for_a_shell(words in "[a-z '\"$\\\\;|&<>(){}*?\n]*") {
             let quoted = shell_quoted(&words);
-            // Read it back by the shell's rules for single quotes and backslashes.
+            // Read back by the shell's rules for single quotes and backslashes.
             let (mut read, mut inside, mut characters) = (String::new(), false, quoted.chars());
             while let Some(character) = characters.next() {
                 match character {

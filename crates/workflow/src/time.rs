@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_said_as_people_read_them() {
+    fn durations_are_formatted_for_people() {
         assert_eq!(seconds_text(Duration::from_secs(30)), "30s");
         assert_eq!(seconds_text(Duration::from_millis(100)), "0.1s");
     }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_await_found_nothing_when_it_neither_matched_nor_reached_what_it_waited_for() {
+    fn await_without_a_match_or_its_condition_found_nothing() {
         for (params, result, expected) in [
             (json!({}), json!({"success": true, "match_text": "ok"}), false),
             (json!({}), json!({"success": true, "match_text": null}), true),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_reads_numbers_and_numbers_written_as_text() {
+    fn sleep_accepts_numbers_and_numeric_texts() {
         let seconds = |value: Value| sleep_duration(&map(&json!({ "seconds": value })));
         assert_eq!(seconds(json!(1.5)), Ok(Duration::from_millis(1500)));
         assert_eq!(seconds(json!(" 2 ")), Ok(Duration::from_secs(2)));

@@ -1,7 +1,7 @@
 //! The variables of a run.
 //!
 //! The variables have layers, and the first layer with a name wins: names from a `set` and from named groups of waits,
-//! the results of each state's action (`{STATE_FIELD}`), the standard names as set by the last action, the initial
+//! the results of each state's action (`{STATE_FIELD}`), the standard names set by the last action, the initial
 //! variables of the run, arguments from the shell, and defaults of arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_s_own_variable_comes_before_a_standard_one_and_that_before_an_initial_one() {
+    fn variable_of_a_state_precedes_standard_and_initial_ones() {
         let mut variables =
             Variables::begin(NOW, map(&json!({"match_text": "initial", "match_x": "initial", "user": "ana"})));
         assert_eq!(variables.get("match_text"), Some(&json!("initial")));
@@ -296,13 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn a_null_defines_a_variable_and_never_overwrites_one() {
-        // Document 000, lines 653-661: a field is stored when it is not None.
+    fn null_defines_but_never_overwrites_a_variable() {
+        // Document 000, lines 653-661: a field is stored if it is not None.
         let mut variables = Variables::begin(NOW, map(&json!({"message": "given"})));
         variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x", "note": null})));
         variables.record("b", &map(&json!({"success": true, "error": null, "match_text": null, "message": null})));
         variables.record("a", &map(&json!({"success": true, "match_text": null})));
-        assert_eq!(variables.get("error"), Some(&json!("broken")), "for whoever notifies of it later");
+        assert_eq!(variables.get("error"), Some(&json!("broken")), "for a component that reports it later");
         assert_eq!(variables.get("a_error"), Some(&json!("broken")));
         assert_eq!(variables.get("match_text"), Some(&json!("x")));
         assert_eq!(variables.get("a_match_text"), Some(&json!("x")));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_began_under_version_3_has_its_error_cleared_by_the_next_action() {
+    fn version_3_run_clears_its_error_at_the_next_action() {
         let mut variables = Variables::begin(Rules::for_version(3), Map::new());
         variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x"})));
         variables.record("b", &map(&json!({"success": true, "match_text": null})));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_ahead_sees_what_recording_leaves() {
+    fn lookahead_equals_the_recorded_result() {
         for rules in [Rules::for_version(3), NOW] {
             looking_ahead(rules);
         }

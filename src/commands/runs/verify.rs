@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_signature_is_told_and_one_that_lost_it_does_not_hold() {
+    fn missing_signature_is_reported_and_a_lost_one_is_invalid() {
         let plain = check_answer(
             &event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "terminal"})),
             &HashMap::new(),
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!((lost.holds, lost.error.as_deref()), (Some(false), Some("the signature is missing")));
     }
 
-    fn asked(question: &Value) -> AskedQuestion {
+    fn asked_question(question: &Value) -> AskedQuestion {
         let mut event = event(question.clone());
         event.event_type = "gate_waiting".to_owned();
         AskedQuestion::from_event(&event).unwrap().1
@@ -250,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_that_was_taken_is_compared_with_the_signed_text_and_number() {
-        let question = asked(&json!({"gate_id": "g", "choices": ["release", "stop"]}));
+    fn accepted_choice_must_match_the_signed_text_and_number() {
+        let question = asked_question(&json!({"gate_id": "g", "choices": ["release", "stop"]}));
         assert!(question.matches_signed(&json!("stop"), &signed("stop", Some(2))));
         assert!(question.matches_signed(&json!("stop"), &signed("stop", None)));
         assert!(question.matches_signed(&json!("stop"), &signed("", Some(2))), "by number alone");
@@ -264,14 +264,14 @@ mod tests {
         ] {
             assert!(!question.matches_signed(&json!(taken), &signed(answer, number)), "{taken} {answer} {number:?}");
         }
-        let text = asked(&json!({"gate_id": "g", "prompt": "Why?"}));
+        let text = asked_question(&json!({"gate_id": "g", "prompt": "Why?"}));
         assert!(text.matches_signed(&json!("because"), &signed("because", None)));
         assert!(!text.matches_signed(&json!("because not"), &signed("because", None)));
     }
 
     #[test]
-    fn the_whole_form_that_was_taken_is_what_follows_from_the_signed_fields() {
-        let question = asked(&json!({"gate_id": "g", "form": {"properties": {
+    fn accepted_form_must_follow_from_the_signed_fields() {
+        let question = asked_question(&json!({"gate_id": "g", "form": {"properties": {
             "version": {"type": "string"},
             "where": {"oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
             "count": {"type": "integer", "default": 2},
@@ -283,7 +283,7 @@ mod tests {
         assert!(question.matches_signed(&json!(taken.to_string()), &given), "of a machine");
         let short = signed(r#"{"version": "1.2"}"#, None);
         let defaults = json!({"version": "1.2", "where": null, "count": 2, "note": null});
-        assert!(question.matches_signed(&defaults, &short), "fields that were left out have their defaults");
+        assert!(question.matches_signed(&defaults, &short), "omitted fields have their defaults");
         for (field, value) in [("note", json!("approved by ana")), ("count", json!(9)), ("version", json!("1.3"))] {
             let mut forged = taken.clone();
             forged[field] = value;
@@ -291,7 +291,7 @@ mod tests {
         }
         let mut added = taken.clone();
         added["force"] = json!(true);
-        assert!(!question.matches_signed(&added, &given), "a field that no one was asked for");
+        assert!(!question.matches_signed(&added, &given), "an unrequested field");
         let mut left_out = taken;
         left_out.as_object_mut().unwrap().remove("note");
         assert!(!question.matches_signed(&left_out, &given));

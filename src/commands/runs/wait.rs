@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_rests_at_its_end_and_at_a_gate() {
+    fn wait_ends_at_the_end_of_a_run_and_at_a_gate() {
         let run = |state: &str| RunRecord { state: state.to_owned(), ..RunRecord::default() };
         let nested = RunRecord { pending_gates: vec![GateInfo::default()], ..run("running") };
         for (record, rests, through) in [

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exit_code_follows_from_what_ended_the_wait() {
+    fn exit_code_depends_on_the_end_of_the_wait() {
         use AwaitUntil::{Exit, Input, Match, Prompt, Quiet};
         use WaitOutcome::{Asks, Done, Failed};
         let reply = |reason, exit_code| AwaitOutputReply { reason, exit_code, ..AwaitOutputReply::default() };

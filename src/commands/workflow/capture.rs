@@ -130,8 +130,8 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
 /// Maximum width of the column for states and inputs.
 const MAX_COLUMN_WIDTH: usize = 32;
 
-/// Formats what a person should read before the first use of the workflow, in columns: the kind of the note, the state
-/// or input, and the text.
+/// Formats the notes that a person should read before the first use of the workflow, in columns: the kind of the note,
+/// the state or input, and the text.
 fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
     let guesses = reply.guesses.iter().map(|guess| {
         let sentence = format!("{} ({})", guess.guess, guess.reason);
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_stand_in_columns_and_name_options() {
+    fn notes_are_in_columns_and_name_options() {
         let reply = CaptureWorkflowReply {
             guesses: vec![CaptureGuess {
                 state: "sh_setup_sh".to_owned(),

@@ -1,4 +1,4 @@
-//! `steplatch workflow load FILE…`: add files to the library.
+//! `steplatch workflow load FILE…`: adds files to the library.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

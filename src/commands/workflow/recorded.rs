@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_what_it_had_from_outside() {
+    fn run_consists_of_its_external_inputs() {
         let document = json!({"initial_state": "look", "arguments": {"DIR": "where"}, "states": {
             "look": {"action": {"tool": "run_command", "params": {"command": "ls {DIR}"}},
                      "transitions": [{"condition": "success", "next_state": "ask"}]},

@@ -1,4 +1,4 @@
-//! The screen at several sizes, as text; and what follows from keys and news.
+//! The screen as text at several sizes, and the effects of keys and updates.
 
 use std::time::Duration;
 
@@ -33,25 +33,25 @@ impl Desk {
     /// A desk with a gate, two terminals and three runs.
     fn usual(cols: u16, rows: u16) -> Self {
         let mut desk = Self::of(cols, rows);
-        desk.happens(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
+        desk.handle_event(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
         desk
     }
 
-    fn happens(&mut self, event: UiEvent) -> Vec<Effect> {
+    fn handle_event(&mut self, event: UiEvent) -> Vec<Effect> {
         update(&mut self.model, self.at, "2026-01-01T10:01:00Z".to_owned(), event)
     }
 
-    fn passes(&mut self, time: Duration) {
+    fn advance(&mut self, time: Duration) {
         self.at += time;
-        self.happens(UiEvent::Tick);
+        self.handle_event(UiEvent::Tick);
     }
 
-    fn presses(&mut self, keys: &[Key]) -> Vec<Effect> {
-        keys.iter().flat_map(|key| self.happens(UiEvent::Input(TerminalInput::Key(*key)))).collect()
+    fn press(&mut self, keys: &[Key]) -> Vec<Effect> {
+        keys.iter().flat_map(|key| self.handle_event(UiEvent::Input(TerminalInput::Key(*key)))).collect()
     }
 
-    fn types(&mut self, text: &str) -> Vec<Effect> {
-        text.chars().flat_map(|character| self.presses(&[Key::Char(character)])).collect()
+    fn type_in(&mut self, text: &str) -> Vec<Effect> {
+        text.chars().flat_map(|character| self.press(&[Key::Char(character)])).collect()
     }
 
     fn drawn(&self) -> Terminal<TestBackend> {
@@ -80,8 +80,8 @@ impl Desk {
         (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
     }
 
-    fn looks(&self, expected: &Expect) {
-        // The mark keeps the first column: a snapshot loses the indent that all of its lines have.
+    fn look(&self, expected: &Expect) {
+        // The mark occupies the first column: a snapshot loses the common indent of all lines.
         let lines: Vec<String> = self.screen().lines().map(|line| format!("|{line}\n")).collect();
         expected.assert_eq(&lines.concat());
     }
@@ -118,7 +118,7 @@ fn runs() -> Vec<RunRecord> {
         result: json!({"version": "1.2"}),
         ..run("run_aaaa", "build", "completed")
     };
-    let waits = RunRecord {
+    let waiting = RunRecord {
         started_at: "2026-01-01T10:00:25Z".to_owned(),
         pending_gates: vec![gate()],
         pending_gate: Some(gate()),
@@ -131,7 +131,7 @@ fn runs() -> Vec<RunRecord> {
         error: Some("it broke".to_owned()),
         ..run("run_cccc", "nightly", "failed")
     };
-    vec![failed, done, waits]
+    vec![failed, done, waiting]
 }
 
 fn terminals() -> Vec<SessionInfo> {
@@ -182,13 +182,13 @@ fn run_events(desk: &mut Desk) {
         event(4, "state_entered", json!({"state": "ask", "visit": 1, "tool": "gate", "params": {}})),
         event(5, "gate_waiting", json!({"gate_id": "run_bbbb/ask/1", "prompt": "Deploy everywhere?"})),
     ] {
-        desk.happens(event);
+        desk.handle_event(event);
     }
 }
 
 #[test]
-fn what_waits_comes_first_then_terminals_and_runs() {
-    Desk::of(80, 10).looks(&expect![[r#"
+fn waiting_runs_come_before_terminals_and_other_runs() {
+    Desk::of(80, 10).look(&expect![[r#"
         | steplatch  nothing waits for you                        looking for the daemon
         | Waits for you
         | Terminals
@@ -200,7 +200,7 @@ fn what_waits_comes_first_then_terminals_and_runs() {
         |
         | ↑↓ select  q leave  ? help  / filter  tab section  g go to id
     "#]]);
-    Desk::usual(80, 24).looks(&expect![[r#"
+    Desk::usual(80, 24).look(&expect![[r#"
         | steplatch  1 question waits for you
         | Waits for you 1
         |  ? Deploy ·everywhere?  30 s ago     release run_bbbb
@@ -229,14 +229,14 @@ fn what_waits_comes_first_then_terminals_and_runs() {
 }
 
 #[test]
-fn a_terminal_of_another_machine_says_which_and_since_when_it_is_not_connected() {
+fn disconnected_remote_terminal_names_machine_and_time() {
     let [mut here, mut lost] = <[SessionInfo; 2]>::try_from(terminals()).unwrap();
     here.host = Some("build".to_owned());
     lost.host = Some("db".to_owned());
     lost.host_lost_since = Some("2026-01-01T09:58:00Z".to_owned());
     let mut desk = Desk::of(90, 10);
-    desk.happens(UiEvent::Lists { terminals: vec![here, lost], runs: Vec::new(), needs_passphrase: false });
-    desk.looks(&expect![[r#"
+    desk.handle_event(UiEvent::Lists { terminals: vec![here, lost], runs: Vec::new(), needs_passphrase: false });
+    desk.look(&expect![[r#"
         | steplatch  nothing waits for you
         | Waits for you nothing
         | Terminals 2
@@ -251,11 +251,11 @@ fn a_terminal_of_another_machine_says_which_and_since_when_it_is_not_connected()
 }
 
 #[test]
-fn a_wide_screen_has_the_preview_beside_the_list() {
+fn wide_screen_has_the_preview_beside_the_list() {
     let mut desk = Desk::usual(130, 16);
-    desk.presses(&[Key::Down]);
-    desk.happens(picture());
-    desk.looks(&expect![[r#"
+    desk.press(&[Key::Down]);
+    desk.handle_event(picture());
+    desk.look(&expect![[r#"
         | steplatch  1 question waits for you
         | Waits for you 1                                          ─ build: busy 40x5 ─────────────────────────────────────────────────────
         |  ? Deploy ·everywhere?  30 s ago     release run_bbbb     $ make 漢字
@@ -276,12 +276,12 @@ fn a_wide_screen_has_the_preview_beside_the_list() {
     let drawn = desk.drawn();
     let reversed: Vec<_> =
         drawn.backend().buffer().content().iter().filter(|cell| cell.symbol() == "\u{202e}").collect();
-    assert!(reversed.is_empty(), "what turns text is not drawn");
+    assert!(reversed.is_empty(), "text that changes direction is not drawn");
 }
 
 #[test]
-fn a_small_screen_has_the_list_only() {
-    Desk::usual(30, 8).looks(&expect![[r#"
+fn small_screen_has_the_list_only() {
+    Desk::usual(30, 8).look(&expect![[r#"
         | steplatch  1 question waits …
         | Waits for you 1
         |  ? Deploy ·eve…  30 s a…  re…
@@ -295,20 +295,20 @@ fn a_small_screen_has_the_list_only() {
         let mut desk = Desk::usual(cols, rows);
         desk.screen();
         for open in [Key::Enter, Key::Char('?')] {
-            desk.presses(&[open]);
+            desk.press(&[open]);
             desk.screen();
         }
-        desk.presses(&[Key::Escape, Key::Escape, Key::End, Key::Enter]);
+        desk.press(&[Key::Escape, Key::Escape, Key::End, Key::Enter]);
         run_events(&mut desk);
         desk.screen();
     }
 }
 
 #[test]
-fn a_question_is_read_and_then_answered() {
+fn question_is_read_and_then_answered() {
     let mut desk = Desk::usual(80, 16);
-    assert!(desk.presses(&[Key::Enter]).is_empty());
-    desk.looks(&expect![[r#"
+    assert!(desk.press(&[Key::Enter]).is_empty());
+    desk.look(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
         |  Deploy ·everywhere?
         |
@@ -326,12 +326,12 @@ fn a_question_is_read_and_then_answered() {
         |
         | a answer  ↑↓ space scroll  esc back, leaves it open  ? help
     "#]]);
-    assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty());
+    assert!(desk.type_in("a1").is_empty() && desk.press(&[Key::Enter]).is_empty());
     assert!(desk.screen().contains("no answer is taken now: it has just appeared"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
-    desk.types("a3");
-    desk.presses(&[Key::Enter]);
-    desk.looks(&expect![[r#"
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("a3");
+    desk.press(&[Key::Enter]);
+    desk.look(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
         |  Deploy ·everywhere?
         |
@@ -349,79 +349,79 @@ fn a_question_is_read_and_then_answered() {
         |  invalid answer '3'; choose yes or no
         | enter gives the answer  esc leaves it open  ↑↓ scroll
     "#]]);
-    desk.types("1");
-    let effects = desk.presses(&[Key::Enter]);
+    desk.type_in("1");
+    let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!((answer.answer.as_str(), answer.number, answer.digest.as_deref()), ("yes", Some(1), Some("d1")));
     let wanted = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
-    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(wanted)) });
-    desk.types("secret");
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(wanted)) });
+    desk.type_in("secret");
     let screen = desk.screen();
     assert!(screen.contains("the approver's passphrase:\n  › ••••••") && !screen.contains("secret"), "{screen}");
-    let effects = desk.presses(&[Key::Enter]);
+    let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
     let taken = AnswerGateReply { success: true, status: "running".to_owned(), ..AnswerGateReply::default() };
-    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
     assert!(desk.screen().contains("answered: yes; run_bbbb is now running"), "{}", desk.screen());
 }
 
 #[test]
-fn nothing_but_typed_keys_answers() {
+fn only_typed_keys_answer() {
     let mut desk = Desk::usual(80, 16);
-    desk.presses(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
-    // Enter, a paste and choices alone answer nothing.
-    assert!(desk.presses(&[Key::Enter, Key::Char('1'), Key::Enter, Key::Char('y')]).is_empty());
-    assert!(desk.happens(UiEvent::Input(TerminalInput::Paste("a1\r".to_owned()))).is_empty());
-    desk.types("a");
+    desk.press(&[Key::Enter]);
+    desk.advance(ANSWER_DELAY);
+    // Enter, a paste and choices do not answer by themselves.
+    assert!(desk.press(&[Key::Enter, Key::Char('1'), Key::Enter, Key::Char('y')]).is_empty());
+    assert!(desk.handle_event(UiEvent::Input(TerminalInput::Paste("a1\r".to_owned()))).is_empty());
+    desk.type_in("a");
     assert!(
-        desk.happens(UiEvent::Input(TerminalInput::Paste("1\r\n".to_owned()))).is_empty(),
+        desk.handle_event(UiEvent::Input(TerminalInput::Paste("1\r\n".to_owned()))).is_empty(),
         "a paste presses no Enter"
     );
-    desk.happens(UiEvent::Input(TerminalInput::Focus(true)));
-    assert!(desk.presses(&[Key::Enter]).is_empty(), "the window has just got the focus");
-    desk.passes(ANSWER_DELAY);
-    desk.presses(&[Key::Escape]);
+    desk.handle_event(UiEvent::Input(TerminalInput::Focus(true)));
+    assert!(desk.press(&[Key::Enter]).is_empty(), "the window has just got the focus");
+    desk.advance(ANSWER_DELAY);
+    desk.press(&[Key::Escape]);
     assert!(desk.screen().contains("a begins an answer"), "{}", desk.screen());
 }
 
 #[test]
-fn a_question_that_changes_is_shown_again_and_one_that_is_answered_elsewhere_closes() {
+fn changed_question_is_shown_again_and_answered_one_closes() {
     let mut desk = Desk::usual(80, 16);
-    desk.presses(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
-    desk.types("a");
+    desk.press(&[Key::Enter]);
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("a");
     let mut changed = runs().pop().unwrap();
     changed.pending_gates[0].digest = "d2".to_owned();
-    let effects = desk.happens(UiEvent::Run(Box::new(changed.clone())));
+    let effects = desk.handle_event(UiEvent::Run(Box::new(changed.clone())));
     assert!(matches!(&effects[..], [Effect::ShowGate { gate_id, .. }] if gate_id == "run_bbbb/ask/1"), "{effects:?}");
     let gate = GateInfo { prompt: "Deploy nowhere?".to_owned(), ..changed.pending_gates[0].clone() };
-    desk.happens(UiEvent::Gate { gate_id: gate.gate_id.clone(), gate: Ok(Box::new(gate)) });
-    assert!(desk.presses(&[Key::Char('1'), Key::Enter]).is_empty());
+    desk.handle_event(UiEvent::Gate { gate_id: gate.gate_id.clone(), gate: Ok(Box::new(gate)) });
+    assert!(desk.press(&[Key::Char('1'), Key::Enter]).is_empty());
     let screen = desk.screen();
     assert!(screen.contains("Deploy nowhere?") && screen.contains("the question has changed"), "{screen}");
     changed.pending_gates.clear();
-    desk.happens(UiEvent::Run(Box::new(changed)));
-    desk.passes(ANSWER_DELAY);
-    assert!(desk.presses(&[Key::Char('a'), Key::Char('1'), Key::Enter]).is_empty());
+    desk.handle_event(UiEvent::Run(Box::new(changed)));
+    desk.advance(ANSWER_DELAY);
+    assert!(desk.press(&[Key::Char('a'), Key::Char('1'), Key::Enter]).is_empty());
     assert!(desk.screen().contains("the question is closed"), "{}", desk.screen());
 }
 
 #[test]
-fn a_long_question_is_read_to_its_end_first() {
+fn long_question_must_be_read_to_its_end() {
     let mut desk = Desk::usual(80, 16);
     let mut long = runs().pop().unwrap();
     long.pending_gates[0].context = json!({"plan": "a step\n".repeat(100)}).as_object().unwrap().clone();
-    desk.happens(UiEvent::Run(Box::new(long)));
-    desk.presses(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
-    desk.types("a");
+    desk.handle_event(UiEvent::Run(Box::new(long)));
+    desk.press(&[Key::Enter]);
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("a");
     assert!(desk.screen().contains("no answer is taken now: scroll to its end first"), "{}", desk.screen());
-    desk.presses(&[Key::End, Key::Char('a'), Key::Char('2')]);
-    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(answer)] if answer.answer == "no"));
+    desk.press(&[Key::End, Key::Char('a'), Key::Char('2')]);
+    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::Answer(answer)] if answer.answer == "no"));
 }
 
-/// A desk at whose question a form is to be filled in.
+/// A desk whose question has a form.
 fn form_desk(cols: u16, rows: u16) -> Desk {
     let mut desk = Desk::usual(cols, rows);
     let places: Vec<String> = (1..=12).map(|number| format!("place-{number}")).collect();
@@ -432,16 +432,16 @@ fn form_desk(cols: u16, rows: u16) -> Desk {
     let mut asks = runs().pop().unwrap();
     let gate = GateInfo { choices: Vec::new(), context: serde_json::Map::default(), form: Some(form), ..gate() };
     asks.pending_gates = vec![gate];
-    desk.happens(UiEvent::Run(Box::new(asks)));
-    desk.presses(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
+    desk.handle_event(UiEvent::Run(Box::new(asks)));
+    desk.press(&[Key::Enter]);
+    desk.advance(ANSWER_DELAY);
     desk
 }
 
 #[test]
-fn a_form_is_shown_with_every_field_and_choice_before_it_takes_an_answer() {
+fn form_shows_every_field_and_choice_before_answering() {
     let mut desk = form_desk(60, 14);
-    desk.looks(&expect![[r#"
+    desk.look(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
         |  Deploy ·everywhere?
         |
@@ -457,14 +457,14 @@ fn a_form_is_shown_with_every_field_and_choice_before_it_takes_an_answer() {
         |
         | a answer  ↑↓ space scroll  esc back, leaves it open
     "#]]);
-    desk.types("a");
+    desk.type_in("a");
     assert!(desk.screen().contains("no answer is taken now: scroll to its end first"), "{}", desk.screen());
-    desk.presses(&[Key::Char(' '), Key::Char(' ')]);
+    desk.press(&[Key::Char(' '), Key::Char(' ')]);
     assert!(desk.screen().contains("12  place-12"), "{}", desk.screen());
-    desk.types("a");
-    desk.types("1.2");
-    desk.presses(&[Key::Enter]);
-    desk.looks(&expect![[r#"
+    desk.type_in("a");
+    desk.type_in("1.2");
+    desk.press(&[Key::Enter]);
+    desk.look(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
         |  place (by number or text)
         |    1  place-1
@@ -480,99 +480,99 @@ fn a_form_is_shown_with_every_field_and_choice_before_it_takes_an_answer() {
         |
         | enter gives the answer  esc leaves it open  ↑↓ scroll
     "#]]);
-    desk.presses(&[Key::Down, Key::Down, Key::PageDown]);
+    desk.press(&[Key::Down, Key::Down, Key::PageDown]);
     assert!(desk.screen().contains("12  place-12"), "the choices scroll while an answer is typed");
-    desk.types("12");
-    let effects = desk.presses(&[Key::Enter]);
+    desk.type_in("12");
+    let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(answer.form, json!({"version": "1.2", "place": "place-12"}).as_object().cloned());
 }
 
 #[test]
-fn a_terminal_without_room_for_a_question_says_so_and_answers_nothing() {
+fn terminal_too_small_for_a_question_says_so() {
     for (cols, rows) in [(11, 24), (15, 30), (80, 8), (1, 1), (0, 0)] {
         let mut desk = form_desk(cols, rows);
-        desk.presses(&[Key::End]);
-        assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty(), "{cols}x{rows}");
+        desk.press(&[Key::End]);
+        assert!(desk.type_in("a1").is_empty() && desk.press(&[Key::Enter]).is_empty(), "{cols}x{rows}");
         if cols > 8 && rows > 4 {
             let words = desk.screen().replace(['\n', ' '], "");
             assert!(words.contains("Thisterminalistoosmall"), "{cols}x{rows}: {words}");
         }
-        desk.happens(UiEvent::Resized { cols: 80, rows: 30 });
-        desk.passes(ANSWER_DELAY);
-        desk.types("a1.2");
-        desk.presses(&[Key::Enter]);
-        desk.types("3");
-        assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(_)]), "{cols}x{rows}: {}", desk.screen());
+        desk.handle_event(UiEvent::Resized { cols: 80, rows: 30 });
+        desk.advance(ANSWER_DELAY);
+        desk.type_in("a1.2");
+        desk.press(&[Key::Enter]);
+        desk.type_in("3");
+        assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::Answer(_)]), "{cols}x{rows}: {}", desk.screen());
     }
 }
 
 #[test]
-fn a_line_that_is_typed_for_one_question_answers_no_other() {
+fn line_for_one_question_answers_no_other() {
     let mut desk = Desk::usual(80, 16);
-    desk.presses(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
-    desk.types("a1");
-    let effects = desk.presses(&[Key::Enter]);
+    desk.press(&[Key::Enter]);
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("a1");
+    let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
-    // What is typed while the answer is on its way, and after it, means nothing: not a, not q, not the choice.
-    assert!(desk.types("qa1").is_empty() && desk.presses(&[Key::Enter]).is_empty());
+    // Keys typed while the answer is in transit, and after it, have no effect: not a, not q, not the choice.
+    assert!(desk.type_in("qa1").is_empty() && desk.press(&[Key::Enter]).is_empty());
     let mut next = runs().pop().unwrap();
     next.pending_gates[0].gate_id = "run_bbbb/ask/2".to_owned();
     next.pending_gates[0].digest = "d2".to_owned();
     let taken = AnswerGateReply { success: true, status: "waiting".to_owned(), ..AnswerGateReply::default() };
-    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
-    desk.happens(UiEvent::Run(Box::new(next)));
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
+    desk.handle_event(UiEvent::Run(Box::new(next)));
     for _ in 0..20 {
-        desk.passes(ANSWER_DELAY / 2);
-        assert!(desk.types("a1cq").is_empty() && desk.presses(&[Key::Enter]).is_empty());
+        desk.advance(ANSWER_DELAY / 2);
+        assert!(desk.type_in("a1cq").is_empty() && desk.press(&[Key::Enter]).is_empty());
     }
     assert!(desk.screen().contains("Terminals 2"), "the list is shown: {}", desk.screen());
-    desk.passes(ANSWER_DELAY);
-    desk.presses(&[Key::Enter]);
+    desk.advance(ANSWER_DELAY);
+    desk.press(&[Key::Enter]);
     assert!(desk.screen().contains("it takes an answer in a moment"), "{}", desk.screen());
-    // The next question takes an answer once the keyboard is idle.
+    // The next question accepts an answer once the keyboard is idle.
     for _ in 0..20 {
-        desk.passes(ANSWER_DELAY / 2);
-        assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty(), "{}", desk.screen());
+        desk.advance(ANSWER_DELAY / 2);
+        assert!(desk.type_in("a1").is_empty() && desk.press(&[Key::Enter]).is_empty(), "{}", desk.screen());
     }
-    desk.passes(ANSWER_DELAY);
-    desk.types("a1");
-    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(_)]));
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("a1");
+    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::Answer(_)]));
 }
 
 #[test]
-fn a_line_that_is_typed_while_its_question_changes_or_closes_does_nothing() {
+fn line_for_a_changed_or_closed_question_does_nothing() {
     let mut desk = Desk::usual(80, 16);
-    desk.presses(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
-    desk.types("ayes, but fi");
+    desk.press(&[Key::Enter]);
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("ayes, but fi");
     let changed = GateInfo { prompt: "Deploy nowhere?".to_owned(), digest: "d2".to_owned(), ..gate() };
-    desk.happens(UiEvent::Gate { gate_id: changed.gate_id.clone(), gate: Ok(Box::new(changed.clone())) });
+    desk.handle_event(UiEvent::Gate { gate_id: changed.gate_id.clone(), gate: Ok(Box::new(changed.clone())) });
     for _ in 0..5 {
-        desk.passes(ANSWER_DELAY / 2);
-        assert!(desk.types("aqhc1y").is_empty() && desk.presses(&[Key::Enter]).is_empty());
+        desk.advance(ANSWER_DELAY / 2);
+        assert!(desk.type_in("aqhc1y").is_empty() && desk.press(&[Key::Enter]).is_empty());
         assert!(desk.screen().contains("Deploy nowhere?"), "{}", desk.screen());
     }
-    desk.passes(ANSWER_DELAY);
-    desk.types("ano, a q");
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("ano, a q");
     let mut closed = runs().pop().unwrap();
     closed.pending_gates.clear();
-    desk.happens(UiEvent::Run(Box::new(closed)));
-    assert!(desk.types("uestion qq").is_empty());
+    desk.handle_event(UiEvent::Run(Box::new(closed)));
+    assert!(desk.type_in("uestion qq").is_empty());
     assert!(desk.screen().contains("the question was answered or withdrawn"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
-    desk.types("q");
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("q");
     assert!(desk.screen().contains("Terminals 2"), "{}", desk.screen());
 }
 
 #[test]
-fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
+fn run_shows_its_steps_and_its_question() {
     let mut desk = Desk::usual(100, 18);
-    desk.presses(&[Key::Tab, Key::Tab, Key::Enter]);
+    desk.press(&[Key::Tab, Key::Tab, Key::Enter]);
     run_events(&mut desk);
-    desk.presses(&[Key::Home]);
-    desk.looks(&expect![[r#"
+    desk.press(&[Key::Home]);
+    desk.look(&expect![[r#"
         | release run_bbbb waiting 35.0 s
         | ✓ build  run_command             2.0 s ─ build run_command ────────────────────────────────────────
         | ▸ ask  gate                     31.0 s  input
@@ -593,80 +593,80 @@ fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
         | ↑↓ step  space scroll  a answer  p pause/resume  c cancel  b background  t its terminal  esc back
     "#]]);
     assert_eq!(desk.model.feed_selection().run, Some(("run_bbbb".to_owned(), 1)));
-    desk.types("a");
+    desk.type_in("a");
     assert!(desk.screen().contains("release asks"), "{}", desk.screen());
     assert_eq!(
         desk.model.feed_selection().run,
         Some(("run_bbbb".to_owned(), 1)),
         "its events are not missed meanwhile"
     );
-    desk.presses(&[Key::Escape]);
-    desk.types("b");
+    desk.press(&[Key::Escape]);
+    desk.type_in("b");
     assert!(
         desk.screen().contains("run_bbbb continues in the background; g bbbb comes back to it"),
         "{}",
         desk.screen()
     );
-    desk.types("gbb");
-    desk.presses(&[Key::Enter]);
+    desk.type_in("gbb");
+    desk.press(&[Key::Enter]);
     assert_eq!(desk.model.feed_selection().run, Some(("run_bbbb".to_owned(), 2)));
 }
 
 #[test]
-fn runs_are_steered_and_a_cancel_is_confirmed() {
+fn runs_are_controlled_and_a_cancel_is_confirmed() {
     let mut desk = Desk::usual(80, 24);
-    desk.presses(&[Key::Tab, Key::Tab]);
-    assert!(desk.types("p").is_empty());
+    desk.press(&[Key::Tab, Key::Tab]);
+    assert!(desk.type_in("p").is_empty());
     assert!(desk.screen().contains("enter in a moment"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     assert!(desk.screen().contains("enter yes  any other key no"), "{}", desk.screen());
-    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Pause(run)] if run == "run_bbbb"));
-    assert!(desk.types("c").is_empty());
+    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::Pause(run)] if run == "run_bbbb"));
+    assert!(desk.type_in("c").is_empty());
     let screen = desk.screen();
     assert!(screen.contains("Cancel release run_bbbb? Its work is abandoned and its terminals are closed"), "{screen}");
-    assert!(desk.presses(&[Key::Enter]).is_empty(), "Enter is not the default");
+    assert!(desk.press(&[Key::Enter]).is_empty(), "Enter is not the default");
     assert!(desk.screen().contains("nothing was done"));
-    desk.passes(ANSWER_DELAY);
-    assert!(desk.types("c").is_empty());
+    desk.advance(ANSWER_DELAY);
+    assert!(desk.type_in("c").is_empty());
     assert!(desk.screen().contains("y, enter yes  any other key no"), "{}", desk.screen());
-    assert!(desk.types("y").is_empty());
-    desk.passes(ANSWER_DELAY);
-    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Cancel(run)] if run == "run_bbbb"));
-    desk.presses(&[Key::Down]);
-    assert!(desk.types("c").is_empty());
+    assert!(desk.type_in("y").is_empty());
+    desk.advance(ANSWER_DELAY);
+    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::Cancel(run)] if run == "run_bbbb"));
+    desk.press(&[Key::Down]);
+    assert!(desk.type_in("c").is_empty());
     assert!(desk.screen().contains("build run_aaaa has ended"), "{}", desk.screen());
 }
 
 #[test]
-fn an_ended_run_is_run_again_from_the_selected_step() {
+fn ended_run_is_rerun_from_the_selected_step() {
     let mut desk = Desk::usual(80, 24);
-    desk.presses(&[Key::Tab, Key::Tab]);
-    desk.types("r");
+    desk.press(&[Key::Tab, Key::Tab]);
+    desk.type_in("r");
     assert!(desk.screen().contains("release run_bbbb has not ended; c cancels it"), "{}", desk.screen());
-    desk.presses(&[Key::Down]);
-    desk.types("r");
+    desk.press(&[Key::Down]);
+    desk.type_in("r");
     assert!(desk.screen().contains("Run build run_aaaa again, with its input?"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     let whole = RerunRequest { run_id: "run_aaaa".to_owned(), ..RerunRequest::default() };
-    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(request)] if **request == whole));
+    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::RunAgain(request)] if **request == whole));
     // From a step of the opened run.
     let ended =
         RunRecord { completed_at: Some("2026-01-01T10:00:40Z".to_owned()), ..run("run_bbbb", "release", "failed") };
-    desk.happens(UiEvent::Run(Box::new(ended)));
-    desk.types("gbb");
-    desk.presses(&[Key::Enter]);
+    desk.handle_event(UiEvent::Run(Box::new(ended)));
+    desk.type_in("gbb");
+    desk.press(&[Key::Enter]);
     run_events(&mut desk);
-    desk.presses(&[Key::Home]);
+    desk.press(&[Key::Home]);
     assert!(desk.screen().contains("r run again from here"), "{}", desk.screen());
-    desk.types("r");
+    desk.type_in("r");
     assert!(desk.screen().contains("Run release run_bbbb again from 'build'?"), "{}", desk.screen());
-    desk.passes(ANSWER_DELAY);
+    desk.advance(ANSWER_DELAY);
     let mut request = RerunRequest {
         run_id: "run_bbbb".to_owned(),
         from_state: Some("build/1".to_owned()),
         repeat_irreversible: false,
     };
-    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
+    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
     // Irreversible actions need a second confirmation, with other keys.
     let reply = |request: &RerunRequest, reply: RunReply| UiEvent::RanAgain {
         request: Box::new(request.clone()),
@@ -677,26 +677,26 @@ fn an_ended_run_is_run_again_from_the_selected_step() {
         error: Some("it would happen again".to_owned()),
         ..RunReply::default()
     };
-    desk.happens(reply(&request, refused.clone()));
+    desk.handle_event(reply(&request, refused.clone()));
     assert!(desk.screen().contains("Repeat it? state 'build': rm ·x"), "{}", desk.screen());
-    assert!(desk.presses(&[Key::Enter]).is_empty(), "Enter is not the default");
-    desk.passes(ANSWER_DELAY);
-    desk.happens(reply(&request, refused.clone()));
-    desk.types("y");
-    desk.passes(ANSWER_DELAY);
+    assert!(desk.press(&[Key::Enter]).is_empty(), "Enter is not the default");
+    desk.advance(ANSWER_DELAY);
+    desk.handle_event(reply(&request, refused.clone()));
+    desk.type_in("y");
+    desk.advance(ANSWER_DELAY);
     request.repeat_irreversible = true;
-    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
+    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
     let started = RunReply { run_id: "run_dddd".to_owned(), status: "running".to_owned(), ..RunReply::default() };
-    desk.happens(reply(&request, started.clone()));
+    desk.handle_event(reply(&request, started.clone()));
     assert_eq!(desk.model.feed_selection().run.map(|(run, _)| run), Some("run_dddd".to_owned()));
     assert!(desk.screen().contains("run_dddd runs run_bbbb again"), "{}", desk.screen());
     // In another view, the refusal is a notice without a confirmation.
-    desk.happens(reply(&request, refused));
+    desk.handle_event(reply(&request, refused));
     assert!(desk.model.confirmation.is_none() && desk.screen().contains("it would happen again"), "{}", desk.screen());
 }
 
 #[test]
-fn a_line_that_is_meant_for_a_program_does_nothing() {
+fn line_meant_for_a_program_does_nothing() {
     for line in [
         "clear; printf x\r",
         "top\r",
@@ -723,69 +723,69 @@ fn a_line_that_is_meant_for_a_program_does_nothing() {
         // At a terminal, at a run, and in an opened run.
         for places in [&[Key::Tab][..], &[Key::Tab, Key::Tab], &[Key::Tab, Key::Tab, Key::Enter]] {
             let mut desk = Desk::usual(80, 24);
-            desk.presses(places);
+            desk.press(places);
             let keys: Vec<Key> =
                 line.chars().map(|sign| if sign == '\r' { Key::Enter } else { Key::Char(sign) }).collect();
-            let effects = desk.presses(&keys);
+            let effects = desk.press(&keys);
             assert!(effects.is_empty(), "{line:?} {places:?}: {effects:?}");
             assert!(desk.model.confirmation.is_none(), "{line:?} {places:?}");
-            // And a moment later, keys are commands again.
-            desk.passes(ANSWER_DELAY);
-            desk.types("t");
+            // A moment later, keys are commands again.
+            desk.advance(ANSWER_DELAY);
+            desk.type_in("t");
         }
     }
 }
 
 #[test]
-fn a_passphrase_that_is_typed_too_early_is_not_shown() {
+fn early_typed_passphrase_is_not_shown() {
     let mut desk = Desk::usual(80, 16);
-    desk.presses(&[Key::Enter]);
-    desk.passes(ANSWER_DELAY);
-    desk.types("a");
-    desk.types("y");
+    desk.press(&[Key::Enter]);
+    desk.advance(ANSWER_DELAY);
+    desk.type_in("a");
+    desk.type_in("y");
     assert!(desk.screen().contains("› y"), "{}", desk.screen());
-    desk.types("open sesame");
+    desk.type_in("open sesame");
     assert!(desk.screen().contains("› y•••••••••••"), "{}", desk.screen());
-    desk.presses(&[Key::Enter]);
+    desk.press(&[Key::Enter]);
     let screen = desk.screen();
     assert!(screen.contains("invalid answer; choose yes or no") && !screen.contains("sesame"), "{screen}");
 }
 
 #[test]
-fn a_filter_and_the_beginning_of_an_id_find_things() {
+fn filter_and_id_prefix_find_rows() {
     let mut desk = Desk::usual(80, 24);
-    desk.types("/night");
+    desk.type_in("/night");
     let screen = desk.screen();
     assert!(screen.contains("nightly") && !screen.contains("ssh db") && screen.contains("no row matches"), "{screen}");
-    desk.presses(&[Key::Escape]);
+    desk.press(&[Key::Escape]);
     assert!(desk.screen().contains("ssh db"));
-    desk.types("gterm_y");
-    let effects = desk.presses(&[Key::Enter]);
+    desk.type_in("gterm_y");
+    let effects = desk.press(&[Key::Enter]);
     assert!(matches!(&effects[..], [Effect::Attach { terminal, hold: false }] if terminal == "term_yyyy"));
-    desk.types("grun");
-    desk.presses(&[Key::Enter]);
+    desk.type_in("grun");
+    desk.press(&[Key::Enter]);
     assert!(desk.screen().contains("several runs or terminals begin with 'run'"), "{}", desk.screen());
 }
 
 #[test]
-fn a_daemon_that_ends_is_said_and_waited_for() {
+fn ended_daemon_is_reported_and_awaited() {
     let mut desk = Desk::usual(80, 24);
-    desk.happens(UiEvent::DaemonAway);
+    desk.handle_event(UiEvent::DaemonAway);
     let screen = desk.screen();
     assert!(screen.contains("the daemon is away") && screen.contains("s start the daemon"), "{screen}");
     assert_eq!(desk.model.feed_selection(), crate::ui::event::FeedSelection::default());
-    assert!(matches!(&desk.types("s")[..], [Effect::StartDaemon]));
-    desk.happens(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
+    assert!(matches!(&desk.type_in("s")[..], [Effect::StartDaemon]));
+    desk.handle_event(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
     assert!(desk.model.daemon == DaemonState::Connected && desk.screen().contains("the daemon is back"));
 }
 
 #[test]
-fn the_selection_stays_on_its_row_when_others_come() {
+fn selection_stays_on_its_row_when_rows_are_added() {
     let mut desk = Desk::usual(80, 24);
-    desk.presses(&[Key::Tab, Key::Tab, Key::Down]);
+    desk.press(&[Key::Tab, Key::Tab, Key::Down]);
     assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
     let newer = RunRecord { started_at: "2026-01-01T10:00:59Z".to_owned(), ..run("run_dddd", "newer", "running") };
-    desk.happens(UiEvent::Run(Box::new(newer)));
+    desk.handle_event(UiEvent::Run(Box::new(newer)));
     assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
     let drawn = desk.drawn();
     let buffer = drawn.backend().buffer();
@@ -796,10 +796,10 @@ fn the_selection_stays_on_its_row_when_others_come() {
 }
 
 #[test]
-fn help_covers_what_is_shown_and_any_key_goes_back() {
+fn help_covers_the_view_and_any_key_returns() {
     let mut desk = Desk::usual(80, 24);
-    desk.types("?");
-    desk.looks(&expect![[r#"
+    desk.type_in("?");
+    desk.look(&expect![[r#"
         |─ Help; any key goes back ──────────────────────────────────────────────────────
         | Everywhere
         |   ↑ ↓, space      select, scroll
@@ -825,7 +825,7 @@ fn help_covers_what_is_shown_and_any_key_goes_back() {
         |   esc             leaves it open
         |   An attached terminal is left with ctrl-\.
     "#]]);
-    assert!(desk.types("q").is_empty(), "the key does nothing else");
+    assert!(desk.type_in("q").is_empty(), "the key has no other effect");
     assert!(desk.screen().contains("Terminals 2"));
-    assert!(matches!(&desk.types("q")[..], [Effect::Leave]));
+    assert!(matches!(&desk.type_in("q")[..], [Effect::Leave]));
 }

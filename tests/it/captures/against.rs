@@ -1,10 +1,10 @@
-//! Stories of captures that are compared with another one: what differs becomes arguments without being named.
+//! Stories of captures compared with another capture: differences become arguments without being named.
 
 use serde_json::{Value, json};
 
 use super::{Procedure, Session};
 
-/// Asks four questions: two name an earlier answer, one has a word that is another one the second time.
+/// Asks four questions: two mention an earlier answer, and one contains a word that changes.
 const CREATE: &str = r#"read -p "Project name: (demo) " name
 read -p "Licence for $name: [MIT] " licence
 [ -e shop.conf ] && colour=green || colour=red
@@ -16,20 +16,20 @@ echo "created $name as build-$RANDOM-of-$$"
 "#;
 
 fn creates(session: &Session, name: &str, licence: &str) {
-    session.types("bash create.sh\n");
-    session.types(&format!("{name}\n"));
-    session.types(&format!("{licence}\n"));
-    session.types("y\n");
-    session.sends(json!({"input_text": "y\n", "pattern": format!("^created {name} as"), "timeout": 60}));
+    session.type_in("bash create.sh\n");
+    session.type_in(&format!("{name}\n"));
+    session.type_in(&format!("{licence}\n"));
+    session.type_in("y\n");
+    session.send(json!({"input_text": "y\n", "pattern": format!("^created {name} as"), "timeout": 60}));
     session.runs("[ -e farm.conf ] && echo many || echo one");
     session.runs(&format!("cp {name}.conf copy.conf"));
 }
 
 #[test]
-fn what_differs_between_two_times_becomes_arguments() {
+fn differences_between_two_recordings_become_arguments() {
     let mut session = Session::begin(&[("create.sh", CREATE)]);
     creates(&session, "shop", "MIT");
-    session.opens();
+    session.open();
     creates(&session, "farm", "Apache-2.0");
     session.runs("mkdir of-the-second-time");
     let (first, second) = (session.terminals[0].clone(), session.terminals[1].clone());
@@ -40,7 +40,7 @@ fn what_differs_between_two_times_becomes_arguments() {
     assert!(refused.code != 0 && refused.stderr.contains("name another terminal with --against"), "{refused:#?}");
 
     let request = json!({"session_ids": [first], "against": [second], "name": "procedure", "save": true});
-    let captured = session.agent.calls("capture_workflow", request);
+    let captured = session.agent.call_tool("capture_workflow", request);
     assert_eq!(captured["success"], true, "{captured:#}");
     let arguments = captured["workflow_definition"]["arguments"].as_object().unwrap();
     let names: Vec<&String> = arguments.keys().filter(|name| *name != "PWD").collect();
@@ -52,8 +52,8 @@ fn what_differs_between_two_times_becomes_arguments() {
 
     let Session { home, agent, .. } = session;
     let procedure = Procedure { home, agent, captured };
-    procedure.passes_its_recording();
-    procedure.proves(&["PROJECT_NAME=mill", "LICENCE=BSD"], &[]);
+    procedure.assert_replays();
+    procedure.prove(&["PROJECT_NAME=mill", "LICENCE=BSD"], &[]);
     procedure.runs(json!({"PROJECT_NAME": "inn", "LICENCE": "GPL"}));
     assert_eq!(procedure.file("copy.conf"), "inn GPL\n");
 }

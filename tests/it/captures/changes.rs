@@ -1,10 +1,10 @@
-//! Programs that have changed since they were captured: the run stops and asks. It never goes on falsely.
+//! Programs that changed after their capture: the run stops and asks, and never continues wrongly.
 
 use serde_json::{Value, json};
 
 use super::Session;
 
-/// Asks for a mirror by number, for a port, and whether it writes.
+/// Asks for a mirror by number, for a port, and whether to write.
 const SETUP: &str = r#"select mirror in Berlin Paris Rome; do break; done
 read -p "Port [8$((RANDOM % 900 + 100))]: " port
 read -p "Write it? [y/n] " yes
@@ -12,15 +12,15 @@ read -p "Write it? [y/n] " yes
 "#;
 
 #[test]
-fn a_changed_program_stops_the_run_and_nothing_is_done_falsely() {
+fn changed_program_stops_the_run_without_wrong_actions() {
     let session = Session::begin(&[("setup.sh", SETUP)]);
-    session.types("bash setup.sh\n");
-    session.types("2\n");
-    session.types("9000\n");
-    session.sends(json!({"input_text": "y\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"port": "9000"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["PORT=7777"], &[]);
+    session.type_in("bash setup.sh\n");
+    session.type_in("2\n");
+    session.type_in("9000\n");
+    session.send(json!({"input_text": "y\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"port": "9000"}));
+    procedure.assert_replays();
+    procedure.prove(&["PORT=7777"], &[]);
     assert_eq!(procedure.file("conf"), "mirror=Paris port=7777\n");
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
 
@@ -46,47 +46,47 @@ fn a_changed_program_stops_the_run_and_nothing_is_done_falsely() {
     ];
     for (what, program) in changes {
         assert_ne!(program, SETUP, "{what}");
-        procedure.writes("setup.sh", &program);
-        let run = procedure.begins(json!({"PORT": "7777"}));
+        procedure.write_file("setup.sh", &program);
+        let run = procedure.begin(json!({"PORT": "7777"}));
         assert_eq!(run["status"], "waiting", "{what}: {run:#}");
         assert!(!procedure.home.path().join("conf").exists(), "{what}");
-        let cancelled = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+        let cancelled = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
         assert_eq!(cancelled["success"], true, "{what}: {cancelled}");
     }
-    procedure.writes("setup.sh", SETUP);
+    procedure.write_file("setup.sh", SETUP);
     procedure.runs(json!({"PORT": "7778"}));
     assert_eq!(procedure.file("conf"), "mirror=Paris port=7778\n");
 }
 
-/// Says how it went in a line, and by its exit code.
+/// Reports its result in a line and by its exit code.
 const BUILD: &str =
     "echo compiling; echo BUILD OK; sleep 0.2; read -p 'Publish? ' answer; echo \"$answer\" > published\n";
 
 #[test]
-fn a_line_that_was_waited_for_is_not_enough() {
+fn awaited_line_is_not_sufficient() {
     let session = Session::begin(&[("build.sh", BUILD)]);
-    session.sends(json!({"input_text": "bash build.sh\n", "pattern": "BUILD OK"}));
-    session.types("yes\n");
-    let procedure = session.captures(json!({}));
-    procedure.passes_its_recording();
+    session.send(json!({"input_text": "bash build.sh\n", "pattern": "BUILD OK"}));
+    session.type_in("yes\n");
+    let procedure = session.capture(json!({}));
+    procedure.assert_replays();
     for decoy in [
         "echo last time: BUILD OK; echo BUILD FAILED; read -p 'Erase all? ' answer; echo $answer > published\n",
         "echo BUILD OK a year ago; exit 1\n",
     ] {
         let _ = std::fs::remove_file(procedure.home.path().join("published"));
-        procedure.writes("build.sh", decoy);
-        let run = procedure.begins(json!({}));
+        procedure.write_file("build.sh", decoy);
+        let run = procedure.begin(json!({}));
         assert_eq!(run["status"], "waiting", "{decoy}: {run:#}");
         assert!(!procedure.home.path().join("published").exists(), "{decoy}");
-        let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+        let _ = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     }
 }
 
 #[test]
-fn what_was_typed_ahead_answers_no_other_question() {
+fn typed_ahead_input_answers_no_other_question() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
     let late = |program: &str| format!("echo begun; sleep 0.3; {program}; touch published\n");
-    // Programs, the inputs behind the first one of which the last ends at the prompt, and what the program does later.
+    // Programs, the inputs after the first one (the last ends at the prompt), and the later behaviour of the program.
     let cases = [
         ("one question", late("read -p 'Publish? ' a"), vec!["yes\n"], late(erase.trim())),
         (
@@ -108,22 +108,22 @@ fn what_was_typed_ahead_answers_no_other_question() {
     for (what, program, answers, decoy) in cases {
         let session = Session::begin(&[("ask.sh", &program)]);
         let (last, ahead) = answers.split_last().expect("a program reads something");
-        session.sends(json!({"input_text": "bash ask.sh\n", "pattern": "begun"}));
+        session.send(json!({"input_text": "bash ask.sh\n", "pattern": "begun"}));
         for text in ahead {
             let input = json!({"session_id": session.last(), "input_text": text});
-            assert_eq!(session.agent.calls("send_input", input)["success"], true, "{what}");
+            assert_eq!(session.agent.call_tool("send_input", input)["success"], true, "{what}");
         }
-        session.sends(json!({"input_text": last, "until": "prompt"}));
-        holds(&session.captures(json!({})), what, &[&decoy]);
+        session.send(json!({"input_text": last, "until": "prompt"}));
+        check_workflow(&session.capture(json!({})), what, &[&decoy]);
     }
 }
 
 #[test]
-fn a_program_that_read_silently_and_asks_now_gets_no_answer() {
+fn silent_reader_that_now_asks_gets_no_answer() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
     let behind = |first: &str, second: &str| format!("{first}; {second}; echo $a > erased\n");
     let keep = "read -p 'Keep logs? ' n";
-    // Programs, the inputs behind their command lines, and what the programs do later.
+    // Programs, the inputs after their command lines, and the later behaviour of the programs.
     let cases = [
         ("at once", "read a", vec!["yes"], vec![erase.to_owned(), behind("echo Erase all?", "read a")]),
         ("twice", "read a; read b", vec!["yes", "no"], vec![behind("read a", erase.trim())]),
@@ -140,41 +140,41 @@ fn a_program_that_read_silently_and_asks_now_gets_no_answer() {
     ];
     for (what, program, answers, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{program}; touch published\n"))]);
-        session.types("bash ask.sh\n");
+        session.type_in("bash ask.sh\n");
         let (last, first) = answers.split_last().expect("a program reads something");
         for answer in first {
-            session.types(&format!("{answer}\n"));
+            session.type_in(&format!("{answer}\n"));
         }
-        session.sends(json!({"input_text": format!("{last}\n"), "until": "prompt"}));
+        session.send(json!({"input_text": format!("{last}\n"), "until": "prompt"}));
         let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-        holds(&session.captures(json!({})), what, &decoys);
+        check_workflow(&session.capture(json!({})), what, &decoys);
     }
 }
 
-/// Checks that a workflow does again what was recorded, and stops at these programs.
-fn holds(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
-    procedure.passes_its_recording();
+/// Checks that a workflow repeats the recording, and stops at these programs.
+fn check_workflow(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
+    procedure.assert_replays();
     let _ = std::fs::remove_file(procedure.home.path().join("published"));
     procedure.runs(json!({}));
     assert_eq!(procedure.file("published"), "", "{what}");
     for decoy in decoys {
-        stops_at(procedure, &json!({}), what, decoy, "erased");
+        check_stop(procedure, &json!({}), what, decoy, "erased");
     }
 }
 
-/// Checks that a run with these arguments stops at a program before that writes a file.
-fn stops_at(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: &str, file: &str) {
-    procedure.writes("ask.sh", decoy);
-    let run = procedure.begins(arguments.clone());
+/// Checks that a run with these arguments stops at a program before it writes a file.
+fn check_stop(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: &str, file: &str) {
+    procedure.write_file("ask.sh", decoy);
+    let run = procedure.begin(arguments.clone());
     assert_eq!(run["status"], "waiting", "{what}, {decoy}: {run:#}\n{:#}", procedure.captured);
     assert!(!procedure.home.path().join(file).exists(), "{what}, {decoy}");
-    let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    let _ = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
 }
 
 #[test]
-fn keys_that_were_pressed_at_once_answer_the_questions_that_read_them() {
+fn keys_pressed_at_once_answer_the_questions_that_read_them() {
     let erase = "read -n1 -p 'Erase all? ' b; echo $b > erased";
-    // Programs, the keys that were pressed at once, and what stands in the place of the second question later.
+    // Programs, the keys pressed at once, and the later replacement of the second question.
     let cases = [
         ("behind an end of line", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yy"),
         ("two keys", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yn"),
@@ -185,29 +185,29 @@ fn keys_that_were_pressed_at_once_answer_the_questions_that_read_them() {
     ];
     for (what, first, second, keys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{first}; {second}; touch published\n"))]);
-        session.types("bash ask.sh\n");
-        session.sends(json!({"input_text": keys, "until": "prompt"}));
-        let procedure = session.captures(json!({}));
+        session.type_in("bash ask.sh\n");
+        session.send(json!({"input_text": keys, "until": "prompt"}));
+        let procedure = session.capture(json!({}));
         let decoys = [format!("{first}; {erase}; touch published\n"), format!("{first}; sleep 0.2; {erase}\n")];
-        holds(&procedure, what, &[&decoys[0], &decoys[1]]);
+        check_workflow(&procedure, what, &[&decoys[0], &decoys[1]]);
         assert_eq!(procedure.captured["undecided"], json!([]), "{what}");
     }
-    // One question that takes both.
+    // One question that reads both keys.
     let session = Session::begin(&[("ask.sh", "read -n2 -p 'Code? ' a; echo; echo $a > published\n")]);
-    session.types("bash ask.sh\n");
-    session.sends(json!({"input_text": "yz", "until": "prompt"}));
-    let procedure = session.captures(json!({}));
-    procedure.passes_its_recording();
+    session.type_in("bash ask.sh\n");
+    session.send(json!({"input_text": "yz", "until": "prompt"}));
+    let procedure = session.capture(json!({}));
+    procedure.assert_replays();
     procedure.runs(json!({}));
     assert_eq!(procedure.file("published"), "yz\n");
 }
 
 #[test]
-fn a_password_whose_question_stands_below_or_in_drawn_text_is_typed_there_only() {
+fn password_is_typed_only_at_its_drawn_question() {
     let program = |drawn: &str, ask: &str| {
         format!("printf '\\033[2J\\033[3;5H{drawn}\\033[9;1H'; {ask}; echo; echo ${{#p}} > published\n")
     };
-    // The text that is drawn, the program that reads, and what it is later.
+    // The drawn text, the reading program, and its later version.
     let cases = [
         (
             "Log in as ana",
@@ -231,27 +231,27 @@ fn a_password_whose_question_stands_below_or_in_drawn_text_is_typed_there_only()
     ];
     for (drawn, ask, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &program(drawn, ask))]);
-        session.types("bash ask.sh\n");
-        session.sends(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
-        let procedure = session.captures(json!({}));
+        session.type_in("bash ask.sh\n");
+        session.send(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
+        let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
         let (name, argument) = arguments.iter().next().expect("it has a secret argument");
         assert_eq!(argument["secret"], true, "{:#}", procedure.captured);
-        procedure.has_nowhere("hunter2-captured");
-        procedure.passes_its_recording();
+        procedure.assert_absent("hunter2-captured");
+        procedure.assert_replays();
         let _ = std::fs::remove_file(procedure.home.path().join("published"));
         let secret = json!({name.as_str(): "another-one"});
         procedure.runs(secret.clone());
         assert_eq!(procedure.file("published"), "11\n", "{ask}");
         for decoy in decoys {
             let _ = std::fs::remove_file(procedure.home.path().join("published"));
-            stops_at(&procedure, &secret, ask, &decoy, "published");
+            check_stop(&procedure, &secret, ask, &decoy, "published");
         }
     }
 }
 
 #[test]
-fn a_prompt_with_a_tab_is_the_same_prompt_the_next_time() {
+fn prompt_with_a_tab_is_recognised_again() {
     let erase = "read -p $'Erase\\tall? ' a; echo $a > erased\n";
     let cases = [
         ("at its end", "printf 'Publish now?\\t'; read a"),
@@ -265,17 +265,21 @@ fn a_prompt_with_a_tab_is_the_same_prompt_the_next_time() {
     ];
     for (what, program) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{program}; touch published\n"))]);
-        session.types("bash ask.sh\n");
+        session.type_in("bash ask.sh\n");
         let answer = if what == "of a key" { "1" } else { "1\n" };
-        session.sends(json!({"input_text": answer, "until": "prompt"}));
+        session.send(json!({"input_text": answer, "until": "prompt"}));
         let decoy = program.replace("ublish", "urge").replace("shop", "bank") + "; echo $a > erased\n";
-        holds(&session.captures(json!({})), what, &[erase, &decoy].map(|decoy| decoy)[usize::from(what == "above")..]);
+        check_workflow(
+            &session.capture(json!({})),
+            what,
+            &[erase, &decoy].map(|decoy| decoy)[usize::from(what == "above")..],
+        );
     }
 }
 
 #[test]
-fn one_of_several_choices_in_a_row_is_another_than_the_next_one() {
-    // Shows its choices in a row, the selected one in a style, and takes Enter.
+fn consecutive_choices_are_distinguished() {
+    // Shows its choices in a row with the selected one highlighted, and takes Enter.
     let program = |styled: &str, style: &str| {
         let choices = ["Keep", "Delete", "Quit"].map(|choice| match styled.split(' ').any(|name| name == choice) {
             true => format!("\\033[{style}m{choice}\\033[0m"),
@@ -289,56 +293,60 @@ fn one_of_several_choices_in_a_row_is_another_than_the_next_one() {
     };
     for style in ["7", "1;32", "44"] {
         let session = Session::begin(&[("ask.sh", &program("Keep", style))]);
-        session.types("bash ask.sh\n");
-        session.sends(json!({"input_text": "", "keys": ["enter"], "until": "prompt"}));
-        let procedure = session.captures(json!({}));
+        session.type_in("bash ask.sh\n");
+        session.send(json!({"input_text": "", "keys": ["enter"], "until": "prompt"}));
+        let procedure = session.capture(json!({}));
         let decoys = [program("Delete", style), program("Quit", style), program("Keep Delete", style)];
         let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-        holds(&procedure, style, &decoys);
+        check_workflow(&procedure, style, &decoys);
     }
 }
 
 #[test]
-fn what_was_read_without_a_question_is_typed_where_the_program_reads_likewise_only() {
-    // The programs, without a question, and what they read later.
+fn unasked_input_is_typed_only_at_an_equal_silent_read() {
+    // Programs without a question, and what they later read.
     let cases = [
         ("a hidden line", "read -s a", vec!["read a", "read -n1 a; read -n1 b", "read -sn1 a"]),
         ("a line", "read a", vec!["read -s a", "read -n1 a; read -n1 b", "read -sn1 a; read -sn1 b"]),
     ];
     for (what, read, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{read}; echo; echo ${{#a}} > published\n"))]);
-        session.types("bash ask.sh\n");
-        session.sends(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
-        let procedure = session.captures(json!({}));
+        session.type_in("bash ask.sh\n");
+        session.send(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
+        let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
         let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
-        procedure.passes_its_recording();
+        procedure.assert_replays();
         let _ = std::fs::remove_file(procedure.home.path().join("published"));
         procedure.runs(value.clone());
         assert_eq!(procedure.file("published"), "16\n", "{what}");
         for decoy in decoys {
-            stops_at(&procedure, &value, what, &format!("{decoy}; echo; echo $a > erased\n"), "erased");
+            check_stop(&procedure, &value, what, &format!("{decoy}; echo; echo $a > erased\n"), "erased");
         }
     }
 }
 
 #[test]
-fn a_value_that_was_shown_before_its_question_must_be_the_same() {
+fn value_shown_before_its_question_must_match() {
     let program = |shown: &str, file: &str| {
         format!("echo 'New account: {shown}'; echo ready; read -p 'Account to delete: ' a; touch {file}\n")
     };
     let session = Session::begin(&[("ask.sh", &program("100455", "published"))]);
-    session.types("bash ask.sh\n");
-    session.sends(json!({"input_text": "100455\n", "until": "prompt"}));
-    holds(&session.captures(json!({})), "an account", &[&program("100456", "erased"), &program("none", "erased")]);
+    session.type_in("bash ask.sh\n");
+    session.send(json!({"input_text": "100455\n", "until": "prompt"}));
+    check_workflow(
+        &session.capture(json!({})),
+        "an account",
+        &[&program("100456", "erased"), &program("none", "erased")],
+    );
 }
 
 #[test]
-fn a_small_number_of_an_earlier_output_is_reported() {
+fn small_number_of_an_earlier_output_is_reported() {
     let session = Session::begin(&[("make.sh", "echo Created job 47\n"), ("ask.sh", "test $1 = 47\n")]);
     session.runs("bash make.sh");
     session.runs("bash ask.sh 47");
-    let procedure = session.captures(json!({}));
+    let procedure = session.capture(json!({}));
     let guesses = procedure.captured["guesses"].to_string();
     assert!(guesses.contains("'47' is typed unchanged") && guesses.contains("Created job 47"), "{guesses}");
 }
@@ -347,16 +355,16 @@ fn a_small_number_of_an_earlier_output_is_reported() {
 fn lines_typed_at_once_answer_questions_with_choices() {
     let program = |last: &str| format!("read -p 'Project name: ' a; read -p '{last}' b; echo; touch published\n");
     let session = Session::begin(&[("ask.sh", &program("Continue? [y/n] "))]);
-    session.types("bash ask.sh\n");
-    session.sends(json!({"input_text": "shop\ny\n", "until": "prompt"}));
+    session.type_in("bash ask.sh\n");
+    session.send(json!({"input_text": "shop\ny\n", "until": "prompt"}));
     let erase = |last: &str| program(last).replace("published", "erased");
     let decoys = [erase("Continue? "), erase("Erase all? [y/n] "), erase("Continue? [yes/no] ")];
     let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-    holds(&session.captures(json!({})), "two lines", &decoys);
+    check_workflow(&session.capture(json!({})), "two lines", &decoys);
 }
 
 #[test]
-fn a_value_that_is_printed_right_behind_a_key_or_hidden_text_is_read() {
+fn value_printed_after_a_key_or_hidden_text_is_read() {
     // The program, and the input that it reads without an echo.
     let cases = [
         ("a key", "read -sn1 -p 'Go on? ' a", json!({"input_text": "y"})),
@@ -366,24 +374,24 @@ fn a_value_that_is_printed_right_behind_a_key_or_hidden_text_is_read() {
     for (what, read, mut input) in cases {
         let program = format!("{read}; echo \"Created job $(cat id)\"\n");
         let session = Session::begin(&[("ask.sh", &program), ("id", "4711\n")]);
-        session.types("bash ask.sh\n");
+        session.type_in("bash ask.sh\n");
         input["until"] = "prompt".into();
-        session.sends(input);
+        session.send(input);
         session.runs("touch 4711");
-        let procedure = session.captures(json!({}));
+        let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
         let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
-        procedure.writes("id", "4712\n");
+        procedure.write_file("id", "4712\n");
         procedure.runs(value.clone());
         assert_eq!(procedure.file("4712"), "", "{what}");
-        procedure.writes("id", "none\n");
-        assert_eq!(procedure.begins(value)["status"], "waiting", "{what}: another kind of value");
+        procedure.write_file("id", "none\n");
+        assert_eq!(procedure.begin(value)["status"], "waiting", "{what}: another kind of value");
     }
 }
 
 #[test]
-fn a_value_that_is_typed_within_a_longer_word_is_read() {
-    // The value of the capture, the line that types it, the file that it makes, and another value.
+fn value_within_a_longer_typed_word_is_read() {
+    // The captured value, the line that types it, the created file, and another value.
     let cases = [
         ("1.4.2", "touch rel-1.4.2", "rel-1.4.3", "1.4.3"),
         ("1.4.2", "touch v1.4.2", "v12.0.1", "12.0.1"),
@@ -396,8 +404,8 @@ fn a_value_that_is_typed_within_a_longer_word_is_read() {
         let session = Session::begin(&[("value", &format!("{value}\n"))]);
         session.runs("echo \"Latest one: $(cat value)\"");
         session.runs(line);
-        let procedure = session.captures(json!({}));
-        procedure.writes("value", &format!("{other}\n"));
+        let procedure = session.capture(json!({}));
+        procedure.write_file("value", &format!("{other}\n"));
         procedure.runs(json!({}));
         assert_eq!(procedure.file(made), "", "{line}");
     }

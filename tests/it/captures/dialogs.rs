@@ -1,4 +1,4 @@
-//! Procedures that are dialogs of real programs: captured from a live session without an edit, proven, and run again with other
+//! Procedures with dialogs of real programs: captured from a live session without an edit, proven, and run with other
 //! values.
 
 use serde_json::json;
@@ -7,68 +7,68 @@ use super::Session;
 use crate::ssh_server::{Guest, PASSWORD, Server};
 
 #[test]
-fn the_questions_of_npm_init() {
+fn questions_of_npm_init_are_captured() {
     let session = Session::begin(&[]);
     session.runs("mkdir -p pkg && cd pkg && echo '{}' > package.json");
-    session.types("npm init\n");
+    session.type_in("npm init\n");
     let mut asked = json!(null);
     for answer in ["shop", "1.0.0", "A shop", "", "node test.js", "", "", "Ana", "MIT"] {
-        asked = session.types(&format!("{answer}\n"));
+        asked = session.type_in(&format!("{answer}\n"));
     }
-    // Newer versions ask one question more.
+    // Newer versions ask an additional question.
     if asked.to_string().contains("type: (") {
-        session.types("\n");
+        session.type_in("\n");
     }
-    session.sends(json!({"input_text": "yes\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"name": "shop", "author": "Ana", "about": "A shop"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["NAME=store", "AUTHOR=Bo"], &[]);
+    session.send(json!({"input_text": "yes\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"name": "shop", "author": "Ana", "about": "A shop"}));
+    procedure.assert_replays();
+    procedure.prove(&["NAME=store", "AUTHOR=Bo"], &[]);
     let written = procedure.file("pkg/package.json");
     assert!(written.contains("\"name\": \"store\"") && written.contains("\"author\": \"Bo\""), "{written}");
 }
 
 #[test]
-fn a_debugger_to_a_crash() {
+fn debugger_session_to_a_crash_is_captured() {
     let code = "#include <stdlib.h>\nint at(int *p, int n) { return p[n]; }\n\
                 int main(int c, char **v) { int n = atoi(v[1]); return n > 3 ? at(0, n) : 0; }\n";
     let session = Session::begin(&[("crash.c", code)]);
     session.runs("cc -g -O0 -o crash crash.c");
-    session.types("gdb -q crash\n");
-    session.sends(json!({"input_text": "run 41\n", "pattern": "received signal SIGSEGV[\\s\\S]*\\(gdb\\) *\\Z"}));
-    session.types("print n\n");
-    session.types("backtrace\n");
-    session.types("quit\n");
-    session.sends(json!({"input_text": "y\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"count": "41"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["COUNT=77"], &[]);
-    // A program that does not crash is not gone over.
-    procedure.writes("crash.c", &code.replace("n > 3", "n > 3000"));
-    let run = procedure.begins(json!({"COUNT": "41"}));
+    session.type_in("gdb -q crash\n");
+    session.send(json!({"input_text": "run 41\n", "pattern": "received signal SIGSEGV[\\s\\S]*\\(gdb\\) *\\Z"}));
+    session.type_in("print n\n");
+    session.type_in("backtrace\n");
+    session.type_in("quit\n");
+    session.send(json!({"input_text": "y\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"count": "41"}));
+    procedure.assert_replays();
+    procedure.prove(&["COUNT=77"], &[]);
+    // A program that does not crash takes another path.
+    procedure.write_file("crash.c", &code.replace("n > 3", "n > 3000"));
+    let run = procedure.begin(json!({"COUNT": "41"}));
     assert_eq!(run["status"], "waiting", "{run:#}");
 }
 
 #[test]
-fn a_login_over_ssh_with_a_question_about_the_host_and_a_password() {
+fn ssh_login_with_host_question_and_password_is_captured() {
     let server = Server::new();
     let Some(guest) = Guest::new() else { return };
     let session = Session::begin(&[]);
     session.runs(&format!(": > {}", server.path("known_hosts")));
-    session.types(&format!("{}\n", server.ssh(&guest.0, "")));
-    session.types("yes\n");
-    session.types(&format!("{PASSWORD}\n"));
-    session.types("echo over-there-pear | tr a-z A-Z\n");
-    session.sends(json!({"input_text": "exit\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"fruit": "pear"}));
+    session.type_in(&format!("{}\n", server.ssh(&guest.0, "")));
+    session.type_in("yes\n");
+    session.type_in(&format!("{PASSWORD}\n"));
+    session.type_in("echo over-there-pear | tr a-z A-Z\n");
+    session.send(json!({"input_text": "exit\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"fruit": "pear"}));
     assert_eq!(procedure.arguments()["PASSWORD"]["secret"], true, "{:#}", procedure.captured);
-    procedure.passes_its_recording();
-    procedure.proves(&["FRUIT=plum"], &[("PASSWORD", PASSWORD)]);
-    procedure.has_nowhere(PASSWORD);
-    let run = procedure.begins(json!({"PASSWORD": "a wrong one", "FRUIT": "fig"}));
+    procedure.assert_replays();
+    procedure.prove(&["FRUIT=plum"], &[("PASSWORD", PASSWORD)]);
+    procedure.assert_absent(PASSWORD);
+    let run = procedure.begin(json!({"PASSWORD": "a wrong one", "FRUIT": "fig"}));
     assert_eq!(run["status"], "waiting", "a refused password stops it: {run:#}");
 }
 
-/// Asks as debconf does, in dialogs on the whole screen.
+/// Asks like debconf, in full-screen dialogs.
 const DIALOGS: &str = r#"export TERM=xterm
 mirror=$(whiptail --title Setup --menu "Which mirror?" 12 40 3 de Berlin fr Paris it Rome 3>&1 1>&2 2>&3) || exit 1
 port=$(whiptail --title Setup --inputbox "Which port?" 10 40 3>&1 1>&2 2>&3) || exit 1
@@ -77,44 +77,44 @@ echo "mirror=$mirror port=$port now=$now" > conf
 "#;
 
 #[test]
-fn dialogs_on_the_whole_screen() {
+fn full_screen_dialogs_are_captured() {
     let session = Session::begin(&[("setup.sh", DIALOGS)]);
-    session.sends(json!({"input_text": "bash setup.sh\n", "until": "quiet"}));
-    session.sees("Which mirror");
-    session.sends(json!({"keys": ["down", "enter"], "until": "quiet"}));
-    session.sees("Which port");
-    session.sends(json!({"input_text": "9000\n", "until": "quiet"}));
-    session.sees("Start it now");
-    session.sends(json!({"keys": ["enter"], "until": "prompt"}));
-    let procedure = session.captures(json!({"port": "9000"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["PORT=7777"], &[]);
+    session.send(json!({"input_text": "bash setup.sh\n", "until": "quiet"}));
+    session.expect_text("Which mirror");
+    session.send(json!({"keys": ["down", "enter"], "until": "quiet"}));
+    session.expect_text("Which port");
+    session.send(json!({"input_text": "9000\n", "until": "quiet"}));
+    session.expect_text("Start it now");
+    session.send(json!({"keys": ["enter"], "until": "prompt"}));
+    let procedure = session.capture(json!({"port": "9000"}));
+    procedure.assert_replays();
+    procedure.prove(&["PORT=7777"], &[]);
     assert_eq!(procedure.file("conf"), "mirror=fr port=7777 now=yes\n");
-    // An entry that has moved is not chosen by the keys that once led to another one.
+    // The keys that once led to a moved entry must not choose another one.
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
-    procedure.writes("setup.sh", &DIALOGS.replace("fr Paris it Rome", "it Rome fr Paris"));
-    let run = procedure.begins(json!({"PORT": "7777"}));
+    procedure.write_file("setup.sh", &DIALOGS.replace("fr Paris it Rome", "it Rome fr Paris"));
+    let run = procedure.begin(json!({"PORT": "7777"}));
     assert_eq!(run["status"], "waiting", "{run:#}");
     assert!(!procedure.home.path().join("conf").exists());
 }
 
-/// Shows its progress on one line, at another speed and with other sizes each time.
+/// Shows its progress on one line, each time with another speed and other sizes.
 const BUILD: &str = r#"for i in 1 2 3 4 5; do printf "\r[%3d%%] compiling %s (%5d kB)" $((i * 20)) "$1" $RANDOM; sleep 0.0$((RANDOM % 5)); done
 echo; echo "linked $1 in 0.$RANDOM s"
 "#;
 
 #[test]
-fn a_build_with_a_progress_bar() {
+fn build_with_a_progress_bar_is_captured() {
     let session = Session::begin(&[("build.sh", BUILD)]);
     session.runs("bash build.sh release");
-    let procedure = session.captures(json!({"target": "release"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["TARGET=debug"], &[]);
+    let procedure = session.capture(json!({"target": "release"}));
+    procedure.assert_replays();
+    procedure.prove(&["TARGET=debug"], &[]);
     let runs = [json!({"TARGET": "release"}), json!({"TARGET": "release"}), json!({"TARGET": "debug"})];
     let runs = runs.map(|variables| procedure.runs(variables)["run_id"].as_str().unwrap().to_owned());
     let compared = |other: &str| {
         let request = json!({"run_id": runs[0], "compare_with": other, "detail": "brief"});
-        procedure.agent.calls("get_run", request)["comparison"].clone()
+        procedure.agent.call_tool("get_run", request)["comparison"].clone()
     };
     let same = compared(&runs[1]);
     assert_eq!((&same["same"], &same["differences"]), (&json!(true), &json!([])), "{same:#}");

@@ -1,18 +1,18 @@
-//! Stories of import: what another program recorded becomes a workflow, which runs with the real program.
+//! Stories of import: a recording by another program becomes a workflow, which runs with the real program.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home};
 
-/// Asks a name and a password that is not shown.
+/// Asks for a name and a hidden password.
 const ASK: &str = r#"read -p "Name: " name
 read -s -p "Password: " password; echo
 read -p "Go on? [y/n] " yes
 [ "$yes" = y ] && echo "$name ${#password}" > conf
 "#;
 
-/// Types the answers of a person into a program in a terminal of its own: each when one of the texts before it is shown.
+/// Types a person's answers into a program in a separate terminal: each one when one of its preceding texts is shown.
 const PERSON: &str = "import fcntl, json, os, pty, select, struct, sys, termios
 begin, begun = os.pipe()
 pid, terminal = pty.fork()
@@ -36,7 +36,7 @@ os.waitpid(pid, 0)
 /// The prompts of a shell.
 const PROMPTS: [&str; 2] = ["$ ", "# "];
 
-/// What a person does: the texts of which one is shown, and what is typed then.
+/// A person's actions: the texts of which one must be shown, and the text typed then.
 type Steps<'s> = &'s [(&'s [&'s str], &'s str)];
 
 const ANSWERS: Steps<'static> = &[
@@ -47,8 +47,8 @@ const ANSWERS: Steps<'static> = &[
     (&PROMPTS, "\x04"),
 ];
 
-/// Has a recorder record what a person does.
-fn records(home: &Home, recorder: &[&str], steps: Steps<'_>) {
+/// Records a person's actions with a recorder.
+fn record_person(home: &Home, recorder: &[&str], steps: Steps<'_>) {
     let mut person = Command::new("python3");
     person.arg("-c").arg(PERSON).arg(json!(steps).to_string()).args(recorder);
     person.current_dir(home.path()).env("PS1", "$ ").env("HOME", home.path()).env("TERM", "xterm");
@@ -56,8 +56,8 @@ fn records(home: &Home, recorder: &[&str], steps: Steps<'_>) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Checks that the password stands in no file beside a saved workflow.
-fn has_no_password(path: &Value) {
+/// Checks that no file beside a saved workflow contains the password.
+fn check_password_absent(path: &Value) {
     let saved = std::path::PathBuf::from(path.as_str().unwrap());
     for entry in std::fs::read_dir(saved.parent().unwrap()).unwrap().flatten() {
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
@@ -65,11 +65,11 @@ fn has_no_password(path: &Value) {
     }
 }
 
-/// Imports what a recorder wrote, runs the workflow with another name, and checks that the password stands nowhere in the library.
-fn imports(recorder: &[&str], file: &str) {
+/// Imports a recording, runs the workflow with another name, and checks that the library does not contain the password.
+fn import_and_run(recorder: &[&str], file: &str) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::write(home.path().join("ask.sh"), ASK).unwrap();
-    records(&home, recorder, ANSWERS);
+    record_person(&home, recorder, ANSWERS);
     std::fs::remove_file(home.path().join("conf")).unwrap();
     let recording = home.path().join(file);
     let import =
@@ -82,18 +82,18 @@ fn imports(recorder: &[&str], file: &str) {
     home.runs(&["workflow", "test", "procedure"]).well();
     let agent = Agent::new(&home);
     let run = json!({"workflow_name": "procedure", "initial_variables": {"NAME": "ben", "PASSWORD": "four"}, "wait_seconds": 120});
-    let run: Value = agent.calls("run_workflow", run);
+    let run: Value = agent.call_tool("run_workflow", run);
     assert_eq!(run["status"], "completed", "{run:#}\n{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "ben 4\n");
-    has_no_password(&reply["path"]);
+    check_password_absent(&reply["path"]);
 }
 
 const SCRIPT: [&str; 8] =
     ["script", "-q", "--log-io", "io.log", "--log-timing", "t.log", "-c", "bash --norc --noprofile"];
 
 #[test]
-fn a_recording_of_script() {
-    imports(
+fn script_recording_becomes_a_workflow() {
+    import_and_run(
         &[
             "script",
             "-q",
@@ -113,14 +113,14 @@ fn a_recording_of_script() {
 }
 
 #[test]
-fn a_recording_of_script_in_one_log() {
-    imports(&SCRIPT, "t.log");
+fn single_log_of_script_becomes_a_workflow() {
+    import_and_run(&SCRIPT, "t.log");
 }
 
 #[test]
-fn an_imported_workflow_is_proved() {
+fn imported_workflow_is_proved() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
-    records(&home, &SCRIPT, &[(&PROMPTS, "echo built > out; cat out; wc -c out\r"), (&PROMPTS, "exit\r")]);
+    record_person(&home, &SCRIPT, &[(&PROMPTS, "echo built > out; cat out; wc -c out\r"), (&PROMPTS, "exit\r")]);
     let recording = home.path().join("t.log");
     let import = ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "--keep", "--save", "--json"];
     let reply = home.runs(&import).json();
@@ -130,7 +130,7 @@ fn an_imported_workflow_is_proved() {
     assert_eq!(std::fs::read_to_string(home.path().join("out")).unwrap(), "built\n");
 }
 
-/// Asks in dialogs on the whole screen.
+/// Asks in full-screen dialogs.
 const DIALOGS: &str = r#"name=$(whiptail --title Setup --inputbox "Which name?" 10 40 3>&1 1>&2 2>&3) || exit 1
 mirror=$(whiptail --title Setup --menu "Which mirror?" 12 40 3 de Berlin fr Paris it Rome 3>&1 1>&2 2>&3) || exit 1
 key=$(whiptail --title Setup --passwordbox "Which key?" 10 40 3>&1 1>&2 2>&3) || exit 1
@@ -138,7 +138,7 @@ echo "$name $mirror ${#key}" > conf
 "#;
 
 #[test]
-fn a_recording_of_dialogs_on_the_whole_screen() {
+fn full_screen_dialogs_become_a_workflow() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::write(home.path().join("setup.sh"), DIALOGS).unwrap();
     let steps: Steps<'_> = &[
@@ -151,7 +151,7 @@ fn a_recording_of_dialogs_on_the_whole_screen() {
         (&["***"], "\r"),
         (&PROMPTS, "exit\r"),
     ];
-    records(&home, &SCRIPT, steps);
+    record_person(&home, &SCRIPT, steps);
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "anna fr 14\n");
     let recording = home.path().join("t.log");
     let recording = recording.to_str().unwrap();
@@ -163,14 +163,14 @@ fn a_recording_of_dialogs_on_the_whole_screen() {
     home.runs(&["workflow", "test", "procedure"]).well();
     let agent = Agent::new(&home);
     let run = json!({"workflow_name": "procedure", "initial_variables": {"NAME": "ben", "SECRET": "four"}, "wait_seconds": 120});
-    let run: Value = agent.calls("run_workflow", run);
+    let run: Value = agent.call_tool("run_workflow", run);
     assert_eq!(run["status"], "completed", "{run:#}\n{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "ben fr 4\n");
-    has_no_password(&reply["path"]);
+    check_password_absent(&reply["path"]);
 }
 
 #[test]
-fn a_recording_of_an_editor() {
+fn recording_of_an_editor_becomes_a_workflow() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::write(home.path().join("a.txt"), "one\n").unwrap();
     let steps: Steps<'_> = &[
@@ -180,7 +180,7 @@ fn a_recording_of_an_editor() {
         (&[":wq"], "\r"),
         (&PROMPTS, "exit\r"),
     ];
-    records(&home, &SCRIPT, steps);
+    record_person(&home, &SCRIPT, steps);
     assert_eq!(std::fs::read_to_string(home.path().join("a.txt")).unwrap(), "hello one\n");
     let recording = home.path().join("t.log");
     let import = ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "--save", "--json"];
@@ -195,12 +195,12 @@ fn a_recording_of_an_editor() {
 }
 
 #[test]
-fn a_script_of_autoexpect() {
-    imports(&["autoexpect", "-quiet", "-f", "ask.exp", "bash", "--norc", "--noprofile"], "ask.exp");
+fn autoexpect_script_becomes_a_workflow() {
+    import_and_run(&["autoexpect", "-quiet", "-f", "ask.exp", "bash", "--norc", "--noprofile"], "ask.exp");
 }
 
 #[test]
-fn an_asciicast_with_input() {
+fn asciicast_with_input_becomes_a_workflow() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let cast = r#"{"version":3,"term":{"cols":80,"rows":24}}
 [0.1,"o","$ "]

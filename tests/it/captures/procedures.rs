@@ -1,6 +1,7 @@
-//! Procedures of programs that take lines: captured from a live session without an edit, proven, and run again with other values.
+//! Procedures of line-oriented programs: captured from a live session without an edit, proven, and run with other
+//! values.
 //!
-//! With `dialogs`, these are the procedures that capture is measured by. None of them needs an edit by a person.
+//! Together with `dialogs`, these are the reference procedures for capture. None of them needs an edit by a person.
 
 use serde_json::json;
 
@@ -10,37 +11,37 @@ use super::Session;
 use crate::desk::Desk;
 
 #[test]
-fn a_debugger() {
+fn debugger_is_captured() {
     let script =
         "def total(xs):\n    s = 0\n    for x in xs:\n        s += x\n    return s\nprint('total', total([1, 2, 3]))\n";
     let session = Session::begin(&[("sum.py", script)]);
-    session.types("python3 -m pdb sum.py\n");
-    session.types("break total\n");
-    session.types("continue\n");
-    session.types("args\n");
-    session.types("p total([30, 12])\n");
-    session.sends(json!({"input_text": "continue\n", "pattern": "^total 6$"}));
-    session.sends(json!({"input_text": "quit\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"number": "12"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["NUMBER=13"], &[]);
-    procedure.writes("sum.py", &script.replace("'total'", "'amount'"));
-    let run = procedure.begins(json!({"NUMBER": "12"}));
-    assert_eq!(run["status"], "waiting", "another output is not gone over: {run:#}");
+    session.type_in("python3 -m pdb sum.py\n");
+    session.type_in("break total\n");
+    session.type_in("continue\n");
+    session.type_in("args\n");
+    session.type_in("p total([30, 12])\n");
+    session.send(json!({"input_text": "continue\n", "pattern": "^total 6$"}));
+    session.send(json!({"input_text": "quit\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"number": "12"}));
+    procedure.assert_replays();
+    procedure.prove(&["NUMBER=13"], &[]);
+    procedure.write_file("sum.py", &script.replace("'total'", "'amount'"));
+    let run = procedure.begin(json!({"NUMBER": "12"}));
+    assert_eq!(run["status"], "waiting", "another output is not skipped: {run:#}");
     assert_eq!(run["pending_gate"]["context"]["nearest_line"], "amount 6", "{run:#}");
 }
 
 #[test]
-fn a_database_and_a_value_as_argument() {
+fn database_with_a_value_as_argument_is_captured() {
     let session = Session::begin(&[]);
     session.runs("sqlite3 shop.db");
     session.runs("create table if not exists fruit(id integer primary key, name text);");
     session.runs("insert or replace into fruit values(1, 'pear');");
     session.runs("select * from fruit;");
-    session.sends(json!({"input_text": ".quit\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"fruit": "pear"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["FRUIT=plum"], &[]);
+    session.send(json!({"input_text": ".quit\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"fruit": "pear"}));
+    procedure.assert_replays();
+    procedure.prove(&["FRUIT=plum"], &[]);
     let database = std::process::Command::new("sqlite3");
     let mut database = database;
     let read = database.arg(procedure.home.path().join("shop.db")).arg("select * from fruit").output().unwrap();
@@ -48,19 +49,19 @@ fn a_database_and_a_value_as_argument() {
 }
 
 #[test]
-fn an_interpreter_with_several_lines() {
+fn interpreter_with_several_lines_is_captured() {
     let session = Session::begin(&[]);
-    session.types("python3 -q\n");
-    session.types("def seven(x):\n    return x * 7\n\n");
-    session.types("open('out', 'w').write(str(seven(61)))\n");
-    session.sends(json!({"keys": ["ctrl-d"], "until": "prompt"}));
-    let procedure = session.captures(json!({"number": "61"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["NUMBER=6"], &[]);
+    session.type_in("python3 -q\n");
+    session.type_in("def seven(x):\n    return x * 7\n\n");
+    session.type_in("open('out', 'w').write(str(seven(61)))\n");
+    session.send(json!({"keys": ["ctrl-d"], "until": "prompt"}));
+    let procedure = session.capture(json!({"number": "61"}));
+    procedure.assert_replays();
+    procedure.prove(&["NUMBER=6"], &[]);
     assert_eq!(procedure.file("out"), "42");
 }
 
-/// Asks as installers do: with progress, a size that differs each time, a default and a password.
+/// Asks like an installer: with progress, a size that differs each time, a default and a password.
 const INSTALLER: &str = r#"echo "Reading package lists..."
 for i in 20 40 60 80 100; do printf "\rProgress: %d%%" $i; done; echo
 echo "After this operation, $RANDOM kB of disk space will be used."
@@ -72,20 +73,20 @@ echo "port=$port password=${#password}" > conf
 "#;
 
 #[test]
-fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
+fn installer_is_captured_without_its_password() {
     let session = Session::begin(&[("install.sh", INSTALLER)]);
     session.runs("ls");
     session.runs("gti status");
-    session.types("bash install.sh\n");
-    session.types("Y\n");
-    session.types("9000\n");
-    session.sends(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"port": "9000"}));
+    session.type_in("bash install.sh\n");
+    session.type_in("Y\n");
+    session.type_in("9000\n");
+    session.send(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"port": "9000"}));
     let left_out = procedure.captured["left_out"].to_string();
     assert!(left_out.contains("only looks around") && left_out.contains("was not found"), "{left_out}");
     assert_eq!(procedure.arguments()["PASSWORD"]["secret"], true);
-    assert!(!procedure.library_has("hunter2-captured") && !procedure.captured.to_string().contains("hunter2"));
-    procedure.passes_its_recording();
+    assert!(!procedure.is_in_library("hunter2-captured") && !procedure.captured.to_string().contains("hunter2"));
+    procedure.assert_replays();
     procedure.runs(json!({"PORT": "7777", "PASSWORD": "another-one"}));
     assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
     let mut prove = procedure.home.steplatch();
@@ -93,29 +94,29 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
     let proved = CommandOutput::of(&prove.output().unwrap()).well();
     assert!(proved.contains("proved by 3 runs"), "{proved}");
     assert_eq!(procedure.file("conf"), "port=1234 password=11\n");
-    assert!(!procedure.library_has("a-third-one"));
-    procedure.writes("install.sh", &INSTALLER.replace("read -p \"Port", "read -p \"Mirror: \" m; read -p \"Port"));
+    assert!(!procedure.is_in_library("a-third-one"));
+    procedure.write_file("install.sh", &INSTALLER.replace("read -p \"Port", "read -p \"Mirror: \" m; read -p \"Port"));
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
-    let run = procedure.begins(json!({"PORT": "7777", "PASSWORD": "another-one"}));
+    let run = procedure.begin(json!({"PORT": "7777", "PASSWORD": "another-one"}));
     let gate = &run["pending_gate"];
     assert_eq!(run["status"], "waiting", "an extra question stops it: {run:#}");
     assert_eq!(gate["context"]["expected"], "^Port \\[\\d+\\]: *\\Z", "{run:#}");
     assert!(!procedure.home.path().join("conf").exists());
-    // The agent answers the question in the terminal of the run, and lets it go on.
+    // The agent answers the question in the terminal of the run, and resumes it.
     let terminal = run["session_id"].as_str().unwrap();
     let typed =
         json!({"session_id": terminal, "input_text": "deb.example.org\n", "pattern": "Port .*: $", "timeout": 60});
-    let _ = procedure.agent.calls("send_input", typed);
+    let _ = procedure.agent.call_tool("send_input", typed);
     let goes_on = json!({"run_id": run["run_id"], "answer": gate["choices"][0]});
-    let over = procedure.agent.calls("decide", goes_on);
-    assert_eq!(over["success"], true, "{over:#}");
-    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
-    assert_eq!(over["status"], "completed", "{over:#}");
+    let ended = procedure.agent.call_tool("decide", goes_on);
+    assert_eq!(ended["success"], true, "{ended:#}");
+    let ended = procedure.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!(ended["status"], "completed", "{ended:#}");
     assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
 }
 
 #[test]
-fn a_rebase_with_a_conflict() {
+fn rebase_with_a_conflict_is_captured() {
     let session = Session::begin(&[]);
     for command in [
         "repo=$(mktemp -d) && cd $repo && git init -q -b main .",
@@ -132,15 +133,15 @@ fn a_rebase_with_a_conflict() {
     ] {
         session.runs(command);
     }
-    let procedure = session.captures(json!({"word": "three"}));
+    let procedure = session.capture(json!({"word": "three"}));
     let conflict = &procedure.captured["workflow_definition"]["states"]["git_rebase_main"]["transitions"][0];
     assert_eq!(conflict["condition"], json!({"field_equals": {"exit_code": 1}}));
-    procedure.passes_its_recording();
-    procedure.proves(&["WORD=four"], &[]);
+    procedure.assert_replays();
+    procedure.prove(&["WORD=four"], &[]);
     assert_eq!(procedure.file("rebased"), "two four\n");
 }
 
-/// Listens at a port that the system chooses.
+/// Listens at a port chosen by the system.
 const SERVER: &str = "import http.server
 server = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)
 print(f'Serving on http://127.0.0.1:{server.server_port}/ (ctrl-c stops)', flush=True)
@@ -150,81 +151,84 @@ except KeyboardInterrupt:
     print('bye')
 ";
 
-/// Fetches an address into a file.
+/// Downloads an address into a file.
 const FETCH: &str = "import sys, urllib.request
 urllib.request.urlretrieve(sys.argv[1], sys.argv[2])
 ";
 
 #[test]
-fn a_server_whose_port_differs_in_two_terminals() {
+fn server_with_a_varying_port_is_captured() {
     let mut session = Session::begin(&[("serve.py", SERVER), ("fetch.py", FETCH)]);
-    let begun = session.sends(json!({"input_text": "python3 serve.py\n", "pattern": "Serving on .*"}));
-    let line = begun["waited"]["match_text"].as_str().unwrap();
+    let started = session.send(json!({"input_text": "python3 serve.py\n", "pattern": "Serving on .*"}));
+    let line = started["waited"]["match_text"].as_str().unwrap();
     let port = line.split(':').nth(2).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
-    session.opens();
+    session.open();
     session.runs(&format!("python3 fetch.py http://127.0.0.1:{port}/serve.py got.py"));
     let server = session.terminals[0].clone();
     let _ = session
         .agent
-        .calls("send_input", json!({"session_id": server, "keys": ["ctrl-c"], "until": "prompt", "timeout": 60}));
-    let procedure = session.captures(json!({"file": "got.py"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["FILE=fetched.py"], &[]);
+        .call_tool("send_input", json!({"session_id": server, "keys": ["ctrl-c"], "until": "prompt", "timeout": 60}));
+    let procedure = session.capture(json!({"file": "got.py"}));
+    procedure.assert_replays();
+    procedure.prove(&["FILE=fetched.py"], &[]);
     assert_eq!(procedure.file("fetched.py"), SERVER);
 }
 
 #[test]
-fn one_line_in_vim() {
+fn edit_in_vim_is_captured() {
     let session = Session::begin(&[("original.txt", "hello wrld\nsecond\n")]);
     session.runs("cp original.txt a.txt");
-    session.sends(json!({"input_text": "vim -u NONE -N a.txt\n", "until": "quiet"}));
-    session.sends(json!({"input_text": ":%s/wrld/world/\n", "until": "quiet"}));
-    session.sends(json!({"input_text": ":wq\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"word": "world"}));
-    procedure.passes_its_recording();
-    procedure.proves(&["WORD=planet"], &[]);
+    session.send(json!({"input_text": "vim -u NONE -N a.txt\n", "until": "quiet"}));
+    session.send(json!({"input_text": ":%s/wrld/world/\n", "until": "quiet"}));
+    session.send(json!({"input_text": ":wq\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"word": "world"}));
+    procedure.assert_replays();
+    procedure.prove(&["WORD=planet"], &[]);
     assert_eq!(procedure.file("a.txt"), "hello planet\nsecond\n");
 }
 
 #[test]
-fn what_cannot_be_taken_back_asks_a_person() {
+fn destructive_command_asks_a_person() {
     let session = Session::begin(&[("data", "1\n")]);
     session.runs("tar -czf backup.tgz data");
     session.runs("rm -rf data && tar -xzf backup.tgz");
-    let procedure = session.captures(json!({"backup": "backup.tgz"}));
-    procedure.passes_its_recording();
-    let run = procedure.begins(json!({"BACKUP": "other.tgz"}));
+    let procedure = session.capture(json!({"backup": "backup.tgz"}));
+    procedure.assert_replays();
+    let run = procedure.begin(json!({"BACKUP": "other.tgz"}));
     assert_eq!(run["status"], "waiting", "{run:#}");
     assert_eq!(run["pending_gate"]["answered_by"], "human", "{run:#}");
-    let refused = procedure.agent.calls("decide", json!({"run_id": run["run_id"], "answer": "yes"}));
+    let refused = procedure.agent.call_tool("decide", json!({"run_id": run["run_id"], "answer": "yes"}));
     assert_eq!(refused["success"], false, "{refused}");
-    procedure.home.answers(run["run_id"].as_str().unwrap(), "no");
-    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
-    assert_eq!((over["status"].as_str(), over["error"].as_str().unwrap().contains("said no")), (Some("failed"), true));
+    procedure.home.answer_gate(run["run_id"].as_str().unwrap(), "no");
+    let ended = procedure.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!(
+        (ended["status"].as_str(), ended["error"].as_str().unwrap().contains("said no")),
+        (Some("failed"), true)
+    );
     assert_eq!(procedure.file("data"), "1\n");
-    let run = procedure.begins(json!({"BACKUP": "third.tgz"}));
-    procedure.home.answers(run["run_id"].as_str().unwrap(), "yes").well();
-    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
-    assert_eq!(over["status"], "completed", "{over:#}");
+    let run = procedure.begin(json!({"BACKUP": "third.tgz"}));
+    procedure.home.answer_gate(run["run_id"].as_str().unwrap(), "yes").well();
+    let ended = procedure.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!(ended["status"], "completed", "{ended:#}");
     assert!(procedure.file("data") == "1\n" && procedure.home.path().join("third.tgz").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proof_of_what_cannot_be_taken_back_asks_the_person_at_its_terminal() {
+async fn proof_of_a_destructive_command_asks_its_user() {
     let (home, agent) = tokio::task::block_in_place(|| {
         let session = Session::begin(&[("data", "1\n")]);
         session.runs("tar -czf backup.tgz data");
         session.runs("rm -rf data && tar -xzf backup.tgz");
-        let procedure = session.captures(json!({"backup": "backup.tgz"}));
+        let procedure = session.capture(json!({"backup": "backup.tgz"}));
         (procedure.home, procedure.agent)
     });
     let command = format!("{} workflow prove procedure -i BACKUP=other.tgz", env!("CARGO_BIN_EXE_steplatch"));
     let desk = Desk::runs(&home, home.path(), &command, (100, 60), &[]).await;
     for number in 1..=3 {
-        desk.shows(&format!("(?s)(by number or text.*?){{{number}}}")).await;
-        desk.presses("yes\r").await;
+        desk.expect_screen(&format!("(?s)(by number or text.*?){{{number}}}")).await;
+        desk.press("yes\r").await;
     }
-    desk.shows("proved by 3 runs").await;
+    desk.expect_screen("proved by 3 runs").await;
     assert!(home.path().join("other.tgz").exists());
     drop(agent);
 }

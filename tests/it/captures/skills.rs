@@ -1,4 +1,4 @@
-//! Skills: a captured workflow is exported, and runs elsewhere with `steplatch run` alone.
+//! Skills: a captured workflow is exported, and runs elsewhere with only `steplatch run`.
 
 use serde_json::json;
 use steplatch_testkit::{CommandOutput, Home};
@@ -13,22 +13,22 @@ fn elsewhere(home: &Home, arguments: &[&str], environment: &[(&str, &str)]) -> C
 }
 
 #[test]
-fn a_skill_runs_without_the_library() {
+fn skill_runs_without_the_library() {
     let session = Session::begin(&[(
         "greet.sh",
         "read -p 'Name: ' n; read -s -p 'Password: ' p; echo; echo \"$n ${#p}\" > out\n",
     )]);
-    session.types("bash greet.sh\n");
-    session.types("Ana\n");
-    session.sends(json!({"input_text": "hunter2-exported\n", "until": "prompt"}));
-    let procedure = session.captures(json!({"name": "Ana"}));
+    session.type_in("bash greet.sh\n");
+    session.type_in("Ana\n");
+    session.send(json!({"input_text": "hunter2-exported\n", "until": "prompt"}));
+    let procedure = session.capture(json!({"name": "Ana"}));
     let outer = json!({"name": "twice", "description": "Greets: \"two\" people", "arguments": {"OTHER": "Another name"},
         "initial_state": "both", "states": {
         "both": {"action": {"tool": "run_workflow", "params": {"workflow_name": "procedure",
                  "initial_variables": {"NAME": "{OTHER}", "PASSWORD": "1234"}}},
                  "transitions": [{"condition": "success", "next_state": "end"}]},
         "end": {"action": {"tool": "return", "params": {"result": {}}}}}});
-    let saved = procedure.agent.calls("create_workflow", json!({"workflow_definition": outer}));
+    let saved = procedure.agent.call_tool("create_workflow", json!({"workflow_definition": outer}));
     assert_eq!(saved["success"], true, "{saved}");
     let skills = procedure.home.path().join("skills");
     let skill = skills.join("greet-people");
@@ -40,7 +40,7 @@ fn a_skill_runs_without_the_library() {
     );
     procedure.home.runs(&["workflow", "export", "twice", "--skill", other_path.to_str().unwrap()]).well();
 
-    // Nothing is replaced by accident, and a name that the format does not permit is refused with one that it does.
+    // Nothing is replaced by accident, and an invalid name is refused with a valid suggestion.
     let again = procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path]);
     assert!(again.code == 2 && again.stderr.contains("--force replaces it"), "{again:?}");
     procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path, "--force"]).well();
@@ -59,7 +59,7 @@ fn a_skill_runs_without_the_library() {
         assert!(!std::fs::read_to_string(skill.join(file)).unwrap().contains("hunter2"), "{file}");
     }
 
-    // Elsewhere, the file is all there is: the library is empty.
+    // Elsewhere only the file exists: the library is empty.
     let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::copy(procedure.home.path().join("greet.sh"), other.path().join("greet.sh")).unwrap();
     assert_eq!(other.runs(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
@@ -75,7 +75,7 @@ fn a_skill_runs_without_the_library() {
 }
 
 #[test]
-fn a_function_is_a_skill_and_what_cannot_be_taken_along_is_named() {
+fn function_is_a_skill_and_missing_parts_are_named() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let write = |name: &str, text: &str| std::fs::write(home.path().join(name), text).unwrap();
     let function = "async def greet(ctx):\n    \"\"\"Greets one.\"\"\"\n    said = await ctx.run(\"say\", ctx.input)\n    return said[\"output\"]\n\n\

@@ -1,5 +1,5 @@
-//! A proxy for clients that cannot send the token: it forwards requests to a server, adds the token to each, and
-//! replaces its own port by the server's.
+//! A proxy for clients that cannot send the token: it forwards requests to a server, adds the token, and replaces its
+//! own port by the server's.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ pub(crate) fn opens(server: SocketAddr, token: &str) -> SocketAddr {
         for client in door.incoming().map_while(Result::ok) {
             let token = token.clone();
             std::thread::spawn(move || {
-                // Either side may end it.
+                // Either side may close the connection.
                 let _ = passes_on(&client, server, address, &token);
                 let _ = client.shutdown(Shutdown::Both);
             });

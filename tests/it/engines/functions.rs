@@ -1,4 +1,4 @@
-//! The cases of the suite that are about functions. Each is the same for every engine.
+//! The cases about functions, which are the same for every engine.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use super::rig::{Rig, kill};
 /// A node that notes its input.
 const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh} >>noted; echo said {input|sh}')";
 
-/// Begins a run of a function whose body is given, and returns its id.
+/// Starts a run of a function with this body, and returns its id.
 fn begins(rig: &Rig, body: &str, declarations: &str, further: Value) -> String {
     let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
-    rig.begins_file(
+    rig.begin_file(
         &format!(
             "import asyncio\nasync def story(ctx):\n{body}\n{declarations}\nWorkflow(id=\"story\", session=session, fn=story)\n"
         ),
@@ -24,7 +24,7 @@ fn noted(rig: &Rig) -> Vec<String> {
     std::fs::read_to_string(rig.home.path().join("noted")).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-pub(super) fn a_function_survives_crashes_at_its_gate_and_runs_no_command_twice(rig: &Rig) {
+pub(super) fn function_survives_crashes_at_its_gate_and_repeats_nothing(rig: &Rig) {
     let run = begins(
         rig,
         "before = await ctx.run('note', ctx.params['word'])\n\
@@ -36,12 +36,12 @@ pub(super) fn a_function_survives_crashes_at_its_gate_and_runs_no_command_twice(
         json!({"initial_variables": {"word": "first"}}),
     );
     let gate = rig.gate(&run);
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert_eq!(rig.gate(&run), gate);
     let no_choice = rig.home.runs(&["gates", "answer", &gate, "perhaps"]);
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
-    rig.answers(&gate, "publish");
+    rig.answer_gate(&gate, "publish");
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], json!(["said first", "said publish", true, true]), "{ended}");
     assert_eq!(noted(rig), ["first", "publish"]);
@@ -49,7 +49,7 @@ pub(super) fn a_function_survives_crashes_at_its_gate_and_runs_no_command_twice(
     assert!(late.code != 0 && late.stderr.contains("answered"), "{late:?}");
 }
 
-pub(super) fn what_a_function_gathers_happens_at_once(rig: &Rig) {
+pub(super) fn gathered_calls_of_a_function_run_at_once(rig: &Rig) {
     let run = begins(
         rig,
         "async def slept(seconds):\n    await ctx.sleep(seconds)\n    return seconds\n\
@@ -57,19 +57,19 @@ pub(super) fn what_a_function_gathers_happens_at_once(rig: &Rig) {
          one, two, three, four = await asyncio.gather(\n    ctx.run('meets', 'a b'), ctx.run('meets', 'b a'), slept(0.3), late())\n\
          graph = await ctx.run_graph('twice', 'x')\n\
          return [one['success'], two['success'], three, four, graph['output'].strip()]",
-        // Each of two calls waits for the other one. The first attempt of the graph's step fails.
+        // The two calls wait for each other. The first attempt of the graph's step fails.
         "BashNode(id='meets', session=session, command='set -- {input}; touch met-$1; until [ -e met-$2 ]; do sleep 0.01; done')\n\
          BashNode(id='second', session=session, command='[ -e tried ] && echo done; s=$?; touch tried; exit $s')\n\
          Graph(id='twice', session=session, steps=[{'id': 'only', 'node': 'second', 'on_error': {'policy': 'retry', 'count': 2, 'delay': 0.2}}])",
         json!({}),
     );
     // A wait for the end also returns at the gate.
-    eventually_blocking("the run is over", || rig.run(&run)["status"] == "completed");
+    eventually_blocking("the run has ended", || rig.run(&run)["status"] == "completed");
     let ended = rig.run(&run);
     assert_eq!(ended["result"], json!([true, true, 0.3, "nobody", "done"]), "{ended}");
 }
 
-pub(super) fn a_function_waits_for_the_run_that_it_starts(rig: &Rig) {
+pub(super) fn function_waits_for_its_started_run(rig: &Rig) {
     let run = begins(
         rig,
         "return 'told ' + await ctx.run_workflow('inner', 'in')",
@@ -78,15 +78,15 @@ pub(super) fn a_function_waits_for_the_run_that_it_starts(rig: &Rig) {
         json!({"workflow_name": "story"}),
     );
     let gate = rig.gate(&run);
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert_eq!(rig.run(&run)["status"], "waiting");
-    rig.answers(&gate, "out");
+    rig.answer_gate(&gate, "out");
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], "told in and out", "{ended}");
 }
 
-pub(super) fn a_machine_waits_for_the_function_that_it_starts_and_a_function_for_a_machine(rig: &Rig) {
+pub(super) fn machine_and_function_wait_for_each_other(rig: &Rig) {
     let above = json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "between", "initial_variables": {"WORD": "deep"}}},
                  "transitions": [{"condition": "success", "next_state": "end"}]},
@@ -102,11 +102,11 @@ pub(super) fn a_machine_waits_for_the_function_that_it_starts_and_a_function_for
     std::fs::write(&file, text).unwrap();
     rig.home.runs(&["workflow", "load", saved.to_str().unwrap()]).well();
     rig.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
-    let ended = rig.ended(&rig.begins(above));
+    let ended = rig.ended(&rig.begin(above));
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("deep below, between")), "{ended}");
 }
 
-pub(super) fn a_paused_function_begins_nothing_and_goes_on_when_it_is_resumed(rig: &Rig) {
+pub(super) fn paused_function_begins_nothing_and_continues_when_resumed(rig: &Rig) {
     let run = begins(
         rig,
         "await ctx.run('slow')\nawait ctx.run('note', 'after')",
@@ -122,8 +122,8 @@ pub(super) fn a_paused_function_begins_nothing_and_goes_on_when_it_is_resumed(ri
     eventually_blocking("its end is recorded", || {
         rig.home.runs(&["runs", "events", &run, "--json"]).stdout.contains("node_completed")
     });
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     assert!(rig.run(&run)["paused"]["since"].is_string());
     assert_eq!(noted(rig), ["begun"]);
     rig.home.runs(&["runs", "resume", &run]).well();
@@ -131,7 +131,7 @@ pub(super) fn a_paused_function_begins_nothing_and_goes_on_when_it_is_resumed(ri
     assert_eq!(noted(rig), ["begun", "after"]);
 }
 
-pub(super) fn a_cancelled_function_cleans_up_after_its_command_has_ended(rig: &Rig) {
+pub(super) fn cancelled_function_cleans_up_after_its_command_has_ended(rig: &Rig) {
     let run = begins(
         rig,
         "try:\n    await ctx.run('slow')\nexcept asyncio.CancelledError as error:\n    await ctx.run('note', str(error))\n\
@@ -148,7 +148,7 @@ pub(super) fn a_cancelled_function_cleans_up_after_its_command_has_ended(rig: &R
     assert_eq!(noted(rig), ["begun", "ended", "the run was cancelled", "finally"]);
 }
 
-pub(super) fn a_cancelled_function_ends_the_run_that_it_started_before_it_cleans_up(rig: &Rig) {
+pub(super) fn cancelled_function_ends_its_started_run_before_cleaning_up(rig: &Rig) {
     let run = begins(
         rig,
         "try:\n    await ctx.run_workflow('inner')\nfinally:\n    await ctx.run('note', 'above')",
@@ -163,20 +163,20 @@ pub(super) fn a_cancelled_function_ends_the_run_that_it_started_before_it_cleans
     assert_eq!(noted(rig), ["below", "above"]);
 }
 
-pub(super) fn a_function_that_is_cancelled_at_once_ends(rig: &Rig) {
+pub(super) fn function_cancelled_at_once_ends(rig: &Rig) {
     let run = begins(rig, "await ctx.gate('Go on?')", "", json!({}));
     rig.home.runs(&["runs", "cancel", &run]).well();
     assert_eq!(rig.run(&run)["status"], "cancelled");
 }
 
-pub(super) fn a_function_ends_at_its_time_limit(rig: &Rig) {
+pub(super) fn function_ends_at_its_time_limit(rig: &Rig) {
     let run = begins(rig, "await ctx.sleep(600)", "", json!({"execution_timeout": 1}));
     let ended = rig.ended(&run);
     assert_eq!(ended["status"], "failed", "{ended}");
     assert!(ended["error"].as_str().unwrap().contains("which is its limit"), "{ended}");
 }
 
-pub(super) fn a_node_that_ran_when_its_daemon_was_killed_is_not_run_again(rig: &Rig) {
+pub(super) fn node_of_a_killed_daemon_is_not_run_again(rig: &Rig) {
     let run = begins(
         rig,
         "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
@@ -185,16 +185,16 @@ pub(super) fn a_node_that_ran_when_its_daemon_was_killed_is_not_run_again(rig: &
     );
     eventually_blocking("the node runs", || noted(rig) == ["begun"]);
     let daemon = rig.daemon();
-    rig.kills_worker();
+    rig.kill_worker();
     kill(&daemon["pid"], Signal::KILL);
     std::fs::write(rig.home.path().join("go"), "").unwrap();
-    rig.recovers();
+    rig.recover();
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], json!([false, "unknown"]), "{ended}");
     assert_eq!(noted(rig), ["begun"]);
 }
 
-pub(super) fn long_outputs_of_calls_that_end_at_once_come_whole(rig: &Rig) {
+pub(super) fn long_outputs_of_short_calls_are_complete(rig: &Rig) {
     let run = begins(
         rig,
         "many = await asyncio.gather(*[ctx.run('long') for _ in range(5)])\nawait ctx.gate('Go on?')\nreturn [len(one['output']) for one in many]",
@@ -202,14 +202,14 @@ pub(super) fn long_outputs_of_calls_that_end_at_once_come_whole(rig: &Rig) {
         json!({}),
     );
     let gate = rig.gate(&run);
-    rig.crashes();
-    rig.recovers();
-    rig.answers(&gate, "yes");
+    rig.crash();
+    rig.recover();
+    rig.answer_gate(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");
 }
 
-pub(super) fn a_function_that_never_waits_is_paused_and_cancelled(rig: &Rig) {
+pub(super) fn busy_function_is_paused_and_cancelled(rig: &Rig) {
     let run = begins(rig, "while True:\n    sum(range(30000))\n    await ctx.run('identity', 1)", "", json!({}));
     rig.home.runs(&["runs", "pause", &run]).well();
     assert!(rig.run(&run)["paused"]["since"].is_string());

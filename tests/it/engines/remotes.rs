@@ -1,4 +1,4 @@
-//! The cases of the suite that are about remote workflows. Each is the same for every engine.
+//! The cases about remote workflows, which are the same for every engine.
 
 use serde_json::{Value, json};
 use steplatch_testkit::fake::{Route, TOKEN};
@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use super::rig::{Rig, begun};
 
-/// A service that the home of a rig uses. It offers the tool `workflow_deploy`, whose runs stay as they are.
+/// A service used by the home of a rig. It offers the tool `workflow_deploy`, whose runs do not change by themselves.
 pub(super) struct Service {
     fake: FakeService,
     _runtime: Runtime,
@@ -19,7 +19,7 @@ impl Service {
         let fake = runtime.block_on(FakeService::start());
         fake.offer("7", "Deploy");
         fake.script("7", vec![json!({"status": "RUNNING", "output": null})]);
-        rig.home.uses_service(&fake.url(), TOKEN);
+        rig.home.configure_service(&fake.url(), TOKEN);
         eventually_blocking("its workflow is a tool", || {
             rig.home.runs(&["remote", "refresh"]);
             rig.home.runs(&["workflow", "list"]).stdout.contains("workflow_deploy")
@@ -27,34 +27,34 @@ impl Service {
         Self { fake, _runtime: runtime }
     }
 
-    /// Waits until the service has a run, and returns its id there.
+    /// Waits until the service has a run, and returns its remote id.
     fn run(&self) -> String {
         self.newest_run(1)
     }
 
-    /// Waits until the service has so many runs, and returns the id of the last one there.
+    /// Waits until the service has this number of runs, and returns the remote id of the last one.
     pub(super) fn newest_run(&self, count: usize) -> String {
         eventually_blocking("the service has the run", || Some(self.fake.runs().get(count - 1)?.id.clone()))
     }
 
-    pub(super) fn sets(&self, run: &str, status: Value) {
+    pub(super) fn set(&self, run: &str, status: Value) {
         self.fake.script_run(run, vec![status]);
     }
 
     fn completes(&self, run: &str) {
-        self.sets(run, json!({"status": "COMPLETED", "output": {"deployed": "prod"}}));
+        self.set(run, json!({"status": "COMPLETED", "output": {"deployed": "prod"}}));
     }
 
-    pub(super) fn cancels(&self) -> usize {
+    pub(super) fn cancel(&self) -> usize {
         self.fake.count(Route::Cancel)
     }
 }
 
 pub(super) fn begins(rig: &Rig) -> String {
-    begun(&rig.agent.calls("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0})))
+    begun(&rig.agent.call_tool("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0})))
 }
 
-/// Returns a machine that waits for the remote workflow, and returns what came of it.
+/// Returns a machine that waits for the remote workflow, and returns its result.
 pub(super) fn above() -> Value {
     json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "workflow_deploy"}},
@@ -62,12 +62,12 @@ pub(super) fn above() -> Value {
         "end": {"action": {"tool": "return", "params": {"result": "{nest_result}"}}}}})
 }
 
-pub(super) fn a_remote_workflow_survives_crashes_and_is_started_once(rig: &Rig) {
+pub(super) fn remote_workflow_survives_crashes_and_starts_once(rig: &Rig) {
     let service = Service::of(rig);
     let run = begins(rig);
     let there = service.run();
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     service.completes(&there);
     let ended = rig.ended(&run);
     assert_eq!(
@@ -78,46 +78,46 @@ pub(super) fn a_remote_workflow_survives_crashes_and_is_started_once(rig: &Rig) 
     assert_eq!(service.fake.count(Route::Start), 1);
 }
 
-pub(super) fn a_remote_workflow_that_is_cancelled_is_cancelled_at_its_service(rig: &Rig) {
+pub(super) fn cancelled_remote_workflow_is_cancelled_at_its_service(rig: &Rig) {
     let service = Service::of(rig);
     let run = begins(rig);
     service.run();
     rig.home.runs(&["runs", "cancel", &run]).well();
     assert_eq!(rig.ended(&run)["status"], "cancelled");
-    assert_eq!(service.cancels(), 1);
+    assert_eq!(service.cancel(), 1);
 }
 
-pub(super) fn a_machine_waits_for_the_remote_workflow_that_it_starts(rig: &Rig) {
+pub(super) fn machine_waits_for_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins(above());
+    let run = rig.begin(above());
     let there = service.run();
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     service.completes(&there);
     let ended = rig.ended(&run);
     assert!(ended["result"].to_string().contains("prod"), "{ended}");
     assert_eq!((&ended["status"], service.fake.count(Route::Start)), (&json!("completed"), 1), "{ended}");
 }
 
-pub(super) fn a_function_waits_for_the_remote_workflow_that_it_starts(rig: &Rig) {
+pub(super) fn function_waits_for_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         "async def story(ctx):\n    told = await ctx.run_workflow('workflow_deploy')\n    return told['output']['deployed']\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
     let there = service.run();
-    rig.crashes();
-    rig.recovers();
+    rig.crash();
+    rig.recover();
     service.completes(&there);
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("prod")), "{ended}");
     assert_eq!(service.fake.count(Route::Start), 1);
 }
 
-pub(super) fn a_secret_in_the_input_of_a_remote_workflow_comes_back_to_the_function_that_starts_it(rig: &Rig) {
+pub(super) fn secret_input_of_a_remote_workflow_returns_to_its_function(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         &format!(
             "async def story(ctx):\n    told = await ctx.run_workflow('workflow_deploy', params={{'note': '{TOKEN}'}})\n\
              \x20   return [told['output']['deployed'], len(told['input']['note'])]\n\
@@ -130,21 +130,21 @@ pub(super) fn a_secret_in_the_input_of_a_remote_workflow_comes_back_to_the_funct
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(["prod", TOKEN.len()])), "{ended}");
 }
 
-pub(super) fn the_remote_workflow_of_a_cancelled_machine_is_cancelled_at_its_service(rig: &Rig) {
+pub(super) fn cancelled_machine_cancels_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins(above());
+    let run = rig.begin(above());
     service.run();
     rig.home.runs(&["runs", "cancel", &run]).well();
     assert_eq!(rig.ended(&run)["status"], "cancelled");
-    eventually_blocking("the service has cancelled it", || service.cancels() == 1);
+    eventually_blocking("the service has cancelled it", || service.cancel() == 1);
 }
 
-pub(super) fn a_machine_is_paused_with_the_remote_workflow_that_it_waits_for(rig: &Rig) {
+pub(super) fn machine_is_paused_with_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
-    let run = rig.begins(above());
+    let run = rig.begin(above());
     let there = service.run();
     rig.home.runs(&["runs", "pause", &run]).well();
-    let below = eventually_blocking("the run below is paused", || {
+    let below = eventually_blocking("the nested run is paused", || {
         let below = rig.below(&run)?;
         (!below["paused"].is_null()).then_some(below)
     });

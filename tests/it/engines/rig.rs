@@ -1,4 +1,4 @@
-//! A home whose runs one engine decides, with everything that can be crashed.
+//! A home with the engine of its runs, and every part that can crash.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,7 +29,7 @@ struct Temporal {
     others: Mutex<Vec<Child>>,
 }
 
-/// The programs that Temporal needs, as `cargo xtask test` installs them.
+/// The programs for Temporal, as installed by `cargo xtask test`.
 struct Programs {
     server: PathBuf,
     worker: PathBuf,
@@ -45,14 +45,14 @@ impl Programs {
 }
 
 impl Rig {
-    /// Makes a rig of the daemon's own engine.
+    /// Creates a rig of the daemon's own engine.
     #[allow(clippy::unnecessary_wraps, reason = "all engines are made alike, and others may not be there")]
     pub(crate) fn of_sqlite(_case: &str) -> Option<Self> {
         let home = Home::new(STEPLATCH);
         Some(Self { agent: Agent::new(&home), home, temporal: None })
     }
 
-    /// Makes a rig of Temporal, with a server and a worker of its own.
+    /// Creates a rig of Temporal, with its own server and worker.
     pub(crate) fn of_temporal(case: &str) -> Option<Self> {
         let Some(programs) = Programs::find() else {
             leave_out(&format!(
@@ -76,7 +76,7 @@ impl Rig {
         Some(rig)
     }
 
-    /// Makes a home whose runs are on Temporal, without a server and a worker.
+    /// Creates a home with runs on Temporal, but without a server and a worker.
     pub(crate) fn home_on_temporal() -> Home {
         let home = Home::new(STEPLATCH);
         let settings = home.path().join(".config/steplatch");
@@ -85,56 +85,56 @@ impl Rig {
         home
     }
 
-    /// Begins a run of a machine, and returns its id.
-    pub(crate) fn begins(&self, definition: Value) -> String {
-        self.begins_with(definition, json!({}))
+    /// Starts a run of a machine, and returns its id.
+    pub(crate) fn begin(&self, definition: Value) -> String {
+        self.begin_with(definition, json!({}))
     }
 
-    /// Begins a run with further arguments, and returns its id.
-    pub(crate) fn begins_with(&self, definition: Value, further: Value) -> String {
-        begun(&self.asks_for_run(definition, further))
+    /// Starts a run with further arguments, and returns its id.
+    pub(crate) fn begin_with(&self, definition: Value, further: Value) -> String {
+        begun(&self.request_run(definition, further))
     }
 
-    /// Begins a run of a file of functions, and returns its id.
-    pub(crate) fn begins_file(&self, text: &str, further: Value) -> String {
+    /// Starts a run of a file of functions, and returns its id.
+    pub(crate) fn begin_file(&self, text: &str, further: Value) -> String {
         let file = self.home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
         let mut arguments = json!({"workflow_file": file, "wait_seconds": 0});
         for (name, value) in further.as_object().unwrap() {
             arguments[name] = value.clone();
         }
-        begun(&self.agent.calls("run_workflow", arguments))
+        begun(&self.agent.call_tool("run_workflow", arguments))
     }
 
-    /// Asks for a run of a machine with further arguments, and returns the reply.
-    pub(crate) fn asks_for_run(&self, definition: Value, further: Value) -> Value {
+    /// Requests a run of a machine with further arguments, and returns the reply.
+    pub(crate) fn request_run(&self, definition: Value, further: Value) -> Value {
         let mut arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
         for (name, value) in further.as_object().unwrap() {
             arguments[name] = value.clone();
         }
-        self.agent.calls("run_workflow", arguments)
+        self.agent.call_tool("run_workflow", arguments)
     }
 
-    /// Returns the run as the agent sees it now.
+    /// Returns the current state of a run, as seen by the agent.
     pub(crate) fn run(&self, run: &str) -> Value {
-        self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}))
+        self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}))
     }
 
-    /// Returns the newest run that a run has started, as lists have it.
+    /// Returns the newest run started by a run, as listed.
     pub(crate) fn below(&self, run: &str) -> Option<Value> {
         let listed = self.home.runs(&["runs", "list", "--json"]).json();
         listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run).cloned()
     }
 
-    /// Waits until a run is over, and returns it. On a busy machine, a run of a thousand calls takes some minutes.
+    /// Waits for the end of a run, and returns it. On a busy machine, a run of a thousand calls takes some minutes.
     pub(crate) fn ended(&self, run: &str) -> Value {
         let is_over = |run: &Value| ["completed", "failed", "cancelled"].map(Value::from).contains(&run["status"]);
-        let wait = || self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 120}));
+        let wait = || self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 120}));
         let ended = (0..3).map(|_| wait()).find(is_over);
         ended.unwrap_or_else(|| panic!("{}", self.run(run)))
     }
 
-    /// Waits until a run, or one below it, waits at a gate, and returns the gate's id.
+    /// Waits until a run or a nested run waits at a gate, and returns the gate's id.
     pub(crate) fn gate(&self, run: &str) -> String {
         eventually_blocking("the gate is open", || {
             let shown: Value = serde_json::from_str(&self.home.runs(&["runs", "show", run, "--json"]).stdout).ok()?;
@@ -142,19 +142,19 @@ impl Rig {
         })
     }
 
-    /// Answers a gate as a person does: again, where the engine has not stored the answer in time.
-    pub(crate) fn answers(&self, gate: &str, answer: &str) {
+    /// Answers a gate as a person, and repeats the answer if the engine has not stored it in time.
+    pub(crate) fn answer_gate(&self, gate: &str, answer: &str) {
         eventually_blocking("the answer is stored", || {
-            let said = self.home.runs(&["gates", "answer", gate, answer]);
-            // An earlier one may have been stored after all.
-            let is_stored = said.code == 0 || said.stderr.contains("already");
-            assert!(is_stored || said.stderr.contains("not stored yet"), "{said:?}");
+            let output = self.home.runs(&["gates", "answer", gate, answer]);
+            // An earlier answer may have been stored after all.
+            let is_stored = output.code == 0 || output.stderr.contains("already");
+            assert!(is_stored || output.stderr.contains("not stored yet"), "{output:?}");
             is_stored
         });
     }
 
     /// Waits until the journal of the home has a run in a state.
-    pub(crate) fn reaches(&self, run: &str, state: &str) {
+    pub(crate) fn wait_for_state(&self, run: &str, state: &str) {
         eventually_blocking("the run is in the state", || {
             let shown = self.home.runs(&["runs", "events", run, "--json"]).stdout;
             shown.lines().any(|line| line.contains(&format!("\"{state}\"")))
@@ -171,15 +171,15 @@ impl Rig {
         })
     }
 
-    /// Kills the daemon, and with it what decides its runs.
-    pub(crate) fn crashes(&self) {
+    /// Kills the daemon, and with it the part that decides its runs.
+    pub(crate) fn crash(&self) {
         let daemon = self.daemon();
-        self.kills_worker();
+        self.kill_worker();
         kill(&daemon["pid"], Signal::KILL);
     }
 
-    /// Starts what was killed, and waits until runs go on.
-    pub(crate) fn recovers(&self) {
+    /// Restarts the killed part, and waits until runs continue.
+    pub(crate) fn recover(&self) {
         self.daemon();
         if self.temporal.is_some() {
             self.start_worker();
@@ -193,14 +193,14 @@ impl Rig {
     }
 
     /// Kills the worker of Temporal, if there is one.
-    pub(crate) fn kills_worker(&self) {
+    pub(crate) fn kill_worker(&self) {
         if let Some(temporal) = &self.temporal {
             end(&mut temporal.worker());
         }
     }
 
-    /// Kills the server of Temporal. Its file stays.
-    pub(crate) fn kills_server(&self) {
+    /// Kills the server of Temporal, but keeps its file.
+    pub(crate) fn kill_server(&self) {
         end(&mut self.temporal().server.lock().unwrap());
     }
 
@@ -210,7 +210,8 @@ impl Rig {
         *temporal.server.lock().unwrap() = Some(temporal.serve());
         eventually_blocking("the server of Temporal answers", || {
             let mut server = temporal.server.lock().unwrap();
-            // Besides its port, the server takes some that are free at first; where one is not any more, it ends.
+            // The server takes some initially free ports besides its own, and ends if another program takes one of
+            // them.
             if server.as_mut().is_none_or(|server| server.try_wait().unwrap().is_some()) {
                 *server = Some(temporal.serve());
             }
@@ -224,12 +225,12 @@ impl Rig {
     }
 
     /// Runs a command of the server's own client.
-    pub(crate) fn asks_server(&self, arguments: &[&str]) -> CommandOutput {
+    pub(crate) fn run_client(&self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.temporal().server_command();
         CommandOutput::of(&command.args(arguments).args(["--address", &self.address()]).output().unwrap())
     }
 
-    /// Returns all that the server of Temporal has in its file.
+    /// Returns the whole content of the file of Temporal's server.
     pub(crate) fn stored(&self) -> Vec<u8> {
         let folder = std::fs::read_dir(self.temporal().folder.path()).unwrap();
         folder.flatten().flat_map(|entry| std::fs::read(entry.path()).unwrap_or_default()).collect()
@@ -264,22 +265,22 @@ impl Rig {
             .unwrap()
     }
 
-    /// Returns the file with the key of what the server stores.
+    /// Returns the file with the key of the server's stored data.
     pub(crate) fn key(&self) -> PathBuf {
         self.home.path().join("state/temporal.key")
     }
 
-    /// Returns the file with what workers say.
+    /// Returns the log file of the workers.
     pub(crate) fn worker_log(&self) -> PathBuf {
         self.home.path().join("worker.log")
     }
 
-    /// Waits until a worker is connected with the daemon.
+    /// Waits until a worker is connected to the daemon.
     pub(crate) fn await_worker(&self) {
         let definition = json!({"initial_state": "done", "states": {"done": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
         eventually_blocking("a worker is connected", || {
-            let begun = self.asks_for_run(definition.clone(), json!({}));
-            begun["run_id"].as_str().filter(|run| !run.is_empty()).map(|run| self.ended(run))
+            let started = self.request_run(definition.clone(), json!({}));
+            started["run_id"].as_str().filter(|run| !run.is_empty()).map(|run| self.ended(run))
         });
     }
 
@@ -296,7 +297,7 @@ impl Rig {
 impl Temporal {
     fn server_command(&self) -> Command {
         let mut command = Command::new(&self.programs.server);
-        // Its settings would be those of the user.
+        // Otherwise it would read the user's settings.
         command.env("HOME", self.folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -326,19 +327,19 @@ impl Drop for Rig {
             }
             end(&mut temporal.server.lock().unwrap());
             if std::thread::panicking() {
-                let said = std::fs::read_to_string(self.worker_log()).unwrap_or_default();
-                let last = said.lines().count().saturating_sub(40);
-                let said: Vec<&str> = said.lines().skip(last).collect();
+                let output = std::fs::read_to_string(self.worker_log()).unwrap_or_default();
+                let last = output.lines().count().saturating_sub(40);
+                let output: Vec<&str> = output.lines().skip(last).collect();
                 #[allow(clippy::print_stderr, reason = "what a failed case leaves behind")]
                 {
-                    eprintln!("the workers said last:\n{}", said.join("\n"));
+                    eprintln!("the workers said last:\n{}", output.join("\n"));
                 }
             }
         }
     }
 }
 
-/// Returns the id of a run that was asked for.
+/// Returns the id of a requested run.
 pub(crate) fn begun(reply: &Value) -> String {
     reply["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
@@ -356,8 +357,8 @@ fn end(child: &mut Option<Child>) {
     }
 }
 
-/// Returns a port for a server that comes back to it. It is none of those that the system gives to connections: one of
-/// them could have it meanwhile, even a connection of the worker with itself.
+/// Returns a port that a server can reuse after a restart. It is outside the range of ports that the system gives to
+/// connections: any connection could take such a port meanwhile, even one of the worker to itself.
 fn free_port() -> u16 {
     let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
     static NEXT: AtomicU16 = AtomicU16::new(0);

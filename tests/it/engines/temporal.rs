@@ -1,4 +1,4 @@
-//! What only Temporal can show: a server that comes and goes, and workers of which any may end.
+//! Properties of Temporal alone: an interrupted server, and workers that may end at any time.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,19 +9,21 @@ use steplatch_testkit::{Agent, eventually_blocking};
 use super::remotes::{self, Service};
 use super::rig::{Rig, kill};
 
-fn then(next: &str) -> Value {
+fn on_success(next: &str) -> Value {
     json!([{"condition": "success", "next_state": next}])
 }
 
 /// Returns a random number below `bound`.
-fn unforeseen(bound: u32) -> u32 {
+fn random_below(bound: u32) -> u32 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_micros() % bound
 }
 
-/// Returns a machine that runs numbered commands. Each appends its number to `counted` once, when a file of its name is there.
-fn counting(commands: usize) -> Value {
+/// Returns a machine that runs numbered commands. Each appends its number to `counted` once, when a file of its name
+/// exists.
+fn counting_machine(commands: usize) -> Value {
     let mut states = Map::new();
-    let open = json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("type_1")});
+    let open =
+        json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success("type_1")});
     states.insert("open".into(), open);
     for number in 1..=commands {
         let next = if number == commands { "end".to_owned() } else { format!("type_{}", number + 1) };
@@ -39,29 +41,29 @@ fn counting(commands: usize) -> Value {
     json!({"name": "counting", "initial_state": "open", "states": states})
 }
 
-fn counted(rig: &Rig, file: &str) -> Vec<String> {
+fn counted_lines(rig: &Rig, file: &str) -> Vec<String> {
     std::fs::read_to_string(rig.home.path().join(file)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn commands_run_once_each_while_workers_server_and_daemon_are_killed_fifty_times() {
+fn commands_run_once_across_fifty_kills_of_all_parts() {
     const KILLS: usize = 50;
     const COMMANDS: usize = KILLS / 2;
     let Some(rig) = Rig::of_temporal("commands_run_once_each_while_all_is_killed") else { return };
-    let run = rig.begins(counting(COMMANDS));
+    let run = rig.begin(counting_machine(COMMANDS));
     for number in 1..=KILLS {
         if number % 2 == 0 {
             std::fs::write(rig.home.path().join(format!("go-{}", number / 2)), "").unwrap();
         }
-        // Kills in the middle of what follows from the last command, or while the next one is waited for.
-        std::thread::sleep(Duration::from_millis(unforeseen(400).into()));
-        match unforeseen(3) {
+        // Kills while the effects of the last command are in progress, or during the wait for the next command.
+        std::thread::sleep(Duration::from_millis(random_below(400).into()));
+        match random_below(3) {
             0 => {
-                rig.kills_worker();
+                rig.kill_worker();
                 rig.start_worker();
             }
             1 => {
-                rig.kills_server();
+                rig.kill_server();
                 rig.start_server();
             }
             _ => kill(&rig.daemon()["pid"], Signal::KILL),
@@ -70,47 +72,47 @@ fn commands_run_once_each_while_workers_server_and_daemon_are_killed_fifty_times
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
     let expected: Vec<String> = (1..=COMMANDS).map(|number| number.to_string()).collect();
-    assert_eq!(counted(&rig, "counted"), expected);
-    assert_eq!(counted(&rig, "ended"), expected);
+    assert_eq!(counted_lines(&rig, "counted"), expected);
+    assert_eq!(counted_lines(&rig, "ended"), expected);
 }
 
 #[test]
-fn a_server_that_is_away_at_the_start_and_in_the_middle_is_named_and_nothing_is_lost() {
+fn unavailable_server_is_named_and_nothing_is_lost() {
     let Some(rig) = Rig::of_temporal("a_server_that_is_away_is_named") else { return };
     let asking = json!({"initial_state": "ask", "states": {
-        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("end")},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    rig.kills_server();
-    let run = rig.begins(asking);
+    rig.kill_server();
+    let run = rig.begin(asking);
     let trouble = format!("Temporal at {} is not reached", rig.address());
-    eventually_blocking("the run says what it waits for", || {
+    eventually_blocking("the run reports its reason to wait", || {
         rig.home.runs(&["runs", "show", &run]).stdout.contains(&trouble)
     });
     rig.start_server();
     let gate = rig.gate(&run);
     eventually_blocking("the run is on Temporal", || !rig.home.runs(&["runs", "show", &run]).stdout.contains(&trouble));
-    rig.kills_server();
+    rig.kill_server();
     let refused = rig.home.runs(&["gates", "answer", &gate, "yes"]);
     assert!(refused.code != 0 && refused.stderr.contains("not stored yet"), "{}{}", refused.stdout, refused.stderr);
     rig.start_server();
-    // The worker may have passed the first one on after all.
-    rig.answers(&gate, "yes");
+    // The worker may have forwarded the first request after all.
+    rig.answer_gate(&gate, "yes");
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
 
 #[test]
-fn without_a_worker_a_start_is_refused_and_the_next_step_named() {
+fn start_without_a_worker_is_refused_with_the_next_step() {
     let Some(rig) = Rig::of_temporal("without_a_worker_a_start_is_refused") else { return };
-    rig.kills_worker();
+    rig.kill_worker();
     let end =
         json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let refused = eventually_blocking("the daemon knows that the worker is gone", || {
-        Some(rig.asks_for_run(end.clone(), json!({}))).filter(|reply| reply["success"] == false)
+    let refused = eventually_blocking("the daemon has noticed the end of the worker", || {
+        Some(rig.request_run(end.clone(), json!({}))).filter(|reply| reply["success"] == false)
     });
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
     let file = rig.home.path().join("end.py");
     std::fs::write(&file, "async def end(ctx):\n    pass\nWorkflow(id='end', session=session, fn=end)\n").unwrap();
-    let refused = rig.agent.calls("run_workflow", json!({"workflow_file": file}));
+    let refused = rig.agent.call_tool("run_workflow", json!({"workflow_file": file}));
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
     let here = rig.home.path().join("end.json");
     std::fs::write(&here, end.to_string()).unwrap();
@@ -119,45 +121,45 @@ fn without_a_worker_a_start_is_refused_and_the_next_step_named() {
 }
 
 #[test]
-fn what_the_server_stores_has_no_definition_no_output_and_no_secret() {
+fn stored_data_has_no_definition_output_or_secret() {
     let Some(rig) = Rig::of_temporal("what_the_server_stores_is_sealed") else { return };
     let definition = json!({
         "name": "sealed", "initial_state": "open",
         "arguments": {"TOKEN": {"description": "a token", "secret": true, "export": true}},
         "states": {
-            "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("type")},
+            "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success("type")},
             "type": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}",
-                "command": "printf %s \"$TOKEN\" >told; echo prin''ted-words"}}, "transitions": then("end")},
+                "command": "printf %s \"$TOKEN\" >told; echo prin''ted-words"}}, "transitions": on_success("end")},
             "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let run = rig.begins_with(definition, json!({"initial_variables": {"TOKEN": "hunter2-never-stored"}}));
+    let run = rig.begin_with(definition, json!({"initial_variables": {"TOKEN": "hunter2-never-stored"}}));
     assert_eq!(rig.ended(&run)["status"], "completed");
-    assert_eq!(counted(&rig, "told"), ["hunter2-never-stored"]);
-    rig.kills_server();
+    assert_eq!(counted_lines(&rig, "told"), ["hunter2-never-stored"]);
+    rig.kill_server();
     let stored = rig.stored();
     let has = |text: &str| stored.windows(text.len()).any(|part| part == text.as_bytes());
-    assert!(has(&run) && has("sealed"), "the names of the run and of its workflow are there, to be found");
+    assert!(has(&run) && has("sealed"), "the names of the run and of its workflow are searchable");
     for text in ["hunter2-never-stored", "printed-words", "run_command"] {
         assert!(!has(text), "{text}");
     }
 }
 
-/// Returns whether a workflow is among those that the server lists for a query.
+/// Returns whether the server lists a workflow for a query.
 fn is_listed(rig: &Rig, query: &str, run: &str) -> bool {
-    rig.asks_server(&["workflow", "list", "--query", query]).stdout.contains(run)
+    rig.run_client(&["workflow", "list", "--query", query]).stdout.contains(run)
 }
 
 #[test]
-fn a_worker_that_is_killed_while_a_node_runs_loses_nothing_and_the_server_shows_the_function() {
+fn worker_killed_during_a_node_loses_nothing() {
     let Some(rig) = Rig::of_temporal("a_worker_that_is_killed_while_a_node_runs") else { return };
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         "async def story(ctx):\n    result = await ctx.run('slow')\n    await ctx.gate('Go on?')\n    return result['output'].strip()\n\
          BashNode(id='slow', session=session, command='echo begun >>counted; until [ -e go ]; do sleep 0.01; done; echo hidden-words')\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    eventually_blocking("the node runs", || counted(&rig, "counted") == ["begun"]);
+    eventually_blocking("the node runs", || counted_lines(&rig, "counted") == ["begun"]);
     for _ in 0..2 {
-        rig.kills_worker();
+        rig.kill_worker();
         rig.start_worker();
     }
     std::fs::write(rig.home.path().join("go"), "").unwrap();
@@ -165,20 +167,20 @@ fn a_worker_that_is_killed_while_a_node_runs_loses_nothing_and_the_server_shows_
     eventually_blocking("the server lists it", || {
         is_listed(&rig, "StepGateOpen = true AND StepWorkflow = 'story'", &run)
     });
-    rig.answers(&gate, "yes");
+    rig.answer_gate(&gate, "yes");
     assert_eq!(rig.ended(&run)["result"], "hidden-words");
-    assert_eq!(counted(&rig, "counted"), ["begun"]);
-    eventually_blocking("it is over there as well", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
-    rig.kills_server();
+    assert_eq!(counted_lines(&rig, "counted"), ["begun"]);
+    eventually_blocking("it has ended at the service too", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
+    rig.kill_server();
     let stored = rig.stored();
-    assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "what its node printed is sealed");
+    assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "the output of its node is sealed");
 }
 
 #[test]
-fn nodes_of_a_function_run_once_each_while_workers_and_server_are_killed_ten_times() {
+fn function_nodes_run_once_across_ten_kills() {
     const KILLS: usize = 10;
     let Some(rig) = Rig::of_temporal("nodes_of_a_function_run_once_each") else { return };
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         &format!(
             "async def story(ctx):\n    for number in range({KILLS}):\n        done = await ctx.run('count', str(number))\n\
              \x20       if not done['success']:\n            raise RuntimeError(done['error'])\n        await ctx.sleep(0.05)\n\
@@ -188,13 +190,13 @@ fn nodes_of_a_function_run_once_each_while_workers_and_server_are_killed_ten_tim
         json!({}),
     );
     for number in 0..KILLS {
-        // Kills in the middle of what follows from the last node, or while the next one runs.
-        std::thread::sleep(Duration::from_millis(unforeseen(400).into()));
-        if unforeseen(2) == 0 {
-            rig.kills_worker();
+        // Kills while the effects of the last node are in progress, or while the next node runs.
+        std::thread::sleep(Duration::from_millis(random_below(400).into()));
+        if random_below(2) == 0 {
+            rig.kill_worker();
             rig.start_worker();
         } else {
-            rig.kills_server();
+            rig.kill_server();
             rig.start_server();
         }
         std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
@@ -202,14 +204,14 @@ fn nodes_of_a_function_run_once_each_while_workers_and_server_are_killed_ten_tim
     let ended = rig.ended(&run);
     assert_eq!(ended["status"], "completed", "{ended}");
     let expected: Vec<String> = (0..KILLS).map(|number| number.to_string()).collect();
-    assert_eq!(counted(&rig, "counted"), expected);
-    assert_eq!(counted(&rig, "ended"), expected);
+    assert_eq!(counted_lines(&rig, "counted"), expected);
+    assert_eq!(counted_lines(&rig, "ended"), expected);
 }
 
 #[test]
-fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
+fn function_with_too_many_calls_ends_at_the_limit() {
     let Some(rig) = Rig::of_temporal("a_function_that_makes_too_many_calls_ends") else { return };
-    let run = rig.begins_file(
+    let run = rig.begin_file(
         "import asyncio\nasync def story(ctx):\n    await asyncio.gather(*[ctx.sleep(600) for _ in range(2001)])\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
@@ -217,7 +219,7 @@ fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
     let ended = rig.ended(&run);
     let error = ended["error"].as_str().unwrap();
     assert!(error.contains("at most 2000 calls") && error.contains("--on sqlite"), "{ended}");
-    let large = rig.begins_file(
+    let large = rig.begin_file(
         "async def story(ctx):\n    await ctx.run('large')\n\
          BashNode(id='large', session=session, command='head -c 300000 /dev/zero | tr \"\\\\0\" \"\\\\1\"')\n\
          Workflow(id='story', session=session, fn=story)\n",
@@ -226,7 +228,7 @@ fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
     let ended = rig.ended(&large);
     let error = ended["error"].as_str().unwrap();
     assert!(error.contains("has at most 1900000") && error.contains("--on sqlite"), "{ended}");
-    let together = rig.begins_file(
+    let together = rig.begin_file(
         "async def story(ctx):\n    for _ in range(40):\n        await ctx.run('large')\n\
          BashNode(id='large', session=session, command='head -c 500000 /dev/zero | tr \"\\\\0\" x')\n\
          Workflow(id='story', session=session, fn=story)\n",
@@ -238,124 +240,125 @@ fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_the_server_is_away_ends_once_it_is_back() {
+fn cancel_during_a_server_outage_ends_the_run_later() {
     let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_the_server_is_away") else { return };
     let function =
         "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
-    let run = rig.begins_file(function, json!({}));
+    let run = rig.begin_file(function, json!({}));
     rig.gate(&run);
-    rig.kills_server();
-    let cancel = rig.agent.begins("cancel_run", json!({"run_id": run}));
+    rig.kill_server();
+    let cancel = rig.agent.begin("cancel_run", json!({"run_id": run}));
     rig.start_server();
-    let cancelled = cancel.ends();
+    let cancelled = cancel.finish();
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_no_worker_is_there_ends_once_one_is() {
+fn cancel_without_a_worker_ends_the_run_once_one_starts() {
     let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_no_worker_is_there") else { return };
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let function =
         "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
-    let runs = [rig.begins(asking.clone()), rig.begins_file(function, json!({}))];
+    let runs = [rig.begin(asking.clone()), rig.begin_file(function, json!({}))];
     for run in &runs {
         rig.gate(run);
     }
-    rig.kills_worker();
-    eventually_blocking("the daemon knows that the worker is gone", || {
-        rig.asks_for_run(asking.clone(), json!({}))["success"] == false
+    rig.kill_worker();
+    eventually_blocking("the daemon has noticed the end of the worker", || {
+        rig.request_run(asking.clone(), json!({}))["success"] == false
     });
-    let cancels = runs.each_ref().map(|run| rig.agent.begins("cancel_run", json!({"run_id": run})));
+    let cancels = runs.each_ref().map(|run| rig.agent.begin("cancel_run", json!({"run_id": run})));
     eventually_blocking("the runs name what is missing", || {
         runs.iter().all(|run| rig.home.runs(&["runs", "show", run]).stdout.contains("steplatch worker --temporal"))
     });
     rig.start_worker();
     for cancel in cancels {
-        let cancelled = cancel.ends();
+        let cancelled = cancel.finish();
         assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     }
 }
 
 #[test]
-fn an_input_that_is_not_sealed_is_refused_and_named() {
+fn unsealed_input_is_refused_and_named() {
     let Some(rig) = Rig::of_temporal("an_input_that_is_not_sealed_is_refused") else { return };
     let asking = json!({"initial_state": "ask", "states": {
-        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("end")},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let run = rig.begins(asking);
+    let run = rig.begin(asking);
     let gate = rig.gate(&run);
     let step = format!("{run}/ask/1");
     let answer = json!({"input": {"kind": "gate_answered", "step": step, "choice": "yes", "by": {"who": "mallory"}}});
     let sent = ["workflow", "signal", "--workflow-id", &run, "--name", "notify", "--input", &answer.to_string()];
-    assert_eq!(rig.asks_server(&sent).code, 0);
-    eventually_blocking("the worker says what it refuses", || {
+    assert_eq!(rig.run_client(&sent).code, 0);
+    eventually_blocking("the worker logs its refusal", || {
         std::fs::read_to_string(rig.worker_log()).unwrap().contains("a payload is not sealed")
     });
     assert_eq!(rig.gate(&run), gate, "nobody has answered");
-    // The signal stays in the history, so the run goes on only without it.
-    assert_eq!(rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
-    eventually_blocking("the run is over here as well", || rig.run(&run)["status"] == "cancelled");
+    // The signal stays in the history, so only without it does the run continue.
+    assert_eq!(rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
+    eventually_blocking("the run has ended here too", || rig.run(&run)["status"] == "cancelled");
 }
 
 #[test]
-fn a_run_that_stopped_at_an_unknown_screen_is_answered_and_not_patched() {
+fn run_at_an_unknown_screen_is_answered_and_not_patched() {
     let Some(rig) = Rig::of_temporal("a_run_that_stopped_at_an_unknown_screen") else { return };
     let definition = json!({"initial_state": "open", "states": {
-        "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("wait")},
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success("wait")},
         "wait": {"action": {"tool": "await_output", "params": {"pattern": "never-printed", "timeout": 1}}, "on_unknown": "ask",
-                 "transitions": then("end")},
+                 "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let run = rig.begins(definition);
+    let run = rig.begin(definition);
     rig.gate(&run);
     let patch = json!([{"op": "replace", "path": "/states/wait/action/params/timeout", "value": 2}]);
     let refused =
-        rig.agent.calls("propose_patch", json!({"run_id": run, "patch": patch, "reason": "It takes longer."}));
+        rig.agent.call_tool("propose_patch", json!({"run_id": run, "patch": patch, "reason": "It takes longer."}));
     assert!(refused["error"].as_str().unwrap().contains("is on Temporal"), "{refused}");
-    let decided = rig.agent.calls("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
+    let decided = rig.agent.call_tool("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
     assert_eq!(decided["success"], true, "{decided}");
     assert_eq!(rig.ended(&run)["final_state"], "end");
 }
 
 #[test]
-fn a_run_of_one_host_is_decided_by_the_worker_of_another_one_and_performed_by_its_own() {
-    // It is dropped after the rig, whose worker would start its daemon again.
+fn foreign_worker_decides_and_own_worker_performs() {
+    // Dropped after the rig, whose worker would restart its daemon.
     let other = Rig::home_on_temporal();
     let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
     let of_other = Agent::new(&other);
     let key = rig.key();
     rig.start_worker_of(&other, &["--key", key.to_str().unwrap()]);
-    let mut states = counting(3);
-    states["states"]["type_1"]["transitions"] = then("ask");
-    let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("type_2")});
+    let mut states = counting_machine(3);
+    states["states"]["type_1"]["transitions"] = on_success("ask");
+    let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("type_2")});
     states["states"]["ask"] = gate;
-    let run = rig.begins(states);
-    eventually_blocking("the first command runs", || counted(&rig, "counted") == ["1"]);
-    // From here on, the worker of this host performs tasks and decides nothing.
-    rig.kills_worker();
+    let run = rig.begin(states);
+    eventually_blocking("the first command runs", || counted_lines(&rig, "counted") == ["1"]);
+    // From now on, the worker of this host performs tasks but decides nothing.
+    rig.kill_worker();
     rig.start_worker_with(&["--tasks-only"]);
     for number in 1..=3 {
         std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
     }
     let gate = rig.gate(&run);
-    let shown = |agent: &Agent| agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    let shown = |agent: &Agent| agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
     assert!(shown(&of_other)["error"].as_str().is_some(), "the other host has no journal of it");
-    rig.answers(&gate, "yes");
+    rig.answer_gate(&gate, "yes");
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
-    assert_eq!(counted(&rig, "counted"), ["1", "2", "3"]);
+    assert_eq!(counted_lines(&rig, "counted"), ["1", "2", "3"]);
     assert!(!other.path().join("counted").exists());
-    // A run that the other host starts is its own, and so is the list.
-    let begun = eventually_blocking("a run of the other host begins", || {
+    // The other host has its own runs and its own list.
+    let started = eventually_blocking("a run of the other host begins", || {
         let definition =
             json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-        let begun = of_other.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
-        Some(begun).filter(|begun| begun["status"] == "completed")
+        let started =
+            of_other.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
+        Some(started).filter(|started| started["status"] == "completed")
     });
-    assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(begun["run_id"].as_str().unwrap()));
+    assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(started["run_id"].as_str().unwrap()));
 }
 
 #[test]
-fn a_remote_workflow_is_seen_and_ended_on_the_server_and_its_service_cancels_it() {
+fn remote_workflow_ended_on_the_server_is_cancelled_remotely() {
     let Some(rig) = Rig::of_temporal("a_remote_workflow_is_seen_and_ended_on_the_server") else { return };
     let service = Service::of(&rig);
     for (number, how) in ["cancel", "terminate"].into_iter().enumerate() {
@@ -365,65 +368,65 @@ fn a_remote_workflow_is_seen_and_ended_on_the_server_and_its_service_cancels_it(
         eventually_blocking("the server shows its status", || {
             is_listed("StepState = 'RUNNING' AND StepGateOpen = false")
         });
-        service.sets(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
+        service.set(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
         eventually_blocking("the server shows its gate", || is_listed("StepState = 'WAITING' AND StepGateOpen = true"));
-        rig.asks_server(&["workflow", how, "--workflow-id", &run]).well();
-        // A wait for its end also returns while it waits at the service.
+        rig.run_client(&["workflow", how, "--workflow-id", &run]).well();
+        // A wait for the end also returns while the run waits at the service.
         eventually_blocking("it is cancelled", || rig.run(&run)["status"] == "cancelled");
-        assert_eq!(service.cancels(), number + 1);
+        assert_eq!(service.cancel(), number + 1);
     }
-    // Of a machine that waits for it, only the workflow that follows it is terminated.
-    let run = rig.begins(remotes::above());
+    // For a waiting machine, only the Temporal workflow that follows the service is terminated.
+    let run = rig.begin(remotes::above());
     service.newest_run(3);
     let below = eventually_blocking("it has begun", || Some(rig.below(&run)?["run_id"].as_str()?.to_owned()));
     eventually_blocking("the server has it", || {
-        rig.asks_server(&["workflow", "terminate", "--workflow-id", &below]).code == 0
+        rig.run_client(&["workflow", "terminate", "--workflow-id", &below]).code == 0
     });
     assert_eq!(rig.ended(&run)["status"], "failed");
-    eventually_blocking("its service has cancelled it", || service.cancels() == 3);
+    eventually_blocking("its service has cancelled it", || service.cancel() == 3);
 }
 
 #[test]
-fn an_answer_and_a_start_right_after_the_end_of_a_daemon_wait_for_the_worker() {
+fn answer_and_start_after_a_daemon_end_wait_for_the_worker() {
     let Some(rig) = Rig::of_temporal("an_answer_right_after_the_end_of_a_daemon") else { return };
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
-    let run = rig.begins(asking.clone());
+    let run = rig.begin(asking.clone());
     let gate = rig.gate(&run);
     kill(&rig.daemon()["pid"], Signal::KILL);
     rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
     assert_eq!(rig.ended(&run)["status"], "completed");
     kill(&rig.daemon()["pid"], Signal::KILL);
-    rig.gate(&rig.begins(asking));
+    rig.gate(&rig.begin(asking));
 }
 
 #[test]
-fn what_a_terminated_run_has_started_ends_with_it() {
-    let Some(rig) = Rig::of_temporal("what_a_terminated_run_has_started_ends_with_it") else { return };
+fn children_of_a_terminated_run_end_with_it() {
+    let Some(rig) = Rig::of_temporal("children_of_a_terminated_run_end_with_it") else { return };
     let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let above = json!({"initial_state": "open", "states": {
-        "open": {"action": {"tool": "open_terminal", "params": {"shell": "cat"}}, "transitions": then("nest")},
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "cat"}}, "transitions": on_success("nest")},
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": asking}}}}});
     let function = "async def story(ctx):\n    return await ctx.run_workflow('inner')\n\
          async def inner(ctx):\n    await ctx.gate('Go on?')\n\
          Workflow(id='inner', session=session, fn=inner)\nWorkflow(id='story', session=session, fn=story)\n";
     for is_function in [false, true] {
         let run = match is_function {
-            true => rig.begins_file(function, json!({"workflow_name": "story"})),
-            false => rig.begins(above.clone()),
+            true => rig.begin_file(function, json!({"workflow_name": "story"})),
+            false => rig.begin(above.clone()),
         };
         rig.gate(&run);
         // Another worker has started it.
-        rig.kills_worker();
+        rig.kill_worker();
         rig.start_worker();
         rig.await_worker();
-        rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).well();
-        eventually_blocking("all runs are over", || {
+        rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).well();
+        eventually_blocking("all runs have ended", || {
             let listed = rig.home.runs(&["runs", "list", "--json"]).json();
             let is_over = |run: &Value| run["state"] != "waiting" && run["state"] != "running";
             if listed["runs"].as_array().unwrap().iter().all(is_over) { Ok(()) } else { Err(listed) }
         });
         eventually_blocking("all terminals are closed", || {
-            let listed = rig.agent.calls("list_terminal_sessions", json!({}));
+            let listed = rig.agent.call_tool("list_terminal_sessions", json!({}));
             if listed["sessions"] == json!([]) { Ok(()) } else { Err(listed) }
         });
     }

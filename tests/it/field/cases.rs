@@ -2,7 +2,7 @@
 
 use crate::field::shells::{Dialect, Shell};
 
-/// A command, and the outcome that it has in a shell.
+/// A command with its outcome in a shell.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) command: Command,
@@ -14,17 +14,17 @@ pub(crate) struct Case {
 /// The text of a command.
 pub(crate) enum Command {
     Text(&'static str),
-    /// `{}` in it is replaced by so many letters.
+    /// `{}` stands for this number of letters.
     Long(&'static str, usize),
 }
 
-/// The shells and ways of typing that a case is for.
+/// The shells and ways of typing to which a case applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
     /// Commands run as written, in integrated shells. In a typed line the shell expands history and completes names.
     AsWrittenIntegrated,
-    /// The same, in shells that read POSIX syntax.
+    /// The same in shells with POSIX syntax.
     AsWrittenPosix,
 }
 
@@ -80,7 +80,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 impl Case {
-    /// Returns whether the case applies to a shell: to commands run `as_written`, or to typed lines.
+    /// Returns whether the case applies to a shell: for commands run `as_written`, or for typed lines.
     pub(crate) fn is_for(&self, shell: &Shell, as_written: bool) -> bool {
         let is_posix = shell.dialect == Dialect::Posix;
         match self.scope {

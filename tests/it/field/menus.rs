@@ -1,4 +1,4 @@
-//! Menus of real prompt libraries: each question is in the reply, and what was captured at them chooses nothing else.
+//! Menus of real prompt libraries: each reply has its question, and a captured answer never chooses another entry.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::clients::{installed, node_program};
 use crate::field::ways::{COMMAND_TIMEOUT, Failures, Field};
 
-/// A program that asks, as a script with its name, and the answers of a person.
+/// A program that asks, as a named script, with a person's answers.
 struct Menu {
     name: &'static str,
     script: (&'static str, &'static str),
@@ -17,7 +17,7 @@ struct Menu {
     answers: &'static [(&'static str, Answer)],
     /// Its notes in the file `chosen` by then.
     chosen: &'static str,
-    /// Parts of the script and other parts, with which the captured workflow stops.
+    /// Parts of the script and their replacements, at which the captured workflow must stop.
     changes: &'static [(&'static str, &'static str)],
 }
 
@@ -28,7 +28,7 @@ enum Answer {
 
 use Answer::{Keys, Text};
 
-/// The answers to the wizard that each library of prompts draws.
+/// The answers to the same wizard in each prompt library.
 const ANSWERS: &[(&str, Answer)] = &[
     ("Project name?", Text("shop\n")),
     ("Where to?", Keys(&["down", "enter"])),
@@ -165,18 +165,18 @@ impl Menu {
 
 /// Runs a definition until it ends or asks, and returns its status.
 fn run(field: &Field, definition: &Value) -> String {
-    let ran = field.reply(
+    let result = field.reply(
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 2.0 * COMMAND_TIMEOUT, "save_on_success": false}),
     );
-    if ran["status"] == "waiting" {
-        field.reply("cancel_run", json!({"run_id": ran["run_id"]}));
+    if result["status"] == "waiting" {
+        field.reply("cancel_run", json!({"run_id": result["run_id"]}));
     }
-    ran["status"].as_str().unwrap_or_default().to_owned()
+    result["status"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
-fn every_menu_of_a_library_is_answered_and_a_captured_answer_chooses_nothing_else() {
+fn every_library_menu_is_answered_by_its_captured_answer() {
     let field = Field::new();
     Failures::of_rows(MENUS, |menu, failures| menu.check(&field, failures));
 }

@@ -1,4 +1,4 @@
-//! Programs that ask: interpreters that take entries, and questions as programs draw them.
+//! Programs that ask: interpreters that take entries, and questions in the forms that programs draw.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::field::ways::{COMMAND_TIMEOUT, Failures, Field};
 struct Interpreter {
     name: &'static str,
     command: &'static [&'static str],
-    /// Its prompt, as a pattern at the end of the output.
+    /// The prompt, as a pattern at the end of the output.
     prompt: &'static str,
     entries: &'static [(&'static str, &'static str)],
 }
@@ -76,14 +76,14 @@ const INTERPRETERS: &[Interpreter] = &[
     },
 ];
 
-/// A question as a program draws it, asked by a shell command.
+/// A question drawn by a program, which a shell command asks.
 struct Question {
     name: &'static str,
     command: &'static str,
-    /// Its text at the cursor.
+    /// The text at the cursor.
     text: &'static str,
     answer: &'static str,
-    /// The line that is printed for the answer.
+    /// The line printed for the answer.
     result: &'static str,
 }
 
@@ -161,7 +161,7 @@ impl Question {
     }
 }
 
-/// The pattern of a text.
+/// Returns the pattern of a text.
 fn literal(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_alphanumeric() { letter.to_string() } else { format!("[{letter}]") })
@@ -169,7 +169,7 @@ fn literal(text: &str) -> String {
 }
 
 #[test]
-fn every_entry_of_an_interpreter_has_its_output() {
+fn every_interpreter_entry_has_its_output() {
     let field = Field::new();
     Failures::of_rows(INTERPRETERS, |interpreter, failures| {
         let alone = field.open(json!({"command": interpreter.command}));
@@ -181,17 +181,17 @@ fn every_entry_of_an_interpreter_has_its_output() {
         );
         for (place, session) in [("alone", alone), ("in bash", within)] {
             for (entry, output) in interpreter.entries {
-                let ran = field.run(&session, entry, false);
-                if !ran.text.ends_with(output) && !ran.text.contains(output.trim_end())
-                    // Rows that a line editor has drawn.
-                    || ran.text.starts_with(['\n', ' '])
-                    || ran.text.contains("In [")
-                    || ran.error.is_some()
-                    || ran.exit_code.is_some()
+                let result = field.run(&session, entry, false);
+                if !result.text.ends_with(output) && !result.text.contains(output.trim_end())
+                    // Rows drawn by a line editor.
+                    || result.text.starts_with(['\n', ' '])
+                    || result.text.contains("In [")
+                    || result.error.is_some()
+                    || result.exit_code.is_some()
                 {
                     failures.add(format!(
                         "{} {place} / {entry:?}: {:?}, {:?}; expected {output:?}",
-                        interpreter.name, ran.text, ran.error
+                        interpreter.name, result.text, result.error
                     ));
                 }
             }
@@ -201,7 +201,7 @@ fn every_entry_of_an_interpreter_has_its_output() {
 }
 
 #[test]
-fn every_entry_of_an_interpreter_that_a_node_keeps_has_its_output() {
+fn every_entry_of_a_persistent_interpreter_has_its_output() {
     let field = Field::new();
     Failures::of_rows(
         INTERPRETERS.iter().filter(|interpreter| !interpreter.prompt.is_empty()),
@@ -216,13 +216,13 @@ fn every_entry_of_an_interpreter_that_a_node_keeps_has_its_output() {
                 json!({"pattern": interpreter.prompt}),
                 json!(entries.iter().map(|(entry, _)| entry).collect::<Vec<_>>()),
             );
-            let over = field.function(&text);
+            let ended = field.function(&text);
             for (number, (entry, output)) in entries.into_iter().enumerate() {
-                let got = over["result"][number].as_str().unwrap_or_default();
+                let got = ended["result"][number].as_str().unwrap_or_default();
                 if !got.contains(output.trim_end()) {
                     failures.add(format!(
                         "{} / {entry:?}: {got:?}, expected {output:?}; {}",
-                        interpreter.name, over["error"]
+                        interpreter.name, ended["error"]
                     ));
                 }
             }
@@ -230,7 +230,7 @@ fn every_entry_of_an_interpreter_that_a_node_keeps_has_its_output() {
     );
 }
 
-/// Programs at whose prompt an empty line is more than the end of a line, unless they take the block as a paste.
+/// Programs at whose prompt an empty line is not just the end of a line, unless they take the block as a paste.
 const BLOCKS: &[(&str, &str, &str, &str, &str)] = &[
     ("python", "python3 -q", ">>> $", "def f():\n    a = 1\n\n    return a + 41\n\nf()\n", "42"),
     ("python, with its editor", "python3 -q", ">>> $", "if 1:\n    a = 42\n\n    print(a)\n", "42"),
@@ -270,7 +270,7 @@ const BLOCKS: &[(&str, &str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_block_with_empty_lines_is_typed_whole_or_not_at_all() {
+fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
     let field = Field::new();
     Failures::of_rows(BLOCKS, |(name, command, prompt, block, result), failures| {
         let session = field.open(json!({"command": ["sh", "-c", command]}));
@@ -292,7 +292,7 @@ fn a_block_with_empty_lines_is_typed_whole_or_not_at_all() {
             failures.add(format!("{name} / send_input: {sent} {typed}"));
         }
         field.reply("exit_terminal", json!({"session_id": session}));
-        let over = field.function(&format!(
+        let ended = field.function(&format!(
             "PTYNode(id='program', session=session, command={:?}, ready={})\n\
              async def field(ctx):\n    got = await ctx.run('program', {:?}, timeout=60)\n    \
              return [got['success'], got['output'], got['error'], got['attributes'].get('session_id')]\n\
@@ -301,19 +301,19 @@ fn a_block_with_empty_lines_is_typed_whole_or_not_at_all() {
             json!({"pattern": prompt}),
             block.trim_end_matches('\n'),
         ));
-        let got = &over["result"];
+        let got = &ended["result"];
         let is_refused = got[0] == false && got[2].as_str().is_some_and(|error| error.contains("empty line"));
         let output = got[1].as_str().unwrap_or_default();
         let is_whole = got[0] == true && output.contains(result) && !output.contains("Error");
         if !is_whole && !is_refused {
-            failures.add(format!("{name} / node: {over}"));
+            failures.add(format!("{name} / node: {ended}"));
         }
     });
 }
 
-/// A program that shows its prompt later than a terminal waits for it at its opening.
+/// A program that shows its prompt after the opening of its terminal has stopped waiting for it.
 #[test]
-fn every_program_that_a_node_keeps_may_start_late() {
+fn every_persistent_program_may_start_late() {
     let field = Field::new();
     let rows = [
         ("bash", "sh -c 'sleep 5; exec bash'", ["echo one", "echo two"], ["one", "two"]),
@@ -328,9 +328,9 @@ fn every_program_that_a_node_keeps_may_start_late() {
              Workflow(id='field', session=session, fn=field)\n",
             json!(entries),
         );
-        let over = field.function(&text);
-        if over["result"] != json!(outputs) {
-            failures.add(format!("{name}: {}, expected {outputs:?}; {}", over["result"], over["error"]));
+        let ended = field.function(&text);
+        if ended["result"] != json!(outputs) {
+            failures.add(format!("{name}: {}, expected {outputs:?}; {}", ended["result"], ended["error"]));
         }
     });
 }
@@ -358,7 +358,7 @@ fn every_question_is_in_the_reply_and_takes_its_answer() {
 }
 
 #[test]
-fn every_question_is_answered_by_the_rule_of_a_machine_and_of_a_node() {
+fn every_question_is_answered_by_machine_and_node_rules() {
     let field = Field::new();
     Failures::of_rows(QUESTIONS, |question, failures| {
         let script = json!({
@@ -371,11 +371,11 @@ fn every_question_is_answered_by_the_rule_of_a_machine_and_of_a_node() {
             "ask": {"action": {"tool": "dialogue", "params": dialogue}, "timeout": 90, "transitions": [{"condition": "success", "next_state": "end"}]},
             "end": {"action": {"tool": "return", "params": {"result": ["{ask_answers}", "{ask_exit_code}", "{ask_screen_content}"]}}},
         }});
-        let over = field.machine(&definition);
-        let result = &over["result"];
+        let ended = field.machine(&definition);
+        let result = &ended["result"];
         let screen = result[2].as_str().unwrap_or_default();
         if result[0] != 1 || result[1] != 0 || !screen.contains(question.result) {
-            failures.add(format!("{} / machine: {result}, {}", question.name, over["error"]));
+            failures.add(format!("{} / machine: {result}, {}", question.name, ended["error"]));
         }
         let text = format!(
             "PTYNode(id='shell', session=session, command='bash', dialogue={script})\n\
@@ -383,11 +383,11 @@ fn every_question_is_answered_by_the_rule_of_a_machine_and_of_a_node() {
              Workflow(id='field', session=session, fn=field)\n",
             question.command
         );
-        let over = field.function(&text);
-        if over["result"][0] != true
-            || !over["result"][1].as_str().is_some_and(|output| output.contains(question.result))
+        let ended = field.function(&text);
+        if ended["result"][0] != true
+            || !ended["result"][1].as_str().is_some_and(|output| output.contains(question.result))
         {
-            failures.add(format!("{} / node: {}, {}", question.name, over["result"], over["error"]));
+            failures.add(format!("{} / node: {}, {}", question.name, ended["result"], ended["error"]));
         }
     });
 }

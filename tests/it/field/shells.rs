@@ -1,4 +1,4 @@
-//! Shells as people have them: with prompts, hooks and settings of their own.
+//! Shells in common configurations: with custom prompts, hooks and settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ pub(crate) struct Shell {
     pub(crate) name: &'static str,
     /// The program and its arguments.
     pub(crate) command: &'static [&'static str],
-    /// Files of its home, by path.
+    /// Files of its home directory, by path.
     pub(crate) files: &'static [(&'static str, &'static str)],
     pub(crate) dialect: Dialect,
     /// Reports the start and end of commands, with exit codes.
@@ -39,7 +39,7 @@ const fn fish(name: &'static str, config: &'static [(&'static str, &'static str)
     Shell { dialect: Dialect::Fish, ..shell(name, &["fish"], config) }
 }
 
-/// A shell that reports nothing by itself: its commands have no exit codes.
+/// A shell without reports: its commands have no exit codes.
 const fn plain(name: &'static str, command: &'static [&'static str]) -> Shell {
     Shell { is_integrated: false, ..shell(name, command, &[]) }
 }
@@ -79,7 +79,7 @@ const ROWS_OF_SH: &[(&str, &str)] = &[(".shrc", "PS1='plain row\n$ '\n")];
 pub(crate) const SHELLS: &[Shell] = &[
     shell("bash", &["bash"], &[]),
     shell("bash, heavy prompt", &["bash"], &[(".bashrc", HEAVY_BASH)]),
-    // Nothing of it can carry a mark.
+    // A configuration that cannot contain marks.
     Shell {
         is_integrated: false,
         ..shell(
@@ -125,7 +125,7 @@ pub(crate) const SHELLS: &[Shell] = &[
     Shell { dialect: Dialect::Csh, ..plain("tcsh", &["tcsh"]) },
 ];
 
-/// Shells that report nothing, with prompts of two rows. Only the program that opened them knows the first one.
+/// Shells without reports, with prompts of two rows. Only the program that opened them knows the first row.
 pub(crate) const PROMPTS_OF_ROWS: &[Shell] = &[
     Shell { files: ROWS_OF_SH, ..plain("dash, prompt of two rows", &["dash"]) },
     Shell { files: ROWS_OF_SH, ..plain("ksh, prompt of two rows", &["ksh"]) },
@@ -138,7 +138,7 @@ pub(crate) const PROMPTS_OF_ROWS: &[Shell] = &[
 ];
 
 impl Shell {
-    /// Creates its home below `folder`, and returns the variables that it is started with.
+    /// Creates its home directory below `folder`, and returns the variables for starting it.
     pub(crate) fn settle(&self, folder: &Path) -> BTreeMap<&'static str, String> {
         let home = folder.join(self.name.replace([' ', ','], "_"));
         settle_fish(&home);
@@ -155,7 +155,7 @@ impl Shell {
             ("ENV", format!("{home}/.shrc")),
             ("HOME", home),
             ("LANG", "C.UTF-8".to_owned()),
-            // Of shells without start-up files: the prompt of root and of others is different.
+            // For shells without start-up files: the prompts of root and of other users differ.
             ("PS1", "plain$ ".to_owned()),
         ])
     }

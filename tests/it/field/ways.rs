@@ -1,4 +1,4 @@
-//! The ways in which a command reaches a shell, and each of them through the whole table of shells and commands.
+//! The ways in which a command reaches a shell, each applied to the whole table of shells and commands.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,24 +15,24 @@ use crate::ssh_server::Server;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The longest that one command may take, in seconds.
+/// Maximum duration of a command, in seconds.
 pub(crate) const COMMAND_TIMEOUT: f64 = 60.0;
 
 /// The outcome of a command.
 pub(crate) struct Outcome {
-    /// Its output; of a way without one, the text that came since it was typed.
+    /// Its output, or for ways without one the text since the command was typed.
     pub(crate) text: String,
     pub(crate) exit_code: Option<i64>,
     pub(crate) error: Option<String>,
 }
 
-/// An agent with a daemon of its own.
+/// An agent with its own daemon.
 pub(crate) struct Field {
     home: Home,
     agent: Agent,
 }
 
-/// The rows that were wrong.
+/// The failed rows.
 #[derive(Default)]
 pub(crate) struct Failures(Vec<String>);
 
@@ -66,7 +66,7 @@ impl Failures {
         self.0.push(row);
     }
 
-    /// Takes each row of a table through `work`, all at once: most of the time is spent waiting.
+    /// Runs `work` for all rows of a table concurrently: most of the time is spent waiting.
     pub(crate) fn of_rows<R>(rows: impl IntoIterator<Item = R>, work: impl Fn(&R, &mut Self) + Sync)
     where
         R: Send + Sync,
@@ -105,12 +105,12 @@ impl Field {
     }
 
     pub(crate) fn open(&self, opening: Value) -> String {
-        self.agent.calls("open_terminal", opening)["session_id"].as_str().unwrap().to_owned()
+        self.agent.call_tool("open_terminal", opening)["session_id"].as_str().unwrap().to_owned()
     }
 
-    /// Returns the reply of a tool, also one with `isError`.
+    /// Returns the reply of a tool, even with `isError`.
     pub(crate) fn reply(&self, tool: &str, arguments: Value) -> Value {
-        let mut answer = self.agent.begins(tool, arguments).answer();
+        let mut answer = self.agent.begin(tool, arguments).answer();
         match answer["result"]["structuredContent"].take() {
             Value::Null => json!({"error": answer["result"]["content"][0]["text"]}),
             reply => reply,
@@ -169,8 +169,8 @@ impl Field {
                 json!({"action": action(case), "transitions": [{"condition": {}, "next_state": next}], "timeout": 90});
             states[format!("case{number}")] = state;
         }
-        let over = self.machine(&json!({"name": "field", "initial_state": "open", "states": states}));
-        let results: Vec<Value> = over["execution_log"]
+        let ended = self.machine(&json!({"name": "field", "initial_state": "open", "states": states}));
+        let results: Vec<Value> = ended["execution_log"]
             .as_array()
             .into_iter()
             .flatten()
@@ -179,7 +179,7 @@ impl Field {
             })
             .map(|entry| entry["result"].clone())
             .collect();
-        assert_eq!(results.len(), cases.len(), "{}: {} {}", shell.name, over["status"], over["error"]);
+        assert_eq!(results.len(), cases.len(), "{}: {} {}", shell.name, ended["status"], ended["error"]);
         results
     }
 }
@@ -201,18 +201,18 @@ fn every_command_runs_as_written_in_every_shell() {
 }
 
 #[test]
-fn a_shell_that_may_replace_an_exclamation_mark_is_given_none() {
+fn exclamation_mark_is_refused_by_an_expanding_shell() {
     let field = Field::new();
     for shell in SHELLS.iter().filter(|shell| !shell.is_integrated) {
         let session = field.open(shell.opening(field.home.path()));
-        let ran = field.run(&session, "echo \"a!b\"", false);
-        let is_refused = ran.text.is_empty() && ran.error.as_ref().is_some_and(|error| error.contains("history"));
+        let result = field.run(&session, "echo \"a!b\"", false);
+        let is_refused = result.text.is_empty() && result.error.as_ref().is_some_and(|error| error.contains("history"));
         assert!(
-            is_refused || (ran.text == "a!b\n" && ran.error.is_none()),
+            is_refused || (result.text == "a!b\n" && result.error.is_none()),
             "{}: {:?} {:?}",
             shell.name,
-            ran.text,
-            ran.error
+            result.text,
+            result.error
         );
         field.reply("exit_terminal", json!({"session_id": session}));
     }
@@ -237,10 +237,10 @@ fn every_command_of_a_machine_has_its_output_and_exit_code() {
         let cases = cases_for(shell, true);
         let run = |case: &Case| json!({"tool": "run_command", "params": {"command": case.text(), "timeout": COMMAND_TIMEOUT}});
         for (case, result) in cases.iter().zip(field.run_cases(shell, &cases, run)) {
-            // Values of a machine end without the end of their last line, and a failure has the exit code in words too.
+            // Values of a machine lack the final newline, and a failure also has the exit code in words.
             let mut got = Outcome::new(&result, "output");
             got.text.push_str(if case.output.ends_with('\n') { "\n" } else { "" });
-            // A shell that reports none leaves it unknown.
+            // A shell without exit codes leaves it unknown.
             let is_unknown = !shell.is_integrated && got.exit_code.is_none();
             assert_eq!(is_unknown, result["exit_code_unknown"] == true, "{} / {}", shell.name, case.name);
             got.error = got.error.filter(|_| case.exit_code == 0 && !is_unknown);
@@ -252,7 +252,7 @@ fn every_command_of_a_machine_has_its_output_and_exit_code() {
 #[test]
 fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
     let field = Field::new();
-    // A machine waits for the prompt that its definition names, which only an integrated shell reports.
+    // A machine waits for the prompt named in its definition, which only an integrated shell reports.
     Failures::of_rows(SHELLS.iter().filter(|shell| shell.is_integrated), |shell, failures| {
         let cases = cases_for(shell, false);
         let line = |case: &Case| {
@@ -266,7 +266,7 @@ fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
 }
 
 #[test]
-fn the_text_since_an_input_says_where_a_program_draws_a_full_screen() {
+fn text_since_an_input_marks_full_screen_drawing() {
     const DRAWS: &str = "sh -c 'printf \"\\033[?1049h\\033[Hdrawn\"; read x; printf \"\\033[?1049l\"; echo back'";
     let field = Field::new();
     let says = |text: &Value| text.as_str().is_some_and(|text| text.contains("content_mode: screen"));
@@ -306,7 +306,7 @@ fn the_text_since_an_input_says_where_a_program_draws_a_full_screen() {
         field.reply("exit_terminal", json!({"session_id": session}));
     });
     let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
-    let over = field.machine(&json!({"name": "drawn", "initial_state": "open", "states": {
+    let ended = field.machine(&json!({"name": "drawn", "initial_state": "open", "states": {
         "open": state("open_terminal", json!({"shell": "bash"}), "draw"),
         "draw": state("send_input", json!({"input_text": format!("{DRAWS}\n")}), "see"),
         "see": state(
@@ -316,23 +316,23 @@ fn the_text_since_an_input_says_where_a_program_draws_a_full_screen() {
         ),
         "read": {"action": {"tool": "get_screen_content", "params": {"content_mode": "since_input"}}},
     }}));
-    assert!(over["status"] == "failed" && says(&over["error"]), "{over}");
-    let over = field.function(&format!(
+    assert!(ended["status"] == "failed" && says(&ended["error"]), "{ended}");
+    let ended = field.function(&format!(
         "PTYNode(id='drawn', session=session, command='bash', ready='quiet')\nasync def field(ctx):\n    \
          got = await ctx.run('drawn', {DRAWS:?})\n    \
          return [got['output'], got['attributes'].get('alternate_screen')]\nWorkflow(id='field', session=session, fn=field)\n"
     ));
-    assert_eq!(over["result"], json!(["drawn", true]), "{over}");
+    assert_eq!(ended["result"], json!(["drawn", true]), "{ended}");
 }
 
-/// Lines of which a shell runs nothing: a word of its history that does not exist, and a syntax error.
+/// Lines from which a shell runs nothing: a missing history event, and a syntax error.
 const RUN_NOTHING: &[(&str, &[Dialect])] = &[("echo \"a!b\"", &[Dialect::Posix]), ("echo )(", &[Dialect::Posix])];
 
-/// Lines that have nothing to run.
+/// Lines without a command.
 const NOTHING_TO_RUN: &[(&str, &[Dialect])] =
     &[("", &[Dialect::Posix, Dialect::Fish]), ("  ", &[Dialect::Posix, Dialect::Fish]), ("# a", &[Dialect::Fish])];
 
-/// Returns the lines of a table for the shell.
+/// Returns the lines of a table for a shell.
 fn lines_for(table: &[(&'static str, &[Dialect])], shell: &Shell) -> Vec<&'static str> {
     table.iter().filter(|(_, dialects)| dialects.contains(&shell.dialect)).map(|(line, _)| *line).collect()
 }
@@ -342,7 +342,7 @@ fn says_ran_nothing(reply: &Value) -> bool {
 }
 
 #[test]
-fn a_typed_line_of_which_nothing_ran_is_no_success() {
+fn typed_line_without_effect_is_not_a_success() {
     const NAMES: [&str; 6] = ["bash", "bash, heavy prompt", "zsh", "zsh, vi mode", "fish", "fish, heavy prompt"];
     let field = Field::new();
     Failures::of_rows(SHELLS.iter().filter(|shell| NAMES.contains(&shell.name)), |shell, failures| {
@@ -381,36 +381,36 @@ fn a_typed_line_of_which_nothing_ran_is_no_success() {
             check("await_output", as_expected(&reply) && reply["reason"] == "prompt", &reply);
             let text = format!("{line}\n");
             let states = json!({"act": run("send_input", json!({"input_text": text, "until": "prompt", "timeout": COMMAND_TIMEOUT}))});
-            let over = machine(states);
+            let ended = machine(states);
             check(
                 "a machine",
-                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
-                &over,
+                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                &ended,
             );
             let mut wait = run("send_input", json!({"input_text": text}));
             wait["transitions"][0]["next_state"] = "wait".into();
-            let over = machine(json!({
+            let ended = machine(json!({
                 "act": wait, "wait": run("await_output", json!({"until": "prompt", "timeout": COMMAND_TIMEOUT})),
             }));
             check(
                 "a later wait",
-                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
-                &over,
+                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                &ended,
             );
             let rules = json!([{"when": "no such question", "type": "x\n"}]);
-            let over = machine(
+            let ended = machine(
                 json!({"act": run("dialogue", json!({"input_text": text, "rules": rules, "timeout": COMMAND_TIMEOUT}))}),
             );
             check(
                 "a dialogue",
-                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
-                &over,
+                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                &ended,
             );
             let send = field.home.runs(&["terminal", "send", &session, line, "-e"]);
             let wait = field.home.runs(&["terminal", "wait", &session, "--timeout", "60"]);
             let is_right = wait.code == i32::from(is_failure) && wait.stdout.contains("ran nothing") == is_failure;
             check("terminal wait", is_right, &json!([send.stdout, send.stderr, wait.code, wait.stdout, wait.stderr]));
-            let over = field.function(&format!(
+            let ended = field.function(&format!(
                 "PTYNode(id='shell', session=session, command={:?}, env={})\nasync def field(ctx):\n    \
                  got = await ctx.run('shell', {line:?})\n    then = await ctx.run('shell', 'echo then')\n    \
                  return [got['success'], got['error'], then['output']]\n\
@@ -418,13 +418,13 @@ fn a_typed_line_of_which_nothing_ran_is_no_success() {
                 shell.command.join(" "),
                 json!(shell.settle(field.home.path())),
             ));
-            let got = &over["result"];
+            let got = &ended["result"];
             let is_right =
                 got[0] != is_failure && says_ran_nothing(&json!({"error": got[1]})) == is_failure && got[2] == "then";
-            check("a node", is_right, &over);
+            check("a node", is_right, &ended);
         }
         if shell.dialect == Dialect::Fish {
-            // fish keeps a line that it cannot read in its editor, and shows no prompt after it.
+            // fish keeps an invalid line in its editor, and shows no prompt after it.
             let reply = types("echo )(", "prompt".into());
             let wait = field.home.runs(&["terminal", "wait", &session, "--timeout", "60"]);
             if reply["waited"]["reason"] != "input" || wait.code != 3 {
@@ -436,7 +436,7 @@ fn a_typed_line_of_which_nothing_ran_is_no_success() {
 }
 
 #[test]
-fn what_a_person_sends_is_printed_with_its_answer() {
+fn input_of_a_person_is_printed_with_its_answer() {
     let field = Field::new();
     let shells = ["bash", "bash, heavy prompt", "zsh", "fish", "dash", "tcsh"];
     let opening = |shell: &Shell| (shell.name, shell.opening(field.home.path()), "sleep 0.7; echo a''nswer", "answer");
@@ -469,9 +469,9 @@ fn what_a_person_sends_is_printed_with_its_answer() {
 }
 
 #[test]
-fn a_value_of_a_node_or_a_graph_is_whole_or_its_call_has_failed() {
+fn value_of_a_node_or_graph_is_complete_or_its_call_failed() {
     let field = Field::new();
-    let over = field.function(
+    let ended = field.function(
         "PTYNode(id='shell', session=session, command='bash')\n\
          PTYNode(id='plain', session=session, command='dash')\n\
          BashNode(id='seq', session=session, command='seq 1 {input|sh}')\n\
@@ -497,7 +497,7 @@ fn a_value_of_a_node_or_a_graph_is_whole_or_its_call_has_failed() {
     let rows = [json!([true, null, true]), json!([false, "too_large", false]), json!([true, null, true])];
     let mut expected: Vec<Value> = rows.iter().chain(&rows).cloned().collect();
     expected.push(json!([true, "20000", "20000"]));
-    assert_eq!(over["result"], json!(expected), "{over}");
+    assert_eq!(ended["result"], json!(expected), "{ended}");
 }
 
 #[test]
@@ -516,14 +516,14 @@ fn every_command_of_a_node_has_its_output_and_exit_code() {
             json!(shell.settle(field.home.path())),
             json!(commands),
         );
-        let over = field.function(&text);
-        let found = over["result"].as_array().unwrap_or_else(|| panic!("{}: {over}", shell.name));
+        let ended = field.function(&text);
+        let found = ended["result"].as_array().unwrap_or_else(|| panic!("{}: {ended}", shell.name));
         assert_eq!(found.len(), cases.len(), "{}", shell.name);
         for (case, result) in cases.iter().zip(found) {
             let got = Outcome::new(result, "output");
-            // The output of a node is that of a terminal, whose rows have no end: the blanks before it are not known.
+            // The output of a node comes from a terminal, whose rows have no known trailing blanks.
             let lines: Vec<&str> = case.output.lines().map(str::trim_end).collect();
-            // Of a typed line, the shell expands words and reports times as at any other.
+            // The shell expands words and reports times for a typed line as usual.
             let is_shell_s_own = ["fish, abbreviations", "zsh, time reports"].contains(&shell.name);
             if got.text != lines.join("\n") && !is_shell_s_own {
                 failures.add(format!("{} / {}: {:?}", shell.name, case.name, got.text));
@@ -534,7 +534,7 @@ fn every_command_of_a_node_has_its_output_and_exit_code() {
 }
 
 #[test]
-fn every_command_runs_as_written_in_a_shell_within_another_one_and_over_ssh() {
+fn every_command_runs_as_written_in_nested_shells_and_ssh() {
     let field = Field::new();
     let server = Server::new();
     let user = steplatch_testkit::user_name();
@@ -572,7 +572,7 @@ fn every_command_runs_as_written_in_a_shell_within_another_one_and_over_ssh() {
     });
 }
 
-/// Programs that show another terminal within this one, whose shell reports nothing through them.
+/// Programs that show a nested terminal, and pass on no reports of its shell.
 pub(crate) const MULTIPLEXERS: [(&str, &str); 3] = [
     ("tmux", "tmux -f /dev/null new"),
     ("screen", "screen"),
@@ -580,7 +580,7 @@ pub(crate) const MULTIPLEXERS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn a_line_in_a_multiplexer_is_seen_and_has_no_exit_code() {
+fn line_in_a_multiplexer_is_seen_without_an_exit_code() {
     const SHELL_NAMES: [&str; 7] = ["bash", "bash, heavy prompt", "bash, slow start", "zsh", "fish", "dash", "tcsh"];
     let field = Field::new();
     let shells = SHELLS.iter().filter(|shell| SHELL_NAMES.contains(&shell.name));
@@ -611,7 +611,7 @@ fn a_line_in_a_multiplexer_is_seen_and_has_no_exit_code() {
                 failures.add(format!("{} in {multiplexer} / {what}: {reply}", shell.name));
             }
         };
-        // Rows of a part of the screen have their numbers in front.
+        // Rows of a part of the screen are preceded by their numbers.
         let has_row = |reply: &Value, text: &str| {
             let screen = reply["screen_content"].as_str().unwrap_or_default();
             screen.lines().any(|row| row.split_once("| ").map_or(row, |(_, row)| row).trim_end() == text)
@@ -625,15 +625,15 @@ fn a_line_in_a_multiplexer_is_seen_and_has_no_exit_code() {
             let is_right = reply["waited"]["reason"] == "input" && has_row(&reply, row) && reply["exit_code"].is_null();
             check(line, is_right, &reply);
         }
-        let ran = field.run(&session, "echo wrong", false);
-        let is_refused = ran.error.as_ref().is_some_and(|error| error.contains("controls the screen"));
-        check("run_command", is_refused, &json!([ran.text, ran.error]));
+        let result = field.run(&session, "echo wrong", false);
+        let is_refused = result.error.as_ref().is_some_and(|error| error.contains("controls the screen"));
+        check("run_command", is_refused, &json!([result.text, result.error]));
         let screen = field.reply("get_screen_content", json!({"session_id": session}));
         check("run_command types nothing", !screen.to_string().contains("wrong"), &screen);
         let left = types("exit");
         check("its end", left["waited"]["reason"] == "input" || left["waited"]["reason"] == "prompt", &left);
-        let ran = field.run(&session, "echo back", false);
-        check("afterwards", ran.text == "back\n", &json!([ran.text, ran.error]));
+        let result = field.run(&session, "echo back", false);
+        check("afterwards", result.text == "back\n", &json!([result.text, result.error]));
         field.reply("exit_terminal", json!({"session_id": session}));
     });
 }

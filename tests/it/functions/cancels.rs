@@ -7,18 +7,18 @@ use steplatch_testkit::eventually_blocking;
 use crate::functions::story::{Story, types, written};
 
 fn cancelled(story: &Story, run: &Value) {
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
 }
 
 const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh} >>noted')";
 
-fn noted(story: &Story) -> String {
+fn noted_text(story: &Story) -> String {
     std::fs::read_to_string(story.path("noted")).unwrap_or_default()
 }
 
 #[test]
-fn a_cancelled_function_cleans_up_after_its_command_has_ended() {
+fn cancelled_function_cleans_up_after_its_command_has_ended() {
     let story = Story::of(
         "import asyncio\n\
          try:\n    await ctx.run('slow')\nexcept Exception as error:\n    await ctx.run('note', 'an ordinary exception')\n\
@@ -27,16 +27,16 @@ fn a_cancelled_function_cleans_up_after_its_command_has_ended() {
             "BashNode(id='slow', session=session, command='trap \"echo ended >>noted; exit\" TERM; echo >begun; while true; do sleep 0.1; done')\n{NOTE}"
         ),
     );
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     written(&story.path("begun"));
     cancelled(&story, &run);
-    assert_eq!(noted(&story), "ended\nthe run was cancelled\nfinally\n");
+    assert_eq!(noted_text(&story), "ended\nthe run was cancelled\nfinally\n");
     let events = story.events(&run);
     assert_eq!(types(&events).last(), Some(&"workflow_cancelled"));
 }
 
 #[test]
-fn a_gate_closes_and_everything_that_was_gathered_cleans_up() {
+fn gate_closes_and_all_gathered_calls_clean_up() {
     let story = Story::whole(&format!(
         "import asyncio\n\
          async def asks(ctx, what):\n    try:\n        return await ctx.gate(what)\n    finally:\n        await ctx.run('note', what)\n\
@@ -44,24 +44,24 @@ fn a_gate_closes_and_everything_that_was_gathered_cleans_up() {
          async def story(ctx):\n    try:\n        await asyncio.gather(asks(ctx, 'one'), asks(ctx, 'two'), ctx.run('node'))\n    finally:\n        ctx.emit('over')\n\
          FunctionNode(id='node', session=session, fn=node)\n{NOTE}\nWorkflow(id='story', session=session, fn=story)\n"
     ));
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     eventually_blocking("all three ask", || {
         types(&story.events(&run)).iter().filter(|event| **event == "gate_waiting").count() == 3
     });
     cancelled(&story, &run);
-    let mut lines: Vec<String> = noted(&story).lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> = noted_text(&story).lines().map(str::to_owned).collect();
     lines.sort_unstable();
     assert_eq!(lines, ["node", "one", "two"]);
     let events = story.events(&run);
     let types = types(&events);
     assert_eq!(types.iter().filter(|event| **event == "gate_cancelled").count(), 3, "{types:?}");
     assert!(types.contains(&"over"), "{types:?}");
-    let answered = story.answers(&run, "yes");
+    let answered = story.answer_gate(&run, "yes");
     assert_ne!(answered.code, 0, "{answered:?}");
 }
 
 #[test]
-fn it_ends_cancelled_whatever_the_function_makes_of_it() {
+fn cancelled_function_always_ends_cancelled() {
     for (then, reason) in [
         ("return 'done'", "cancelled on request"),
         ("raise ValueError('no')", "cancelled on request; its function failed when it was told"),
@@ -69,84 +69,84 @@ fn it_ends_cancelled_whatever_the_function_makes_of_it() {
         ("while True:\n        pass", "cancelled on request"),
     ] {
         let story = Story::of(&format!("try:\n    await ctx.gate('Well?')\nexcept BaseException:\n    {then}"), "");
-        let run = story.begins(60.0);
+        let run = story.begin(60.0);
         cancelled(&story, &run);
         let last = story.events(&run).pop().unwrap();
         assert_eq!(last["event_type"], "workflow_cancelled");
-        let told = last["data"]["reason"].as_str().unwrap();
-        assert!(told.starts_with(reason), "{told}");
+        let reported = last["data"]["reason"].as_str().unwrap();
+        assert!(reported.starts_with(reason), "{reported}");
     }
-    // The function raises the error without a cancellation, as in the document.
+    // The function raises the error itself, as in the document.
     let story = Story::of("import asyncio\nraise asyncio.CancelledError()", "");
-    assert_eq!(story.begins(60.0)["status"], "cancelled");
+    assert_eq!(story.begin(60.0)["status"], "cancelled");
 }
 
 #[test]
-fn what_does_not_end_is_ended_after_its_time_or_by_a_second_cancel() {
+fn unresponsive_function_is_ended_by_time_or_second_cancel() {
     let story = Story::of(
         "told = 0\nwhile True:\n    try:\n        await ctx.gate('Again?')\n    except BaseException:\n        ctx.emit('told')",
         "",
     );
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     cancelled(&story, &run);
     assert_eq!(types(&story.events(&run)).iter().filter(|event| **event == "told").count(), 1);
 
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     let id = run["run_id"].as_str().unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
-        eventually_blocking("it was told", || types(&story.events(&run)).contains(&"told"));
+        eventually_blocking("it was notified", || types(&story.events(&run)).contains(&"told"));
         story.home.runs(&["runs", "cancel", id]).well();
-        assert_eq!(story.looks(&run, 0.0)["status"], "cancelled");
+        assert_eq!(story.look(&run, 0.0)["status"], "cancelled");
         first.join().unwrap().well();
     });
 }
 
 #[test]
-fn a_paused_function_cleans_up_and_is_not_told_what_was_held_back() {
+fn paused_function_cleans_up_without_the_held_answers() {
     let story = Story::of(
         "try:\n    word = await ctx.gate('Word?')\n    await ctx.run('note', word)\nfinally:\n    await ctx.run('note', 'finally')",
         NOTE,
     );
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
-    story.answers(&run, "never").well();
+    story.answer_gate(&run, "never").well();
     cancelled(&story, &run);
-    assert_eq!(noted(&story), "finally\n");
+    assert_eq!(noted_text(&story), "finally\n");
 }
 
 #[test]
-fn a_nested_run_cleans_up_with_its_parent() {
+fn nested_run_cleans_up_with_its_parent() {
     let story = Story::whole(&format!(
         "async def child(ctx):\n    try:\n        await ctx.gate('Child?')\n    finally:\n        await ctx.run('note', 'child')\n\
          async def story(ctx):\n    try:\n        await ctx.run_workflow('child')\n    finally:\n        await ctx.run('note', 'parent')\n\
          {NOTE}\nWorkflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n"
     ));
-    let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let run = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(run["status"], "waiting", "{run}");
     cancelled(&story, &run);
-    assert_eq!(noted(&story), "child\nparent\n");
+    assert_eq!(noted_text(&story), "child\nparent\n");
 }
 
 #[test]
-fn a_cancel_outlives_the_daemon() {
+fn cancel_outlives_the_daemon() {
     let story = Story::of(
         "try:\n    await ctx.gate('Well?')\nfinally:\n    await ctx.run('slow')\n    await ctx.run('note', 'cleaned')",
         &format!(
             "BashNode(id='slow', session=session, command='echo once >>begun; while [ ! -e go ]; do sleep 0.02; done')\n{NOTE}"
         ),
     );
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     let id = run["run_id"].as_str().unwrap();
     std::thread::scope(|scope| {
         let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
         written(&story.path("begun"));
-        story.kills_the_daemon();
-        // There is no daemon to answer it.
+        story.kill_daemon();
+        // No daemon runs that could answer it.
         drop(cancelling.join().unwrap());
     });
-    eventually_blocking("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
-    assert_eq!(noted(&story), "cleaned\n", "the command was not run again, and what follows it was");
+    eventually_blocking("it has ended", || story.look(&run, 0.0)["status"] == "cancelled");
+    assert_eq!(noted_text(&story), "cleaned\n", "the command was not run again, but its successor was");
     assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1);
 }
 
@@ -154,7 +154,8 @@ fn a_cancel_outlives_the_daemon() {
 const STUBBORN: &str = "BashNode(id='slow', session=session, \
                         command='trap \"echo >asked\" TERM; echo >begun; while true; do sleep 0.05; done')";
 
-/// Kills the daemon after it began to cancel the run, and before the function is notified: its command is awaited.
+/// Kills the daemon after it began to cancel the run, but before the function is notified, because its command is still
+/// running.
 fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
     written(&story.path("begun"));
     let (id, daemon) = (run["run_id"].as_str().unwrap(), story.daemon());
@@ -162,45 +163,45 @@ fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
         let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
         written(&story.path("asked"));
         kill_process(Pid::from_raw(daemon).unwrap(), Signal::KILL).unwrap();
-        // There is no daemon to answer it.
+        // No daemon runs that could answer it.
         drop(cancelling.join().unwrap());
     });
-    eventually_blocking("it is over", || story.looks(run, 0.0)["status"] == "cancelled");
+    eventually_blocking("it has ended", || story.look(run, 0.0)["status"] == "cancelled");
 }
 
 #[test]
-fn a_cancel_of_which_the_function_was_not_told_yet_outlives_the_daemon() {
+fn undelivered_cancel_outlives_the_daemon() {
     let story = Story::of(
         "import asyncio\ntry:\n    await ctx.run('slow')\nexcept asyncio.CancelledError:\n    await ctx.run('note', 'told')\n    raise",
         &format!("{STUBBORN}\n{NOTE}"),
     );
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     cancelled_by_a_daemon_that_is_killed(&story, &run);
-    assert_eq!(noted(&story), "told\n");
+    assert_eq!(noted_text(&story), "told\n");
 }
 
 #[test]
-fn what_a_pause_held_back_is_not_told_after_a_cancel_by_any_daemon() {
+fn held_answer_is_never_delivered_after_a_cancel() {
     let story = Story::whole(&format!(
         "import asyncio\n\
          async def asks(ctx):\n    word = await ctx.gate('Word?')\n    await ctx.run('note', word)\n\
          async def story(ctx):\n    try:\n        await asyncio.gather(asks(ctx), ctx.run('slow'))\n    finally:\n        await ctx.run('note', 'finally')\n\
          {STUBBORN}\n{NOTE}\nWorkflow(id='story', session=session, fn=story)\n"
     ));
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
-    story.answers(&run, "never").well();
+    story.answer_gate(&run, "never").well();
     cancelled_by_a_daemon_that_is_killed(&story, &run);
-    assert_eq!(noted(&story), "finally\n");
+    assert_eq!(noted_text(&story), "finally\n");
 }
 
 #[test]
-fn a_gate_that_was_answered_or_timed_out_is_not_cancelled_by_the_end_of_the_run() {
+fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
     let story = Story::of("return await ctx.gate('Go?', choices=['a', 'b'])", "");
-    let run = story.begins(60.0);
-    story.answers(&run, "a").well();
-    // The answer is accepted before the function goes on.
-    eventually_blocking("it is over", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
+    let run = story.begin(60.0);
+    story.answer_gate(&run, "a").well();
+    // The answer is accepted before the function continues.
+    eventually_blocking("it has ended", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
     let events = story.events(&run);
     assert_eq!(types(&events), ["workflow_started", "gate_waiting", "gate_answered", "workflow_completed"]);
 
@@ -209,8 +210,8 @@ fn a_gate_that_was_answered_or_timed_out_is_not_cancelled_by_the_end_of_the_run(
         ("try:\n    await ctx.gate('Go?', timeout=0.1)\nexcept Exception:\n    return 1", "workflow_completed"),
     ] {
         let story = Story::of(body, "");
-        let run = story.begins(0.0);
-        eventually_blocking("it is over", || types(&story.events(&run)).last() == Some(&end));
+        let run = story.begin(0.0);
+        eventually_blocking("it has ended", || types(&story.events(&run)).last() == Some(&end));
         assert_eq!(types(&story.events(&run)), ["workflow_started", "gate_waiting", "gate_timeout", end]);
     }
 }

@@ -1,5 +1,5 @@
-//! The commands, records and events of document 003, as sent and read by a client that was written to it: lines of JSON
-//! on the socket, without a HELLO.
+//! The commands, records and events of document 003, for a client written from that document: lines of JSON on the
+//! socket, without a HELLO.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -25,7 +25,7 @@ impl Socket {
     }
 
     /// Returns the result of a command, with its envelope.
-    fn sends(&mut self, command_type: &str, params: Value) -> Value {
+    fn send(&mut self, command_type: &str, params: Value) -> Value {
         self.sent += 1;
         let line = json!({"type": "command", "command_type": command_type, "params": params, "request_id": self.sent});
         writeln!(self.lines.get_mut(), "{line}").unwrap();
@@ -35,26 +35,26 @@ impl Socket {
     }
 
     /// Returns the data of a successful command.
-    fn asks(&mut self, command_type: &str, params: Value) -> Value {
-        let mut result = self.sends(command_type, params);
+    fn ask(&mut self, command_type: &str, params: Value) -> Value {
+        let mut result = self.send(command_type, params);
         assert_eq!((&result["success"], &result["error"]), (&json!(true), &Value::Null), "{result}");
         result["data"].take()
     }
 
     /// Returns the error of a refused command.
     fn is_refused(&mut self, command_type: &str, params: Value) -> String {
-        let result = self.sends(command_type, params);
+        let result = self.send(command_type, params);
         assert_eq!(result["success"], false, "{result}");
         result["error"].as_str().unwrap().to_owned()
     }
 
     /// Returns the record of a run.
     fn record(&mut self, run: &Value) -> Value {
-        self.asks("GET_WORKFLOW_RUN", json!({"session_id": "default", "run_id": run}))["run"].take()
+        self.ask("GET_WORKFLOW_RUN", json!({"session_id": "default", "run_id": run}))["run"].take()
     }
 
     /// Returns the record of a run once it is in a state.
-    fn reaches(&mut self, run: &Value, state: &str) -> Value {
+    fn wait_for_state(&mut self, run: &Value, state: &str) -> Value {
         eventually_blocking(&format!("the run is {state}"), || {
             let record = self.record(run);
             if record["state"] == state { Ok(record) } else { Err(record) }
@@ -73,22 +73,22 @@ fn loaded(body: &str, nodes: &str) -> Story {
 // pending_gate}, null for absent values. 003 L910-922, L972 and L1217-1222: every command takes session_id. 003
 // L126-139 and L975-980: a workflow is {id, description, created_at}.
 #[test]
-fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_it() {
+fn document_client_starts_a_run_and_reads_its_result() {
     let story = loaded(
         "answer = await ctx.gate('Go on?', choices=['a', 'b', 'c'])\nreturn {'input': ctx.input, 'n': ctx.params['n'], 'answer': answer}",
         "",
     );
     let mut socket = Socket::of(&story);
-    let listed = socket.asks("LIST_WORKFLOWS", json!({"session_id": "default"}));
+    let listed = socket.ask("LIST_WORKFLOWS", json!({"session_id": "default"}));
     let info = &listed["workflows"][0];
     assert_eq!((&info["id"], &info["description"]), (&json!("story"), &json!("")), "{listed}");
     assert!(info["created_at"].as_str().unwrap().starts_with("20"), "{listed}");
-    let begun = socket.asks(
+    let started = socket.ask(
         "EXECUTE_WORKFLOW",
         json!({"session_id": "default", "workflow_id": "story", "input": "text in", "params": {"n": 3}, "wait": false}),
     );
-    let run = &begun["run_id"];
-    let waiting = socket.reaches(run, "waiting");
+    let run = &started["run_id"];
+    let waiting = socket.wait_for_state(run, "waiting");
     let eight = ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"];
     assert!(eight.iter().all(|key| waiting.get(key).is_some()), "{waiting}");
     assert_eq!((&waiting["run_id"], &waiting["workflow_id"]), (run, &json!("story")));
@@ -96,31 +96,31 @@ fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_
         (&waiting["completed_at"], &waiting["result"], &waiting["error"]),
         (&json!(null), &json!(null), &json!(null))
     );
-    assert_eq!((&waiting["input"], &waiting["params"]), (&json!("text in"), &json!({"n": 3})), "as they were given");
+    assert_eq!((&waiting["input"], &waiting["params"]), (&json!("text in"), &json!({"n": 3})), "as given");
     assert_eq!(waiting["pending_gate"]["choices"], json!(["a", "b", "c"]));
     // 003 L674: the text of a choice outside the list.
     let gate = |answer: &str| json!({"session_id": "default", "run_id": run, "answer": answer});
     let mut person = Socket::of(&story);
-    person.asks("HELLO", json!({"protocol_version": 1, "client": "ana", "person": true}));
+    person.ask("HELLO", json!({"protocol_version": 1, "client": "ana", "person": true}));
     assert_eq!(person.is_refused("ANSWER_GATE", gate("d")), "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");
     // 003 L1038: the answer is a required parameter.
     let none = json!({"session_id": "default", "run_id": run});
     assert!(person.is_refused("ANSWER_GATE", none).starts_with("answer is required"));
-    assert_eq!(person.asks("ANSWER_GATE", gate("b"))["success"], true);
-    let over = socket.reaches(run, "completed");
+    assert_eq!(person.ask("ANSWER_GATE", gate("b"))["success"], true);
+    let ended = socket.wait_for_state(run, "completed");
     let result = json!({"input": "text in", "n": 3, "answer": "b"});
-    assert_eq!((&over["result"], &over["error"], &over["pending_gate"]), (&result, &json!(null), &json!(null)));
-    assert!(over["completed_at"].as_str() > over["started_at"].as_str(), "{over}");
-    let runs = socket.asks("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
-    assert_eq!(runs["runs"], json!([over]), "a list tells the same");
-    // Another daemon, which reads it from the journal, does the same.
-    story.kills_the_daemon();
+    assert_eq!((&ended["result"], &ended["error"], &ended["pending_gate"]), (&result, &json!(null), &json!(null)));
+    assert!(ended["completed_at"].as_str() > ended["started_at"].as_str(), "{ended}");
+    let runs = socket.ask("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
+    assert_eq!(runs["runs"], json!([ended]), "a list tells the same");
+    // Another daemon, which reads the run from the journal, replies identically.
+    story.kill_daemon();
     let mut socket = Socket::of(&story);
-    assert_eq!(socket.record(run), over);
-    assert_eq!(socket.asks("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([over]));
+    assert_eq!(socket.record(run), ended);
+    assert_eq!(socket.ask("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([ended]));
     // 003 L1045 and L997
     let late =
-        socket.is_refused("ANSWER_GATE", json!({"session_id": "default", "run_id": begun["run_id"], "answer": "a"}));
+        socket.is_refused("ANSWER_GATE", json!({"session_id": "default", "run_id": started["run_id"], "answer": "a"}));
     assert!(late.starts_with("The gate was already answered by"), "{late}");
     let unknown = socket.is_refused("GET_WORKFLOW_RUN", json!({"session_id": "default", "run_id": "nope"}));
     assert!(unknown.starts_with("Workflow run 'nope' not found"), "{unknown}");
@@ -128,13 +128,13 @@ fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_
 
 // 003 L910-922 and L972: the session of nodes and workflows; `default` exists; unknown: `Session not found: x`.
 #[test]
-fn a_session_is_the_project_by_its_name_and_any_other_is_not_found() {
+fn session_is_the_project_and_other_names_are_not_found() {
     let story = loaded("await ctx.sleep(1000)", "");
     let mut socket = Socket::of(&story);
     let name = story.home.path().file_name().unwrap().to_str().unwrap();
-    let begun =
-        socket.asks("EXECUTE_WORKFLOW", json!({"session_id": name, "workflow_id": "story", "workspace": "default"}));
-    let run = &begun["run_id"];
+    let started =
+        socket.ask("EXECUTE_WORKFLOW", json!({"session_id": name, "workflow_id": "story", "workspace": "default"}));
+    let run = &started["run_id"];
     for (command, params) in [
         ("EXECUTE_WORKFLOW", json!({"workflow_id": "story"})),
         ("LIST_WORKFLOWS", json!({})),
@@ -150,19 +150,19 @@ fn a_session_is_the_project_by_its_name_and_any_other_is_not_found() {
         }
     }
     // 003 L1045
-    let waits = socket.is_refused("ANSWER_GATE", json!({"session_id": name, "run_id": run, "answer": "x"}));
-    assert_eq!(waits, "Run is not waiting for input (state: running)");
-    assert_eq!(socket.asks("CANCEL_WORKFLOW", json!({"session_id": name, "run_id": run}))["success"], true);
+    let waiting = socket.is_refused("ANSWER_GATE", json!({"session_id": name, "run_id": run, "answer": "x"}));
+    assert_eq!(waiting, "Run is not waiting for input (state: running)");
+    assert_eq!(socket.ask("CANCEL_WORKFLOW", json!({"session_id": name, "run_id": run}))["success"], true);
     assert_eq!(socket.record(run)["state"], "cancelled");
 }
 
 // 003 L617 and L944-957: with wait, a failed run is a successful command; error is str(e).
 #[test]
-fn a_run_that_fails_is_told_with_the_text_of_its_exception_and_the_traceback_beside_it() {
+fn failed_run_has_its_exception_and_traceback() {
     let story = loaded("raise ValueError('bad')", "");
     let mut socket = Socket::of(&story);
     let waited = json!({"session_id": "default", "workflow_id": "story", "wait": true});
-    let failed = socket.asks("EXECUTE_WORKFLOW", waited);
+    let failed = socket.ask("EXECUTE_WORKFLOW", waited);
     assert_eq!((&failed["state"], &failed["error"]), (&json!("failed"), &json!("bad")), "{failed}");
     let traceback = failed["traceback"].as_str().unwrap();
     assert!(traceback.starts_with("Traceback") && traceback.ends_with("ValueError: bad"), "{traceback}");
@@ -173,19 +173,19 @@ fn a_run_that_fails_is_told_with_the_text_of_its_exception_and_the_traceback_bes
     );
     let last = story.events(&failed).pop().unwrap();
     assert_eq!((&last["data"]["error"], &last["data"]["run_id"]), (&json!("bad"), &failed["run_id"]), "{last}");
-    // People see where it was raised.
+    // People see where the exception was raised.
     let shown = story.home.runs(&["runs", "show", failed["run_id"].as_str().unwrap()]).well();
     assert!(shown.contains("in story") && shown.contains("ValueError: bad"), "{shown}");
 }
 
-// design/runs.md: a run may have a time limit of its own (`timeout`, without the time at gates).
+// design/runs.md: a run may have its own time limit (`timeout`, without the time at gates).
 #[test]
-fn a_run_that_is_executed_may_have_a_time_limit_of_its_own() {
+fn run_may_have_its_own_time_limit() {
     let story = loaded("await ctx.sleep(1000)", "");
     let mut socket = Socket::of(&story);
     for field in ["timeout", "execution_timeout"] {
         let limited = json!({"workflow_id": "story", "wait": true, field: 1});
-        let failed = socket.asks("EXECUTE_WORKFLOW", limited);
+        let failed = socket.ask("EXECUTE_WORKFLOW", limited);
         assert_eq!(failed["state"], "failed", "{failed}");
         assert_eq!(failed["error"], "the run was at work for 1 s, which is its limit");
     }
@@ -204,34 +204,34 @@ fn events_carry_the_data_of_the_document() {
         "BashNode(id='fails', session=session, command='exit 3')\n\
          BashNode(id='slow', session=session, command='sleep 1000')",
     );
-    let begun = story.begins(60.0);
-    eventually_blocking("the gate has expired", || story.looks(&begun, 0.0)["status"] != "waiting");
-    let over = story.looks(&begun, 60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    let events = story.events(&over);
+    let begun = story.begin(60.0);
+    eventually_blocking("the gate has expired", || story.look(&begun, 0.0)["status"] != "waiting");
+    let ended = story.look(&begun, 60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let events = story.events(&ended);
     let data = |event_type: &str, of: &str| {
         let is_meant =
             |event: &&Value| event["event_type"] == event_type && (of.is_empty() || event["data"]["node_id"] == of);
         events.iter().find(is_meant).unwrap_or_else(|| panic!("no {event_type} of {of}: {events:?}"))["data"].clone()
     };
     let started = data("workflow_started", "");
-    assert_eq!((&started["run_id"], &started["workflow_id"]), (&over["run_id"], &json!("story")));
+    assert_eq!((&started["run_id"], &started["workflow_id"]), (&ended["run_id"], &json!("story")));
     assert_eq!(data("node_completed", "identity")["success"], true);
-    assert_eq!(data("node_completed", "fails")["success"], false, "a failed result is no error");
+    assert_eq!(data("node_completed", "fails")["success"], false, "a failed result is not an error");
     assert_eq!(data("node_timeout", "slow")["timeout"], 0.2);
     assert!(data("node_error", "nothing")["error"].as_str().unwrap().contains("not found"));
     assert_eq!(data("gate_waiting", "")["choices"], Value::Null, "without choices");
     assert_eq!(data("gate_timeout", "")["timeout"], 0.25);
     let completed = data("workflow_completed", "");
-    assert_eq!((&completed["run_id"], &completed["result"]), (&over["run_id"], &json!(7)));
+    assert_eq!((&completed["run_id"], &completed["result"]), (&ended["run_id"], &json!(7)));
 }
 
 // 003 L728-741 and docs/machines_reference.md: a cancel at a gate emits gate_cancelled.
 #[test]
-fn a_cancel_at_a_gate_cancels_the_gate_first() {
+fn cancel_at_a_gate_cancels_the_gate_first() {
     let story = Story::of("await ctx.gate('Go on?')", "");
-    let waiting = story.begins(60.0);
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));
+    let waiting = story.begin(60.0);
+    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!(cancelled["success"], true, "{cancelled}");
     let events = story.events(&waiting);
     assert_eq!(types(&events), ["workflow_started", "gate_waiting", "gate_cancelled", "workflow_cancelled"]);

@@ -36,7 +36,7 @@ impl Session {
         session
     }
 
-    /// Sends one command, as any client of the socket does, and returns the whole reply.
+    /// Sends one command, like any client of the socket, and returns the whole reply.
     fn command(&self, name: &str, params: Value) -> Value {
         let status = self.home.runs(&["daemon", "status", "--json"]).json();
         let mut socket = UnixStream::connect(status["socket"].as_str().unwrap()).unwrap();
@@ -215,8 +215,8 @@ workflow = Workflow(id="gated", session=session, fn=with_gate)
     let run = &reply["data"]["run"];
     assert_eq!(run["state"], "waiting", "{reply}");
     assert_eq!(run["pending_gate"]["prompt"], "Continue?");
-    let over = session.answered(&run_id, "yes");
-    assert_eq!(over["result"], "answered: yes", "{over}");
+    let ended = session.answered(&run_id, "yes");
+    assert_eq!(ended["result"], "answered: yes", "{ended}");
 }
 
 // 003 L1577-1608: test_workflow_with_multiple_nodes
@@ -275,7 +275,7 @@ Workflow(id="loop", session=session, fn=loop_workflow)
 "#,
     );
     assert_eq!(session.executed("loop", json!(5)).0, 5);
-    assert_eq!(session.executed("loop", json!(3)).0, 3, "each run has variables of its own");
+    assert_eq!(session.executed("loop", json!(3)).0, 3, "each run has its own variables");
 }
 
 /// Nodes that the document's examples call without declaring them.
@@ -290,7 +290,7 @@ FunctionNode(id="summarizer", session=session, fn=lambda ctx: {"output": ctx.inp
 
 // 003 L57-81: the workflow of the overview
 #[test]
-fn code_is_reviewed_until_it_is_accepted() {
+fn code_is_reviewed_until_accepted() {
     let session = Session::with(&format!(
         r#"
 # Define workflow
@@ -332,7 +332,7 @@ Workflow(id="code_review", session=session, fn=code_review)
 
 // 003 L150-157: the workflow of the class `Workflow`
 #[test]
-fn one_node_follows_the_other_if_a_person_says_yes() {
+fn second_node_runs_if_a_person_agrees() {
     let session = Session::with(&format!(
         r#"
 async def my_workflow(ctx: WorkflowContext) -> str:
@@ -353,7 +353,7 @@ Workflow(id="my_workflow", session=session, fn=my_workflow)
 
 // 003 L255-268, 305-308, 364-379, 427-429: the examples of the methods of `WorkflowContext`
 #[test]
-fn what_the_context_is_shown_with_works() {
+fn documented_context_usage_works() {
     let session = Session::with(&format!(
         r#"
 import asyncio
@@ -411,8 +411,8 @@ Workflow(id="others", session=session, fn=others)
     let asks = session.answered(&run_id, "yes");
     assert_eq!(asks["pending_gate"]["choices"], json!(["approve", "reject", "revise"]), "{asks}");
     session.answered(&run_id, "revise");
-    let over = session.command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
-    assert_eq!(over["data"]["result"], json!(["Long", "revise, late"]), "{over}");
+    let ended = session.command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
+    assert_eq!(ended["data"]["result"], json!(["Long", "revise, late"]), "{ended}");
     let events = session.events(&run_id);
     let told = |name: &str| events.iter().find(|event| event["event_type"] == name).map(|event| &event["data"]);
     assert_eq!(told("progress"), Some(&json!({"percent": 50})), "{events:?}");
@@ -421,7 +421,7 @@ Workflow(id="others", session=session, fn=others)
 
 // 003 L99-219, 241-277, 790-841: the objects available to a file, under the imports of the document
 #[test]
-fn a_file_finds_the_objects_of_the_document() {
+fn file_finds_the_objects_of_the_document() {
     let session = Session::with(
         r#"
 from __future__ import annotations
@@ -493,7 +493,7 @@ for id, said in [("first", "conflicts with existing workflow"), ("shout", "confl
 
 // 003 L494-741: a file only declares; starting a run in it is an error.
 #[test]
-fn a_run_is_not_started_by_a_file() {
+fn file_cannot_start_a_run() {
     let refused = Session::of(
         r#"
 session = Session(name="test")
@@ -501,18 +501,18 @@ workflow = Workflow(id="simple", session=session, fn=lambda ctx: "done")
 run = WorkflowRun(workflow=workflow, input="test")
 "#,
     );
-    let said = &refused.loaded.stderr;
-    assert!(said.contains("line 4") && said.contains("`steplatch run simple`"), "{said}");
+    let output = &refused.loaded.stderr;
+    assert!(output.contains("line 4") && output.contains("`steplatch run simple`"), "{output}");
     let session =
         Session::with("Workflow(id='looks', session=session, fn=lambda ctx: ctx.session.get_workflow_run('run_1'))\n");
-    let looked = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
-    assert!(looked.to_string().contains("steplatch runs show run_1"), "{looked}");
+    let inspected = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
+    assert!(inspected.to_string().contains("steplatch runs show run_1"), "{inspected}");
 }
 
 // 003 L813-818: the message for an invalid ID
 #[test]
-fn an_id_that_is_not_one_is_named() {
+fn invalid_id_is_named() {
     let refused = Session::of("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").loaded;
-    let said = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
-    assert!(refused.stderr.contains(said), "{refused:?}");
+    let output = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
+    assert!(refused.stderr.contains(output), "{refused:?}");
 }

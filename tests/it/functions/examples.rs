@@ -1,4 +1,4 @@
-//! The examples, run as the documentation describes; and the function that the contract prints.
+//! The examples, run as documented, and the function printed in the contract.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -16,50 +16,54 @@ fn example(name: &str) -> Story {
 #[test]
 fn three_commands_at_once_are_summed_up() {
     let story = example("fan_out.py");
-    let over = story.begins(60.0);
-    let told = over["result"].as_str().unwrap();
-    let names: Vec<&str> = told.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
-    assert_eq!(names, ["kernel", "uptime", "load"], "{over}");
-    let asked = story.events(&over).into_iter().find(|event| event["event_type"] == "asked").unwrap();
+    let ended = story.begin(60.0);
+    let reported = ended["result"].as_str().unwrap();
+    let names: Vec<&str> = reported.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+    assert_eq!(names, ["kernel", "uptime", "load"], "{ended}");
+    let asked = story.events(&ended).into_iter().find(|event| event["event_type"] == "asked").unwrap();
     assert_eq!(asked["data"], json!({"answers": 3, "failed": []}));
 }
 
 #[test]
-fn a_release_is_uploaded_in_the_third_attempt_and_a_wrong_version_not_at_all() {
+fn third_release_attempt_succeeds_and_wrong_version_fails() {
     let story = example("release.py");
-    let over = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
-    assert_eq!((&over["result"]["released"], &over["result"]["uploads_tried"]), (&json!("1.2.0"), &json!(3)), "{over}");
-    let wrong = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
+    let ended = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
+    assert_eq!(
+        (&ended["result"]["released"], &ended["result"]["uploads_tried"]),
+        (&json!("1.2.0"), &json!(3)),
+        "{ended}"
+    );
+    let wrong = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
     assert_eq!(wrong["status"], "failed");
     assert!(wrong["error"].as_str().unwrap().contains("one was not released: Step 'checked' failed"), "{wrong}");
 }
 
 #[test]
-fn drafts_are_made_until_a_person_likes_one() {
+fn drafts_are_made_until_a_person_accepts_one() {
     let story = example("review.py");
-    let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"topic": "gates"}}));
+    let run = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"topic": "gates"}}));
     assert_eq!(
         run["pending_gate"]["context"]["draft"],
         "Real gates for agents, and for the people who look after them."
     );
-    story.answers(&run, "shorter").well();
-    let again = story.looks(&run, 60.0);
+    story.answer_gate(&run, "shorter").well();
+    let again = story.look(&run, 60.0);
     assert_eq!(again["pending_gate"]["context"]["draft"], "Real gates for agents.");
-    story.answers(&run, "publish").well();
-    assert_eq!(story.looks(&run, 60.0)["result"], "Real gates for agents.");
+    story.answer_gate(&run, "publish").well();
+    assert_eq!(story.look(&run, 60.0)["result"], "Real gates for agents.");
 }
 
 #[test]
-fn the_dangerous_line_waits_for_a_person() {
+fn dangerous_line_waits_for_a_person() {
     for (answer, told) in [
         ("yes", json!(["os.path.exists(f) → True", "os.path.exists(f) → False"])),
         ("skip", json!(["os.path.exists(f) → True", "os.path.exists(f) → True"])),
     ] {
         let story = example("careful.py");
-        let run = story.begins(60.0);
+        let run = story.begin(60.0);
         assert_eq!(run["pending_gate"]["prompt"], "Type this? os.remove(f)", "{run}");
-        story.answers(&run, answer).well();
-        assert_eq!(story.looks(&run, 60.0)["result"], told);
+        story.answer_gate(&run, answer).well();
+        assert_eq!(story.look(&run, 60.0)["result"], told);
     }
 }
 
@@ -86,14 +90,14 @@ fn model() -> String {
                 {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]})
             .to_string();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-            // A client that went away is ignored.
+            // A disconnected client is ignored.
             let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
         }
     });
     address
 }
 
-/// The function that the contract of runs prints, verbatim, with nodes of its own.
+/// The function in the contract of runs, verbatim, with its own nodes.
 const RELEASE_NOTES: &str = r#"
 async def release_notes(ctx: WorkflowContext) -> str:
     """Draft release notes and let a person have the last word."""
@@ -116,20 +120,20 @@ Workflow(id="release_notes", session=session, fn=release_notes)
 "#;
 
 #[test]
-fn the_function_of_the_contract_runs_as_printed() {
+fn function_of_the_contract_runs_as_printed() {
     let nodes = format!(
         "BashNode(id='git_log', session=session, command='echo log of {{input|sh}}')\n\
          LLMNode(id='writer', session=session, base_url='{}', model='small')\n",
         model()
     );
     let story = Story::whole(&format!("{RELEASE_NOTES}{nodes}"));
-    let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
+    let run = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
     assert_eq!(run["pending_gate"]["choices"], json!(["publish", "again", "stop"]), "{run}");
-    story.answers(&run, "again").well();
-    assert_eq!(story.looks(&run, 60.0)["status"], "waiting");
-    story.answers(&run, "publish").well();
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["result"], "answer to: Make it shorter:", "{over}");
-    let ready = story.events(&over).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
+    story.answer_gate(&run, "again").well();
+    assert_eq!(story.look(&run, 60.0)["status"], "waiting");
+    story.answer_gate(&run, "publish").well();
+    let ended = story.look(&run, 60.0);
+    assert_eq!(ended["result"], "answer to: Make it shorter:", "{ended}");
+    let ready = story.events(&ended).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
     assert_eq!(ready["data"], json!({"length": "answer to: Write release notes for:".len()}));
 }

@@ -1,4 +1,4 @@
-//! Functions and graphs that are called as nodes.
+//! Functions and graphs called as nodes.
 
 use serde_json::{Value, json};
 use steplatch_testkit::eventually_blocking;
@@ -6,7 +6,7 @@ use steplatch_testkit::eventually_blocking;
 use crate::functions::story::{Story, lines_in, types};
 
 #[test]
-fn a_function_is_a_node_and_its_calls_are_those_of_the_run() {
+fn function_is_a_node_with_calls_of_the_run() {
     let story = Story::whole(
         "import asyncio\n\
          async def double(ctx):\n    \"\"\"Twice the input.\"\"\"\n    said = await ctx.run('say', ctx.input)\n    return said['output'].strip() * ctx.params.get('times', 2)\n\
@@ -28,16 +28,16 @@ fn a_function_is_a_node_and_its_calls_are_those_of_the_run() {
          Workflow(id='story', session=session, fn=story)\n",
     );
     // A wait ends at its gate.
-    let over = story.looks(&story.begins(0.0), 0.0);
-    eventually_blocking("it is over", || story.looks(&over, 0.0)["status"] == "completed");
-    let over = story.looks(&over, 0.0);
-    let result = &over["result"];
+    let ended = story.look(&story.begin(0.0), 0.0);
+    eventually_blocking("it has ended", || story.look(&ended, 0.0)["status"] == "completed");
+    let ended = story.look(&ended, 0.0);
+    let result = &ended["result"];
     assert_eq!((&result[0], &result[1]), (&json!("abab"), &json!("ccc")));
     assert_eq!((&result[2], &result[3]), (&json!(false), &json!("exception")));
     assert!(result[4].as_str().unwrap().contains("ValueError: so it is"), "{result}");
     assert_eq!(result[5], "Node 'endless' took longer than 0.1 s");
     assert_eq!(result[6], "Maximum recursion depth (16) exceeded");
-    let events = story.events(&over);
+    let events = story.events(&ended);
     assert!(types(&events).contains(&"gate_cancelled"), "its gate is closed with it: {:?}", types(&events));
     let within = |event: &&Value| event["data"]["node_id"] == "say" && event["data"]["within"].is_u64();
     assert_eq!(events.iter().filter(within).filter(|event| event["event_type"] == "node_started").count(), 2);
@@ -69,9 +69,9 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn a_graph_runs_in_parallel_with_its_policies_and_functions_are_steps() {
+fn graph_runs_in_parallel_with_policies_and_function_steps() {
     let story = Story::whole(GRAPH);
-    let over = story.begins(60.0);
+    let over = story.begin(60.0);
     assert_eq!(over["status"], "completed", "{over}");
     let graph = &over["result"][0];
     assert_eq!(graph["output"], "V1 ONE, V1 TWO, FINE", "{graph}");
@@ -105,16 +105,16 @@ fn a_graph_runs_in_parallel_with_its_policies_and_functions_are_steps() {
 }
 
 #[test]
-fn a_graph_of_the_project_is_a_run_of_its_own() {
+fn project_graph_has_its_own_run() {
     let story = Story::of("return (await ctx.run('greet', 'you'))['output']", "");
     let toml = "[nodes.hello]\ntype = \"bash\"\ncommand = \"printf 'hello %s in %s' {input|sh} \\\"$(basename \\\"$PWD\\\")\\\"\"\n\
                 [graphs.greet]\nsteps = [{id = \"say\", node = \"hello\", input = \"{input}\"}]\n";
     std::fs::write(story.home.path().join("steplatch.toml"), toml).unwrap();
     let folder = story.home.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let said = story.home.runs(&["graph", "run", "greet", "me", "--json"]).json();
-    assert_eq!(said["output"], format!("hello me in {folder}"), "{said}");
-    let run = story.home.runs(&["runs", "show", said["run_id"].as_str().unwrap(), "--json"]).json();
+    let output = story.home.runs(&["graph", "run", "greet", "me", "--json"]).json();
+    assert_eq!(output["output"], format!("hello me in {folder}"), "{output}");
+    let run = story.home.runs(&["runs", "show", output["run_id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(run["state"], "completed", "{run}");
-    let over = story.begins(60.0);
-    assert_eq!(over["result"], format!("hello you in {folder}"), "{over}");
+    let ended = story.begin(60.0);
+    assert_eq!(ended["result"], format!("hello you in {folder}"), "{ended}");
 }

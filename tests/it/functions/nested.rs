@@ -42,33 +42,33 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
+fn children_are_listed_and_answered_through_their_parent() {
     let story = Story::whole(NESTED);
-    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
-    // Both children wait before any is answered, also after the daemon is killed.
+    // Both children wait before any is answered, even after the daemon is killed.
     let gates = || -> Vec<Value> {
         let listed = story.home.runs(&["runs", "list", "--json"]).json();
         let parent = listed["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap();
         parent["pending_gates"].as_array().cloned().unwrap_or_default()
     };
     eventually_blocking("both children ask", || gates().len() == 2);
-    story.kills_the_daemon();
+    story.kill_daemon();
     eventually_blocking("both children ask again", || gates().len() == 2);
-    let ambiguous = story.answers(&waiting, "which?");
+    let ambiguous = story.answer_gate(&waiting, "which?");
     assert!(!ambiguous.stderr.is_empty(), "{ambiguous:?}");
     for gate in gates() {
         let prompt = gate["prompt"].as_str().unwrap();
-        assert_ne!(gate["run_id"], run, "it is the child's");
+        assert_ne!(gate["run_id"], run, "the gate belongs to the child");
         let gate = gate["gate_id"].as_str().unwrap();
         story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
     }
-    // The other one waits until its timeout.
-    eventually_blocking("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
-    let over = story.looks(&waiting, 0.0);
-    assert_eq!(over["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
-    let failed = over["result"][1].as_array().unwrap();
+    // The other child waits until its timeout.
+    eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
+    let ended = story.look(&waiting, 0.0);
+    assert_eq!(ended["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
+    let failed = ended["result"][1].as_array().unwrap();
     assert!(failed[0].as_str().unwrap().contains("ValueError: so it is"), "{failed:?}");
     assert_eq!(failed[1], "Workflow 'child' took longer than 0.2 s");
     assert!(failed[2].as_str().unwrap().contains("nothing"), "{failed:?}");
@@ -78,25 +78,25 @@ fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
         listed["runs"].as_array().unwrap().iter().filter(of_child).map(|run| run["state"].as_str().unwrap()).collect();
     states.sort_unstable();
     assert_eq!(states, ["cancelled", "completed", "completed", "failed"]);
-    let events = story.events(&over);
+    let events = story.events(&ended);
     for wanted in ["nested_workflow_started", "nested_workflow_completed", "nested_workflow_failed"] {
         assert!(types(&events).contains(&wanted), "{wanted} in {:?}", types(&events));
     }
 }
 
 #[test]
-fn runs_nest_so_deep_and_no_deeper() {
+fn nesting_depth_of_runs_is_limited() {
     let story = Story::whole(NESTED);
-    let over = story.begins_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
-    assert_eq!(over["status"], "completed", "{over}");
-    assert_eq!(over["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
+    let ended = story.begin_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_eq!(ended["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
 }
 
 #[test]
-fn a_cancelled_parent_cancels_its_children_first() {
+fn cancelled_parent_cancels_its_children_first() {
     let story = Story::whole(NESTED);
-    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));
+    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     let listed = story.home.runs(&["runs", "list", "--json"]).json();
     let states: Vec<&Value> = listed["runs"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
@@ -104,7 +104,7 @@ fn a_cancelled_parent_cancels_its_children_first() {
 }
 
 #[test]
-fn a_function_starts_a_saved_machine() {
+fn function_starts_a_saved_machine() {
     let story = Story::of(
         "made = await ctx.run_workflow('make', params={'word': 'seven'})\nreturn [made['status'], made['return_values']]",
         "",
@@ -124,13 +124,13 @@ fn a_function_starts_a_saved_machine() {
     let file = story.path("make.json");
     std::fs::write(&file, machine.to_string()).unwrap();
     story.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
-    let over = story.begins(60.0);
-    assert_eq!(over["result"][0], "completed", "{over}");
+    let ended = story.begin(60.0);
+    assert_eq!(ended["result"][0], "completed", "{ended}");
     assert_eq!(std::fs::read_to_string(story.path("said")).unwrap(), "seven\n");
 }
 
 #[test]
-fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_stays_so() {
+fn resuming_a_parent_keeps_directly_paused_children_paused() {
     let story = Story::whole(
         "async def child(ctx):\n    await ctx.gate('Go on?', context={'what': 'the child', 'lines': 'one\\ntwo'})\n    \
              return (await ctx.run('note', 'child'))['output']\n\
@@ -138,14 +138,14 @@ fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_st
          BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf done')\n\
          Workflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n",
     );
-    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let run = waiting["run_id"].as_str().unwrap();
     let listed = story.home.runs(&["gates", "list"]).well();
-    assert_eq!(listed.matches("Go on?").count(), 1, "it is the child's: {listed}");
+    assert_eq!(listed.matches("Go on?").count(), 1, "the gate belongs to the child: {listed}");
     assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
     story.home.runs(&["runs", "pause", run]).well();
-    story.kills_the_daemon();
-    story.answers(&waiting, "yes").well();
+    story.kill_daemon();
+    story.answer_gate(&waiting, "yes").well();
     let child = waiting["pending_gate"]["run_id"].as_str().unwrap();
     let told = |run: &str| story.home.runs(&["runs", "show", run, "--json"]).json();
     eventually_blocking("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
@@ -153,11 +153,12 @@ fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_st
     assert_eq!(lines_in(&story.path("noted")), 0);
     // The child was paused with its parent, so it is resumed with it. A run that was paused directly is not.
     story.home.runs(&["runs", "resume", run]).well();
-    assert_eq!(story.looks(&waiting, 60.0)["result"], "done");
+    assert_eq!(story.look(&waiting, 60.0)["result"], "done");
     assert_eq!(lines_in(&story.path("noted")), 1);
 }
 
-/// Starts 503 runs that wait at gates, and emits what refuses the rest. The runs are machines, which cost little.
+/// Starts 503 runs that wait at gates, and emits the error that refuses the rest. The runs are machines, which are
+/// cheap.
 const MANY: &str = "\
 import asyncio
 async def story(ctx):
@@ -170,18 +171,18 @@ async def story(ctx):
 Workflow(id='story', session=session, fn=story)
 ";
 
-/// Returns a story with `MANY` and the machine that it starts.
-fn many() -> Story {
+/// Returns a story with the function `MANY` and its machine.
+fn many_story() -> Story {
     let story = Story::whole(MANY);
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
-    let waits = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
-    let created = story.agent.calls("create_workflow", json!({"workflow_definition": waits}));
+    let waiting = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
+    let created = story.agent.call_tool("create_workflow", json!({"workflow_definition": waiting}));
     assert_eq!(created["success"], true, "{created}");
     story
 }
 
-/// Waits until runs below `run` were refused so often.
-fn refuses(story: &Story, run: &Value, times: usize) {
+/// Waits until this number of runs below `run` were refused.
+fn wait_for_refusals(story: &Story, run: &Value, times: usize) {
     let refused = || {
         let events = story.events(run);
         events.into_iter().filter(|event| event["event_type"] == "refused").collect::<Vec<_>>()
@@ -190,45 +191,45 @@ fn refuses(story: &Story, run: &Value, times: usize) {
     assert_eq!(refused()[0]["data"]["why"], "500 runs are in progress below one run, which is the limit");
 }
 
-/// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel waits.
-fn cancels(story: &Story, run: &Value) {
-    let asked = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+/// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel itself.
+fn cancel_all(story: &Story, run: &Value) {
+    let asked = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(asked["run_id"], run["run_id"], "{asked}");
-    eventually_blocking("the run is cancelled", || match story.looks(run, 0.0)["status"].as_str() {
+    eventually_blocking("the run is cancelled", || match story.look(run, 0.0)["status"].as_str() {
         Some("cancelled") => Ok(()),
         other => Err(other.map(str::to_owned)),
     });
 }
 
 #[test]
-fn so_many_runs_are_below_one_at_once_and_no_more() {
-    let story = many();
-    let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
-    refuses(&story, &run, 3);
-    cancels(&story, &run);
+fn concurrent_descendants_of_a_run_are_limited() {
+    let story = many_story();
+    let run = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    wait_for_refusals(&story, &run, 3);
+    cancel_all(&story, &run);
 }
 
 #[test]
-fn runs_below_a_machine_count_with_those_that_its_children_start() {
-    let story = many();
+fn descendants_of_a_machine_count_together() {
+    let story = many_story();
     story.home.runs(&["workflow", "load", "story.py"]).well();
     let nests = json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 300},
     }});
     let asked = json!({"workflow_definition": nests, "wait_seconds": 0, "save_on_success": false});
-    let machine = story.agent.calls("run_workflow", asked);
+    let machine = story.agent.call_tool("run_workflow", asked);
     let child = || {
-        let begun = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
-        begun.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
+        let started = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
+        started.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
     };
     let child = eventually_blocking("the function has begun", child);
     // One of the 500 is the function itself.
-    refuses(&story, &child, 4);
-    cancels(&story, &machine);
+    wait_for_refusals(&story, &child, 4);
+    cancel_all(&story, &machine);
 }
 
 #[test]
-fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
+fn workflow_edited_after_approval_is_not_run() {
     // redteam M6, for a function: by a literal name, and by a computed one.
     for name in ["'deploy'", "ctx.params['name']"] {
         let story = Story::of(
@@ -244,28 +245,28 @@ fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
             let machine =
                 json!({"name": "deploy", "description": "Deploys", "initial_state": last, "states": {last: state}});
             let created = json!({"workflow_definition": machine, "overwrite_existing": true});
-            assert_eq!(story.agent.calls("create_workflow", created)["success"], true);
+            assert_eq!(story.agent.call_tool("create_workflow", created)["success"], true);
         };
         let begins = || {
-            let waiting = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"name": "deploy"}}));
+            let waiting = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"name": "deploy"}}));
             assert_eq!(waiting["status"], "waiting", "{waiting}");
             waiting
         };
         saves("approved");
         let (first, second) = (begins(), begins());
-        story.answers(&first, "yes").well();
-        assert_eq!(story.looks(&first, 60.0)["result"], "approved");
+        story.answer_gate(&first, "yes").well();
+        assert_eq!(story.look(&first, 60.0)["result"], "approved");
         saves("evil");
-        story.kills_the_daemon();
-        story.answers(&second, "yes").well();
-        let result = story.looks(&second, 60.0)["result"].to_string();
+        story.kill_daemon();
+        story.answer_gate(&second, "yes").well();
+        let result = story.look(&second, 60.0)["result"].to_string();
         assert!(result.contains("Workflow 'deploy' was changed after this run was started"), "{name}: {result}");
     }
 }
 
 #[test]
-fn a_workflow_whose_name_stands_in_no_definition_is_not_run() {
-    // A call that the static search misses is refused when it is made.
+fn unnamed_workflow_is_not_run() {
+    // A call that the static search misses is refused when the function makes it.
     for call in ["getattr(ctx, 'run_' + 'workflow')('deploy')", "ctx.run_work\u{fb02}ow('deploy')"] {
         let story = Story::of(
             &format!(
@@ -276,10 +277,10 @@ fn a_workflow_whose_name_stands_in_no_definition_is_not_run() {
         let state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
         let machine =
             json!({"name": "deploy", "description": "Deploys", "initial_state": "evil", "states": {"evil": state}});
-        let created = story.agent.calls("create_workflow", json!({"workflow_definition": machine}));
+        let created = story.agent.call_tool("create_workflow", json!({"workflow_definition": machine}));
         assert_eq!(created["success"], true, "{created}");
-        let ran = story.begins(60.0);
-        assert_ne!(ran["result"], "evil", "{call}: {ran}");
+        let result = story.begin(60.0);
+        assert_ne!(result["result"], "evil", "{call}: {result}");
     }
 }
 
@@ -298,18 +299,18 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn the_terminals_of_a_machine_that_a_function_called_are_closed_with_the_function() {
+fn function_end_closes_the_terminals_of_its_machine() {
     let story = Story::whole(CALLS_MACHINE);
     let machine = story.path("opens.json");
     std::fs::write(&machine, OPENS).unwrap();
     story.home.runs(&["workflow", "load", machine.to_str().unwrap()]).well();
-    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
-    assert_eq!(open(), 1, "the function may give it to another machine");
-    story.kills_the_daemon();
-    story.answers(&waiting, "yes").well();
-    eventually_blocking("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
+    assert_eq!(open(), 1, "the function may pass it to another machine");
+    story.kill_daemon();
+    story.answer_gate(&waiting, "yes").well();
+    eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
     eventually_blocking("its terminal is closed", || open() == 0);
 }
 
@@ -323,16 +324,16 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn the_terminal_of_a_node_whose_call_is_unknown_is_closed_with_the_run_after_two_killed_daemons() {
+fn run_end_closes_the_terminal_of_an_unknown_node_call() {
     let story = Story::whole(STARTS_SHELL);
-    let begun = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    let started = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     written(&story.path("begun"));
-    story.kills_the_daemon();
-    eventually_blocking("it asks", || story.looks(&begun, 0.0)["status"] == "waiting");
-    story.kills_the_daemon();
-    eventually_blocking("it asks again", || story.looks(&begun, 0.0)["status"] == "waiting");
-    story.answers(&begun, "yes").well();
-    eventually_blocking("it is over", || story.looks(&begun, 0.0)["status"] == "completed");
+    story.kill_daemon();
+    eventually_blocking("it asks", || story.look(&started, 0.0)["status"] == "waiting");
+    story.kill_daemon();
+    eventually_blocking("it asks again", || story.look(&started, 0.0)["status"] == "waiting");
+    story.answer_gate(&started, "yes").well();
+    eventually_blocking("it has ended", || story.look(&started, 0.0)["status"] == "completed");
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     eventually_blocking("its terminal is closed", || open() == 0);
 }

@@ -1,4 +1,4 @@
-//! Nodes that are programs in terminals.
+//! Nodes that keep programs in terminals.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -7,7 +7,7 @@ use steplatch_testkit::{Agent, eventually_blocking};
 use crate::functions::story::{Story, written};
 
 #[test]
-fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
+fn repl_persists_between_calls_and_across_daemons() {
     let story = Story::of(
         "first = await ctx.run('python', 'x = 20 + 1')\n\
          second = await ctx.run('python', 'print(x * 2)')\n\
@@ -20,46 +20,46 @@ fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
          PTYNode(id='shell', session=session, command='bash')\n\
          PTYNode(id='plain', session=session, command='sh')",
     );
-    let waiting = story.begins(60.0);
+    let waiting = story.begin(60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
-    story.kills_the_daemon();
-    story.answers(&waiting, "yes").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{over}");
+    story.kill_daemon();
+    story.answer_gate(&waiting, "yes").well();
+    let ended = story.look(&waiting, 60.0);
+    assert_eq!(ended["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{ended}");
     let open = story.home.runs(&["terminal", "list", "--json"]).json();
     assert_eq!(open["sessions"], json!([]), "they are closed with their run");
 }
 
 #[test]
-fn a_node_keeps_its_terminal_when_another_program_takes_the_place_of_its_shell() {
+fn node_keeps_its_terminal_when_its_shell_is_replaced() {
     let story = Story::of(
         "await ctx.run('shell', 'exec python3 -q')\n\
          value = await ctx.run('shell', 'print(6 * 7)')\n\
          return [value['success'], '42' in value['output'].splitlines()]",
         "PTYNode(id='shell', session=session, command='bash')",
     );
-    let over = story.begins(60.0);
-    assert_eq!(over["result"], json!([true, true]), "{over}");
+    let ended = story.begin(60.0);
+    assert_eq!(ended["result"], json!([true, true]), "{ended}");
 }
 
 #[test]
-fn what_came_of_an_input_is_unknown_when_its_terminal_is_lost() {
+fn input_to_a_lost_terminal_has_an_unknown_outcome() {
     let story = Story::of(
         "lost = await ctx.run('shell', 'echo >begun; sleep 60')\n\
          return [lost['success'], lost['error_type'], 'was typed' in lost['error']]",
         "PTYNode(id='shell', session=session, command='bash')",
     );
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     written(&story.path("begun"));
     let status = story.home.runs(&["daemon", "status", "--json"]).json();
     let host = i32::try_from(status["hosts"][0]["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(host).unwrap(), Signal::KILL).unwrap();
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["result"], json!([false, "unknown", true]), "{over}");
+    let ended = story.look(&run, 60.0);
+    assert_eq!(ended["result"], json!([false, "unknown", true]), "{ended}");
 }
 
 #[test]
-fn a_program_that_asks_is_answered_by_the_rules_of_its_node() {
+fn asking_program_is_answered_by_the_rules_of_its_node() {
     let mut story = Story::whole("");
     story.agent = Agent::with(&story.home, &[("PW", "pass word")]);
     let program = story.home.path().join("install.sh");
@@ -86,13 +86,13 @@ Workflow(id="story", session=session, fn=story)
         program.display()
     );
     std::fs::write(&story.file, text).unwrap();
-    let over = story.begins(60.0);
-    assert_eq!(over["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{over}");
-    assert!(!over.to_string().contains("pass word"), "{over}");
+    let ended = story.begin(60.0);
+    assert_eq!(ended["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{ended}");
+    assert!(!ended.to_string().contains("pass word"), "{ended}");
 }
 
 #[test]
-fn what_cannot_begin_or_does_not_get_ready_is_a_failed_result() {
+fn failed_start_of_a_program_is_a_failed_result() {
     let story = Story::of(
         "missing = await ctx.run('missing', 'x')\n\
          slow = await ctx.run('slow', 'x')\n\
@@ -105,41 +105,41 @@ fn what_cannot_begin_or_does_not_get_ready_is_a_failed_result() {
          PTYNode(id='slow', session=session, command='cat', ready={'pattern': 'never'}, timeout=0.5)\n\
          PTYNode(id='gone', session=session, command='bash')",
     );
-    let over = story.begins(60.0);
-    assert_eq!(over["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{over}");
+    let ended = story.begin(60.0);
+    assert_eq!(ended["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{ended}");
 }
 
 #[test]
-fn a_terminal_whose_first_call_was_cut_off_is_closed_with_its_run() {
+fn terminal_of_an_interrupted_first_call_closes_with_its_run() {
     let story = Story::of(
         "import asyncio\nboth = await asyncio.gather(ctx.run('slow', 'sleep 1000'), ctx.gate('Go on?'))\n\
          return [both[0]['error_type'], both[1]]",
         "PTYNode(id='slow', session=session, command='bash')",
     );
-    let waiting = story.begins(60.0);
+    let waiting = story.begin(60.0);
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
     eventually_blocking("the command is typed", || open().iter().any(|session| session["busy"] == true));
-    story.kills_the_daemon();
-    story.answers(&waiting, "yes").well();
-    let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["result"], json!(["unknown", "yes"]), "{over}");
+    story.kill_daemon();
+    story.answer_gate(&waiting, "yes").well();
+    let ended = story.look(&waiting, 60.0);
+    assert_eq!(ended["result"], json!(["unknown", "yes"]), "{ended}");
     assert_eq!(open(), Vec::<serde_json::Value>::new());
 }
 
 #[test]
-fn a_node_waits_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+fn node_waits_for_a_place_at_the_terminal_limit() {
     let story = Story::set_up(
         "shell = await ctx.run('shell', 'echo here')\nreturn [shell['output'], shell['error']]",
         "PTYNode(id='shell', session=session, command='bash')",
         "terminals.max = 1\n",
     );
-    let open = story.agent.calls("open_terminal", json!({}));
-    let run = story.begins(0.0);
-    assert_eq!(story.looks(&run, 1.0)["status"], "running");
-    let refused = story.agent.begins("open_terminal", json!({})).refused();
+    let open = story.agent.call_tool("open_terminal", json!({}));
+    let run = story.begin(0.0);
+    assert_eq!(story.look(&run, 1.0)["status"], "running");
+    let refused = story.agent.begin("open_terminal", json!({})).refusal();
     assert!(refused.contains("1 terminals are open, which is the limit"), "{refused}");
-    let closed = story.agent.calls("exit_terminal", json!({"session_id": open["session_id"]}));
+    let closed = story.agent.call_tool("exit_terminal", json!({"session_id": open["session_id"]}));
     assert_eq!(closed["success"], true, "{closed}");
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["result"], json!(["here", null]), "{over}");
+    let ended = story.look(&run, 60.0);
+    assert_eq!(ended["result"], json!(["here", null]), "{ended}");
 }

@@ -1,5 +1,5 @@
-//! Secrets of functions: absent from every report of a daemon that never learned them and from every file, while the
-//! function itself continues with the value.
+//! Secrets of functions: absent from every file and from every report of a daemon that never learned them, while the
+//! function continues with the value.
 
 use std::process::Command;
 
@@ -13,30 +13,30 @@ const SECRET: &str = "s3cret-value-of-nobody's";
 /// The forms in which the secret may occur: unchanged, and quoted for a shell.
 const FORMS: [&str; 2] = ["s3cret-value-of-nobody", "s3cret-value-of-nobody'\\''s"];
 
-fn shows(told: &str) -> bool {
+fn reports(told: &str) -> bool {
     FORMS.iter().any(|form| told.contains(form))
 }
 
-/// Returns everything that a daemon reports about a run; one is started if there is none.
+/// Returns all reports of a daemon about a run; starts a daemon if there is none.
 fn told(story: &Story, run: &Value) -> String {
     let id = run["run_id"].as_str().unwrap();
-    let said = [
+    let output = [
         story.home.runs(&["runs", "events", id, "--json"]),
         story.home.runs(&["runs", "show", id, "--json"]),
         story.home.runs(&["runs", "list", "--json"]),
     ];
-    let told: String = said.map(CommandOutput::well).concat();
+    let told: String = output.map(CommandOutput::well).concat();
     assert!(told.contains(id), "{told}");
     told
 }
 
 /// Stops the daemon, and with it everything that remembers a secret: terminals and their host.
-fn forgets(story: &Story) {
+fn stop_everything(story: &Story) {
     story.home.runs(&["daemon", "stop"]).well();
 }
 
 fn is_in_no_file(story: &Story) {
-    forgets(story);
+    stop_everything(story);
     for entry in std::fs::read_dir(story.path("state")).unwrap().flatten() {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
         let holds = bytes.windows(FORMS[0].len()).any(|window| window == FORMS[0].as_bytes());
@@ -44,13 +44,13 @@ fn is_in_no_file(story: &Story) {
     }
 }
 
-fn begins(mut command: Command) -> Value {
-    let begun = CommandOutput::of(&command.output().unwrap());
-    json!({"run_id": begun.well().trim()})
+fn start_run(mut command: Command) -> Value {
+    let started = CommandOutput::of(&command.output().unwrap());
+    json!({"run_id": started.well().trim()})
 }
 
 #[test]
-fn a_secret_that_a_function_shows_before_it_is_known_is_hidden_and_replayed() {
+fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     let story = Story::of(
         "shown = await ctx.run('shows')\n\
          used = await ctx.run('uses')\n\
@@ -69,25 +69,25 @@ fn a_secret_that_a_function_shows_before_it_is_known_is_hidden_and_replayed() {
     std::fs::write(story.path("value"), format!("{SECRET}\n")).unwrap();
     let mut command = story.home.steplatch();
     command.env("TOKEN", SECRET).args(["run", "--detach"]).arg(&story.file);
-    let run = begins(command);
-    let waiting = story.looks(&run, 60.0);
+    let run = start_run(command);
+    let waiting = story.look(&run, 60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
-    story.kills_the_daemon();
+    story.kill_daemon();
     let still = told(&story, &run);
-    assert!(!shows(&still) && still.contains("Go on with ••••••?"), "{still}");
-    story.answers(&run, "use ••••••").well();
-    let over = story.looks(&run, 60.0);
+    assert!(!reports(&still) && still.contains("Go on with ••••••?"), "{still}");
+    story.answer_gate(&run, "use ••••••").well();
+    let ended = story.look(&run, 60.0);
     let length = SECRET.len();
     let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
-    assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &result), "{over}");
-    forgets(&story);
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &result), "{ended}");
+    stop_everything(&story);
     let told = told(&story, &run);
-    assert!(!shows(&told), "a daemon that never learned it tells it: {told}");
+    assert!(!reports(&told), "a daemon that never learned it reports it: {told}");
     is_in_no_file(&story);
 }
 
 #[test]
-fn what_is_typed_as_a_secret_elsewhere_is_hidden_in_runs_that_have_it_also_while_they_rest() {
+fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     let story = Story::whole(
         "async def inner(ctx):\n    return ctx.input + '!'\n\
          async def story(ctx):\n    \
@@ -99,31 +99,31 @@ fn what_is_typed_as_a_secret_elsewhere_is_hidden_in_runs_that_have_it_also_while
     );
     let begin = || {
         let variables = json!({"input": SECRET});
-        let begun =
-            story.begins_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
-        assert_eq!(begun["status"], "waiting", "{begun}");
-        begun
+        let started =
+            story.begin_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
+        assert_eq!(started["status"], "waiting", "{started}");
+        started
     };
     let before = begin();
-    let terminal = story.agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let terminal = story.agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     let secret = json!({"session_id": terminal["session_id"], "input_text": SECRET, "secret": true});
-    assert_eq!(story.agent.calls("send_input", secret)["success"], true);
+    assert_eq!(story.agent.call_tool("send_input", secret)["success"], true);
     let after = begin();
-    // No terminal remembers it from here on.
-    forgets(&story);
+    // From here on, no terminal remembers it.
+    stop_everything(&story);
     for run in [&before, &after] {
         let told = told(&story, run);
-        assert!(!shows(&told), "{told}");
-        story.answers(run, "yes").well();
-        let over = story.looks(run, 60.0);
-        assert_eq!(over["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{over}");
+        assert!(!reports(&told), "{told}");
+        story.answer_gate(run, "yes").well();
+        let ended = story.look(run, 60.0);
+        assert_eq!(ended["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{ended}");
     }
-    forgets(&story);
+    stop_everything(&story);
     for run in [&before, &after] {
         let events = story.events(run);
-        assert!(!shows(&json!(events).to_string()), "{events:?}");
+        assert!(!reports(&json!(events).to_string()), "{events:?}");
         assert_eq!(types(&events).last(), Some(&"workflow_completed"));
-        assert!(!shows(&told(&story, run)));
+        assert!(!reports(&told(&story, run)));
     }
     is_in_no_file(&story);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::functions::story::{Story, lines_in, types, written};
 
 #[test]
-fn what_a_node_writes_is_there_for_all_functions_of_the_file_in_one_run() {
+fn node_variables_are_shared_by_functions_of_one_run() {
     let story = Story::whole(
         "import asyncio\nseen = []\ntotal = 0\n\
          def notes(ctx):\n    global total\n    seen.append(ctx.input)\n    total += 1\n    return total\n\
@@ -17,14 +17,14 @@ fn what_a_node_writes_is_there_for_all_functions_of_the_file_in_one_run() {
          FunctionNode(id='notes', session=session, fn=notes)\nFunctionNode(id='deeper', session=session, fn=deeper)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let run = story.begins(60.0);
-    story.kills_the_daemon();
-    story.answers(&run, "yes").well();
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{over}");
-    let other = story.begins(60.0);
-    story.answers(&other, "yes").well();
-    assert_eq!(story.looks(&other, 60.0)["result"][1], 6, "another run has its own");
+    let run = story.begin(60.0);
+    story.kill_daemon();
+    story.answer_gate(&run, "yes").well();
+    let ended = story.look(&run, 60.0);
+    assert_eq!(ended["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{ended}");
+    let other = story.begin(60.0);
+    story.answer_gate(&other, "yes").well();
+    assert_eq!(story.look(&other, 60.0)["result"][1], 6, "another run has its own");
     // A call keeps its events, and the calls of its node refer to its number.
     let events = story.events(&run);
     let of = |kind: &str, node: &str| -> Vec<Value> {
@@ -39,7 +39,7 @@ fn what_a_node_writes_is_there_for_all_functions_of_the_file_in_one_run() {
 }
 
 #[test]
-fn a_step_of_a_graph_and_a_call_from_outside_have_a_heap_of_their_own() {
+fn graph_steps_and_external_calls_have_their_own_heap() {
     let story = Story::whole(
         "counter = {'value': 0}\n\
          def counts(ctx):\n    counter['value'] += 1\n    return counter['value']\n\
@@ -49,11 +49,11 @@ fn a_step_of_a_graph_and_a_call_from_outside_have_a_heap_of_their_own() {
          Graph(id='twice', session=session, steps=[Step(id='a', node='counts'), Step(id='b', node='counts', depends_on=['a'])])\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    assert_eq!(story.begins(60.0)["result"], json!([[1, 2], 1, 2]));
+    assert_eq!(story.begin(60.0)["result"], json!([[1, 2], 1, 2]));
 }
 
 #[test]
-fn a_node_that_is_too_slow_or_nested_too_deeply_or_paused_or_cancelled_is_a_call_like_any_other() {
+fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
     let story = Story::whole(
         "import asyncio\nseen = []\n\
          async def slow(ctx):\n    seen.append('begun')\n    await ctx.run('command')\n    seen.append('never')\n\
@@ -65,23 +65,23 @@ fn a_node_that_is_too_slow_or_nested_too_deeply_or_paused_or_cancelled_is_a_call
          FunctionNode(id='quick', session=session, fn=lambda ctx: ctx.input)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let run = story.begins(60.0);
+    let run = story.begin(60.0);
     written(&story.path("begun"));
-    assert_eq!(lines_in(&story.path("ended")), 1, "what it had called ends with it");
+    assert_eq!(lines_in(&story.path("ended")), 1, "its calls end with it");
     let id = run["run_id"].as_str().unwrap();
     story.home.runs(&["runs", "pause", id]).well();
-    story.answers(&run, "yes").well();
+    story.answer_gate(&run, "yes").well();
     let quick = || story.events(&run).iter().filter(|event| event["data"]["node_id"] == "quick").count();
     assert_eq!(quick(), 0, "nothing new begins");
     story.home.runs(&["runs", "resume", id]).well();
-    let over = story.looks(&run, 60.0);
+    let ended = story.look(&run, 60.0);
     let late = "Node 'slow' took longer than 2 s";
-    assert_eq!(over["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{over}");
+    assert_eq!(ended["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{ended}");
     assert!(types(&story.events(&run)).contains(&"node_timeout"));
 }
 
 #[test]
-fn killed_at_any_instant_the_variables_are_what_they_were() {
+fn variables_survive_a_kill_at_any_instant() {
     for pause in [5_u64, 23, 47] {
         let story = Story::whole(
             "import asyncio\nsum = {'value': 0}\n\
@@ -90,20 +90,20 @@ fn killed_at_any_instant_the_variables_are_what_they_were() {
                  both = await asyncio.gather(ctx.run('adds', at), ctx.run('adds', 100))\n        last = max(one['output'] for one in both)\n    return [last, sum['value']]\n\
              FunctionNode(id='adds', session=session, fn=adds)\nWorkflow(id='story', session=session, fn=story)\n",
         );
-        let run = story.begins(0.0);
+        let run = story.begin(0.0);
         for kill in 0..8 {
             std::thread::sleep(std::time::Duration::from_millis(pause * (kill % 3 + 1)));
-            story.looks(&run, 0.0);
-            story.kills_the_daemon();
+            story.look(&run, 0.0);
+            story.kill_daemon();
         }
-        let over = story.looks(&run, 60.0);
-        assert_eq!(over["result"], json!([1266, 1266]), "{over}");
+        let ended = story.look(&run, 60.0);
+        assert_eq!(ended["result"], json!([1266, 1266]), "{ended}");
     }
 }
 
 // 003 L1504-1515: a dict with the keys of a result is used as the result.
 #[test]
-fn a_function_may_return_a_result() {
+fn function_may_return_a_result() {
     let story = Story::whole(
         "returned = {\n    'output': {'output': 1},\n    'failed': {'success': False, 'output': 2, 'error': 'so it is', 'error_type': 'tool', 'attributes': {'a': 1}},\n    \
              'silent': {'success': False, 'output': None},\n    'odd': {'output': 1, 'error_type': 'odd', 'error': 'x'},\n    \
@@ -116,9 +116,9 @@ fn a_function_may_return_a_result() {
          Graph(id='one', session=session, steps=[Step(id='a', node='gives', input='{input}')])\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let over = story.begins(60.0);
-    let result = &over["result"];
-    assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{over}");
+    let ended = story.begin(60.0);
+    let result = &ended["result"];
+    assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{ended}");
     assert_eq!(result["failed"], json!([false, 2, "so it is", "tool", {"a": 1}, "gives"]));
     assert_eq!(
         result["silent"],
@@ -128,5 +128,5 @@ fn a_function_may_return_a_result() {
     for whole in ["no output", "more", "other types"] {
         assert_eq!((&result[whole][0], result[whole][1].is_object()), (&json!(true), true), "{whole}: {result}");
     }
-    assert_eq!(result["graph"], json!([false, "so it is"]), "{over}");
+    assert_eq!(result["graph"], json!([false, "so it is"]), "{ended}");
 }

@@ -1,4 +1,4 @@
-//! A home with a function in it, for tests of its runs.
+//! A home with a function, for tests of its runs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home with a function, whose body is given.
+/// Creates a story from the body of a function.
 pub(crate) struct Story {
     pub(crate) agent: Agent,
     pub(crate) home: Home,
@@ -29,36 +29,36 @@ impl Story {
         let folder = home.path().join(".config/steplatch");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("config.toml"), settings).unwrap();
-        Self::in_home(home, &text)
+        Self::from_home(home, &text)
     }
 
     /// Creates a story from a whole file.
     pub(crate) fn whole(text: &str) -> Self {
-        Self::in_home(Home::new(STEPLATCH), text)
+        Self::from_home(Home::new(STEPLATCH), text)
     }
 
-    fn in_home(home: Home, text: &str) -> Self {
+    fn from_home(home: Home, text: &str) -> Self {
         let file = home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
         Self { agent: Agent::new(&home), home, file }
     }
 
-    pub(crate) fn begins(&self, wait_seconds: f64) -> Value {
-        self.begins_with(json!({"wait_seconds": wait_seconds}))
+    pub(crate) fn begin(&self, wait_seconds: f64) -> Value {
+        self.begin_with(json!({"wait_seconds": wait_seconds}))
     }
 
-    pub(crate) fn begins_with(&self, mut arguments: Value) -> Value {
+    pub(crate) fn begin_with(&self, mut arguments: Value) -> Value {
         arguments["workflow_file"] = self.file.display().to_string().into();
-        self.agent.calls("run_workflow", arguments)
+        self.agent.call_tool("run_workflow", arguments)
     }
 
-    pub(crate) fn looks(&self, run: &Value, wait_seconds: f64) -> Value {
-        self.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": wait_seconds}))
+    pub(crate) fn look(&self, run: &Value, wait_seconds: f64) -> Value {
+        self.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": wait_seconds}))
     }
 
     /// Answers a gate as a person.
-    pub(crate) fn answers(&self, run: &Value, answer: &str) -> CommandOutput {
-        self.home.answers(run["run_id"].as_str().unwrap(), answer)
+    pub(crate) fn answer_gate(&self, run: &Value, answer: &str) -> CommandOutput {
+        self.home.answer_gate(run["run_id"].as_str().unwrap(), answer)
     }
 
     pub(crate) fn daemon(&self) -> i32 {
@@ -66,7 +66,7 @@ impl Story {
         i32::try_from(status["pid"].as_i64().unwrap()).unwrap()
     }
 
-    pub(crate) fn kills_the_daemon(&self) {
+    pub(crate) fn kill_daemon(&self) {
         kill_process(Pid::from_raw(self.daemon()).unwrap(), Signal::KILL).unwrap();
     }
 
@@ -74,7 +74,7 @@ impl Story {
         self.home.path().join(name)
     }
 
-    /// Returns the events of a run, from its first on.
+    /// Returns the events of a run from the first on.
     pub(crate) fn events(&self, run: &Value) -> Vec<Value> {
         let events = self.home.runs(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).well();
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -46,7 +46,7 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 #[test]
-fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
+fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
     let expected = [
         "row 0",
         "row 1",
@@ -64,36 +64,36 @@ fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
         "yes",
     ];
     let passphrase = "open sesame\n";
-    // With a passphrase, the runs are sealed at every gate, and locked after every kill there.
+    // With a passphrase, the runs are sealed at every gate, and locked after every kill at a gate.
     for (pause, seals) in [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)] {
         let story = Story::whole(WORK);
         if seals {
-            story.home.pipes(&["approver", "set", "--stdin"], passphrase).well();
+            story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).well();
         }
-        let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+        let run = story.begin_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
         let mut kills = 0;
-        let over = loop {
+        let ended = loop {
             std::thread::sleep(Duration::from_millis(pause * (kills % 3 + 1)));
             if kills < 12 {
-                story.kills_the_daemon();
+                story.kill_daemon();
                 kills += 1;
             }
-            let now = story.looks(&run, if kills < 12 { 0.0 } else { 30.0 });
+            let now = story.look(&run, if kills < 12 { 0.0 } else { 30.0 });
             match now["status"].as_str().unwrap() {
                 "waiting" if seals => {
-                    drop(story.home.approves(run["run_id"].as_str().unwrap(), "yes", passphrase));
+                    drop(story.home.approve(run["run_id"].as_str().unwrap(), "yes", passphrase));
                 }
-                "waiting" => drop(story.answers(&run, "yes")),
+                "waiting" => drop(story.answer_gate(&run, "yes")),
                 "running" => {}
                 _ => break now,
             }
         };
-        assert_eq!(over["status"], "completed", "{over}");
-        let told: Vec<&Value> = over["result"].as_array().unwrap().iter().collect();
-        assert_eq!(told.len(), expected.len(), "{over}");
-        for (told, expected) in told.iter().zip(expected) {
-            let known = ["unknown", "not_run", "skipped"].contains(&told.as_str().unwrap_or("skipped"));
-            assert!(**told == *expected || known, "{told} rather than {expected}: {over}");
+        assert_eq!(ended["status"], "completed", "{ended}");
+        let reported: Vec<&Value> = ended["result"].as_array().unwrap().iter().collect();
+        assert_eq!(reported.len(), expected.len(), "{ended}");
+        for (reported, expected) in reported.iter().zip(expected) {
+            let known = ["unknown", "not_run", "skipped"].contains(&reported.as_str().unwrap_or("skipped"));
+            assert!(**reported == *expected || known, "{reported} rather than {expected}: {ended}");
         }
         let noted = std::fs::read_to_string(story.path("noted")).unwrap();
         let mut lines: Vec<&str> = noted.lines().collect();
@@ -101,14 +101,14 @@ fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
         let all = lines.len();
         lines.dedup();
         assert_eq!(lines.len(), all, "a command was run twice after kills every {pause} ms: {noted}");
-        let events = story.events(&over);
+        let events = story.events(&ended);
         let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
     }
 }
 
 #[test]
-fn what_was_answered_while_it_was_paused_is_told_once_whenever_the_daemon_is_killed() {
+fn answer_during_a_pause_is_delivered_once_across_kills() {
     for kill_after_resume in [false, true] {
         let story = Story::whole(
             "import asyncio\n\
@@ -119,58 +119,58 @@ fn what_was_answered_while_it_was_paused_is_told_once_whenever_the_daemon_is_kil
              BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf %s {input|sh}')\n\
              Workflow(id='story', session=session, fn=story)\n",
         );
-        let run = story.begins(60.0);
+        let run = story.begin(60.0);
         crate::functions::story::written(&story.path("begun"));
         let id = run["run_id"].as_str().unwrap();
         story.home.runs(&["runs", "pause", id]).well();
-        story.answers(&run, "yes").well();
+        story.answer_gate(&run, "yes").well();
         std::fs::write(story.path("go"), "").unwrap();
         let types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
         eventually_blocking("the command has ended", || types().iter().any(|event| event == "node_completed"));
         assert!(!story.path("noted").exists(), "nothing new begins");
         if !kill_after_resume {
-            story.kills_the_daemon();
+            story.kill_daemon();
         }
         story.home.runs(&["runs", "resume", id]).well();
         eventually_blocking("it waits at its last gate", || {
             types().iter().filter(|event| *event == "gate_waiting").count() == 2
         });
-        // The next daemon's replay finds the answers at their places in the journal.
-        story.kills_the_daemon();
-        story.answers(&run, "yes").well();
-        let over = story.looks(&run, 60.0);
-        assert_eq!(over["result"], serde_json::json!(["yes", ["slow", "after"]]), "{over}");
+        // The next daemon's replay finds the answers in place in the journal.
+        story.kill_daemon();
+        story.answer_gate(&run, "yes").well();
+        let ended = story.look(&run, 60.0);
+        assert_eq!(ended["result"], serde_json::json!(["yes", ["slow", "after"]]), "{ended}");
         assert_eq!(crate::functions::story::lines_in(&story.path("noted")), 2);
     }
 }
 
 #[test]
-fn a_function_that_asks_for_nothing_but_what_comes_at_once_is_cancelled_paused_and_limited() {
+fn busy_function_is_cancelled_paused_and_limited() {
     let body = "while True:\n    await ctx.run('identity', 1)";
     let story = Story::of(body, "");
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     let paused = story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]);
     assert!(paused.stdout.contains("paused"), "{paused:?}");
     story.home.runs(&["runs", "resume", run["run_id"].as_str().unwrap()]).well();
-    let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    let limited = story.begins_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
+    let limited = story.begin_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
     assert_eq!(limited["status"], "failed", "{limited}");
     assert!(limited["error"].as_str().unwrap().contains("at work for 1 s"), "{limited}");
 }
 
 #[test]
-fn a_function_that_computes_is_cancelled_before_it_is_done() {
+fn computing_function_is_cancelled_before_it_ends() {
     let story = Story::of("await ctx.run('identity', 1)\nwhile True:\n    pass", "");
-    let run = story.begins(0.0);
+    let run = story.begin(0.0);
     eventually_blocking("it computes", || story.events(&run).iter().any(|event| event["event_type"] == "node_started"));
-    let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    assert_eq!(story.looks(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
+    assert_eq!(story.look(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
 }
 
 #[test]
-fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
+fn locked_run_keeps_results_of_children_until_answered() {
     let passphrase = "open sesame\n";
     let story = Story::whole(
         "import asyncio\n\
@@ -180,8 +180,8 @@ fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
          Workflow(id='sub', session=session, fn=sub)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    story.home.pipes(&["approver", "set", "--stdin"], passphrase).well();
-    let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+    story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).well();
+    let run = story.begin_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
     crate::functions::story::written(&story.path("begun"));
     let id = run["run_id"].as_str().unwrap();
     let gate = || {
@@ -191,21 +191,21 @@ fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
     eventually_blocking("it asks", || gate().is_some());
     let gate = gate().unwrap();
     story.home.runs(&["daemon", "restart"]).well();
-    let looked = story.looks(&run, 0.0);
-    assert!(looked["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{looked}");
+    let inspected = story.look(&run, 0.0);
+    assert!(inspected["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{inspected}");
     std::fs::write(story.path("go"), "").unwrap();
-    // The nested run ends, and stays until its parent has its result, whatever the retention.
+    // The nested run ends, and is kept until its parent has its result, regardless of the retention.
     let is_over = |state: &str| {
         let runs = story.home.runs(&["runs", "list", "--json"]).json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)
     };
-    eventually_blocking("the run below is over", || is_over("completed"));
+    eventually_blocking("the nested run has ended", || is_over("completed"));
     story.home.runs(&["daemon", "restart"]).well();
-    let answered = story.home.pipes(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
+    let answered = story.home.run_with_input(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
     assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");
-    let over = story.looks(&run, 60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    let result = over["result"].as_array().unwrap();
-    assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{over}");
+    let ended = story.look(&run, 60.0);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let result = ended["result"].as_array().unwrap();
+    assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{ended}");
     assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1, "nothing is done again");
 }

@@ -1,4 +1,4 @@
-//! A server in a home of its own, and a client that reads its responses byte by byte.
+//! A server in its own home, and a client that reads its responses byte by byte.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use steplatch_testkit::Home;
 
 pub(crate) const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A timeout that only a hanging operation exceeds.
+/// Exceeded only by a hanging operation.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running `steplatch serve`, ended when it is dropped.
+/// A running `steplatch serve`, which ends on drop.
 pub(crate) struct Serving {
     pub(crate) home: Home,
     process: Child,
@@ -44,12 +44,12 @@ impl Serving {
     }
 
     /// Starts a server that logs everything to `log` in its home.
-    pub(crate) fn talkative() -> Self {
+    pub(crate) fn with_full_log() -> Self {
         Self::started(Home::new(STEPLATCH), &["--verbose", "serve"], &[])
     }
 
     fn started(home: Home, command: &[&str], arguments: &[&str]) -> Self {
-        // A thousand followers need a thousand sockets here, too.
+        // A thousand followers need a thousand sockets in this process too.
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
         setrlimit(Resource::Nofile, limit).unwrap();
@@ -62,16 +62,16 @@ impl Serving {
         let mut process = program.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let port = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-        let token = match told["token"].as_str() {
+        let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let port = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let token = match reported["token"].as_str() {
             Some(token) => token.to_owned(),
-            None => std::fs::read_to_string(told["token_file"].as_str().unwrap()).unwrap().trim().to_owned(),
+            None => std::fs::read_to_string(reported["token_file"].as_str().unwrap()).unwrap().trim().to_owned(),
         };
         Self { home, process, port, token }
     }
 
-    pub(crate) fn connects(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -79,8 +79,8 @@ impl Serving {
     }
 
     /// Sends a request with these headers and `Host` only.
-    pub(crate) fn sends(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
-        let mut stream = self.connects();
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+        let mut stream = self.connect();
         let host = format!("localhost:{}", self.port);
         let mut head = format!("{method} {path} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
@@ -100,7 +100,7 @@ impl Serving {
     }
 
     /// Sends a request with the token.
-    pub(crate) fn asks(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         self.asks_with(method, path, &[], body)
     }
 
@@ -115,24 +115,24 @@ impl Serving {
         let mut all = vec![("authorization", bearer.as_str()), ("content-type", "application/json")];
         all.extend(headers);
         let body = body.map(ToString::to_string).unwrap_or_default();
-        let response = self.sends(method, path, &all, body.as_bytes());
+        let response = self.send(method, path, &all, body.as_bytes());
         (response.status, response.json())
     }
 
-    pub(crate) fn gets(&self, path: &str) -> (u16, Value) {
-        self.asks("GET", path, None)
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+        self.ask("GET", path, None)
     }
 
-    pub(crate) fn posts(&self, path: &str, body: Value) -> (u16, Value) {
-        self.asks("POST", path, Some(&body))
+    pub(crate) fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        self.ask("POST", path, Some(&body))
     }
 
-    /// Follows a run from an event on.
-    pub(crate) fn follows(&self, run: &str, headers: &[(&str, &str)]) -> Events {
+    /// Follows a run from a given event on.
+    pub(crate) fn follow(&self, run: &str, headers: &[(&str, &str)]) -> Events {
         let bearer = format!("Bearer {}", self.token);
         let mut all = vec![("authorization", bearer.as_str())];
         all.extend(headers);
-        let response = self.sends("GET", &format!("/events/workflow/{run}"), &all, b"");
+        let response = self.send("GET", &format!("/events/workflow/{run}"), &all, b"");
         assert_eq!(response.status, 200, "{run}");
         assert_eq!(response.header("content-type"), Some("text/event-stream"));
         Events { reader: response.reader, buffer: Vec::new() }
@@ -141,24 +141,24 @@ impl Serving {
     /// Starts a run of a definition, and returns its id at once.
     pub(crate) fn starts(&self, definition: &Value) -> String {
         let body = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
-        let (status, run) = self.posts("/api/v1/runs", body);
+        let (status, run) = self.post("/api/v1/runs", body);
         assert_eq!(status, 200, "{run}");
         run["run_id"].as_str().unwrap().to_owned()
     }
 
     /// Waits until a run has ended, or is at a gate.
-    pub(crate) fn waits_for(&self, run: &str) -> Value {
-        self.gets(&format!("/api/v1/runs/{run}?wait_seconds=60")).1
+    pub(crate) fn wait_for(&self, run: &str) -> Value {
+        self.get(&format!("/api/v1/runs/{run}?wait_seconds=60")).1
     }
 
     /// Kills the daemon, as in a crash.
-    pub(crate) fn kills_the_daemon(&self) {
+    pub(crate) fn kill_daemon(&self) {
         let pid = self.home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
     }
 
     /// Signals the server to end, and returns its exit code.
-    pub(crate) fn ends(&mut self, signal: Signal) -> Option<i32> {
+    pub(crate) fn finish(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         self.process.wait().unwrap().code()
     }
@@ -219,7 +219,7 @@ impl Response {
 /// A stream of events, read incrementally.
 pub(crate) struct Events {
     reader: BufReader<TcpStream>,
-    /// The bytes of the body that were read and not consumed yet.
+    /// The received but unconsumed bytes of the body.
     buffer: Vec<u8>,
 }
 
@@ -265,7 +265,7 @@ impl Events {
     }
 }
 
-/// Returns a machine with so many states in sequence, each a short sleep.
+/// Returns a machine with this number of states in sequence, each a short sleep.
 pub(crate) fn resting(states: usize, seconds: f64) -> Value {
     let mut all = serde_json::Map::new();
     for number in 1..=states {

@@ -8,68 +8,89 @@ use crate::http::client::{Serving, asking, resting};
 const SERVICE: &str = "/api/v1/service/workflows";
 
 /// Sends a request in the form of the protocol.
-fn asks(serving: &Serving, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> (u16, Value) {
+fn send_request(
+    serving: &Serving,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Option<&Value>,
+) -> (u16, Value) {
     let key = format!("Api-Key {}", serving.token);
     let mut all = vec![("authorization", key.as_str()), ("content-type", "application/json")];
     all.extend(headers);
     let body = body.map(ToString::to_string).unwrap_or_default();
-    let response = serving.sends(method, &format!("{SERVICE}{path}"), &all, body.as_bytes());
+    let response = serving.send(method, &format!("{SERVICE}{path}"), &all, body.as_bytes());
     (response.status, response.json())
 }
 
-fn ends(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    // Observers of the protocol can only poll, so the test waits on the run itself.
+fn wait_for_end(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    // Clients of the protocol can only poll, so the test waits on the run itself.
     let run = path.split('/').nth(3).unwrap();
-    serving.waits_for(run);
-    let (status, told) = asks(serving, "GET", path, &[], None);
+    serving.wait_for(run);
+    let (status, told) = send_request(serving, "GET", path, &[], None);
     assert!(status == 200 && wanted(&told), "{status} {told}");
     told
 }
 
 #[test]
-fn a_run_is_started_once_followed_and_told_with_its_output() {
+fn run_is_started_once_followed_and_returns_its_output() {
     let serving = Serving::new();
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     let start = json!({"input": {"version": "1.2"}, "source": "application"});
     let key = [("idempotency-key", "0b1f")];
-    let (status, started) = asks(&serving, "POST", "/resting/start", &key, Some(&start));
+    let (status, started) = send_request(&serving, "POST", "/resting/start", &key, Some(&start));
     assert_eq!((status, &started["correlation_id"]), (200, &started["workflow_id"]), "{started}");
-    assert_eq!(asks(&serving, "POST", "/resting/start", &key, Some(&start)).1, started, "once");
+    assert_eq!(send_request(&serving, "POST", "/resting/start", &key, Some(&start)).1, started, "once");
     let run = started["workflow_id"].as_str().unwrap();
-    let told = ends(&serving, &format!("/resting/runs/{run}/status"), |told| told["status"] == "COMPLETED");
-    assert_eq!((&told["input"], &told["output"]["final_state"]), (&json!({"version": "1.2"}), &json!("s2")), "{told}");
-    assert_eq!((&told["originalWorkflowId"], &told["workflowInstanceId"]), (&json!("resting"), &json!(run)));
-    assert!(told["endTime"].as_i64().unwrap() >= told["startTime"].as_i64().unwrap(), "{told}");
-    assert_eq!(asks(&serving, "GET", &format!("/asking/runs/{run}/status"), &[], None).0, 404, "of another workflow");
-    assert_eq!(asks(&serving, "POST", "/nothing/start", &[], Some(&start)).0, 404);
-    assert_eq!(asks(&serving, "GET", "/resting/runs/run_x/status", &[], None).0, 404);
-    assert_eq!(asks(&serving, "POST", "/resting/start", &[], Some(&json!({"input": "text"}))).0, 400);
+    let reported =
+        wait_for_end(&serving, &format!("/resting/runs/{run}/status"), |reported| reported["status"] == "COMPLETED");
+    assert_eq!(
+        (&reported["input"], &reported["output"]["final_state"]),
+        (&json!({"version": "1.2"}), &json!("s2")),
+        "{reported}"
+    );
+    assert_eq!((&reported["originalWorkflowId"], &reported["workflowInstanceId"]), (&json!("resting"), &json!(run)));
+    assert!(reported["endTime"].as_i64().unwrap() >= reported["startTime"].as_i64().unwrap(), "{reported}");
+    assert_eq!(
+        send_request(&serving, "GET", &format!("/asking/runs/{run}/status"), &[], None).0,
+        404,
+        "of another workflow"
+    );
+    assert_eq!(send_request(&serving, "POST", "/nothing/start", &[], Some(&start)).0, 404);
+    assert_eq!(send_request(&serving, "GET", "/resting/runs/run_x/status", &[], None).0, 404);
+    assert_eq!(send_request(&serving, "POST", "/resting/start", &[], Some(&json!({"input": "text"}))).0, 400);
 }
 
-/// Performs the flow of document 004, lines 411-450, as a client that was written to that document.
+/// Performs the flow of document 004, lines 411-450, as a client written from that document.
 #[test]
-fn a_client_that_is_written_to_the_document_reads_what_is_served() {
+fn documented_client_reads_the_served_answers() {
     let serving = Serving::new();
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(1, 0.0)}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": resting(1, 0.0)}));
     let mut failing = resting(1, 0.0);
     failing["name"] = json!("failing");
     failing["states"]["s1"]["action"] = json!({"tool": "fail", "params": {"message": "no luck"}});
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": failing}));
+    serving.post("/api/v1/workflows", json!({"workflow_definition": failing}));
     for (workflow, word) in [("resting", "COMPLETED"), ("failing", "FAILED")] {
         let start = json!({"input": {"target_domain": "example.com"}, "source": "application"});
-        let (status, started) = asks(&serving, "POST", &format!("/{workflow}/start"), &[], Some(&start));
+        let (status, started) = send_request(&serving, "POST", &format!("/{workflow}/start"), &[], Some(&start));
         assert_eq!(status, 200, "{started}");
         // Line 373: both ids are texts.
         let (correlation, run) =
             (started["correlation_id"].as_str().unwrap(), started["workflow_id"].as_str().unwrap());
-        let told = ends(&serving, &format!("/{workflow}/runs/{run}/status"), |told| told["status"] != "RUNNING");
-        assert_eq!((&told["status"], &told["workflow_id"]), (&json!(word), &json!(workflow)), "lines 188-196: {told}");
-        assert_eq!(told["correlationId"], correlation);
-        assert_eq!(told["input"], json!({"target_domain": "example.com"}));
-        assert!(told["output"].is_object(), "{told}");
+        let reported = wait_for_end(&serving, &format!("/{workflow}/runs/{run}/status"), |reported| {
+            reported["status"] != "RUNNING"
+        });
+        assert_eq!(
+            (&reported["status"], &reported["workflow_id"]),
+            (&json!(word), &json!(workflow)),
+            "lines 188-196: {reported}"
+        );
+        assert_eq!(reported["correlationId"], correlation);
+        assert_eq!(reported["input"], json!({"target_domain": "example.com"}));
+        assert!(reported["output"].is_object(), "{reported}");
         // Line 440: executionTime is end_time - start_time.
-        let time = |name: &str| told[name].as_i64().unwrap_or_else(|| panic!("no {name}: {told}"));
+        let time = |name: &str| reported[name].as_i64().unwrap_or_else(|| panic!("no {name}: {reported}"));
         assert_eq!(time("end_time") - time("start_time"), time("executionDuration"));
         assert!(time("create_time") <= time("start_time") && time("update_time") <= time("end_time"));
         for (snake, camel) in [("create_time", "createTime"), ("update_time", "updateTime"), ("end_time", "endTime")] {
@@ -79,19 +100,20 @@ fn a_client_that_is_written_to_the_document_reads_what_is_served() {
 }
 
 #[test]
-fn a_run_that_waits_is_running_with_its_question_and_can_be_cancelled() {
+fn waiting_run_is_running_with_its_question_and_cancellable() {
     let serving = Serving::new();
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
-    let started = asks(&serving, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
+    serving.post("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    let started = send_request(&serving, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
     let run = started["workflow_id"].as_str().unwrap();
     let path = format!("/asking/runs/{run}/status");
-    let told = ends(&serving, &path, |told| told["status"] == "RUNNING" && told["endTime"].is_null());
-    assert_eq!(told["output"]["pending_gate"]["prompt"], "Go on?");
-    assert_eq!(asks(&serving, "POST", &format!("/other/runs/{run}/cancel"), &[], None).0, 404);
-    let (status, cancelled) = asks(&serving, "POST", &format!("/asking/runs/{run}/cancel"), &[], None);
+    let reported =
+        wait_for_end(&serving, &path, |reported| reported["status"] == "RUNNING" && reported["endTime"].is_null());
+    assert_eq!(reported["output"]["pending_gate"]["prompt"], "Go on?");
+    assert_eq!(send_request(&serving, "POST", &format!("/other/runs/{run}/cancel"), &[], None).0, 404);
+    let (status, cancelled) = send_request(&serving, "POST", &format!("/asking/runs/{run}/cancel"), &[], None);
     assert_eq!((status, &cancelled["status"]), (200, &json!("CANCELLED")), "{cancelled}");
-    let told = ends(&serving, &path, |told| told["status"] == "CANCELLED");
-    assert!(told["output"]["error"].is_string(), "{told}");
+    let reported = wait_for_end(&serving, &path, |reported| reported["status"] == "CANCELLED");
+    assert!(reported["output"]["error"].is_string(), "{reported}");
 }
 
 #[test]
@@ -100,40 +122,40 @@ fn proven_workflows_are_listed_whole_or_by_page() {
     for name in ["one", "two", "draft"] {
         let mut definition = resting(1, 0.0);
         definition["name"] = json!(name);
-        let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": definition}));
+        let (status, saved) = serving.post("/api/v1/workflows", json!({"workflow_definition": definition}));
         assert_eq!(status, 200, "{saved}");
     }
-    // A workflow that ran to its end unchanged is proven.
+    // A workflow that completed unchanged is proven.
     for name in ["one", "two"] {
-        let (_, run) = serving.posts(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
+        let (_, run) = serving.post(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
         assert_eq!(run["state"], "completed", "{run}");
     }
-    let (status, all) = asks(&serving, "GET", "/mcp", &[], None);
+    let (status, all) = send_request(&serving, "GET", "/mcp", &[], None);
     let ids: Vec<&str> = all.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!((status, ids), (200, vec!["one", "two"]), "{all}");
     assert_eq!(all[0]["inputSchema"]["type"], "object", "{all}");
-    let (status, page) = asks(&serving, "GET", "/mcp?page=1&page_size=1", &[], None);
+    let (status, page) = send_request(&serving, "GET", "/mcp?page=1&page_size=1", &[], None);
     assert_eq!((status, &page["previous"], &page["count"]), (200, &Value::Null, &json!(2)), "{page}");
     assert_eq!((&page["results"][0]["id"], page["results"].as_array().unwrap().len()), (&json!("one"), 1));
     let next = page["next"].as_str().unwrap().strip_prefix(SERVICE).unwrap().to_owned();
-    let (_, page) = asks(&serving, "GET", &next, &[], None);
+    let (_, page) = send_request(&serving, "GET", &next, &[], None);
     assert_eq!((&page["results"][0]["id"], &page["next"]), (&json!("two"), &Value::Null), "{page}");
     for wrong in ["page=0", "page_size=0", "page_size=100000", "page=x", "limit=1"] {
-        assert_eq!(asks(&serving, "GET", &format!("/mcp?{wrong}"), &[], None).0, 400, "{wrong}");
+        assert_eq!(send_request(&serving, "GET", &format!("/mcp?{wrong}"), &[], None).0, 400, "{wrong}");
     }
 }
 
 /// Uses this program's client of remote services against this program as the service.
 #[test]
-fn our_own_client_discovers_starts_follows_and_cancels() {
+fn own_client_discovers_starts_follows_and_cancels() {
     let serving = Serving::new();
-    let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    let (status, saved) = serving.post("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     assert_eq!(status, 200, "{saved}");
-    // The workflow is proven once it ran to its end.
-    let run = serving.posts("/api/v1/workflows/asking/runs", json!({})).1["run_id"].as_str().unwrap().to_owned();
-    assert_eq!(serving.waits_for(&run)["status"], "waiting");
-    let answer = |run: &str| serving.posts(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0;
-    assert_eq!((answer(&run), serving.waits_for(&run)["status"].as_str()), (200, Some("completed")));
+    // The workflow is proven once it has completed.
+    let run = serving.post("/api/v1/workflows/asking/runs", json!({})).1["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(serving.wait_for(&run)["status"], "waiting");
+    let answer = |run: &str| serving.post(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0;
+    assert_eq!((answer(&run), serving.wait_for(&run)["status"].as_str()), (200, Some("completed")));
 
     let config = Config {
         enabled: true,
@@ -154,11 +176,11 @@ fn our_own_client_discovers_starts_follows_and_cancels() {
         let again = client.start("asking", &input, "key 1").await.unwrap();
         assert_eq!(started, again, "once");
         let run = started.workflow_instance.as_str();
-        serving.waits_for(run);
+        serving.wait_for(run);
         let status = client.status("asking", run).await.unwrap();
         assert_eq!((status.state, &status.pending_gate.unwrap()["prompt"]), (State::Running, &json!("Go on?")));
         assert_eq!(answer(run), 200);
-        serving.waits_for(run);
+        serving.wait_for(run);
         let status = client.status("asking", run).await.unwrap();
         assert_eq!((status.state, &status.input["version"]), (State::Completed, &json!("1.2")), "{status:?}");
         assert!(status.start_time.is_some() && status.end_time >= status.start_time, "{status:?}");

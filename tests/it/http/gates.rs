@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::http::client::{Serving, asking};
 
 fn gate(serving: &Serving, run: &str) -> String {
-    let waiting = serving.waits_for(run);
+    let waiting = serving.wait_for(run);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let id = waiting["pending_gate"]["gate_id"].as_str().unwrap();
     let escape = |byte: u8| match byte {
@@ -20,20 +20,20 @@ fn gate(serving: &Serving, run: &str) -> String {
 }
 
 #[test]
-fn who_has_the_token_answers_what_anyone_may() {
+fn token_holder_answers_questions_for_anyone() {
     let serving = Serving::new();
     let run = serving.starts(&asking("anyone"));
     let gate = gate(&serving, &run);
-    let (status, wrong) = serving.posts(&gate, json!({"answer": "perhaps"}));
+    let (status, wrong) = serving.post(&gate, json!({"answer": "perhaps"}));
     assert_eq!((status, &wrong["misread"]), (422, &json!(true)), "{wrong}");
-    assert_eq!(serving.posts(&gate, json!({"answer": "yes"})).0, 200);
-    assert_eq!(serving.waits_for(&run)["status"], "completed");
-    let (status, late) = serving.posts(&gate, json!({"answer": "no"}));
+    assert_eq!(serving.post(&gate, json!({"answer": "yes"})).0, 200);
+    assert_eq!(serving.wait_for(&run)["status"], "completed");
+    let (status, late) = serving.post(&gate, json!({"answer": "no"}));
     assert_eq!((status, &late["code"]), (409, &json!("conflict")), "{late}");
 }
 
 #[test]
-fn a_gate_for_people_is_answered_with_their_passphrase_only() {
+fn gate_for_people_requires_their_passphrase() {
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
     let gate = gate(&serving, &run);
@@ -42,11 +42,11 @@ fn a_gate_for_people_is_answered_with_their_passphrase_only() {
         if !passphrase.is_null() {
             body["passphrase"] = passphrase;
         }
-        serving.posts(&gate, body)
+        serving.post(&gate, body)
     };
     let (status, refused) = answer(Value::Null);
     assert_eq!((status, &refused["success"]), (409, &json!(false)), "the token alone is a program's: {refused}");
-    assert_eq!(serving.posts(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0, 409);
+    assert_eq!(serving.post(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0, 409);
     let (status, refused) = answer(json!("anything"));
     assert_eq!(status, 409, "where none is set, none makes a person: {refused}");
 
@@ -58,15 +58,15 @@ fn a_gate_for_people_is_answered_with_their_passphrase_only() {
     assert!(status == 409 || status == 403, "{refused}");
     let (status, refused) = answer(json!("battery staple"));
     assert_eq!((status, &refused["code"]), (403, &json!("passphrase_wanted")), "{refused}");
-    assert_eq!(serving.waits_for(&run)["status"], "waiting");
+    assert_eq!(serving.wait_for(&run)["status"], "waiting");
     // A wrong passphrase delays the next one, by a second at first.
     let mut taken = answer(json!("correct horse"));
     while taken.0 == 403 && taken.1["retry_after_seconds"].is_u64() {
         taken = answer(json!("correct horse"));
     }
     assert_eq!(taken.0, 200, "{}", taken.1);
-    assert_eq!(serving.waits_for(&run)["status"], "completed");
-    let answered = serving.follows(&run, &[]).rest().into_iter().find(|event| event.kind == "gate_answered").unwrap();
+    assert_eq!(serving.wait_for(&run)["status"], "completed");
+    let answered = serving.follow(&run, &[]).rest().into_iter().find(|event| event.kind == "gate_answered").unwrap();
     assert_eq!(answered.data["data"]["through"], "http", "{answered:?}");
 }
 
@@ -97,37 +97,37 @@ print("it", done["structuredContent"]["status"] + ":", done["structuredContent"]
 "#;
 
 #[test]
-fn a_dialog_over_http_is_believed_unless_it_comes_out_of_a_terminal_that_is_kept() {
+fn http_dialog_is_trusted_unless_from_a_held_terminal() {
     let serving = Serving::new();
     let script = serving.home.path().join("client.py");
     std::fs::write(&script, CLIENT).unwrap();
     let (port, script) = (serving.port.to_string(), script.display().to_string());
     serving.home.runs(&["terminal", "open", "--name", "agent"]).well();
-    // redteam H4: from an address that is not the server's, but belongs to this machine.
+    // redteam H4: from an address of this machine that is not the server's.
     let sources = ["127.0.0.1".to_owned(), "127.0.0.2".to_owned()].into_iter().chain(own_address());
     for source in sources {
         // A client is asked once about a gate.
         let run = serving.starts(&asking("human"));
-        serving.waits_for(&run);
+        serving.wait_for(&run);
         let typed = format!("python3 {script} {port} {} {run} {source}", serving.token);
         let inside = serving.home.runs(&["terminal", "run", "agent", "sh", "-c", &typed]);
         assert!(
             inside.stdout.contains("it waiting:") && inside.stdout.contains("a terminal that steplatch keeps"),
             "{source}: {inside:?}"
         );
-        assert_eq!(serving.waits_for(&run)["status"], "waiting");
+        assert_eq!(serving.wait_for(&run)["status"], "waiting");
     }
 
     // A client outside of steplatch's terminals is trusted.
     let run = serving.starts(&asking("human"));
-    serving.waits_for(&run);
+    serving.wait_for(&run);
     let mut outside = std::process::Command::new("python3");
     let said = outside.args([&script, &port, &serving.token, &run, "127.0.0.1"]).output().unwrap();
-    let told = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(told.contains("it completed:"), "{told}{}", String::from_utf8_lossy(&said.stderr));
+    let reported = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(reported.contains("it completed:"), "{reported}{}", String::from_utf8_lossy(&said.stderr));
 }
 
-/// Returns an address of this machine other than loopback, if it has one. No packet is sent.
+/// Returns an address of this machine other than loopback, if there is one. Sends no packet.
 fn own_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -135,11 +135,11 @@ fn own_address() -> Option<String> {
 }
 
 #[test]
-fn the_daemon_itself_is_no_client_that_shows_a_person_a_dialog() {
-    // redteam H5: a node of type http posted the answer of a dialog that was not shown.
+fn daemon_itself_cannot_show_a_person_a_dialog() {
+    // redteam H5: a node of type http posted the answer of a dialog that was never shown.
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
-    serving.waits_for(&run);
+    serving.wait_for(&run);
     let headers = json!({
         "Authorization": format!("Bearer {}", serving.token),
         "Content-Type": "application/json",
@@ -178,5 +178,5 @@ fn the_daemon_itself_is_no_client_that_shows_a_person_a_dialog() {
     assert_eq!(result["structuredContent"]["status"], "waiting", "{result}");
     let next_step = result["structuredContent"]["next_step"].as_str().unwrap();
     assert!(next_step.contains("was started by steplatch"), "{next_step}");
-    assert_eq!(serving.waits_for(&run)["status"], "waiting");
+    assert_eq!(serving.wait_for(&run)["status"], "waiting");
 }

@@ -20,7 +20,7 @@ fn configure(home: &Home, url: &str, token: &str) {
     let folder = home.path().join(".config/steplatch");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), "daemon.log = 'info'\n").unwrap();
-    home.uses_service(url, token);
+    home.configure_service(url, token);
 }
 
 fn kill_daemon(home: &Home) {
@@ -29,64 +29,64 @@ fn kill_daemon(home: &Home) {
 }
 
 /// Returns the newest run of the serving instance, once it waits at its gate.
-fn waiting_at(north: &Serving, after: &[String]) -> String {
-    // The run was started over HTTP by another client, so this test can only poll.
+fn wait_at_gate(north: &Serving, after: &[String]) -> String {
+    // Another client started the run over HTTP, so this test can only poll.
     eventually_blocking("a new run waits", || {
-        let runs = north.gets("/api/v1/runs?state=waiting").1;
+        let runs = north.get("/api/v1/runs?state=waiting").1;
         let ids = runs["runs"].as_array().into_iter().flatten().filter_map(|run| run["run_id"].as_str());
         ids.map(str::to_owned).find(|run| !after.contains(run)).ok_or(runs)
     })
 }
 
 /// Follows a run to its end, and returns its final report.
-fn end_of(home: &Home, run: &str) -> Value {
+fn wait_for_end(home: &Home, run: &str) -> Value {
     home.runs(&["runs", "events", run, "--follow", "--json"]).well();
     home.runs(&["runs", "show", run, "--json"]).json()
 }
 
 #[test]
-fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
+fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     let north = Serving::new();
-    let (_, proving) = north.posts("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
+    let (_, proving) = north.post("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
     let proving = proving["run_id"].as_str().unwrap().to_owned();
-    let mut gates = vec![waiting_at(&north, &[])];
+    let mut gates = vec![wait_at_gate(&north, &[])];
     assert_eq!(gates, [proving.as_str()]);
     north.home.runs(&["gates", "answer", &proving, "yes"]).well();
-    assert_eq!(north.waits_for(&proving)["status"], "completed");
+    assert_eq!(north.wait_for(&proving)["status"], "completed");
 
     let south = Home::new(STEPLATCH);
     configure(&south, &format!("http://127.0.0.1:{}", north.port), &north.token);
     let agent = Agent::new(&south);
-    let refreshed = agent.calls("refresh_workflows", json!({}));
+    let refreshed = agent.call_tool("refresh_workflows", json!({}));
     assert_eq!(
         (&refreshed["success"], &refreshed["remotes"][0]["workflows"]),
         (&json!(true), &json!(1)),
         "{refreshed}"
     );
-    let tools = agent.requests("tools/list", json!({}));
+    let tools = agent.send_request("tools/list", json!({}));
     let names: Vec<&str> =
         tools["result"]["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert!(names.contains(&"workflow_asking"), "{names:?}");
 
     // A run with a gate in between, which a person answers at the serving instance.
-    let call = agent.begins("workflow_asking", json!({"to": "prod"}));
-    let gate = waiting_at(&north, &gates);
-    let waiting = call.ends();
+    let call = agent.begin("workflow_asking", json!({"to": "prod"}));
+    let gate = wait_at_gate(&north, &gates);
+    let waiting = call.finish();
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     assert!(waiting["next_step"].as_str().unwrap().contains("Go on?"), "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
     north.home.runs(&["gates", "answer", &gate, "yes"]).well();
-    let done = end_of(&south, run);
+    let done = wait_for_end(&south, run);
     assert_eq!((&done["state"], &done["result"]["workflowInstanceId"]), (&json!("completed"), &json!(gate)), "{done}");
     gates.push(gate);
 
-    // Each of the two is killed in the middle.
+    // Both instances are killed in the middle.
     for killed in [&south, &north.home] {
-        let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
-        let gate = waiting_at(&north, &gates);
+        let started = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+        let gate = wait_at_gate(&north, &gates);
         kill_daemon(killed);
         north.home.runs(&["gates", "answer", &gate, "yes"]).well();
-        let done = end_of(&south, &begun);
+        let done = wait_for_end(&south, &started);
         assert_eq!(
             (&done["state"], &done["result"]["workflowInstanceId"]),
             (&json!("completed"), &json!(gate)),
@@ -96,15 +96,15 @@ fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
     }
 
     // Cancelling the run here cancels the run there.
-    let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
-    let gate = waiting_at(&north, &gates);
-    let cancelled = agent.calls("cancel_run", json!({"run_id": begun}));
+    let started = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+    let gate = wait_at_gate(&north, &gates);
+    let cancelled = agent.call_tool("cancel_run", json!({"run_id": started}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    assert_eq!(north.waits_for(&gate)["status"], "cancelled");
+    assert_eq!(north.wait_for(&gate)["status"], "cancelled");
 }
 
 #[test]
-fn a_call_of_a_remote_tool_comes_to_what_the_service_says() {
+fn call_of_a_remote_tool_returns_the_services_result() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let service = runtime.block_on(FakeService::start());
     service.offer("7", "Deploy");
@@ -113,21 +113,21 @@ fn a_call_of_a_remote_tool_comes_to_what_the_service_says() {
     let home = Home::new(STEPLATCH);
     configure(&home, &service.url(), TOKEN);
     for agent in [Agent::of(Era::Handshake, &home), Agent::of(Era::Stateless, &home)] {
-        let _ = agent.calls("refresh_workflows", json!({}));
-        let good = agent.calls("workflow_deploy", json!({"to": "prod"}));
+        let _ = agent.call_tool("refresh_workflows", json!({}));
+        let good = agent.call_tool("workflow_deploy", json!({"to": "prod"}));
         assert_eq!((&good["success"], &good["status"]), (&json!(true), &json!("COMPLETED")), "{good}");
         assert_eq!((&good["originalWorkflowId"], &good["input"]), (&json!("7"), &json!({"to": "prod"})), "{good}");
         assert!(good["correlationId"].is_string() && good["run_id"].is_string(), "{good}");
-        let bad = agent.begins("workflow_breaks", json!({})).answer();
+        let bad = agent.begin("workflow_breaks", json!({})).answer();
         assert_eq!(bad["result"]["isError"], true, "{bad}");
-        let told = &bad["result"]["structuredContent"];
-        assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");
+        let reported = &bad["result"]["structuredContent"];
+        assert_eq!((&reported["status"], &reported["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");
     }
     // Document 004, lines 484 and 496-499: each start and each end is logged, for audit.
     let log = log(&home);
     let lines = |words: &str, parts: &[&str]| {
-        let told = log.lines().filter(|line| line.contains("INFO") && line.contains(words));
-        told.filter(|line| parts.iter().all(|part| line.contains(part)) && line.contains(" run=run_")).count()
+        let reported = log.lines().filter(|line| line.contains("INFO") && line.contains(words));
+        reported.filter(|line| parts.iter().all(|part| line.contains(part)) && line.contains(" run=run_")).count()
     };
     for (tool, id, outcome) in [("workflow_deploy", "7", "completed"), ("workflow_breaks", "8", "failed")] {
         let (workflow, id) = (format!("workflow=\"{tool}\""), format!("workflow_id=\"{id}\""));
@@ -144,21 +144,25 @@ fn a_call_of_a_remote_tool_comes_to_what_the_service_says() {
 }
 
 #[test]
-fn a_start_that_a_kill_cuts_off_is_unknown_and_not_done_again() {
+fn start_interrupted_by_a_kill_is_unknown_and_not_repeated() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let service = runtime.block_on(FakeService::start());
     service.offer("7", "Deploy");
     let home = Home::new(STEPLATCH);
     configure(&home, &service.url(), TOKEN);
     home.runs(&["remote", "refresh"]).well();
-    // The service carries the request out without a response.
+    // The service performs the request without a response.
     service.once(Route::Start, Answer::Hang);
     let run = home.runs(&["run", "workflow_deploy", "--detach"]).well().trim().to_owned();
     runtime.block_on(service.wait_for(Route::Start, 1));
     kill_daemon(&home);
-    let told = end_of(&home, &run);
-    assert_eq!((&told["state"], &told["result"]["status"]), (&json!("failed"), &json!("UNKNOWN")), "{told}");
-    assert!(told["error"].as_str().unwrap().contains("not started again"), "{told}");
+    let reported = wait_for_end(&home, &run);
+    assert_eq!(
+        (&reported["state"], &reported["result"]["status"]),
+        (&json!("failed"), &json!("UNKNOWN")),
+        "{reported}"
+    );
+    assert!(reported["error"].as_str().unwrap().contains("not started again"), "{reported}");
     assert_eq!(service.count(Route::Start), 1);
-    assert!(!told.to_string().contains(TOKEN));
+    assert!(!reported.to_string().contains(TOKEN));
 }

@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 use crate::http::client::{STEPLATCH, Serving};
 
 /// Sends a request of 2026-07-28, and returns the status and the response message.
-fn asks(serving: &Serving, token: Option<&str>, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
+fn send_request(
+    serving: &Serving,
+    token: Option<&str>,
+    method: &str,
+    name: Option<&str>,
+    mut params: Value,
+) -> (u16, Value) {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -21,7 +27,7 @@ fn asks(serving: &Serving, token: Option<&str>, method: &str, name: Option<&str>
     ];
     headers.extend(name.map(|name| ("mcp-name", name)));
     headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-    let response = serving.sends("POST", "/mcp", &headers, body.as_bytes());
+    let response = serving.send("POST", "/mcp", &headers, body.as_bytes());
     let status = response.status;
     let text = response.text();
     // The answer is the body, or the data of an event in it.
@@ -33,28 +39,28 @@ fn asks(serving: &Serving, token: Option<&str>, method: &str, name: Option<&str>
 }
 
 #[test]
-fn tools_are_called_with_the_token_and_not_without() {
+fn tools_require_the_token() {
     for serving in [Serving::new(), Serving::of_mcp_only()] {
         let token = Some(serving.token.as_str());
-        let (status, listed) = asks(&serving, token, "tools/list", None, json!({}));
+        let (status, listed) = send_request(&serving, token, "tools/list", None, json!({}));
         assert_eq!(status, 200, "{listed}");
         assert!(listed["result"]["tools"].as_array().unwrap().len() > 10, "{listed}");
         let call = json!({"name": "run_command", "arguments": {"command": "echo $((6*7))"}});
-        let (status, called) = asks(&serving, token, "tools/call", Some("run_command"), call.clone());
+        let (status, called) = send_request(&serving, token, "tools/call", Some("run_command"), call.clone());
         assert_eq!((status, &called["result"]["structuredContent"]["output"]), (200, &json!("42\n")), "{called}");
-        let (status, refused) = asks(&serving, None, "tools/call", Some("run_command"), call);
+        let (status, refused) = send_request(&serving, None, "tools/call", Some("run_command"), call);
         assert_eq!((status, &refused["code"]), (401, &json!("unauthorized")));
     }
 }
 
 #[test]
-fn the_server_for_mcp_alone_has_nothing_else() {
+fn mcp_only_server_offers_nothing_else() {
     let serving = Serving::of_mcp_only();
     for path in ["/api/v1/runs", "/metrics", "/events/workflow/x"] {
-        assert_eq!(serving.gets(path).0, 404, "{path}");
-        assert_eq!(serving.sends("GET", path, &[], b"").status, 401, "{path}");
+        assert_eq!(serving.get(path).0, 404, "{path}");
+        assert_eq!(serving.send("GET", path, &[], b"").status, 401, "{path}");
     }
     let home = steplatch_testkit::Home::new(STEPLATCH);
-    let said = home.runs(&["mcp", "--port", "1"]);
-    assert!(said.code == 2 && said.stderr.contains("--http"), "{}", said.stderr);
+    let output = home.runs(&["mcp", "--port", "1"]);
+    assert!(output.code == 2 && output.stderr.contains("--http"), "{}", output.stderr);
 }

@@ -1,4 +1,4 @@
-//! Requests that are not admitted, at every address.
+//! Requests that every address refuses.
 
 use std::io::{Read as _, Write as _};
 
@@ -8,7 +8,7 @@ use steplatch_http::{MAX_BODY_BYTES, ROUTES};
 
 use crate::http::client::{Response, Serving, asking, resting};
 
-/// Returns every address, with values for its parameters, and whether it needs no token.
+/// Returns every address, with values for its parameters, and whether it requires no token.
 fn addresses() -> Vec<(&'static str, String, bool)> {
     let own = [
         ("GET", "/health", true),
@@ -35,33 +35,33 @@ fn addresses() -> Vec<(&'static str, String, bool)> {
 }
 
 #[test]
-fn every_address_is_closed_to_whoever_should_not_come_in() {
+fn every_address_refuses_unauthorised_requests() {
     let serving = Serving::new();
     let bearer = format!("Bearer {}", serving.token);
     let token = ("authorization", bearer.as_str());
     let addresses = addresses();
     assert!(addresses.len() > 45, "the table is walked");
-    // The OpenAPI document lists all of them but MCP's.
-    let document = serving.gets("/api/openapi.json").1;
+    // The OpenAPI document lists all addresses except MCP's.
+    let document = serving.get("/api/openapi.json").1;
     let documented: usize =
         document["paths"].as_object().unwrap().values().map(|item| item.as_object().unwrap().len()).sum();
     assert_eq!(documented + 2, addresses.len());
     for (method, path, open) in addresses {
         let refused = |headers: &[(&str, &str)], wanted: u16, code: &str| {
-            let response = serving.sends(method, &path, headers, b"");
+            let response = serving.send(method, &path, headers, b"");
             assert_eq!(response.status, wanted, "{method} {path} {headers:?}");
             if wanted == 401 {
                 assert!(response.header("www-authenticate").unwrap().starts_with("Bearer"), "{path}");
             }
-            let told = response.json();
-            assert_eq!((&told["success"], &told["code"]), (&json!(false), &json!(code)), "{method} {path}");
-            assert!(told["error"].as_str().unwrap().len() > 20, "{told}");
+            let reported = response.json();
+            assert_eq!((&reported["success"], &reported["code"]), (&json!(false), &json!(code)), "{method} {path}");
+            assert!(reported["error"].as_str().unwrap().len() > 20, "{reported}");
         };
         if !open {
             refused(&[], 401, "unauthorized");
             refused(&[("authorization", "Bearer slt_0123456789abcdef")], 401, "unauthorized");
-            let in_query = serving.sends(method, &format!("{path}?token={}", serving.token), &[], b"");
-            assert_eq!(in_query.status, 401, "a token in an address is none: {path}");
+            let in_query = serving.send(method, &format!("{path}?token={}", serving.token), &[], b"");
+            assert_eq!(in_query.status, 401, "a token in an address does not count: {path}");
         }
         refused(&[token, ("origin", "https://evil.example")], 403, "forbidden_origin");
         refused(&[token, ("origin", "null")], 403, "forbidden_origin");
@@ -72,9 +72,9 @@ fn every_address_is_closed_to_whoever_should_not_come_in() {
 }
 
 #[test]
-fn a_body_without_a_length_is_not_read_further_than_the_limit() {
+fn body_without_a_length_is_read_only_up_to_the_limit() {
     let serving = Serving::new();
-    let mut stream = serving.connects();
+    let mut stream = serving.connect();
     let head = format!(
         "POST /api/v1/runs HTTP/1.1\r\nhost: localhost:{}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
          transfer-encoding: chunked\r\n\r\n",
@@ -89,16 +89,16 @@ fn a_body_without_a_length_is_not_read_further_than_the_limit() {
     }
     let response = Response::read(stream);
     assert_eq!((response.status, response.header("connection")), (413, Some("close")));
-    assert_eq!(serving.gets("/api/v1/runs").0, 200, "and others are answered");
+    assert_eq!(serving.get("/api/v1/runs").0, 200, "and other clients are answered");
 }
 
 #[test]
-fn what_is_asked_badly_is_answered_in_words() {
+fn invalid_request_gets_a_readable_answer() {
     let serving = Serving::new();
     let bearer = format!("Bearer {}", serving.token);
     let with = |method: &str, path: &str, kind: &str, body: &str| {
         let headers = [("authorization", bearer.as_str()), ("content-type", kind)];
-        let response = serving.sends(method, path, &headers, body.as_bytes());
+        let response = serving.send(method, path, &headers, body.as_bytes());
         let allow = response.header("allow").map(str::to_owned);
         (response.status, response.json()["code"].as_str().unwrap().to_owned(), allow)
     };
@@ -125,74 +125,74 @@ fn what_is_asked_badly_is_answered_in_words() {
 }
 
 #[test]
-fn a_page_that_is_allowed_may_ask_and_read_the_answer() {
+fn permitted_page_may_ask_and_read_the_answer() {
     let serving = Serving::with(&["--allow-origin", "https://page.example", "--allow-host", "steplatch.example"]);
     let origin = ("origin", "https://page.example");
     let asks = [origin, ("access-control-request-method", "POST"), ("access-control-request-headers", "authorization")];
-    let response = serving.sends("OPTIONS", "/api/v1/runs", &asks, b"");
+    let response = serving.send("OPTIONS", "/api/v1/runs", &asks, b"");
     assert_eq!((response.status, response.header("access-control-allow-origin")), (204, Some("https://page.example")));
     assert!(response.header("access-control-allow-headers").unwrap().contains("authorization"));
     let bearer = format!("Bearer {}", serving.token);
     let headers = [origin, ("authorization", bearer.as_str()), ("host", "steplatch.example")];
-    let response = serving.sends("GET", "/api/v1/runs", &headers, b"");
+    let response = serving.send("GET", "/api/v1/runs", &headers, b"");
     assert_eq!((response.status, response.header("access-control-allow-origin")), (200, Some("https://page.example")));
-    let response = serving.sends("OPTIONS", "/api/v1/runs", &[("origin", "https://evil.example"), asks[1]], b"");
+    let response = serving.send("OPTIONS", "/api/v1/runs", &[("origin", "https://evil.example"), asks[1]], b"");
     assert_eq!((response.status, response.header("access-control-allow-origin")), (403, None));
 }
 
 #[test]
-fn no_token_is_in_what_the_server_writes_down() {
-    let mut serving = Serving::talkative();
-    assert_eq!(serving.gets("/api/v1/runs?limit=3").0, 200);
+fn server_logs_contain_no_token() {
+    let mut serving = Serving::with_full_log();
+    assert_eq!(serving.get("/api/v1/runs?limit=3").0, 200);
     let wrong = "Bearer slt_wrong_0123456789abcdef";
-    assert_eq!(serving.sends("GET", "/api/v1/runs", &[("authorization", wrong)], b"").status, 401);
+    assert_eq!(serving.send("GET", "/api/v1/runs", &[("authorization", wrong)], b"").status, 401);
     let bearer = format!("Bearer {}", serving.token);
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    serving.sends("POST", "/mcp", &headers, list.as_bytes());
-    assert_eq!(serving.ends(Signal::TERM), Some(0));
+    serving.send("POST", "/mcp", &headers, list.as_bytes());
+    assert_eq!(serving.finish(Signal::TERM), Some(0));
     let log = std::fs::read_to_string(serving.home.path().join("log")).unwrap();
     assert!(log.contains("answered") && log.contains("/api/v1/runs"), "{log}");
     assert!(!log.contains("slt_"), "{log}");
 }
 
 #[test]
-fn who_has_no_token_sends_no_body() {
+fn body_without_a_token_is_not_read() {
     let serving = Serving::new();
     for path in ["/health", "/api/openapi.json"] {
-        assert_eq!(serving.sends("GET", path, &[], b"{}").status, 401, "{path}");
-        assert_eq!(serving.sends("GET", path, &[], b"").status, 200, "{path}");
+        assert_eq!(serving.send("GET", path, &[], b"{}").status, 401, "{path}");
+        assert_eq!(serving.send("GET", path, &[], b"").status, 200, "{path}");
     }
 }
 
 #[test]
-fn a_new_token_counts_at_once() {
+fn new_token_applies_at_once() {
     let mut serving = Serving::new();
-    assert_eq!(serving.gets("/api/v1/runs").0, 200);
+    assert_eq!(serving.get("/api/v1/runs").0, 200);
     let new = serving.home.runs(&["serve", "token", "--new", "--json"]).json();
-    assert_eq!(serving.gets("/api/v1/runs").0, 401);
+    assert_eq!(serving.get("/api/v1/runs").0, 401);
     serving.token = new["token"].as_str().unwrap().to_owned();
-    assert_eq!(serving.gets("/api/v1/runs").0, 200);
-    let told = serving.home.runs(&["serve", "token"]).well();
-    assert_eq!(told.trim(), new["file"].as_str().unwrap());
-    assert_eq!(serving.ends(Signal::TERM), Some(0));
+    assert_eq!(serving.get("/api/v1/runs").0, 200);
+    let reported = serving.home.runs(&["serve", "token"]).well();
+    assert_eq!(reported.trim(), new["file"].as_str().unwrap());
+    assert_eq!(serving.finish(Signal::TERM), Some(0));
 }
 
 #[test]
-fn a_stream_that_the_old_token_opened_ends_with_it() {
+fn stream_of_an_old_token_ends_with_it() {
     // redteam L3: streams continued after the token was replaced.
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
-    assert_eq!(serving.waits_for(&run)["status"], "waiting");
-    let events = serving.follows(&run, &[]);
+    assert_eq!(serving.wait_for(&run)["status"], "waiting");
+    let events = serving.follow(&run, &[]);
     serving.home.runs(&["serve", "token", "--new"]).well();
-    serving.home.answers(&run, "yes").well();
-    let told: Vec<String> = events.rest().into_iter().map(|event| event.kind).collect();
-    assert!(!told.iter().any(|told| told == "gate_answered"), "{told:?}");
+    serving.home.answer_gate(&run, "yes").well();
+    let reported: Vec<String> = events.rest().into_iter().map(|event| event.kind).collect();
+    assert!(!reported.iter().any(|reported| reported == "gate_answered"), "{reported:?}");
 }
 
 #[test]
-fn a_token_of_the_environment_opens_the_server_and_reaches_no_terminal() {
+fn environment_token_opens_the_server_and_no_terminal_sees_it() {
     let home = steplatch_testkit::Home::new(crate::http::client::STEPLATCH);
     let refused = home.steplatch().args(["serve"]).env("STEPLATCH_HTTP_TOKEN", "short").output().unwrap();
     let said = steplatch_testkit::CommandOutput::of(&refused);
@@ -207,9 +207,9 @@ fn a_token_of_the_environment_opens_the_server_and_reaches_no_terminal() {
         .unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(process.stdout.take().unwrap()), &mut line).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert!(told["token"].is_null() && told["token_file"].is_null() && !line.contains(token), "{line}");
-    let port: u16 = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+    let reported: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert!(reported["token"].is_null() && reported["token_file"].is_null() && !line.contains(token), "{line}");
+    let port: u16 = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     let body = json!({"command": "env; tr '\\0' '\\n' < /proc/$PPID/environ"}).to_string();
     let head = format!(
@@ -227,14 +227,14 @@ fn a_token_of_the_environment_opens_the_server_and_reaches_no_terminal() {
 }
 
 #[test]
-fn ending_the_server_ends_streams_and_leaves_runs() {
+fn ending_the_server_ends_streams_but_not_runs() {
     let mut serving = Serving::new();
     let run = serving.starts(&resting(2, 300.0));
-    let mut events = serving.follows(&run, &[]);
+    let mut events = serving.follow(&run, &[]);
     assert_eq!(events.next().unwrap().kind, "workflow_started");
-    assert_eq!(serving.ends(Signal::INT), Some(0));
+    assert_eq!(serving.finish(Signal::INT), Some(0));
     assert!(events.rest().iter().all(|event| event.kind == "state_entered"), "the stream ends, whole");
-    let told = serving.home.runs(&["runs", "show", &run, "--json"]).json();
-    assert_eq!(told["status"].as_str().or(told["state"].as_str()), Some("running"), "{told}");
+    let reported = serving.home.runs(&["runs", "show", &run, "--json"]).json();
+    assert_eq!(reported["status"].as_str().or(reported["state"].as_str()), Some("running"), "{reported}");
     serving.home.runs(&["runs", "cancel", &run]).well();
 }

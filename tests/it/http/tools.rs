@@ -7,36 +7,36 @@ use serde_json::json;
 
 use crate::http::client::{Serving, resting};
 
-/// Returns a program of the Python environment that `cargo xtask test` installs.
+/// Returns a program of the Python environment installed by `cargo xtask test`.
 fn program(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let found = exe.ancestors().map(|folder| folder.join("clients/openapi/bin").join(name)).find(|path| path.exists());
     found.unwrap_or_else(|| panic!("{name} is missing; run cargo xtask test, which installs it"))
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[test]
-fn the_document_is_valid() {
+fn document_is_valid() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("crates/http/openapi.json");
     let output = Command::new(program("openapi-spec-validator")).arg(&file).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
-/// Excluded addresses: generated values would be run as commands, or waited for as long as they say.
+/// Excluded addresses: generated values would be run as commands, or used as waiting times.
 const LEFT_OUT: &str = "^/api/v1/(commands|terminals/.*/(command|await|input))$";
 
 /// Generates valid and invalid requests from the document. None may break the server or cause a response outside of the
 /// document.
 #[test]
-fn no_request_that_the_document_leads_to_breaks_the_server() {
+fn documented_requests_never_break_the_server() {
     let serving = Serving::new();
-    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
-    // Its events end, unlike those of a run that waits.
+    serving.post("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
+    // Its events end, unlike those of a waiting run.
     let run = serving.starts(&resting(2, 0.0));
-    assert_eq!(serving.waits_for(&run)["status"], "completed");
+    assert_eq!(serving.wait_for(&run)["status"], "completed");
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
     let mut command = serving.home.inside(&program("schemathesis"));
     command
@@ -46,6 +46,6 @@ fn no_request_that_the_document_leads_to_breaks_the_server() {
         .args(["--phases", "examples,coverage,fuzzing", "--max-examples", "5", "--seed", "1"])
         .args(["--suppress-health-check", "all", "--no-color"]);
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(serving.gets("/health").1["status"], "ok");
+    assert!(output.status.success(), "{}", output_text(&output));
+    assert_eq!(serving.get("/health").1["status"], "ok");
 }

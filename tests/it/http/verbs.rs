@@ -5,43 +5,43 @@ use serde_json::{Value, json};
 use crate::http::client::{Serving, asking, resting};
 
 #[test]
-fn a_workflow_is_saved_run_looked_at_and_removed() {
+fn workflow_is_saved_run_shown_and_removed() {
     let serving = Serving::new();
-    let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
+    let (status, saved) = serving.post("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
     assert_eq!((status, &saved["workflow_name"]), (200, &json!("resting")), "{saved}");
-    let (status, again) = serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(3, 0.0)}));
+    let (status, again) = serving.post("/api/v1/workflows", json!({"workflow_definition": resting(3, 0.0)}));
     assert_eq!((status, &again["code"]), (409, &json!("conflict")), "{again}");
-    let (status, wrong) = serving.posts("/api/v1/workflows", json!({"workflow_definition": {"name": "x"}}));
+    let (status, wrong) = serving.post("/api/v1/workflows", json!({"workflow_definition": {"name": "x"}}));
     assert_eq!((status, &wrong["code"]), (422, &json!("refused")));
     assert!(!wrong["validation_errors"].as_array().unwrap().is_empty(), "{wrong}");
 
-    let (status, listed) = serving.gets("/api/v1/workflows?containing=rest&limit=5");
+    let (status, listed) = serving.get("/api/v1/workflows?containing=rest&limit=5");
     assert_eq!((status, &listed["workflows"][0]["name"], &listed["total"]), (200, &json!("resting"), &json!(1)));
-    let (status, shown) = serving.gets("/api/v1/workflows/resting");
+    let (status, shown) = serving.get("/api/v1/workflows/resting");
     assert_eq!((status, &shown["definition"]["initial_state"]), (200, &json!("s1")));
 
-    let (status, run) = serving.posts("/api/v1/workflows/resting/runs", json!({"input": {"a": 1}, "wait": true}));
+    let (status, run) = serving.post("/api/v1/workflows/resting/runs", json!({"input": {"a": 1}, "wait": true}));
     assert_eq!((status, &run["state"]), (200, &json!("completed")), "{run}");
     let id = run["run_id"].as_str().unwrap();
-    let (status, record) = serving.gets(&format!("/api/v1/runs/{id}/record"));
+    let (status, record) = serving.get(&format!("/api/v1/runs/{id}/record"));
     assert_eq!((status, &record["run"]["workflow_id"]), (200, &json!("resting")));
-    let (status, runs) = serving.gets("/api/v1/runs?workflow_id=resting&state=completed");
+    let (status, runs) = serving.get("/api/v1/runs?workflow_id=resting&state=completed");
     assert_eq!((status, runs["runs"].as_array().unwrap().len()), (200, 1));
 
-    let (status, _) = serving.asks("DELETE", "/api/v1/workflows/resting", None);
+    let (status, _) = serving.ask("DELETE", "/api/v1/workflows/resting", None);
     assert_eq!(status, 200);
     for (method, path) in [("DELETE", "/api/v1/workflows/resting"), ("GET", "/api/v1/workflows/resting")] {
-        let (status, gone) = serving.asks(method, path, None);
+        let (status, gone) = serving.ask(method, path, None);
         assert_eq!((status, &gone["success"], &gone["code"]), (404, &json!(false), &json!("not_found")), "{gone}");
     }
-    let (status, gone) = serving.posts("/api/v1/workflows/resting/runs", json!({}));
+    let (status, gone) = serving.post("/api/v1/workflows/resting/runs", json!({}));
     assert_eq!((status, &gone["code"]), (404, &json!("not_found")), "{gone}");
 }
 
 #[test]
-fn what_is_not_there_is_told_from_what_cannot_be_done() {
+fn missing_things_differ_from_impossible_actions() {
     let serving = Serving::new();
-    let status = |method: &str, path: &str, body: Value| serving.asks(method, path, Some(&body)).0;
+    let status = |method: &str, path: &str, body: Value| serving.ask(method, path, Some(&body)).0;
     for (method, path, body) in [
         ("POST", "/api/v1/runs/run_x/cancel", json!({})),
         ("POST", "/api/v1/runs/run_x/pause", json!({})),
@@ -63,8 +63,8 @@ fn what_is_not_there_is_told_from_what_cannot_be_done() {
         ("DELETE", "/api/v1/terminals/term_x", Value::Null),
     ] {
         let (found, told) = match body {
-            Value::Null => serving.asks(method, path, None),
-            body => serving.asks(method, path, Some(&body)),
+            Value::Null => serving.ask(method, path, None),
+            body => serving.ask(method, path, Some(&body)),
         };
         assert_eq!(
             (found, &told["success"], &told["code"]),
@@ -73,9 +73,9 @@ fn what_is_not_there_is_told_from_what_cannot_be_done() {
         );
     }
     let run = serving.starts(&asking("anyone"));
-    let waits = serving.waits_for(&run);
-    assert_eq!((&waits["status"], &waits["success"]), (&json!("waiting"), &json!(false)));
-    let (found, told) = serving.gets(&format!("/api/v1/runs/{run}"));
+    let waiting = serving.wait_for(&run);
+    assert_eq!((&waiting["status"], &waiting["success"]), (&json!("waiting"), &json!(false)));
+    let (found, told) = serving.get(&format!("/api/v1/runs/{run}"));
     assert_eq!(
         (found, &told["success"], &told["code"]),
         (200, &json!(false), &Value::Null),
@@ -83,25 +83,25 @@ fn what_is_not_there_is_told_from_what_cannot_be_done() {
     );
     assert!(told["next_step"].as_str().unwrap().contains("get_run"), "{told}");
     let run = serving.starts(&resting(1, 0.0));
-    assert_eq!(serving.waits_for(&run)["status"], "completed");
+    assert_eq!(serving.wait_for(&run)["status"], "completed");
     let path = |rest: &str| format!("/api/v1/runs/{run}/{rest}");
-    assert_eq!(status("POST", &path("pause"), json!({})), 409, "it is over");
+    assert_eq!(status("POST", &path("pause"), json!({})), 409, "the run has ended");
     assert_eq!(status("POST", &path("decide"), json!({"answer": "yes"})), 409, "it asks nothing");
     assert_eq!(status("POST", &path("cancel"), json!({})), 200, "which does no harm");
     let failing = json!({"name": "failing", "initial_state": "f", "states": {"f": {"action": {"tool": "fail", "params": {"message": "no"}}}}});
     let run = serving.starts(&failing);
-    let (found, failed) = serving.gets(&format!("/api/v1/runs/{run}?wait_seconds=30"));
+    let (found, failed) = serving.get(&format!("/api/v1/runs/{run}?wait_seconds=30"));
     assert_eq!(
         (found, &failed["status"], &failed["success"]),
         (200, &json!("failed"), &json!(false)),
         "a run that failed is told"
     );
     assert!(failed["code"].is_null());
-    assert_eq!(serving.gets("/api/v1/runs?state=bogus").0, 422);
+    assert_eq!(serving.get("/api/v1/runs?state=bogus").0, 422);
 }
 
 #[test]
-fn a_request_with_a_name_is_done_once() {
+fn named_request_is_performed_once() {
     let serving = Serving::new();
     let body = json!({"workflow_definition": resting(1, 0.0), "wait_seconds": 0, "save_on_success": false});
     let start =
@@ -123,52 +123,52 @@ fn a_request_with_a_name_is_done_once() {
 }
 
 #[test]
-fn a_terminal_is_driven() {
+fn terminal_is_driven() {
     let serving = Serving::new();
-    let (status, opened) = serving.posts("/api/v1/terminals", json!({"shell": "bash", "name": "build"}));
+    let (status, opened) = serving.post("/api/v1/terminals", json!({"shell": "bash", "name": "build"}));
     assert_eq!(status, 200, "{opened}");
-    let (status, sent) = serving.posts("/api/v1/terminals/build/input", json!({"input_text": "echo $((6*7))\n"}));
+    let (status, sent) = serving.post("/api/v1/terminals/build/input", json!({"input_text": "echo $((6*7))\n"}));
     assert_eq!(status, 200, "{sent}");
-    let (status, seen) = serving.posts("/api/v1/terminals/build/await", json!({"pattern": "^42$", "timeout": 20}));
+    let (status, seen) = serving.post("/api/v1/terminals/build/await", json!({"pattern": "^42$", "timeout": 20}));
     assert_eq!((status, &seen["match_text"]), (200, &json!("42")), "{seen}");
-    let (status, run) = serving.posts("/api/v1/terminals/build/command", json!({"command": "X=1; echo hi"}));
+    let (status, run) = serving.post("/api/v1/terminals/build/command", json!({"command": "X=1; echo hi"}));
     assert_eq!((status, &run["output"], &run["exit_code"]), (200, &json!("hi\n"), &json!(0)), "{run}");
-    let (status, told) = serving.gets("/api/v1/terminals/build/variables?names=X&names=NOT_SET");
+    let (status, told) = serving.get("/api/v1/terminals/build/variables?names=X&names=NOT_SET");
     assert_eq!(
         (status, &told["variables"]["X"]["value"], &told["variables"]["NOT_SET"]),
         (200, &json!("1"), &Value::Null),
         "{told}"
     );
-    let set = serving.asks("PUT", "/api/v1/terminals/build/variables", Some(&json!({"variables": {"Y": "2"}})));
+    let set = serving.ask("PUT", "/api/v1/terminals/build/variables", Some(&json!({"variables": {"Y": "2"}})));
     assert_eq!(set.0, 200, "{}", set.1);
-    let (status, screen) = serving.gets("/api/v1/terminals/build?content_mode=tail&line_count=3");
+    let (status, screen) = serving.get("/api/v1/terminals/build?content_mode=tail&line_count=3");
     assert!(status == 200 && screen["screen_content"].as_str().unwrap().contains("hi"), "{screen}");
-    assert_eq!(serving.gets("/api/v1/terminals").1["total_sessions"], 1);
-    assert_eq!(serving.asks("DELETE", "/api/v1/terminals/build?force=true", None).0, 200);
-    assert_eq!(serving.gets("/api/v1/terminals/build").0, 404);
+    assert_eq!(serving.get("/api/v1/terminals").1["total_sessions"], 1);
+    assert_eq!(serving.ask("DELETE", "/api/v1/terminals/build?force=true", None).0, 200);
+    assert_eq!(serving.get("/api/v1/terminals/build").0, 404);
 }
 
 #[test]
-fn a_daemon_that_is_killed_is_seen_by_nobody() {
+fn killed_daemon_goes_unnoticed() {
     let serving = Serving::new();
     let run = serving.starts(&asking("anyone"));
-    assert_eq!(serving.waits_for(&run)["status"], "waiting");
-    serving.kills_the_daemon();
-    let (status, told) = serving.gets(&format!("/api/v1/runs/{run}"));
+    assert_eq!(serving.wait_for(&run)["status"], "waiting");
+    serving.kill_daemon();
+    let (status, told) = serving.get(&format!("/api/v1/runs/{run}"));
     assert_eq!((status, &told["status"]), (200, &json!("waiting")), "{told}");
-    let (status, health) = serving.gets("/health");
-    assert_eq!(serving.gets("/api/v1/status").1["success"], true);
+    let (status, health) = serving.get("/health");
+    assert_eq!(serving.get("/api/v1/status").1["success"], true);
     assert_eq!((status, &health["status"], &health["daemon"]["runs"]), (200, &json!("ok"), &json!(1)), "{health}");
-    let open = serving.sends("GET", "/health", &[], b"").json();
-    assert_eq!(open, json!({"success": true, "status": "ok"}), "without the token there is no more to learn");
+    let open = serving.send("GET", "/health", &[], b"").json();
+    assert_eq!(open, json!({"success": true, "status": "ok"}), "without the token there is nothing more to learn");
 }
 
 #[test]
-fn numbers_are_told_to_monitors() {
+fn metrics_are_available_to_monitors() {
     let serving = Serving::new();
-    serving.gets("/api/v1/runs");
+    serving.get("/api/v1/runs");
     let bearer = format!("Bearer {}", serving.token);
-    let response = serving.sends("GET", "/metrics", &[("authorization", &bearer)], b"");
+    let response = serving.send("GET", "/metrics", &[("authorization", &bearer)], b"");
     assert_eq!(response.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let text = response.text();
     let has = |line: &str| text.lines().any(|known| known == line);

@@ -117,10 +117,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_tells_what_came_of_all_scenarios() {
-        let said = "=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ caching: 7 passed, 1 failed\n\nTotal: 9 passed, 1 failed\n\
+    fn summary_reports_the_result_of_all_scenarios() {
+        let output = "=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ caching: 7 passed, 1 failed\n\nTotal: 9 passed, 1 failed\n\
                     \nNot scored for 2026-07-28: 1 scenario(s) run, 1 failing.\n  ✗ caching (pending)\n";
-        let result = SuiteResult::read(said).unwrap();
+        let result = SuiteResult::read(output).unwrap();
         assert_eq!((result.scenarios, result.passed, result.failed), (2, 9, 1));
         assert_eq!(result.wrong, ["✗ caching: 7 passed, 1 failed"]);
         assert_eq!(SuiteResult::read("Error: connect ECONNREFUSED"), None);

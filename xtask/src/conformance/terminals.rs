@@ -173,7 +173,7 @@ BSTests.test_BS_Hard
 ";
 
     #[test]
-    fn a_log_tells_what_came_of_each_test_once() {
+    fn log_reports_the_result_of_each_test_once() {
         let result = SuiteResult::read(LOG);
         assert_eq!(result.count(), "4 tests: 1 passed, 2 not expected of a VT420 or of xterm, 1 failed");
         assert_eq!(result.failures(), "- **BS** (1): Hard\n");

@@ -1,8 +1,8 @@
 //! The approver's key pair: only the passphrase opens what it seals.
 //!
-//! Owns the format of sealed texts, and of the key in `approver.json`. Sealing needs the public key and no person, so
-//! a daemon without the passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from
-//! the passphrase and a salt: another passphrase seals the private key anew, and sealed texts are unchanged.
+//! Owns the format of sealed texts, and of the key in `approver.json`. Sealing needs the public key and no person, so a
+//! daemon without the passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from
+//! the passphrase and a salt: a new passphrase seals the private key again, and leaves sealed texts unchanged.
 //!
 //! Every seal is HPKE in base mode (RFC 9180, <https://www.rfc-editor.org/rfc/rfc9180>) with DHKEM(X25519,
 //! HKDF-SHA256), HKDF-SHA256 and ChaCha20Poly1305. A sealed text is `sealed:1:` and the Base64 of the encapsulated
@@ -221,20 +221,20 @@ mod tests {
         Passphrase(text.to_owned())
     }
 
-    fn stored(key: &OpeningKey, text: &str) -> Vec<StoredKey> {
+    fn stored_keys(key: &OpeningKey, text: &str) -> Vec<StoredKey> {
         StoredKey::seal_all(key, &passphrase(text)).unwrap()
     }
 
     #[test]
-    fn what_is_sealed_opens_with_the_passphrase_for_its_run_only() {
-        let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
+    fn sealed_text_opens_with_passphrase_for_its_run_only() {
+        let keys = stored_keys(&OpeningKey::generate().unwrap(), "correct horse");
         let (run, other) = (RunId::random(), RunId::random());
         let sealed = keys[0].sealing_key().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
         assert!(is_sealed(&sealed) && !sealed.contains("abc"), "{sealed}");
         assert!(StoredKey::open_all(&keys, &passphrase("battery")).is_err());
         let key = StoredKey::open_all(&keys, &passphrase("correct horse")).unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("DEPLOY_KEY=abc"));
-        assert_eq!(key.open(&other, &sealed), None, "a text that was put in the place of another run's");
+        assert_eq!(key.open(&other, &sealed), None, "the private part of another run");
         assert_eq!(OpeningKey::generate().unwrap().open(&run, &sealed), None);
         for damaged in [&sealed[..sealed.len() - 8], "sealed:1:", "sealed:1:AAAA", "sealed:1:%", "plain"] {
             assert_eq!(key.open(&run, damaged), None, "{damaged}");
@@ -242,11 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn another_passphrase_opens_what_the_first_one_opened() {
-        let first = stored(&OpeningKey::generate().unwrap(), "correct horse");
+    fn new_passphrase_opens_texts_of_the_old_one() {
+        let first = stored_keys(&OpeningKey::generate().unwrap(), "correct horse");
         let run = RunId::random();
         let sealed = first[0].sealing_key().unwrap().seal(&run, "text").unwrap();
-        let second = stored(&StoredKey::open_all(&first, &passphrase("correct horse")).unwrap(), "battery staple");
+        let second = stored_keys(&StoredKey::open_all(&first, &passphrase("correct horse")).unwrap(), "battery staple");
         assert!(StoredKey::open_all(&second, &passphrase("correct horse")).is_err());
         let key = StoredKey::open_all(&second, &passphrase("battery staple")).unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
@@ -254,11 +254,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_succeeds_another_opens_what_that_one_sealed_and_not_the_other_way_round() {
+    fn successor_key_opens_older_texts_but_not_the_reverse() {
         let before = OpeningKey::generate().unwrap();
         let after = OpeningKey::successor_of(&OpeningKey::from_base64(&before.to_base64()).unwrap()).unwrap();
         let run = RunId::random();
-        let seal = |key: &OpeningKey| stored(key, "words")[0].sealing_key().unwrap().seal(&run, "text").unwrap();
+        let seal = |key: &OpeningKey| stored_keys(key, "words")[0].sealing_key().unwrap().seal(&run, "text").unwrap();
         assert_eq!(after.open(&run, &seal(&before)).as_deref(), Some("text"));
         assert_eq!(before.open(&run, &seal(&after)), None);
         let many = (0..10).fold(before, |key, _| OpeningKey::successor_of(&key).unwrap());
@@ -266,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_key_is_no_key() {
-        let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
+    fn damaged_key_is_rejected() {
+        let keys = stored_keys(&OpeningKey::generate().unwrap(), "correct horse");
         let key = &keys[0];
         let damaged = StoredKey { public: "AAAA".to_owned(), ..key.clone() };
         assert!(

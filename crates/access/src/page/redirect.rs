@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_leads_to_the_page_only() {
+    fn file_redirects_only_to_the_page() {
         let found = redirect_html("http://localhost:7878/#passkey=a-B_1", "t-1").unwrap();
         assert!(found.contains("url=http://localhost:7878/#ticket=t-1&amp;passkey=a-B_1\""), "{found}");
         assert!(
@@ -132,12 +132,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_its_owner_s_until_its_ticket_is_used() {
+    fn file_is_private_until_its_ticket_is_used() {
         let folder = tempfile::tempdir().unwrap();
         let left = folder.path().join("open-left.html");
         std::fs::write(&left, "").unwrap();
         let mut files = RedirectFiles::new(folder.path());
-        assert!(!left.exists(), "one that an earlier daemon left is removed");
+        assert!(!left.exists(), "a file left by an earlier daemon is removed");
         let one = files.write("http://localhost:1/", "a").unwrap();
         let other = files.write("http://localhost:1/", "b").unwrap();
         assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o600);

@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_of_ours_is_known_by_any_part_of_its_group() {
+    fn own_process_is_recognised_by_any_part_of_its_group() {
         assert!(is_daemon_group("4:memory:/x\n0::/user.slice/app.scope/steplatch-kept\n"));
         assert!(is_daemon_group("0::/steplatch-kept/below\n"));
         assert!(!is_daemon_group("0::/user.slice/steplatch-kept-not\n1:name=systemd:/steplatch-kept\n"));
     }
 
     #[test]
-    fn the_folder_of_a_group_is_where_its_hierarchy_is_mounted() {
+    fn group_directory_is_at_its_mount_point() {
         let mounts = "31 20 0:29 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
                       41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup_directory("/user.slice/a", mounts), Some("/sys/fs/cgroup/unified/user.slice/a".into()));

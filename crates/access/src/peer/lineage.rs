@@ -6,7 +6,7 @@
 
 use super::table::{Evidence, ProcessTable, Status};
 
-/// Maximum number of ancestors to follow. A person's process never has so many.
+/// Maximum number of ancestors to follow. A person's process never has that many.
 const MAX_ANCESTORS: usize = 400;
 
 /// The ancestor of all processes, except those whose parent is in another namespace.
@@ -48,7 +48,7 @@ pub(crate) enum Cut {
     Gone,
     /// The process has more ancestors than the walk follows.
     TooDeep,
-    /// Its ancestors changed faster than the walk could read them.
+    /// Its ancestors changed faster than they could be read.
     Changing,
     /// An ancestor exists and is hidden from this process: `/proc` hides processes of other users (`hidepid`).
     Hidden,
@@ -125,7 +125,7 @@ mod tests {
     use super::super::table::Status;
     use super::*;
 
-    /// A table whose contents change after certain numbers of looks.
+    /// A table whose contents change after given numbers of reads.
     #[derive(Default)]
     struct Table {
         processes: RefCell<HashMap<i32, Status>>,
@@ -180,16 +180,16 @@ mod tests {
     const FAMILY: [(i32, i32, u64); 4] = [(1, 0, 0), (20, 1, 5), (30, 20, 6), (40, 30, 6)];
 
     #[test]
-    fn a_lineage_reaches_the_process_that_has_no_parent() {
+    fn lineage_ends_at_process_without_parent() {
         let Lineage { known, cut } = read(&Table::of(&FAMILY), 40);
         let of = |process: &Process| (process.pid, process.evidence.mark.is_some(), process.evidence.may_be_in_group);
-        let told: Vec<_> = known.iter().map(of).collect();
-        assert_eq!(told, [(40, false, false), (30, true, false), (20, false, true), (1, false, false)]);
+        let reported: Vec<_> = known.iter().map(of).collect();
+        assert_eq!(reported, [(40, false, false), (30, true, false), (20, false, true), (1, false, false)]);
         assert_eq!(cut, None);
     }
 
     #[test]
-    fn one_that_has_ended_has_no_lineage() {
+    fn ended_process_has_no_lineage() {
         assert_eq!(read(&Table::of(&FAMILY), 50), Lineage::unknown(Cut::Gone));
         for looks in 1..=7 {
             let table = Table::of(&FAMILY).then(looks, 40, None);
@@ -198,9 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_one_that_has_ended_may_have_a_new_owner() {
+    fn reused_process_id_is_detected() {
         for looks in 1..=7 {
-            // A person's process, with other parents.
+            // A person's process that gets other parents.
             let table = Table::of(&FAMILY).then(looks, 40, Some((1, 99)));
             assert_eq!(ids(&read(&table, 40)), Err(Cut::Gone), "after {looks}");
         }
@@ -210,31 +210,31 @@ mod tests {
     }
 
     #[test]
-    fn an_adoption_in_the_middle_is_followed_and_what_was_read_before_still_counts() {
-        // 30 ends when 40 was read, which 20 adopts.
+    fn adoption_during_the_walk_is_followed() {
+        // Process 30 ends after 40 was read; 20 adopts 40.
         let table = Table::of(&FAMILY).then(1, 30, None).then(1, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Ok(vec![40, 20, 1]));
-        // 30 ends after it was linked to: nothing is known of where it came from.
+        // Process 30 ends after its child was linked to it, so its own parent is unknown.
         let table = Table::of(&FAMILY).then(3, 30, None).then(3, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
-        // It ends when all of them were linked, and what is read of it may be another one's.
+        // Process 30 ends after all were linked, so the entry may belong to another process.
         let table = Table::of(&FAMILY).then(9, 30, None).then(9, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
     }
 
     #[test]
-    fn an_ancestor_that_is_there_and_not_shown_is_told_from_one_that_has_ended() {
+    fn hidden_ancestor_differs_from_ended_ancestor() {
         let family = [(30, 20, 6), (40, 30, 6)];
         assert_eq!(ids(&read(&Table::of(&family), 40)), Err(Cut::Changing), "nothing is hidden on this system");
         let hiding = |family: &[(i32, i32, u64)]| Table { hides_others: true, ..Table::of(family) };
         let Lineage { known, cut } = read(&hiding(&family), 40);
-        assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "what is shown still counts");
-        // All descend from the first one.
+        assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "the shown ancestors still count");
+        // All processes descend from the first one.
         assert_eq!(ids(&read(&hiding(&[(30, 1, 6), (40, 30, 6)]), 40)), Ok(vec![40, 30]));
     }
 
     #[test]
-    fn a_parent_whose_first_thread_has_ended_is_followed_and_one_that_asks_is_gone() {
+    fn parent_with_ended_first_thread_is_followed() {
         let table = Table::of(&FAMILY);
         table.processes.borrow_mut().get_mut(&30).unwrap().has_ended = true;
         assert_eq!(ids(&read(&table, 40)), Ok(vec![40, 30, 20, 1]));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn more_ancestors_than_are_followed_are_no_lineage() {
+    fn too_many_ancestors_give_no_lineage() {
         let chain = |length: i32| -> Vec<_> { (1..=length).map(|pid| (pid, pid - 1, 1)).collect() };
         let most = i32::try_from(MAX_ANCESTORS).unwrap();
         assert_eq!(ids(&read(&Table::of(&chain(most)), most)).unwrap().len(), MAX_ANCESTORS);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_never_rests_is_not_read_for_ever() {
+    fn constantly_changing_table_is_not_read_forever() {
         struct Restless(RefCell<i32>);
         impl ProcessTable for Restless {
             fn status(&self, pid: i32) -> Option<Status> {

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_read_whatever_stands_between_its_fields() {
+    fn mount_is_read_despite_optional_fields() {
         let list = "31 20 0:29 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
                     nonsense\n\
                     20 1 0:20 /box /proc rw,nosuid shared:5 master:1 - proc proc rw,hidepid=2\n";

@@ -14,7 +14,7 @@ const MAX_ENVIRONMENT_BYTES: u64 = 6 * 1024 * 1024;
 /// A process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
-    /// Its parent, or 0 if the parent is invisible from here.
+    /// The parent, or 0 if the parent is invisible from here.
     pub(super) parent: i32,
     /// Start time, in clock ticks since the system start.
     pub(super) started: u64,
@@ -75,7 +75,7 @@ impl ProcessTable for Proc {
     }
 }
 
-/// Returns whether an error is a lack of descriptors or memory, which says nothing about the process.
+/// Returns whether an error is a lack of descriptors or memory, which reveals nothing about the process.
 fn is_resource_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernel_is_read_whatever_the_program_is_called() {
+    fn kernel_line_is_read_with_any_program_name() {
         let stat =
             "4711 (a) S 1 (b) S 20 4711 4711 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 88123 1000 200 18446744073709551615";
         let status = Status { parent: 20, started: 88123, has_ended: false };
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_others_are_hidden_where_the_mount_says_so() {
+    fn other_users_processes_are_hidden_by_mount_option() {
         let mount = |options: &str| format!("20 1 0:20 / /proc rw,nosuid shared:5 - proc proc {options}\n");
         assert!(hides_others(&mount("rw,hidepid=2")) && hides_others(&mount("rw,hidepid=invisible,gid=4")));
         assert!(!hides_others(&mount("rw")) && !hides_others(&mount("rw,hidepid=0")) && !hides_others(""));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_counts_in_its_foreground() {
+    fn terminal_counts_only_in_its_foreground() {
         let stat = |group: u32, terminal: u32| format!("4711 (a) b) S 20 {group} 4700 {terminal} 4711 4194560 1 0");
         assert!(is_in_foreground(&stat(4711, 34816)));
         assert!(!is_in_foreground(&stat(4712, 34816)), "another group has it");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_the_value_of_one_variable() {
+    fn mark_is_the_value_of_one_variable() {
         let environment = b"A=1\0STEPLATCH_TERMINALS=no\0STEPLATCH_TERMINAL=term_x\0B=STEPLATCH_TERMINAL=y\0";
         assert_eq!(parse_mark(environment).as_deref(), Some("term_x"));
         assert_eq!(parse_mark(b"B=STEPLATCH_TERMINAL=y\0"), None);

@@ -1,8 +1,7 @@
 //! The local processes at the other end of a TCP connection.
 //!
 //! The daemon sees a network client as the server process that serves it. If the client is on this machine, at any
-//! address, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes show which process owns
-//! it.
+//! address, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes show its owner.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -114,7 +113,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_line_of_the_kernel_is_read_by_the_address_on_its_own_side() {
+    fn kernel_line_is_found_by_local_address() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              0: 0100007F:1EC6 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 111 1\n\
              1: 0100007F:CF2A 0100007F:1EC6 01 00000000:00000000 00:00000000 00000000  1000        0 222 1\n\
@@ -125,14 +124,14 @@ mod tests {
         let at = |address: &str| sockets_at(table, address.parse().unwrap());
         assert_eq!(at("127.0.0.1:53034"), HashSet::from(["222"]));
         assert_eq!(at("[::ffff:127.0.0.1]:53034"), HashSet::from(["222"]));
-        assert_eq!(at("127.0.0.1:53035"), HashSet::from(["555"]), "one that hears no more can still speak");
-        assert_eq!(at("127.0.0.1:7878"), HashSet::from(["333"]), "one that only listens is no other end");
+        assert_eq!(at("127.0.0.1:53035"), HashSet::from(["555"]), "a peer that only stopped reading can still send");
+        assert_eq!(at("127.0.0.1:7878"), HashSet::from(["333"]), "a listening socket is not a peer");
         assert_eq!(at("192.168.0.2:53034"), HashSet::from(["444"]));
         assert_eq!(at("192.168.0.3:53034"), HashSet::new(), "the same port of another machine");
     }
 
     #[test]
-    fn this_process_is_found_at_the_other_end_whatever_its_address() {
+    fn this_process_is_found_as_peer_at_any_address() {
         let us = i32::try_from(std::process::id()).unwrap();
         for address in ["127.0.0.1:0", "127.0.0.9:0", "[::1]:0"] {
             // A machine may have no version 6.
@@ -140,14 +139,14 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (_server, peer) = listener.accept().unwrap();
             let found = processes_at(peer);
-            // What another test starts has the sockets of this process until it executes its program.
+            // A process started by another test shares this process's sockets until its exec.
             assert!(matches!(&found, Location::Here(all) if all.contains(&us)), "{found:?}");
             drop(client);
         }
     }
 
     #[test]
-    fn an_address_of_this_machine_without_a_socket_is_here_and_others_are_not() {
+    fn local_address_without_socket_is_recognised() {
         assert_eq!(processes_at("127.0.0.1:1".parse().unwrap()), Location::Here(Vec::new()));
         // TEST-NET-3 of RFC 5737 belongs to no machine.
         assert_eq!(processes_at("203.0.113.7:4711".parse().unwrap()), Location::Elsewhere);

@@ -1,4 +1,4 @@
-//! Encodings in which programs print their input: Base64, hexadecimal digits, and the escapes of URLs.
+//! Encodings that programs print: Base64, hexadecimal digits, and URL escapes.
 //!
 //! The redactor searches for the complete encoding of a secret. In Base64 (RFC 4648) a secret within a longer text
 //! begins at one of three offsets in a group of three bytes, and its first and last characters depend on the
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_encodings_are_those_of_the_usual_tools() {
+    fn encodings_match_common_tools() {
         let forms = encodings("s3cr3t/p~w?");
         for expected in ["73336372337", "733363723374", "s3cr3t%2Fp~w%3F", "s3cr3t%2fp~w%3f"] {
             assert!(forms.iter().any(|encoding| encoding.starts_with(expected)), "{expected}: {forms:?}");
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_that_has_the_secret_has_an_encoding_in_its_own(
+        fn text_with_a_secret_contains_its_encoding(
             before in proptest::collection::vec(any::<u8>(), 0..5),
             secret in "[ -~]{8,40}",
             after in proptest::collection::vec(any::<u8>(), 0..5),

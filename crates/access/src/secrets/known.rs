@@ -234,7 +234,7 @@ mod tests {
     use super::super::{MASK, RedactedStream, Redactor};
     use super::*;
 
-    /// The secrets of a daemon with a terminal on `box`, one on `other`, and one here.
+    /// The secrets of a daemon with one terminal on `box`, one on `other` and one on this machine.
     fn secrets() -> (Redactor, [TerminalId; 3]) {
         let (secrets, terminals) = (Redactor::default(), [(); 3].map(|()| TerminalId::random()));
         secrets.place(&terminals[0], "box");
@@ -242,16 +242,16 @@ mod tests {
         (secrets, terminals)
     }
 
-    fn hidden(terminal: Option<&TerminalId>, text: &str) -> SecretText {
+    fn mask_for(terminal: Option<&TerminalId>, text: &str) -> SecretText {
         SecretText { terminal: terminal.cloned(), text: text.to_owned() }
     }
 
     #[test]
-    fn what_another_machine_wants_hidden_is_hidden_in_its_terminals_alone() {
+    fn remote_secrets_are_masked_only_in_that_machines_terminals() {
         let (secrets, [there, elsewhere, here]) = secrets();
-        secrets.hide_on("box", hidden(None, "DELETE"));
+        secrets.hide_on("box", mask_for(None, "DELETE"));
         for terminal in [&there, &elsewhere, &here] {
-            secrets.hide_on("box", hidden(Some(terminal), "EVERYTHING"));
+            secrets.hide_on("box", mask_for(Some(terminal), "EVERYTHING"));
         }
         let question = "DELETE EVERYTHING?".to_owned();
         assert_eq!(secrets.within(&there).masked(question.clone()), format!("{MASK} {MASK}?"));
@@ -263,22 +263,22 @@ mod tests {
             assert!(other.known().is_empty());
         }
         assert_eq!(secrets.learned_since(0), (Vec::new(), 0), "no journal is searched for it");
-        // Secrets of this machine are hidden there, too.
+        // Secrets of this machine are hidden on other machines, too.
         secrets.add("hunter22");
         assert_eq!(secrets.within(&there).masked("hunter22 DELETE".to_owned()), format!("{MASK} {MASK}"));
     }
 
     #[test]
-    fn a_secret_that_comes_before_its_terminal_is_known_is_hidden_in_it() {
+    fn secret_known_before_its_terminal_is_masked_in_it() {
         let (secrets, terminal) = (Redactor::default(), TerminalId::random());
-        secrets.hide_on("box", hidden(Some(&terminal), "hunter22"));
+        secrets.hide_on("box", mask_for(Some(&terminal), "hunter22"));
         assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), "hunter22");
         secrets.place(&terminal, "box");
         assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), MASK);
     }
 
     #[test]
-    fn beyond_its_limits_no_text_of_a_machine_is_shown_and_all_text_of_others_is() {
+    fn beyond_the_limit_only_that_machines_text_is_hidden() {
         let many = |count: usize, length: usize| -> Vec<String> {
             (0..count).map(|number| format!("{}{number}", "x".repeat(length))).collect()
         };
@@ -290,7 +290,7 @@ mod tests {
             ("more bytes than the limit", many(300, 4000)),
         ] {
             let (secrets, [there, elsewhere, here]) = secrets();
-            texts.iter().for_each(|text| secrets.hide_on("box", hidden(None, text)));
+            texts.iter().for_each(|text| secrets.hide_on("box", mask_for(None, text)));
             let within = secrets.within(&there);
             let text = || "text".to_owned();
             assert_eq!(within.masked(text()), MASK, "{lie}");
@@ -318,17 +318,17 @@ mod tests {
             }
             let secrets = secrets.known.read();
             let machine = &secrets.machines["box"];
-            assert!(machine.hides_all && machine.everywhere.values.is_empty(), "nothing of it is kept: {lie}");
+            assert!(machine.hides_all && machine.everywhere.values.is_empty(), "no part of it is kept: {lie}");
         }
     }
 
     #[test]
-    fn closed_terminals_make_room_for_the_secrets_of_others() {
+    fn closed_terminals_make_room_for_other_secrets() {
         let secrets = Redactor::default();
         for _ in 0..3 * MAX_MACHINE_SECRETS {
             let terminal = TerminalId::random();
             secrets.place(&terminal, "box");
-            secrets.hide_on("box", hidden(Some(&terminal), "hunter22"));
+            secrets.hide_on("box", mask_for(Some(&terminal), "hunter22"));
             assert_eq!(secrets.within(&terminal).masked("a hunter22".to_owned()), format!("a {MASK}"));
             secrets.forget(&terminal);
         }

@@ -1,8 +1,8 @@
 //! Masking of secrets in a stream of output, independent of its portions.
 //!
-//! Escape sequences, line ends and portions may divide a word that a person sees whole, and a title is text as well.
-//! The search therefore compares a secret with the shown characters, regardless of sequences between them, and with the
-//! text of each control string. A mask has the width of the secret, so that the layout does not change.
+//! Escape sequences, line ends and portions may divide a word that a person sees as a whole, and a title is text as
+//! well. The search therefore compares a secret with the shown characters, regardless of sequences between them, and
+//! with the text of each control string. A mask has the width of the secret, so that the layout does not change.
 //!
 //! A redacted stream holds back the end of a portion only while it may be the beginning of a secret. The next portion
 //! decides, or the reader flushes the held text when no more output arrives.
@@ -85,7 +85,7 @@ impl<'a> SecretIndex<'a> {
 }
 
 impl RedactedStream {
-    /// Creates a stream in plain text. It hides later secrets as soon as they are known.
+    /// Creates a stream in plain text. Later secrets are hidden as soon as they are known.
     pub fn new(secrets: Arc<Redactor>) -> Self {
         Self { secrets, state: State::default(), partial_character: Vec::new(), held: VecDeque::new() }
     }
@@ -282,7 +282,7 @@ mod tests {
         RedactedStream::new(Arc::new(known))
     }
 
-    fn masked(secrets: &[&str], portions: &[&str]) -> String {
+    fn mask_portions(secrets: &[&str], portions: &[&str]) -> String {
         let mut stream = stream(secrets);
         let mut out: Vec<u8> = portions.iter().flat_map(|portion| stream.pass(portion.as_bytes())).collect();
         out.extend(stream.flush());
@@ -290,30 +290,30 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_hidden_wherever_it_is_cut() {
-        assert_eq!(masked(&["hunter2!"], &["is hunter2!."]), "is ••••••••.");
-        assert_eq!(masked(&["hunter2!"], &["is hun", "t", "er2!."]), "is ••••••••.");
-        assert_eq!(masked(&["hunter2!"], &["is hun", "ting"]), "is hunting");
-        assert_eq!(masked(&["漢字パス"], &["漢字パス|"]), "••••••••|");
+    fn secret_is_hidden_wherever_it_is_cut() {
+        assert_eq!(mask_portions(&["hunter2!"], &["is hunter2!."]), "is ••••••••.");
+        assert_eq!(mask_portions(&["hunter2!"], &["is hun", "t", "er2!."]), "is ••••••••.");
+        assert_eq!(mask_portions(&["hunter2!"], &["is hun", "ting"]), "is hunting");
+        assert_eq!(mask_portions(&["漢字パス"], &["漢字パス|"]), "••••••••|");
     }
 
     #[test]
-    fn sequences_and_line_ends_between_its_characters_stay() {
+    fn sequences_and_line_ends_within_a_secret_remain() {
         let colours = "\x1b[1mhun\x1b[0;32mter\r\n2\x1b]0;title\x07!\x1b[m";
-        assert_eq!(masked(&["hunter2!"], &[colours]), "\x1b[1m•••\x1b[0;32m•••\r\n•\x1b]0;title\x07•\x1b[m");
+        assert_eq!(mask_portions(&["hunter2!"], &[colours]), "\x1b[1m•••\x1b[0;32m•••\r\n•\x1b]0;title\x07•\x1b[m");
         let title = "\x1b]0;ssh hunter2! x\x1b\\hunter";
-        assert_eq!(masked(&["hunter2!"], &[title]), "\x1b]0;ssh •••••••• x\x1b\\hunter");
-        assert_eq!(masked(&["hunter2!"], &["\x1b]0;hunter\x07\x1b]0;2!\x07"]), "\x1b]0;hunter\x07\x1b]0;2!\x07");
+        assert_eq!(mask_portions(&["hunter2!"], &[title]), "\x1b]0;ssh •••••••• x\x1b\\hunter");
+        assert_eq!(mask_portions(&["hunter2!"], &["\x1b]0;hunter\x07\x1b]0;2!\x07"]), "\x1b]0;hunter\x07\x1b]0;2!\x07");
     }
 
     #[test]
-    fn secrets_that_overlap_are_hidden_both() {
-        assert_eq!(masked(&["abcd", "cdefgh"], &["xabcdefghx"]), "x••••••••x");
-        assert_eq!(masked(&["abcd", "abcdefgh"], &["abcd", "efg abcdefgh"]), "••••efg ••••••••");
+    fn overlapping_secrets_are_both_hidden() {
+        assert_eq!(mask_portions(&["abcd", "cdefgh"], &["xabcdefghx"]), "x••••••••x");
+        assert_eq!(mask_portions(&["abcd", "abcdefgh"], &["abcd", "efg abcdefgh"]), "••••efg ••••••••");
     }
 
     #[test]
-    fn only_what_may_become_a_secret_is_held_and_only_until_it_is_asked_for() {
+    fn only_possible_secrets_are_held_until_flush() {
         let mut stream = stream(&["hunter2!"]);
         assert_eq!(stream.pass(b"plain text"), b"plain text");
         assert!(!stream.is_holding());
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_sequences_are_not_held_for_ever() {
+    fn endless_sequences_are_not_held_forever() {
         let mut stream = stream(&["hunter2!"]);
         let mut passed = stream.pass(b"hunter").len();
         for _ in 0..100 {
@@ -337,7 +337,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_a_stream_is_cut_makes_no_difference(
+        fn cut_position_does_not_matter(
             pieces in prop::collection::vec(prop::sample::select(vec![
                 "ab", "abc", "a", "b", "aba", "secret", "sec", "ret", "\x1b[31m", "\r\n", "\x1b]0;", "\x07", "\x1b\\",
                 "\x1b(B", "漢", "é", "\x1b", " ", "\x18",
@@ -360,7 +360,7 @@ mod tests {
             };
             let whole = run(&[bytes.len()]);
             prop_assert_eq!(&run(&cuts), &whole);
-            // The shown text has no secret in it, and without secrets nothing changes.
+            // The shown text contains no secret, and without secrets nothing changes.
             let mut reader = stream(&[]);
             whole.iter().for_each(|byte| reader.push_byte(*byte));
             let shown: String =

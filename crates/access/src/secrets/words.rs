@@ -1,7 +1,7 @@
 //! Search for secrets in a text.
 //!
-//! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it where it is a
-//! separate word, and any other secret everywhere.
+//! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it only as a separate
+//! word, but finds any other secret everywhere.
 
 use std::ops::Range;
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_short_and_has_letters_of_one_case_only() {
+    fn word_is_short_and_single_case() {
         for word in ["pass", "Pass", "PASS", "secret", "geheim", "größer"] {
             assert!(is_short_word(word), "{word}");
         }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_word_is_hidden_as_a_word_and_nothing_else_of_the_text() {
+    fn short_word_is_hidden_only_as_a_whole_word() {
         let masked = |text: &str| replace_secret(text, "pass").unwrap_or_else(|| text.to_owned());
         assert_eq!(masked("Bypass password check? pass, pass"), format!("Bypass password check? {MASK}, {MASK}"));
         assert_eq!(masked("my_pass=pass;compass pass1"), format!("my_{MASK}={MASK};compass pass1"));
@@ -95,9 +95,9 @@ mod tests {
     }
 
     proptest! {
-        /// No place of a secret remains in any text, and everything else is unchanged.
+        /// No text contains the secret afterwards, and everything else is unchanged.
         #[test]
-        fn what_is_replaced_has_no_secret_left(text in "[pas1 ._]{0,30}", secret in "pass|pas1|sas|s1 p") {
+        fn replaced_text_contains_no_secret(text in "[pas1 ._]{0,30}", secret in "pass|pas1|sas|s1 p") {
             let masked = replace_secret(&text, &secret).unwrap_or_else(|| text.clone());
             prop_assert!(!has(&masked, &secret), "{masked}");
             let kept: String = masked.split(MASK).collect();

@@ -813,8 +813,8 @@ fn is_outside_project(word: &Argument) -> bool {
     is_computed(word) || word.text.starts_with(['/', '~']) || word.text.split('/').any(|part| part == "..")
 }
 
-/// Returns whether a mode leaves the owner the right to read (a symbolic mode removes no right of the owner), and sets
-/// neither the setuid nor the setgid bit.
+/// Returns whether a mode lets the owner read (a symbolic mode removes no right of the owner), and sets neither the
+/// setuid nor the setgid bit.
 fn is_harmless_mode(mode: &str) -> bool {
     if mode.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
         let Ok(bits) = u32::from_str_radix(mode, 8) else { return false };

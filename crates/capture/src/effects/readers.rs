@@ -1,8 +1,8 @@
 //! Parts of a typed line that other shells parse differently from a bash script: history expansion, comments and
 //! quotes.
 //!
-//! An interactive shell expands `!!` before it reads the line, zsh runs the text after a `#`, and fish reads `\'`
-//! inside single quotes as a quote.
+//! An interactive shell expands `!!` before it reads the line, zsh runs text after a `#`, and fish reads `\'` inside
+//! single quotes as a quote.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -168,7 +168,7 @@ impl Judge {
         }
     }
 
-    /// Judges a line without adding its programs to those of this line.
+    /// Judges a line without adding its programs to the list for this line.
     fn judge_separately(&self, line: String) -> Judgement {
         let mut judge = Self { level: self.level, functions: self.functions.clone(), ..Self::default() };
         judge.queue_line(line);

@@ -1,6 +1,6 @@
 //! Search for the echo of typed text, only at the position where a terminal prints it.
 //!
-//! A text without a complete echo is a secret. An equal text later in the output may be something else.
+//! A text without a complete echo is a secret. An equal text later in the output may have another origin.
 
 use super::requests_secret;
 

@@ -6,7 +6,7 @@ use super::tests::import_timeline;
 use super::{ScriptLogs, Timeline, TimelineEvent, expect_script, script_recording};
 use crate::{CaptureRequest, Golden, KnownFacts, capture};
 
-/// Signs that are in no other text of a dialogue, so that a search finds a value anywhere.
+/// Characters that occur in no other text of a dialogue, so that a search can find a value anywhere.
 const SIGNS: &str = "[QWXZ789]{4,12}";
 
 /// Echo of typed text by a program.
@@ -124,7 +124,7 @@ fn recording(entries: &[Entry]) -> Timeline {
     Timeline { events, ..Timeline::default() }
 }
 
-/// Returns whether a value is in the output of a recording, and so visible to all who saw it.
+/// Returns whether the output of a recording contains a value, which is then visible to all viewers.
 fn stands_in_output(timeline: &Timeline, value: &str) -> bool {
     let output =
         |event: &TimelineEvent| if let TimelineEvent::Output(text) = event { Some(text.clone()) } else { None };
@@ -133,7 +133,7 @@ fn stands_in_output(timeline: &Timeline, value: &str) -> bool {
 
 proptest! {
     #[test]
-    fn a_value_that_was_not_shown_is_in_nothing_that_import_makes(entries in prop::collection::vec(entry(), 1..7)) {
+    fn hidden_value_appears_in_no_import_result(entries in prop::collection::vec(entry(), 1..7)) {
         let timeline = recording(&entries);
         let hidden: Vec<String> = entries
             .iter()

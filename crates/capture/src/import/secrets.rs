@@ -25,7 +25,7 @@ impl Secrets {
 
     /// Masks the values in the texts of a log.
     pub(super) fn mask(mut self, moments: &mut [Moment]) {
-        // Longer values come first, so that a value within another value does not mask only a part of it.
+        // Longer values come first, so that masking a value does not leave a part of a longer one.
         self.values.sort_by(|a, b| (b.len(), a).cmp(&(a.len(), b)));
         self.values.dedup();
         let mut index: Index<'_> = HashMap::new();

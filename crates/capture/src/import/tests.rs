@@ -56,7 +56,7 @@ impl RecordedScreen for Rows {
 
 const SIZE: steplatch_terminal::Size = steplatch_terminal::Size { cols: 80, rows: 24 };
 
-/// Imports events that come a second apart.
+/// Imports events one second apart.
 fn import_events<const COUNT: usize>(events: [TimelineEvent; COUNT]) -> ImportedRecording {
     let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
     import_timeline("x", Timeline { events, ..Timeline::default() })
@@ -79,7 +79,7 @@ fn entries(imported: &ImportedRecording) -> Vec<(InputKind, &str, Option<&str>)>
 }
 
 #[test]
-fn a_script_of_autoexpect() {
+fn autoexpect_script_is_imported() {
     let read = import_timeline("ask.exp", expect_script(SCRIPT).unwrap());
     assert_eq!(
         entries(&read),
@@ -105,7 +105,7 @@ fn a_script_of_autoexpect() {
 }
 
 #[test]
-fn a_script_that_waits_for_last_lines_only_has_no_echo() {
+fn script_that_waits_for_last_lines_only_has_no_echo() {
     let script = "spawn sqlite3 a.db\nexpect -exact \"sqlite> \"\nsend -- \"select 1;\\r\"\nexpect -exact \"sqlite> \"\n\
                   send -- \".quit\\r\"\nexpect eof\n";
     let read = import_timeline("x", expect_script(script).unwrap());
@@ -122,7 +122,7 @@ fn a_script_that_waits_for_last_lines_only_has_no_echo() {
 }
 
 #[test]
-fn a_recording_of_script() {
+fn script_recording_is_imported() {
     let timing = "H 0.0 COMMAND bash --norc\nH 0.0 OUTPUT_LOG /x/out.log\nH 0.0 INPUT_LOG in.log\nO 0.1 2\nI 1.0 7\nO 0.1 9\n\
                   O 0.1 5\nI 0.5 1\nS 0.1 SIGTERM\nS 0.1 SIGWINCH ROWS=30 COLS=90\nH 0.0 EXIT_CODE 0\n";
     let files = script_files(timing).unwrap();
@@ -145,7 +145,7 @@ fn a_recording_of_script() {
 }
 
 #[test]
-fn lines_are_as_a_terminal_shows_them_in_the_end() {
+fn lines_are_as_finally_shown_by_the_terminal() {
     let mut lines = Lines::default();
     lines.write_text(
         "a\rbc\x1b[31md\x1b[0m\x1b]0;title\x07\r\n10%\r100%\r\n\x1b[?1049hhidden\r\n\x1b[?1049l> wrong\x08\x08\x1b[K",
@@ -155,7 +155,7 @@ fn lines_are_as_a_terminal_shows_them_in_the_end() {
 }
 
 #[test]
-fn a_secret_is_in_no_text() {
+fn secret_appears_in_no_text() {
     let event = |text: &str, is_input| {
         let text = text.to_owned();
         (0.0, if is_input { TimelineEvent::Input(text) } else { TimelineEvent::Output(text) })
@@ -174,7 +174,7 @@ fn a_secret_is_in_no_text() {
     assert_eq!(entries(&read)[3], (InputKind::Typed, "prompt", Some("ls\n")));
 }
 
-/// Returns the entries of output and input in turns, beginning with a prompt.
+/// Returns entries that alternate between output and input, beginning with a prompt.
 fn dialogue(parts: &[&str]) -> ImportedRecording {
     let event = |(index, text): (usize, &&str)| {
         let text = (*text).to_owned();
@@ -185,9 +185,9 @@ fn dialogue(parts: &[&str]) -> ImportedRecording {
     import_timeline("x", Timeline { events, ..Timeline::default() })
 }
 
-/// Text that stands in the output as a whole, at its place, is shown; any other is not.
+/// A text is shown if the output contains it as a whole at its position; otherwise it is hidden.
 #[test]
-fn what_is_not_found_in_the_output_is_hidden() {
+fn input_missing_from_output_is_hidden() {
     let texts = |parts: &[&str]| {
         let read = dialogue(parts);
         let inputs = read.log.moments.into_iter().map(|moment| moment.input);
@@ -215,7 +215,7 @@ fn what_is_not_found_in_the_output_is_hidden() {
     assert_eq!(at_prompt("mke\x1b[D\x1b[Da\r", "make\r\nana$ "), "make\n");
     assert_eq!(at_prompt("wrong\x15ls -l\x7fa\r", "ls -a\r\nana$ "), "ls -a\n");
     assert_eq!(at_prompt("\x1b[200~make\x1b[201~\x1b[3;1R\r", "make\r\nana$ "), "make\n");
-    assert_eq!(at_prompt("hun\tter2\r", "***\r\nana$ "), "?", "a prompt that is none");
+    assert_eq!(at_prompt("hun\tter2\r", "***\r\nana$ "), "?", "not a prompt");
     assert_eq!(at_prompt("hun\x1b[Dter2\r", "hun\r\nana$ "), "?");
     assert_eq!(ask("in\x1b[A\r", "invalid\r\n"), "?", "a part of a word, with a key");
     let before = texts(&["ana$ ", "one\r", "one\r\nblue\r\nKey: ", "red\rblue\r", "\r\n\r\n"]);
@@ -224,9 +224,9 @@ fn what_is_not_found_in_the_output_is_hidden() {
     assert_eq!(texts(&["ana$ ", pasted, "one\r\n\r\nana$ two\r\nana$ "]), ["one\n", "?", "two\n"]);
 }
 
-/// A program on the whole screen shows the text typed into a field, stars for a password, and nothing for a command.
+/// A full-screen program shows the text typed into a field, asterisks for a password, and nothing for a command.
 #[test]
-fn what_a_full_screen_program_shows() {
+fn full_screen_program_is_imported() {
     let parts = [
         "ana$ ",
         "setup\r",
@@ -267,16 +267,15 @@ fn what_a_full_screen_program_shows() {
 }
 
 #[test]
-fn a_line_that_is_longer_than_a_row_is_one() {
+fn line_longer_than_a_row_is_one_line() {
     let mut lines = Lines::new(Some(10));
     lines.write_text("$ 12345678 \r90\r\n50%\r100%");
     assert_eq!(lines.into_text(), "$ 1234567890\n100%");
 }
 
-/// A command that a recording begins with is started, unless it is an interactive shell, whose prompts the machine
-/// needs.
+/// The machine starts a command that begins the recording, except an interactive shell, whose prompts it needs.
 #[test]
-fn a_shell_with_a_file_is_a_program() {
+fn shell_with_a_file_is_a_program() {
     for (spawned, opened, started) in [
         ("bash", "bash", None),
         ("/bin/bash --norc -i", "/bin/bash", None),
@@ -308,7 +307,7 @@ fn a_shell_with_a_file_is_a_program() {
 }
 
 #[test]
-fn a_change_of_size_is_no_end_of_a_line() {
+fn resize_does_not_end_a_line() {
     let output = |text: &str| TimelineEvent::Output(text.to_owned());
     let input = |text: &str| TimelineEvent::Input(text.to_owned());
     let resize = || TimelineEvent::Resize { cols: 90, rows: 30 };
@@ -342,7 +341,7 @@ fn a_change_of_size_is_no_end_of_a_line() {
 }
 
 #[test]
-fn a_report_of_the_terminal_within_a_line_is_no_part_and_no_end_of_it() {
+fn terminal_report_within_a_line_is_ignored() {
     let output = |text: &str| TimelineEvent::Output(text.to_owned());
     let input = |text: &str| TimelineEvent::Input(text.to_owned());
     let reports = ["\x1b[O", "\x1b[I", "\x1b]11;rgb:0000/0000/0000\x1b\\", "\x1b[<0;1;1M", "\x1b[12;5R", "\x1b[?62;4c"];
@@ -373,9 +372,9 @@ fn a_report_of_the_terminal_within_a_line_is_no_part_and_no_end_of_it() {
     }
 }
 
-/// Each line costs as much as the one before: with the square or the cube of their number, this test would not end.
+/// Guards against quadratic cost in the number of lines: this test would not end.
 #[test]
-fn a_script_of_eight_thousand_lines_is_imported_and_captured() {
+fn script_of_eight_thousand_lines_is_captured() {
     type Question = fn(usize) -> String;
     let questions: [(&str, Question); 3] = [
         ("another answer each time", |number| {
@@ -398,10 +397,9 @@ fn a_script_of_eight_thousand_lines_is_imported_and_captured() {
     }
 }
 
-/// A program is given three megabytes in one command of the script. With the square of their number, this test would not
-/// end.
+/// Guards against quadratic cost: one command of the script sends three megabytes to a program.
 #[test]
-fn a_send_of_three_megabytes_is_imported() {
+fn send_of_three_megabytes_is_imported() {
     let line = "0123456789abcdef ".repeat(8);
     let large = format!("{line}\\r").repeat(3 * 1024 * 1024 / line.len());
     for (kind, sent) in [("lines", large.clone()), ("one line", large.replace("\\r", "") + "\\r")] {
@@ -415,7 +413,7 @@ fn a_send_of_three_megabytes_is_imported() {
 }
 
 #[test]
-fn a_script_without_echo_shows_only_commands() {
+fn script_without_echo_shows_only_commands() {
     let script = "spawn bash\nexpect -exact \"$ \"\nsend -- \"login\\r\"\nexpect -exact \"Key: \"\nsend -- \"abc-123\\r\"\n\
                   set key hunter2\nexpect -exact \"$ \"\nsend -- \"ls\\r\"\n";
     let read = import_timeline("x", expect_script(script).unwrap());

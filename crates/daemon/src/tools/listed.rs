@@ -1,4 +1,4 @@
-//! Workflows of remote services among the saved ones, for lists and descriptions.
+//! Workflows of remote services among the saved workflows, for lists and descriptions.
 
 use steplatch_access::Caller;
 use steplatch_protocol::{
@@ -11,8 +11,8 @@ use super::{Tools, schema};
 const REMOTE: &str = "remote";
 
 impl Tools {
-    /// Lists the workflows that `caller` may run by name: saved ones, and those of remote services by the names of
-    /// their tools.
+    /// Lists the workflows that `caller` may run by name: saved workflows, and workflows of remote services by the
+    /// names of their tools.
     pub(crate) async fn list_workflows(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
         let query = verb.containing.as_deref().unwrap_or_default().to_lowercase();
         let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);

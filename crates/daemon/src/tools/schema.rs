@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_contract_of_a_machine_is_the_schema_of_its_tool() {
+    fn machine_contract_is_the_schema_of_its_tool() {
         let variable = |name: &str, required, default: Option<&str>, schema: Value| VariableOfContract {
             name: name.to_owned(),
             required,

@@ -1,4 +1,4 @@
-//! Changes of the list of tools, for a subscriber: reported only when the list differs.
+//! Changes of the list of tools, for one subscriber. A change is reported only if the list differs from the last one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Execution of the approved action and no other: attacks on the time between a question and its answer.
+//! Attacks between a question and its answer: only the approved action is executed.
 
 use serde_json::{Value, json};
 use steplatch_daemon::Configuration;
@@ -10,8 +10,8 @@ use steplatch_protocol::{
 use steplatch_testkit::TestDaemon;
 use steplatch_workflow::Proof;
 
-/// Returns a machine that asks a person and then performs these actions, one after the other.
-fn gated(actions: &[Value]) -> Value {
+/// Returns a machine that asks a person and then performs these actions in order.
+fn gated_machine(actions: &[Value]) -> Value {
     let mut states = serde_json::Map::new();
     let ask = json!({"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}});
     let all: Vec<&Value> = std::iter::once(&ask).chain(actions).collect();
@@ -29,7 +29,7 @@ fn command(line: &str) -> Value {
     json!({"tool": "run_command", "params": {"command": line}})
 }
 
-async fn started(daemon: &TestDaemon, definition: Value, session: Option<&str>) -> RunReply {
+async fn start(daemon: &TestDaemon, definition: Value, session: Option<&str>) -> RunReply {
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
         session_id: session.map(str::to_owned),
@@ -38,18 +38,18 @@ async fn started(daemon: &TestDaemon, definition: Value, session: Option<&str>) 
         keep_terminals: true,
         ..RunWorkflow::default()
     };
-    let asked = daemon.call(verb).await;
-    assert_eq!(asked.status, "waiting", "{asked:?}");
-    asked
+    let waiting = daemon.call(verb).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    waiting
 }
 
-async fn question(daemon: &TestDaemon, run: &RunReply) -> GateInfo {
+async fn open_question(daemon: &TestDaemon, run: &RunReply) -> GateInfo {
     daemon.call(GetGate { run_id: run.run_id.clone(), ..GetGate::default() }).await.gate.unwrap()
 }
 
-/// Answers as a person, to what is shown now.
-async fn approved(daemon: &TestDaemon, run: &RunReply) -> AnswerGateReply {
-    let gate = question(daemon, run).await;
+/// Answers as a person, for the current content.
+async fn approve(daemon: &TestDaemon, run: &RunReply) -> AnswerGateReply {
+    let gate = open_question(daemon, run).await;
     let person = daemon.person_named("person").await;
     let answer = AnswerGate {
         run_id: gate.run_id,
@@ -65,16 +65,16 @@ async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
-/// Approves, and returns the error with which the run ends.
-async fn refused(daemon: &TestDaemon, run: &RunReply) -> String {
-    let reply = approved(daemon, run).await;
+/// Approves, and returns the error of the run.
+async fn approve_and_fail(daemon: &TestDaemon, run: &RunReply) -> String {
+    let reply = approve(daemon, run).await;
     assert!(reply.success, "{reply:?}");
     let ended = end_of(daemon, run).await;
     assert_eq!(ended.status, "failed", "{ended:?}");
     ended.error.unwrap_or_default()
 }
 
-async fn person_types(daemon: &TestDaemon, session: &str, text: &str) {
+async fn type_as_person(daemon: &TestDaemon, session: &str, text: &str) {
     let person = daemon.person_named("person").await;
     let verb = SendInput { session_id: session.to_owned(), input_text: text.to_owned(), ..SendInput::default() };
     assert!(person.call(verb).await.unwrap().success);
@@ -86,7 +86,7 @@ fn hosts(hosts: &[(&str, &str)]) -> Configuration {
 }
 
 #[tokio::test]
-async fn a_host_that_leads_elsewhere_since_the_start_gets_nothing() {
+async fn host_redirected_since_start_receives_nothing() {
     let there = json!({"tool": "run_command", "params": {"command": "deploy", "host": "box"}});
     let nested = json!({"initial_state": "n", "states": {"n": {"action": there}}, "name": "nested"});
     let cases = [
@@ -98,11 +98,11 @@ async fn a_host_that_leads_elsewhere_since_the_start_gets_nothing() {
     ];
     for action in cases {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
-        let asked = started(&daemon, gated(std::slice::from_ref(&action)), None).await;
-        let shown = question(&daemon, &asked).await.context["hosts"].clone();
+        let waiting = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
+        let shown = open_question(&daemon, &waiting).await.context["hosts"].clone();
         assert!(shown.as_str().unwrap().starts_with("box: ana@box.invalid:22 (ssh ana@box.invalid)"), "{shown}");
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
-        let error = refused(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &waiting).await;
         assert!(
             error.contains("Host 'box' has changed since") && error.contains("evil@elsewhere.invalid"),
             "{action}: {error}"
@@ -111,9 +111,9 @@ async fn a_host_that_leads_elsewhere_since_the_start_gets_nothing() {
     }
 }
 
-/// The approved call of a node that works on another machine, and of a graph of it.
+/// The approved call of a node on another machine, and of a graph with it.
 #[tokio::test]
-async fn a_node_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
+async fn node_on_a_redirected_host_is_not_called() {
     let declared = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n\
                     [graphs.all]\nsteps = [{ id = \"one\", node = \"there\" }]\n";
     let node = json!({"tool": "run_node", "params": {"node_id": "there", "input": "x"}});
@@ -121,9 +121,9 @@ async fn a_node_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
     for action in [node, graph] {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
         std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
-        let asked = started(&daemon, gated(std::slice::from_ref(&action)), None).await;
+        let waiting = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
-        let error = refused(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &waiting).await;
         assert!(
             error.contains("Host 'box' has changed") && error.contains("evil@elsewhere.invalid"),
             "{action}: {error}"
@@ -133,7 +133,7 @@ async fn a_node_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_removed_added_or_computed_is_refused_by_its_name() {
+async fn removed_added_or_computed_host_is_refused_by_name() {
     let at = |host: &str| json!({"tool": "run_command", "params": {"command": "deploy", "host": host}});
     for (before, after, host, expected) in [
         (&[("box", "ana@box.invalid")][..], &[][..], "box", "is not configured any more"),
@@ -141,23 +141,23 @@ async fn a_host_that_is_removed_added_or_computed_is_refused_by_its_name() {
         (&[("box", "ana@box.invalid")], &[("box", "evil@elsewhere.invalid")], "{WHERE}", "Host 'box' has changed"),
     ] {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(before)).await;
-        let mut definition = gated(&[at(host)]);
+        let mut definition = gated_machine(&[at(host)]);
         definition["arguments"] = json!({"WHERE": {"default": "box"}});
-        let asked = started(&daemon, definition, None).await;
+        let waiting = start(&daemon, definition, None).await;
         daemon.configure(hosts(after));
-        let error = refused(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &waiting).await;
         assert!(error.contains(expected), "{host}: {error}");
         daemon.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_question_shows_the_terminal_in_which_the_run_goes_on() {
+async fn question_shows_the_terminal_of_the_run() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();
-    terminal.types("make() { touch evil.txt; }\n").await;
-    terminal.types("echo 'a\u{1b}[31mb\u{336}' >/dev/null; cd /tmp\n").await;
+    terminal.type_in("make() { touch evil.txt; }\n").await;
+    terminal.type_in("echo 'a\u{1b}[31mb\u{336}' >/dev/null; cd /tmp\n").await;
     let secret = SendInput {
         session_id: session.clone(),
         input_text: "TOKEN=hunter2-is-long\n".to_owned(),
@@ -165,23 +165,23 @@ async fn a_question_shows_the_terminal_in_which_the_run_goes_on() {
         ..SendInput::default()
     };
     daemon.call(secret).await;
-    terminal.types("echo hunter2-is-long >/dev/null; echo shown\n").await;
-    terminal.sees("^shown$").await;
-    let asked = started(&daemon, gated(&[command("make release")]), Some(&session)).await;
-    let gate = question(&daemon, &asked).await;
+    terminal.type_in("echo hunter2-is-long >/dev/null; echo shown\n").await;
+    terminal.expect_text("^shown$").await;
+    let waiting = start(&daemon, gated_machine(&[command("make release")]), Some(&session)).await;
+    let gate = open_question(&daemon, &waiting).await;
     let shown = gate.context["terminal"].as_str().unwrap();
     for part in [session.as_str(), "opened by test", "in /tmp", "make() { touch evil.txt; }", "are compared"] {
         assert!(shown.contains(part), "no {part:?} in:\n{shown}");
     }
     assert!(!shown.contains("hunter2") && !shown.contains('\u{1b}') && !shown.contains('\u{336}'), "{shown}");
-    // What is shown is what every surface has to judge, and a part of the digest.
+    // Every surface has to show this content, and the digest covers it.
     assert!(gate.to_judge().iter().any(|(name, _)| *name == "terminal"));
-    assert!(approved(&daemon, &asked).await.success);
+    assert!(approve(&daemon, &waiting).await.success);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn what_changes_in_the_terminal_while_a_person_reads_is_refused_at_the_first_input() {
+async fn terminal_changed_during_review_refuses_first_input() {
     let typed = json!({"tool": "send_input", "params": {"input_text": "release\n"}});
     let read_first = json!({"tool": "get_screen_content", "params": {}});
     let dialogue =
@@ -193,15 +193,15 @@ async fn what_changes_in_the_terminal_while_a_person_reads_is_refused_at_the_fir
         let daemon = TestDaemon::new().await;
         let terminal = daemon.bash().await;
         let session = terminal.id.clone();
-        terminal.types("release() { echo good; }; trap 'release() { echo evil; }' USR2; echo ready\n").await;
-        terminal.sees("^ready$").await;
-        let asked = started(&daemon, gated(&actions), Some(&session)).await;
-        let shown = question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
+        terminal.type_in("release() { echo good; }; trap 'release() { echo evil; }' USR2; echo ready\n").await;
+        terminal.expect_text("^ready$").await;
+        let waiting = start(&daemon, gated_machine(&actions), Some(&session)).await;
+        let shown = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
         assert!(shown.contains("automatically at SIGUSR2"), "{shown}");
         let person = daemon.person_named("person").await;
         let signal = SendSignal { session_id: session.clone(), signal: "USR2".to_owned() };
         assert!(person.call(signal).await.unwrap().success);
-        let error = refused(&daemon, &asked).await;
+        let error = approve_and_fail(&daemon, &waiting).await;
         assert!(error.contains("function release"), "{actions:?}: {error}");
         assert!(!terminal.screen().await.lines().any(|line| line.trim() == "evil"), "{actions:?}");
         daemon.stop().await;
@@ -209,7 +209,7 @@ async fn what_changes_in_the_terminal_while_a_person_reads_is_refused_at_the_fir
 }
 
 #[tokio::test]
-async fn an_unchanged_terminal_takes_what_was_approved_also_after_a_restart() {
+async fn unchanged_terminal_takes_approved_input_after_restart() {
     let child = json!({"tool": "run_workflow", "params": {"workflow_definition": {
         "name": "child", "initial_state": "c", "arguments": {"WHAT": {"default": "it"}},
         "states": {"c": {"action": command("echo child-$WHAT")}}}}});
@@ -217,19 +217,19 @@ async fn an_unchanged_terminal_takes_what_was_approved_also_after_a_restart() {
     for restarts in [false, true] {
         let session = daemon.bash().await.id.clone();
         let steps = [command("true"), command("new=1; cd /"), child.clone()];
-        let asked = started(&daemon, gated(&steps), Some(&session)).await;
+        let waiting = start(&daemon, gated_machine(&steps), Some(&session)).await;
         if restarts {
             daemon = daemon.restarted().await;
         }
-        assert!(approved(&daemon, &asked).await.success);
-        let ended = end_of(&daemon, &asked).await;
+        assert!(approve(&daemon, &waiting).await.success);
+        let ended = end_of(&daemon, &waiting).await;
         assert_eq!(ended.status, "completed", "after a restart: {restarts}; {ended:?}");
     }
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_refused_input_stays_refused_for_whatever_the_run_tries_next() {
+async fn refused_input_stays_refused_for_later_attempts() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();
@@ -240,10 +240,10 @@ async fn a_refused_input_stays_refused_for_whatever_the_run_tries_next() {
                "transitions": [{"condition": "failure", "next_state": "again"}]},
         "again": {"action": command("echo second-$((1+1))")},
     }});
-    let asked = started(&daemon, definition, Some(&session)).await;
-    person_types(&daemon, &session, "cd /; echo moved\n").await;
-    terminal.sees("^moved$").await;
-    let error = refused(&daemon, &asked).await;
+    let waiting = start(&daemon, definition, Some(&session)).await;
+    type_as_person(&daemon, &session, "cd /; echo moved\n").await;
+    terminal.expect_text("^moved$").await;
+    let error = approve_and_fail(&daemon, &waiting).await;
     assert!(error.contains("directory"), "{error}");
     let screen = terminal.screen().await;
     assert!(!screen.contains("first-2") && !screen.contains("second-2"), "{screen}");
@@ -251,23 +251,23 @@ async fn a_refused_input_stays_refused_for_whatever_the_run_tries_next() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_compared_is_said_with_the_question_and_with_the_answer() {
+async fn incomparable_content_is_reported_with_question_and_answer() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();
-    terminal.types("cat\n").await;
-    terminal.types("in cat\n").await;
-    terminal.sees("(?m)^in cat\\s+in cat$").await;
+    terminal.type_in("cat\n").await;
+    terminal.type_in("in cat\n").await;
+    terminal.expect_text("(?m)^in cat\\s+in cat$").await;
     let typed = json!({"tool": "send_input", "params": {"input_text": "rm -r x\n"}});
-    let asked = started(&daemon, gated(std::slice::from_ref(&typed)), Some(&session)).await;
-    let shown = question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
+    let waiting = start(&daemon, gated_machine(std::slice::from_ref(&typed)), Some(&session)).await;
+    let shown = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
     assert!(shown.contains("not compared before the next input: the state of 'cat'"), "{shown}");
-    let answered = approved(&daemon, &asked).await;
+    let answered = approve(&daemon, &waiting).await;
     assert!(answered.success && answered.remarks.iter().any(|remark| remark.contains("not compared")), "{answered:?}");
-    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
-    // The program ends while a person reads: the shell around it would run what was meant for the program.
-    let asked = started(&daemon, gated(&[typed]), Some(&session)).await;
-    person_types(&daemon, &session, "\u{4}").await;
+    assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
+    // The program ends while a person reads, so the surrounding shell would run text meant for the program.
+    let waiting = start(&daemon, gated_machine(&[typed]), Some(&session)).await;
+    type_as_person(&daemon, &session, "\u{4}").await;
     let waited = steplatch_protocol::AwaitOutput {
         session_id: session.clone(),
         until: steplatch_protocol::AwaitUntil::Prompt,
@@ -275,34 +275,34 @@ async fn what_cannot_be_compared_is_said_with_the_question_and_with_the_answer()
         ..Default::default()
     };
     daemon.call(waited).await;
-    let error = refused(&daemon, &asked).await;
+    let error = approve_and_fail(&daemon, &waiting).await;
     assert!(error.contains("the program that waits for input"), "{error}");
     daemon.call(ExitTerminal { session_id: session, ..ExitTerminal::default() }).await;
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_weaker_setting_takes_no_answer_before_a_person_confirms_it() {
+async fn weaker_setting_requires_confirmation_by_a_person() {
     let require = |gate_proof: Proof| Configuration { gate_proof, ..Configuration::default() };
     let folder = tempfile::tempdir().unwrap();
     let daemon = TestDaemon::configured(folder, require(Proof::Terminal)).await;
-    let asked = started(&daemon, gated(&[]), None).await;
-    assert_eq!(question(&daemon, &asked).await.requires.as_deref(), Some("terminal"));
+    let waiting = start(&daemon, gated_machine(&[]), None).await;
+    assert_eq!(open_question(&daemon, &waiting).await.requires.as_deref(), Some("terminal"));
     daemon.configure(require(Proof::None));
-    let error = approved(&daemon, &asked).await.error.unwrap();
+    let error = approve(&daemon, &waiting).await.error.unwrap();
     assert!(error.contains("gates.require = \"terminal\""), "{error}");
-    // Neither for a question that is asked after it, nor after a restart.
-    let later = started(&daemon, gated(&[]), None).await;
-    assert!(approved(&daemon, &later).await.error.unwrap().contains("gates.require = \"terminal\""));
+    // The weaker setting applies neither to a later question nor after a restart.
+    let later = start(&daemon, gated_machine(&[]), None).await;
+    assert!(approve(&daemon, &later).await.error.unwrap().contains("gates.require = \"terminal\""));
     let daemon = daemon.restarted().await;
     daemon.configure(require(Proof::None));
-    assert!(approved(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
-    let told = daemon.call(GetApprover {}).await;
-    assert_eq!((told.requires.as_deref(), told.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
-    // No program confirms it: not an agent's, nor one that has no terminal of its own.
+    assert!(approve(&daemon, &waiting).await.error.unwrap().contains("gates.require = \"terminal\""));
+    let reported = daemon.call(GetApprover {}).await;
+    assert_eq!((reported.requires.as_deref(), reported.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
+    // No program can confirm it: neither an agent nor a program without its own terminal.
     let person = daemon.person_named("person").await;
     assert!(!daemon.call(LowerRequirement::default()).await.success);
     assert!(!person.call(LowerRequirement::default()).await.unwrap().success);
-    assert!(approved(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
+    assert!(approve(&daemon, &waiting).await.error.unwrap().contains("gates.require = \"terminal\""));
     daemon.stop().await;
 }

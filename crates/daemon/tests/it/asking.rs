@@ -1,4 +1,4 @@
-//! One call to type and wait, replies that have only what is new, and commands that ask.
+//! Typing and waiting in one call, replies with only new output, and commands that ask.
 
 use serde_json::json;
 use steplatch_daemon::Configuration;
@@ -29,7 +29,7 @@ fn command_in(session: &str, command: &str) -> RunCommand {
 }
 
 #[tokio::test]
-async fn one_call_types_waits_for_the_prompt_and_returns_what_is_new() {
+async fn one_call_types_waits_for_prompt_and_returns_new_output() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let sent = daemon.call(until(&session.id, "echo first; (exit 3)\n", AwaitUntil::Prompt)).await;
@@ -45,7 +45,7 @@ async fn one_call_types_waits_for_the_prompt_and_returns_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_wait_for_the_prompt_returns_at_a_question() {
+async fn wait_for_the_prompt_returns_at_a_question() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let asks = "python3 -c 'input(\"Really? \")'\n";
@@ -59,10 +59,10 @@ async fn a_wait_for_the_prompt_returns_at_a_question() {
 }
 
 #[tokio::test]
-async fn a_shell_that_another_program_replaced_has_not_exited() {
+async fn shell_replaced_by_another_program_has_not_exited() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    // `python3` may be a script that starts the program.
+    // `python3` may be a wrapper script.
     let program =
         daemon.call(until(&session.id, "py=$(python3 -c 'import sys; print(sys.executable)')\n", AwaitUntil::Prompt));
     assert_eq!(program.await.exit_code, Some(0));
@@ -82,7 +82,7 @@ async fn a_shell_that_another_program_replaced_has_not_exited() {
 }
 
 #[tokio::test]
-async fn a_wait_begins_with_the_input() {
+async fn wait_starts_with_the_input() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let verb = SendInput {
@@ -98,7 +98,7 @@ async fn a_wait_begins_with_the_input() {
 }
 
 #[tokio::test]
-async fn mistaken_waits_of_an_input_are_refused_before_anything_is_typed() {
+async fn invalid_wait_of_an_input_is_refused_before_typing() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let both = SendInput { wait_for_quiet_ms: Some(100), ..until(&session.id, "echo typed\n", AwaitUntil::Prompt) };
@@ -113,7 +113,7 @@ async fn mistaken_waits_of_an_input_are_refused_before_anything_is_typed() {
 }
 
 #[tokio::test]
-async fn a_line_that_was_not_entered_is_reported_and_a_password_at_a_prompt_is_refused() {
+async fn unentered_line_is_reported_and_password_at_prompt_refused() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let sent = daemon.call(until(&session.id, "sleep 5; false", AwaitUntil::Prompt)).await;
@@ -127,7 +127,7 @@ async fn a_line_that_was_not_entered_is_reported_and_a_password_at_a_prompt_is_r
 }
 
 #[tokio::test]
-async fn a_command_that_asks_or_opens_a_pager_returns_at_once() {
+async fn interactive_command_returns_at_once() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let run = |command: &str| command_in(&session.id, command);
@@ -140,7 +140,7 @@ async fn a_command_that_asks_or_opens_a_pager_returns_at_once() {
     assert!(paged.screen_content.unwrap().starts_with("1\n2\n3\n"));
     let left = daemon.call(until(&session.id, "q", AwaitUntil::Prompt)).await;
     assert_eq!(left.exit_code, Some(0));
-    // Without a terminal of its own: the shell is left open for the answer.
+    // A command in a fresh shell: the shell stays open for the answer.
     let fresh = RunCommand { command: "read -s -p 'PIN: ' pin".to_owned(), timeout: 60.0, ..RunCommand::default() };
     let fresh = daemon.call(fresh).await;
     assert!(fresh.password && fresh.session_id.is_some(), "{fresh:?}");
@@ -148,13 +148,13 @@ async fn a_command_that_asks_or_opens_a_pager_returns_at_once() {
 }
 
 #[tokio::test]
-async fn cut_output_of_a_fresh_shell_can_be_read_on_and_searched() {
+async fn truncated_output_can_be_read_further_and_searched() {
     let daemon = TestDaemon::new().await;
     let verb =
         RunCommand { command: "seq 1 3000".to_owned(), limit: Some(100), timeout: 60.0, ..RunCommand::default() };
-    let ran = daemon.call(verb).await;
-    assert!(ran.truncated && ran.success);
-    let session_id = ran.session_id.unwrap();
+    let result = daemon.call(verb).await;
+    assert!(result.truncated && result.success);
+    let session_id = result.session_id.unwrap();
     let search = GetScreenContent {
         session_id: session_id.clone(),
         search: Some("^1234$".to_owned()),
@@ -174,7 +174,7 @@ async fn cut_output_of_a_fresh_shell_can_be_read_on_and_searched() {
 }
 
 #[tokio::test]
-async fn a_match_is_found_once_and_where_it_is_behind_what_was_drawn_and_written_over() {
+async fn match_is_found_once_after_redrawing() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let command = r"for n in $(seq 100); do printf 'get %s\r' $n; done; echo; printf '\e[?1049hdrawn\e[?1049l'; \
@@ -200,7 +200,7 @@ async fn a_match_is_found_once_and_where_it_is_behind_what_was_drawn_and_written
 }
 
 #[tokio::test]
-async fn a_wait_goes_on_behind_the_last_match_of_the_same_client() {
+async fn wait_continues_after_the_last_match_of_the_client() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let other = daemon.bash().await;
@@ -216,9 +216,9 @@ async fn a_wait_goes_on_behind_the_last_match_of_the_same_client() {
     };
     let first = daemon.call(wait(Some(Since::Offset(0)))).await;
     let second = daemon.call(wait(Some(Since::Last))).await;
-    let told = [first, second].map(|reply| reply.match_text.unwrap());
-    assert_eq!(told, ["a_1", "a_2"]);
-    // All of several terminals.
+    let reported = [first, second].map(|reply| reply.match_text.unwrap());
+    assert_eq!(reported, ["a_1", "a_2"]);
+    // Every one of several terminals.
     let all = AwaitOutput {
         session_ids: Some(vec![session.id.clone(), other.id.clone()]),
         until: AwaitUntil::Prompt,
@@ -235,10 +235,10 @@ async fn a_wait_goes_on_behind_the_last_match_of_the_same_client() {
 }
 
 #[tokio::test]
-async fn of_a_full_screen_the_changed_rows_are_returned_and_what_stands_out() {
+async fn full_screen_returns_changed_and_highlighted_rows() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    // Two drawings of a menu, each until a key.
+    // Two drawings of a menu, each until a key is pressed.
     let draws = r"printf '\e[?1049h\e[2J\e[H'; for i in 1 2 3 4 5 6 7 8; do printf 'row %s of the menu\r\n' $i; done; "
         .to_owned()
         + r"printf '\e[3;1H\e[7mrow 3 of the menu\e[m'; read -rsn1; "
@@ -258,7 +258,7 @@ async fn of_a_full_screen_the_changed_rows_are_returned_and_what_stands_out() {
 }
 
 #[tokio::test]
-async fn a_run_is_told_in_brief_and_whole_on_request() {
+async fn run_is_reported_briefly_and_fully_on_request() {
     let daemon = TestDaemon::new().await;
     let mut states = serde_json::Map::new();
     states.insert(
@@ -293,19 +293,19 @@ async fn a_run_is_told_in_brief_and_whole_on_request() {
 }
 
 #[tokio::test]
-async fn pagers_and_editors_do_not_open_in_a_shell_for_one_command() {
+async fn pagers_and_editors_stay_closed_in_single_command_shells() {
     let daemon = TestDaemon::new().await;
     let run = |command: &str| RunCommand { command: command.to_owned(), timeout: 60.0, ..RunCommand::default() };
-    let ran = daemon.call(run("echo $PAGER $GIT_PAGER $GIT_EDITOR $DEBIAN_FRONTEND")).await;
-    assert_eq!(ran.output.trim(), "cat cat true noninteractive");
+    let result = daemon.call(run("echo $PAGER $GIT_PAGER $GIT_EDITOR $DEBIAN_FRONTEND")).await;
+    assert_eq!(result.output.trim(), "cat cat true noninteractive");
     daemon.configure(Configuration { command_pagers: true, ..Configuration::default() });
-    let ran = daemon.call(run("echo .$GIT_EDITOR.")).await;
-    assert_eq!(ran.output.trim(), "..");
+    let result = daemon.call(run("echo .$GIT_EDITOR.")).await;
+    assert_eq!(result.output.trim(), "..");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn one_wait_takes_terminals_and_runs() {
+async fn one_wait_accepts_terminals_and_runs() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let definition = json!({"name": "short", "initial_state": "nap", "states": {
@@ -352,7 +352,7 @@ async fn one_wait_takes_terminals_and_runs() {
 }
 
 #[tokio::test]
-async fn a_shell_within_the_shell_takes_commands_and_is_integrated_on_request_or_by_a_setting() {
+async fn nested_shell_takes_commands_and_can_be_integrated() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let run = |command: &str, integrate: Option<bool>| RunCommand {
@@ -363,60 +363,60 @@ async fn a_shell_within_the_shell_takes_commands_and_is_integrated_on_request_or
         ..RunCommand::default()
     };
     daemon.call(until(&session.id, "PS1='in$ ' dash\n", AwaitUntil::Prompt)).await;
-    let ran = daemon.call(run("echo one; false", None)).await;
-    assert_eq!((ran.success, ran.output.as_str(), ran.exit_code), (true, "one\n", None));
-    // Its output has been seen.
+    let result = daemon.call(run("echo one; false", None)).await;
+    assert_eq!((result.success, result.output.as_str(), result.exit_code), (true, "one\n", None));
+    // Its output was already returned.
     let sent = daemon.call(until(&session.id, "echo two\n", AwaitUntil::Prompt)).await;
     assert!(!sent.screen_content.unwrap().contains("one"));
-    let ran = daemon.call(run("", Some(true))).await;
-    assert_eq!((ran.success, ran.output.as_str()), (true, ""));
-    let ran = daemon.call(run("false", None)).await;
-    assert_eq!((ran.success, ran.exit_code), (true, Some(1)));
-    let ran = daemon.call(run("", None)).await;
-    assert!(ran.error.unwrap().contains("empty"));
+    let result = daemon.call(run("", Some(true))).await;
+    assert_eq!((result.success, result.output.as_str()), (true, ""));
+    let result = daemon.call(run("false", None)).await;
+    assert_eq!((result.success, result.exit_code), (true, Some(1)));
+    let result = daemon.call(run("", None)).await;
+    assert!(result.error.unwrap().contains("empty"));
     daemon.configure(Configuration { command_integration: true, ..Configuration::default() });
     daemon.call(until(&session.id, "PS1='in in$ ' dash\n", AwaitUntil::Prompt)).await;
-    let ran = daemon.call(run("false", None)).await;
-    assert_eq!((ran.success, ran.exit_code), (true, Some(1)), "{ran:?}");
+    let result = daemon.call(run("false", None)).await;
+    assert_eq!((result.success, result.exit_code), (true, Some(1)), "{result:?}");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn an_input_whose_terminal_is_closed_during_the_wait_was_sent() {
+async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let waits = SendInput {
+    let waiting = SendInput {
         pattern: Some("^never$".to_owned()),
         timeout: Some(60.0),
         ..input(&session.id, "echo begun; sleep 600\n")
     };
-    let begun = AwaitOutput {
+    let started = AwaitOutput {
         session_id: session.id.clone(),
         pattern: "^begun".to_owned(),
         timeout: 60.0,
         ..AwaitOutput::default()
     };
     let close = async {
-        daemon.call(begun).await;
+        daemon.call(started).await;
         daemon.call(ExitTerminal { session_id: session.id.clone(), ..ExitTerminal::default() }).await
     };
-    let (sent, closed) = tokio::join!(daemon.call(waits), close);
+    let (sent, closed) = tokio::join!(daemon.call(waiting), close);
     assert!(closed.success);
-    // Whether the wait still saw the end of the program or not.
+    // The input was sent, whether or not the wait saw the end of the program.
     assert_eq!(sent.message, "Input sent", "{sent:?}");
     assert!(sent.waited.is_some_and(|waited| waited.reason == AwaitReason::Exit) || !sent.success);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_wait_does_not_match_what_the_one_before_returned() {
+async fn wait_does_not_match_earlier_returned_output() {
     let daemon = TestDaemon::new().await;
     let (session, other) = (daemon.bash().await, daemon.bash().await);
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo").display().to_string();
-    // A writer that comes before the pipe would make a file.
+    // A writer that precedes the pipe would create a file.
     daemon.call(until(&session.id, &format!("mkfifo {fifo}\n"), AwaitUntil::Prompt)).await;
-    // A reader that opens it before the last writer has closed it reads nothing.
+    // A reader that opens the pipe before the last writer has closed it reads nothing.
     let server = format!("while :; do read -r line < {fifo} && echo \"listening $line\"; done");
     daemon.call(input(&session.id, &format!("{server}\n"))).await;
     daemon.call(until(&other.id, &format!("echo 1 > {fifo}\n"), AwaitUntil::Prompt)).await;
@@ -427,7 +427,7 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
         since,
         ..AwaitOutput::default()
     };
-    // What came while no wait was in progress is found, once.
+    // A match that arrived between two waits is found once.
     assert_eq!(daemon.call(wait(None, 20.0)).await.match_text.as_deref(), Some("listening 1"));
     let nothing = daemon.call(wait(None, 0.2)).await;
     assert_eq!((nothing.reason, nothing.match_text), (AwaitReason::Timeout, None));
@@ -435,7 +435,7 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
     assert_eq!(daemon.call(wait(Some(Since::Input), 20.0)).await.match_text.as_deref(), Some("listening 1"));
     daemon.call(until(&other.id, &format!("echo 2 > {fifo}\n"), AwaitUntil::Prompt)).await;
     assert_eq!(daemon.call(wait(None, 20.0)).await.match_text.as_deref(), Some("listening 2"));
-    // The wait of an input counts as well.
+    // The wait of an input counts too.
     let typed = SendInput { pattern: Some(r"^found \d".to_owned()), ..input(&other.id, "echo found $((3 + 4))\n") };
     assert_eq!(daemon.call(typed).await.waited.unwrap().match_text.as_deref(), Some("found 7"));
     let again = AwaitOutput {
@@ -445,7 +445,7 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
         ..AwaitOutput::default()
     };
     assert_eq!(daemon.call(again.clone()).await.reason, AwaitReason::Timeout);
-    // Its own next input is where it begins.
+    // The wait starts at the client's own next input.
     daemon.call(input(&other.id, "echo found $((1 + 1))\n")).await;
     let found = daemon.call(AwaitOutput { timeout: 20.0, ..again }).await;
     assert_eq!(found.match_text.as_deref(), Some("found 2"));
@@ -453,7 +453,7 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
 }
 
 #[tokio::test]
-async fn a_secret_hides_itself_and_not_the_text_around_it() {
+async fn secret_masks_itself_but_not_the_surrounding_text() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let asks = "read -rsp 'Token: ' x; echo; echo first; echo \"token is $x here\"; read -rp 'Go on? [y/N] ' y";
@@ -476,9 +476,9 @@ async fn a_secret_hides_itself_and_not_the_text_around_it() {
     daemon.stop().await;
 }
 
-/// Each of these ends its question with the cursor moved over it, as programs that draw a line anew.
+/// Each drawing ends its question by moving the cursor over it, like programs that redraw a line.
 #[tokio::test]
-async fn a_question_is_in_every_reply_however_the_cursor_came_to_its_end() {
+async fn question_is_in_every_reply_however_the_cursor_got_there() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     for (drawing, asks) in [
         (r"? Name (demo) \033[14D\033[14C", "? Name (demo)"),
@@ -489,7 +489,7 @@ async fn a_question_is_in_every_reply_however_the_cursor_came_to_its_end() {
         (r"one\r\n? Nbme\r\nthree\033[A\r\033[3Ca\033[B\r\033[5C", "? Name"),
     ] {
         let session = daemon.bash().await;
-        // The question is not in the line that is typed.
+        // The typed line does not contain the question.
         let file = folder.path().join("ask.sh").display().to_string();
         std::fs::write(&file, format!("printf '{drawing}'; read x\n")).unwrap();
         let asked = daemon.call(until(&session.id, &format!("bash {file}\n"), AwaitUntil::Input)).await;
@@ -509,14 +509,14 @@ async fn a_question_is_in_every_reply_however_the_cursor_came_to_its_end() {
             timeout: 60.0,
             ..RunCommand::default()
         };
-        let ran = daemon.call(run).await;
-        assert!(ran.awaiting_input && ran.output.contains(asks), "by run_command, {drawing}: {ran:?}");
+        let result = daemon.call(run).await;
+        assert!(result.awaiting_input && result.output.contains(asks), "by run_command, {drawing}: {result:?}");
     }
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_command_refused_at_an_editor_names_what_waits() {
+async fn command_refused_at_an_editor_names_the_waiting_program() {
     let daemon = TestDaemon::new().await;
     for (starts, program, full_screen) in [
         (
@@ -545,12 +545,12 @@ async fn a_command_refused_at_an_editor_names_what_waits() {
 }
 
 #[tokio::test]
-async fn a_screen_that_a_program_left_on_at_a_shell_without_marks_is_named_with_a_way_out() {
+async fn leftover_screen_of_a_program_is_named_with_a_remedy() {
     let daemon = TestDaemon::new().await;
     for shell in ["dash", "bash --norc", "ksh"] {
         let session = daemon.bash().await;
         daemon.call(until(&session.id, &format!("{shell}\n"), AwaitUntil::Input)).await;
-        // A full-screen program that was killed.
+        // A killed full-screen program.
         daemon.call(until(&session.id, "sh -c 'tput smcup; kill -9 $$'\n", AwaitUntil::Input)).await;
         let run = || RunCommand {
             session_id: Some(session.id.clone()),
@@ -561,14 +561,14 @@ async fn a_screen_that_a_program_left_on_at_a_shell_without_marks_is_named_with_
         let error = daemon.call(run()).await.error.unwrap();
         assert!(error.contains("tput rmcup"), "{shell}: {error}");
         daemon.call(until(&session.id, "tput rmcup\n", AwaitUntil::Input)).await;
-        let ran = daemon.call(run()).await;
-        assert_eq!((ran.output.trim(), ran.error), ("typed", None), "{shell}");
+        let result = daemon.call(run()).await;
+        assert_eq!((result.output.trim(), result.error), ("typed", None), "{shell}");
     }
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_wait_that_only_the_typed_text_matches_is_out_of_time() {
+async fn wait_matched_only_by_typed_text_times_out() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let typed = SendInput {
@@ -600,20 +600,23 @@ async fn a_wait_that_only_the_typed_text_matches_is_out_of_time() {
 }
 
 #[tokio::test]
-async fn a_command_whose_end_or_output_the_shell_keeps_back_is_no_success() {
+async fn command_with_withheld_end_or_output_is_not_a_success() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let run = |command: &str| command_in(&session.id, command);
     daemon.call(run("exec > >(cat)")).await;
-    let ran = daemon.call(run("echo late")).await;
-    assert_eq!((ran.success, ran.exit_code, ran.outcome_unknown), (false, Some(0), None));
-    assert!(ran.error.unwrap().contains("pipe"));
+    let result = daemon.call(run("echo late")).await;
+    assert_eq!((result.success, result.exit_code, result.outcome_unknown), (false, Some(0), None));
+    assert!(result.error.unwrap().contains("pipe"));
     daemon.call(run("exec >/dev/tty")).await;
-    let ran = daemon.call(run("echo back")).await;
-    assert_eq!((ran.success, ran.output.as_str(), ran.error), (true, "back\n", None));
+    let result = daemon.call(run("echo back")).await;
+    assert_eq!((result.success, result.output.as_str(), result.error), (true, "back\n", None));
     daemon.call(run("shopt -s extdebug; trap false DEBUG")).await;
-    let ran = daemon.call(run("touch made")).await;
-    assert_eq!((ran.success, ran.exit_code, ran.outcome_unknown, ran.output.as_str()), (false, None, Some(true), ""));
-    assert!(ran.error.unwrap().contains("has not reported how the command ended"));
+    let result = daemon.call(run("touch made")).await;
+    assert_eq!(
+        (result.success, result.exit_code, result.outcome_unknown, result.output.as_str()),
+        (false, None, Some(true), "")
+    );
+    assert!(result.error.unwrap().contains("has not reported how the command ended"));
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Captured answers and the screens that they are typed at: a program that shows another one stops the run.
+//! Captured answers and their screens: a program that shows another screen stops the run.
 
 use std::fs;
 use std::path::Path;
@@ -11,19 +11,19 @@ use steplatch_testkit::TestDaemon;
 struct Program {
     text: &'static str,
     answers: Vec<Value>,
-    /// An argument with its recorded value and another one.
+    /// An argument with its recorded value and another value.
     argument: Option<(&'static str, &'static str, &'static str)>,
-    /// Its notes by then.
+    /// Notes of the program at the end of the capture.
     done: &'static str,
-    /// Parts of the program, other parts, and whether the workflow continues nevertheless.
+    /// Parts of the program, their replacements, and whether the workflow continues nevertheless.
     changes: Vec<(&'static str, &'static str, bool)>,
 }
 
-fn typed(text: &str) -> Value {
+fn text_input(text: &str) -> Value {
     json!({"input_text": text})
 }
 
-fn pressed(keys: &[&str]) -> Value {
+fn key_input(keys: &[&str]) -> Value {
     json!({ "keys": keys })
 }
 
@@ -86,7 +86,7 @@ printf '✔ Where to? %s\n' "${entries[$at]}"
 echo "$name ${entries[$at]}" >> log
 "#;
 
-/// Draws prompts between frames, with a cursor of its own: a text with a placeholder, a text, and a menu.
+/// Draws prompts between frames, with its own cursor: a text with a placeholder, a text, and a menu.
 const FRAMED: &str = r#"stty -icanon -echo
 printf '\033[?25l┌  hello\n│\n'
 ask() {
@@ -124,7 +124,7 @@ fn programs() -> Vec<Program> {
     vec![
         Program {
             text: MENU,
-            answers: vec![pressed(&["down", "enter"]), typed("demo\n")],
+            answers: vec![key_input(&["down", "enter"]), text_input("demo\n")],
             argument: None,
             done: "staging demo\n",
             changes: vec![
@@ -141,7 +141,7 @@ fn programs() -> Vec<Program> {
         },
         Program {
             text: "read -p 'Mail: ' mail\necho \"$mail\" >> log\n",
-            answers: vec![typed("ana@example.org\n")],
+            answers: vec![text_input("ana@example.org\n")],
             argument: None,
             done: "ana@example.org\n",
             changes: vec![
@@ -158,7 +158,7 @@ fn programs() -> Vec<Program> {
         },
         Program {
             text: "printf '1) small\\n2) full\\n'; read -p '#? ' n; echo \"$n\" >> log\n",
-            answers: vec![typed("2\n")],
+            answers: vec![text_input("2\n")],
             argument: None,
             done: "2\n",
             changes: vec![
@@ -172,7 +172,7 @@ fn programs() -> Vec<Program> {
 }
 
 fn machine(answers: &[Value]) -> Value {
-    let actions = std::iter::once(typed("bash program\n")).chain(answers.iter().cloned());
+    let actions = std::iter::once(text_input("bash program\n")).chain(answers.iter().cloned());
     let count = answers.len();
     let states = actions.enumerate().map(|(number, mut params)| {
         params["until"] = if number == count { "prompt" } else { "input" }.into();
@@ -187,7 +187,7 @@ fn machine(answers: &[Value]) -> Value {
     json!({"name": "first", "initial_state": "s0", "states": states})
 }
 
-/// Runs a machine until it ends or asks, and returns its status with what the program has done.
+/// Runs a machine until it ends or asks, and returns its status and the notes of the program.
 async fn run(
     daemon: &TestDaemon,
     folder: &Path,
@@ -213,7 +213,7 @@ async fn run(
     (status.trim().to_owned(), fs::read_to_string(folder.join("log")).unwrap_or_default())
 }
 
-/// Captures the answers of each program, and runs the workflow with the program unchanged and with each change.
+/// Captures the answers to each program, and runs the workflow with the unchanged program and with each change.
 async fn check_programs(programs: Vec<Program>) {
     for program in programs {
         let daemon = TestDaemon::new().await;
@@ -258,15 +258,15 @@ async fn check_programs(programs: Vec<Program>) {
 }
 
 #[tokio::test]
-async fn an_answer_is_typed_only_at_the_screen_that_it_was_captured_at() {
+async fn answer_is_typed_only_at_its_captured_screen() {
     check_programs(programs()).await;
 }
 
 #[tokio::test]
-async fn a_menu_with_empty_rows_is_compared_from_its_question_to_its_hint() {
+async fn menu_with_empty_rows_is_compared_from_question_to_hint() {
     let program = Program {
         text: MENU_WITH_BLANKS,
-        answers: vec![typed("shop\n"), pressed(&["down", "enter"])],
+        answers: vec![text_input("shop\n"), key_input(&["down", "enter"])],
         argument: Some(("NAME", "shop", "mill")),
         done: "shop staging\n",
         changes: vec![
@@ -283,10 +283,10 @@ async fn a_menu_with_empty_rows_is_compared_from_its_question_to_its_hint() {
 }
 
 #[tokio::test]
-async fn an_answer_in_a_frame_is_typed_only_below_its_question() {
+async fn framed_answer_is_typed_only_below_its_question() {
     let program = Program {
         text: FRAMED,
-        answers: vec![typed("shop\n"), typed("Box\n"), pressed(&["down", "enter"])],
+        answers: vec![text_input("shop\n"), text_input("Box\n"), key_input(&["down", "enter"])],
         argument: Some(("NAME", "shop", "mill")),
         done: "shop Box us\n",
         changes: vec![

@@ -1,4 +1,4 @@
-//! Captures of what machines do: the machine that is made of a run does what the run did.
+//! Captures of machines: the captured machine repeats the run.
 
 use std::fs;
 use std::path::Path;
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use steplatch_protocol::{CaptureWorkflow, RunReply, RunWorkflow};
 use steplatch_testkit::TestDaemon;
 
-/// Notes what the programs of a run are given, in the order in which they get it. The programs are in the folder of the run;
-/// none of them knows of terminals.
+/// Programs that note their arguments and answers in order. They are in the directory of the run and do not use
+/// terminals.
 const PROGRAMS: [(&str, &str); 4] = [
     ("note", r#"echo "note $1" >> log; echo "noted""#),
-    // Each run has another id, and the programs that are given one know whether it is the last.
+    // Each run has another id; a program that receives an id checks that it is the latest one.
     ("create", r#"id=$RANDOM$RANDOM; echo $id > last; echo create >> log; echo "created job-$id in 3 ms""#),
     ("finish", r#"[ "$1" = "job-$(cat last)" ] && echo "remove the last" >> log || echo "remove another" >> log"#),
     (
@@ -33,12 +33,12 @@ const PROGRAMS: [(&str, &str); 4] = [
 /// The answer to a secret question.
 const SECRET: &str = "correct-horse-9";
 
-/// One act of a machine.
+/// One step of a machine.
 #[derive(Debug, Clone)]
 enum Act {
     /// Runs a command with a word.
     Note(&'static str),
-    /// Has an id made, and gives it to a later command.
+    /// Creates an id, and passes it to a later command.
     CreateAndRemove,
     /// Answers the questions of a program.
     Dialog(Vec<&'static str>),
@@ -54,7 +54,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Returns what a question is answered with.
+/// Returns the input that answers a question.
 fn answer(question: &str, number: usize) -> Value {
     match question {
         "secret" => json!({"input_text": "{PASSWORD}\n"}),
@@ -64,16 +64,16 @@ fn answer(question: &str, number: usize) -> Value {
     }
 }
 
-/// Returns the states of a machine that does these acts, in order.
+/// Returns the states of a machine that performs these acts in order.
 fn actions(acts: &[Act]) -> Vec<Value> {
     let mut actions = Vec::new();
     let command = |command: String| json!({"tool": "run_command", "params": {"command": command, "timeout": 60}});
     for act in acts {
         match act {
-            // Braces of commands are doubled: single ones name variables.
+            // Braces of commands are doubled: single braces enclose variables.
             Act::Note(word) => actions.push(command(format!("sh note {}", word.replace('{', "{{").replace('}', "}}")))),
             Act::CreateAndRemove => {
-                // The last one on the screen.
+                // The last match on the screen.
                 let params = json!({"pattern": r"(?s).*created (?P<JOB>job-\d+)", "target": "screen", "timeout": 60});
                 let read = json!({"tool": "await_output", "params": params});
                 actions.extend([command("bash create".to_owned()), read, command("bash finish {JOB}".to_owned())]);
@@ -107,7 +107,7 @@ fn machine(acts: &[Act]) -> Value {
     json!({"name": "first", "arguments": arguments, "initial_state": "s0", "states": states})
 }
 
-/// Runs a machine to its end and returns what its programs were given.
+/// Runs a machine to its end and returns the notes of its programs.
 async fn run(daemon: &TestDaemon, folder: &Path, machine: Value, session: Option<String>) -> (RunReply, String) {
     let _ = fs::remove_file(folder.join("log"));
     let names = machine["arguments"].as_object().into_iter().flat_map(Map::iter);
@@ -125,7 +125,7 @@ async fn run(daemon: &TestDaemon, folder: &Path, machine: Value, session: Option
     (ended, fs::read_to_string(folder.join("log")).unwrap_or_default())
 }
 
-/// Does the acts, captures them, and does them again with what was captured, twice.
+/// Performs the acts, captures them, and performs the captured machine twice.
 async fn round_trip(acts: &[Act]) -> Result<(), TestCaseError> {
     let daemon = TestDaemon::new().await;
     let folder = daemon.place().state().parent().unwrap().to_owned();
@@ -154,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_machine_that_is_captured_from_a_run_does_what_the_run_did(acts in prop::collection::vec(act(), 1..5)) {
+    fn captured_machine_repeats_the_run(acts in prop::collection::vec(act(), 1..5)) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(round_trip(&acts))?;
     }
 }

@@ -8,17 +8,17 @@ fn command(text: &str, transitions: &Value) -> Value {
     json!({"action": {"tool": "run_command", "params": {"command": text, "timeout": 60}}, "transitions": transitions})
 }
 
-fn to(state: &str) -> Value {
+fn on_success(state: &str) -> Value {
     json!([{"condition": "success", "next_state": state}])
 }
 
 #[tokio::test]
-async fn commands_run_in_the_terminal_of_the_run_or_in_a_shell_of_their_own() {
+async fn commands_run_in_the_terminal_or_a_separate_shell() {
     let daemon = TestDaemon::new().await;
     let states = json!({
-        "alone": command("V=lost; printf '%s' \"it's\"", &to("open")),
-        "open": {"action": {"tool": "open_terminal"}, "transitions": to("set")},
-        "set": command("V=kept{{}}; seq 3", &to("show")),
+        "alone": command("V=lost; printf '%s' \"it's\"", &on_success("open")),
+        "open": {"action": {"tool": "open_terminal"}, "transitions": on_success("set")},
+        "set": command("V=kept{{}}; seq 3", &on_success("show")),
         "show": command("echo \"$V\" {alone_output|sh}; echo {set_output|sh} | wc -l; false", &json!([
             {"condition": {"field_equals": {"exit_code": 1}, "pattern_match": "^kept"}, "next_state": "close"}
         ])),
@@ -40,7 +40,7 @@ async fn commands_run_in_the_terminal_of_the_run_or_in_a_shell_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_command_that_runs_while_the_daemon_restarts_is_run_once_and_its_result_arrives() {
+async fn command_across_a_daemon_restart_runs_once() {
     let daemon = TestDaemon::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -50,24 +50,24 @@ async fn a_command_that_runs_while_the_daemon_restarts_is_run_once_and_its_resul
         wait_seconds: Some(0.0),
         ..RunWorkflow::default()
     };
-    let begun = daemon.call(verb).await;
+    let started = daemon.call(verb).await;
     eventually("the command runs", async || std::fs::read_to_string(path("log")).is_ok_and(|text| !text.is_empty()))
         .await;
     let daemon = daemon.restarted().await;
     std::fs::write(path("go"), "").unwrap();
-    let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    let ended = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     assert_eq!(ended.final_variables["build_output"], "once");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_finally_state_cleans_up_after_a_failure_and_after_a_restart() {
+async fn finally_state_cleans_up_after_failure_and_restart() {
     let daemon = TestDaemon::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let states = json!({
-        "make": command(&format!("touch {}", path("made")), &to("fail")),
+        "make": command(&format!("touch {}", path("made")), &on_success("fail")),
         "fail": {"action": {"tool": "fail", "params": {"message": "no"}}},
         "clean": command(&format!("until test -e {}; do sleep 0.05; done; rm {}", path("go"), path("made")), &json!([])),
     });
@@ -76,15 +76,15 @@ async fn a_finally_state_cleans_up_after_a_failure_and_after_a_restart() {
         wait_seconds: Some(0.0),
         ..RunWorkflow::default()
     };
-    let begun = daemon.call(verb).await;
+    let started = daemon.call(verb).await;
     let cleaning = async || {
-        let run = daemon.call(GetRun { run_id: begun.run_id.clone(), ..GetRun::default() }).await;
+        let run = daemon.call(GetRun { run_id: started.run_id.clone(), ..GetRun::default() }).await;
         run.states_executed == 3
     };
     eventually("the run cleans up", cleaning).await;
     let daemon = daemon.restarted().await;
     std::fs::write(path("go"), "").unwrap();
-    let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    let ended = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("fail")), "{ended:?}");
     assert_eq!(ended.error.as_deref(), Some("State 'fail' failed: no"));
     assert!(!folder.path().join("made").exists());
@@ -92,18 +92,21 @@ async fn a_finally_state_cleans_up_after_a_failure_and_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_secret_by_reference_reaches_the_command_and_no_report() {
+async fn secret_reference_reaches_the_command_and_no_report() {
     let daemon = TestDaemon::new().await;
-    // The only variable of the client whose value is known here.
+    // The only client variable with a value known here.
     let home = daemon.place().state().parent().unwrap().display().to_string();
     let states = json!({
-        "count": command("printf %s {secret:HOME|sh} | wc -c; echo {secret:HOME}", &to("done")),
+        "count": command("printf %s {secret:HOME|sh} | wc -c; echo {secret:HOME}", &on_success("done")),
         "done": {"action": {"tool": "return", "params": {"result": "{count_output}"}}}
     });
     let ended = daemon.run(json!({"initial_state": "count", "states": states})).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
-    let told = serde_json::to_string(&ended).unwrap();
-    assert!(told.contains("••••••") && !told.contains(&home) && !told.contains("secret:HOME\":"), "{told}");
+    let reported = serde_json::to_string(&ended).unwrap();
+    assert!(
+        reported.contains("••••••") && !reported.contains(&home) && !reported.contains("secret:HOME\":"),
+        "{reported}"
+    );
     let missing = json!({"initial_state": "a", "states": {"a": command("echo {secret:NO_SUCH}", &json!([]))}});
     let refused = daemon.run(missing).await;
     assert!(refused.error.unwrap().contains("secret NO_SUCH was not found"));
@@ -111,10 +114,10 @@ async fn a_secret_by_reference_reaches_the_command_and_no_report() {
 }
 
 #[tokio::test]
-async fn a_failed_run_keeps_the_last_screens_of_its_terminals() {
+async fn failed_run_keeps_the_last_screens_of_its_terminals() {
     let daemon = TestDaemon::new().await;
-    let typed = |text: &str, next: &str| json!({"action": {"tool": "send_input", "params": {"input_text": text, "until": "prompt"}}, "transitions": to(next)});
-    let open = |next: &str| json!({"action": {"tool": "open_terminal"}, "transitions": to(next)});
+    let typed = |text: &str, next: &str| json!({"action": {"tool": "send_input", "params": {"input_text": text, "until": "prompt"}}, "transitions": on_success(next)});
+    let open = |next: &str| json!({"action": {"tool": "open_terminal"}, "transitions": on_success(next)});
     let states = json!({
         "one": open("type"), "type": typed("echo in-the-$((1))st\n", "two"),
         "two": open("again"), "again": typed("echo in-the-$((2))nd\n", "fail"),
@@ -140,7 +143,7 @@ async fn a_failed_run_keeps_the_last_screens_of_its_terminals() {
 }
 
 #[tokio::test]
-async fn a_state_is_executed_for_each_line_by_commands_and_by_nested_runs() {
+async fn state_runs_for_each_line_as_command_or_nested_run() {
     let daemon = TestDaemon::new().await;
     let nested = json!({"name": "greet", "initial_state": "greet", "states": {
         "greet": {"action": {"tool": "run_command", "params": {"command": "echo hello {WHO|sh}"}},

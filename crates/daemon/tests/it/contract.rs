@@ -1,4 +1,4 @@
-//! The contract, spoken with a daemon in this process.
+//! The contract, spoken to a daemon in this process.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn bash() -> OpenTerminal {
 }
 
 #[tokio::test]
-async fn a_terminal_is_opened_used_read_and_closed() {
+async fn terminal_is_opened_used_read_and_closed() {
     let daemon = TestDaemon::new().await;
     let opened = daemon.call(OpenTerminal { name: Some("build".into()), ..bash() }).await;
     assert!(opened.success && opened.pid.is_some() && opened.timestamp.is_some());
@@ -56,7 +56,7 @@ async fn a_terminal_is_opened_used_read_and_closed() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_named_with_what_to_do() {
+async fn errors_name_the_problem_and_the_remedy() {
     let daemon = TestDaemon::with(steplatch_terminal::Options { most: 2, ..Default::default() }).await;
     let none =
         daemon.call(SendInput { session_id: "ghost".into(), input_text: "x".into(), ..Default::default() }).await;
@@ -102,25 +102,25 @@ async fn what_goes_wrong_is_named_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_terminal_whose_program_ended_stays_readable_with_its_exit_code() {
+async fn terminal_of_an_ended_program_stays_readable() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("echo last words; exit 5\n").await;
-    let ended = session.waits_for("never", 10.0).await;
+    session.type_in("echo last words; exit 5\n").await;
+    let ended = session.wait_for("never", 10.0).await;
     assert_eq!((ended.reason, ended.exit_code), (AwaitReason::Exit, Some(5)));
     let read = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert_eq!((read.process_running, read.exit_code), (false, Some(5)));
     assert!(read.screen_content.unwrap().contains("last words"));
-    let sent = session.types("more\n").await;
+    let sent = session.type_in("more\n").await;
     assert_eq!(sent.error.unwrap(), "its program has ended with exit code 5");
 }
 
 #[tokio::test]
-async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
+async fn long_output_is_truncated_in_the_middle_and_readable() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("seq 1 5000; echo over_$((1+1))\n").await;
-    session.sees("over_2").await;
+    session.type_in("seq 1 5000; echo over_$((1+1))\n").await;
+    session.expect_text("over_2").await;
     let read = |offset, limit| GetScreenContent {
         session_id: session.id.clone(),
         content_mode: ContentMode::History,
@@ -134,7 +134,7 @@ async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
     let tail = omitted.tail.unwrap();
     assert!(whole.truncated && text.len() + tail.len() <= 10_000);
     assert!(text.contains("\n10\n") && tail.contains("over_2"));
-    // No word of ours is in either, and what is missing lies between the two.
+    // Neither part has text of ours, and the omitted lines lie between the two.
     let after_prompt = text.split_once("\n1\n").unwrap().1;
     assert!(
         after_prompt
@@ -154,17 +154,17 @@ async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
     }
     let lines: Vec<u32> = pages.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(lines, (1..=5000).collect::<Vec<_>>());
-    assert!(pages.contains("seq 1 5000") && pages.contains("\n5000\nover_2\n"), "pages are exactly what was printed");
+    assert!(pages.contains("seq 1 5000") && pages.contains("\n5000\nover_2\n"), "pages are exactly the printed text");
     let tail = GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(3), ..read(None, None) };
     let tail = daemon.call(tail).await.screen_content.unwrap();
     assert!(tail.starts_with("5000\nover_2\n"), "{tail}");
 }
 
 #[tokio::test]
-async fn a_secret_is_hidden_wherever_it_comes_back() {
+async fn secret_is_masked_wherever_it_reappears() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("read -p 'secret: ' s; echo \"got $s\"\n").await;
+    session.type_in("read -p 'secret: ' s; echo \"got $s\"\n").await;
     let typed = daemon
         .call(SendInput {
             session_id: session.id.clone(),
@@ -174,20 +174,20 @@ async fn a_secret_is_hidden_wherever_it_comes_back() {
         })
         .await;
     assert!(!typed.screen_content.unwrap().contains("hunter2"));
-    assert_eq!(session.sees("got .*").await, "got ••••••");
+    assert_eq!(session.expect_text("got .*").await, "got ••••••");
     assert!(!session.screen().await.contains("hunter2"));
 }
 
 #[tokio::test]
-async fn a_screen_is_painted_as_html_and_png_without_its_secrets() {
+async fn html_and_png_screens_mask_secrets() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let secret =
         SendInput { session_id: session.id.clone(), input_text: "hunter2!".into(), secret: true, ..Default::default() };
     daemon.call(secret).await;
-    session.types(r" ; clear; printf '\033[1;31mred <b>\033[m hunter2!\n'; echo over_$((1+1))").await;
-    session.types("\n").await;
-    session.sees("over_2").await;
+    session.type_in(r" ; clear; printf '\033[1;31mred <b>\033[m hunter2!\n'; echo over_$((1+1))").await;
+    session.type_in("\n").await;
+    session.expect_text("over_2").await;
     let read = |format, content_mode| GetScreenContent {
         session_id: session.id.clone(),
         content_mode,
@@ -208,10 +208,10 @@ async fn a_screen_is_painted_as_html_and_png_without_its_secrets() {
 }
 
 #[tokio::test]
-async fn a_wait_in_several_terminals_ends_where_the_pattern_is_found() {
+async fn wait_in_several_terminals_ends_at_the_match() {
     let daemon = TestDaemon::new().await;
     let (one, two) = (daemon.bash().await, daemon.bash().await);
-    two.types("sleep 0.1; echo done_$((1+1))\n").await;
+    two.type_in("sleep 0.1; echo done_$((1+1))\n").await;
     let found = daemon
         .call(AwaitOutput {
             session_ids: Some(vec![one.id.clone(), two.id.clone()]),
@@ -225,10 +225,10 @@ async fn a_wait_in_several_terminals_ends_where_the_pattern_is_found() {
 }
 
 #[tokio::test]
-async fn a_wait_can_be_for_the_prompt_or_for_quiet() {
+async fn wait_can_be_for_the_prompt_or_for_quiet() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("sleep 0.1; false\n").await;
+    session.type_in("sleep 0.1; false\n").await;
     let until = |until| AwaitOutput { session_id: session.id.clone(), until, timeout: 10.0, ..Default::default() };
     let prompt = daemon.call(until(AwaitUntil::Prompt)).await;
     assert_eq!((prompt.reason, prompt.exit_code), (AwaitReason::Prompt, Some(1)));
@@ -238,10 +238,10 @@ async fn a_wait_can_be_for_the_prompt_or_for_quiet() {
 }
 
 #[tokio::test]
-async fn who_joins_sees_the_screen_and_then_what_is_written() {
+async fn new_subscriber_sees_the_screen_and_then_new_output() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("echo before\n").await;
+    session.type_in("echo before\n").await;
     let attach = AttachTerminal { session_id: session.id.clone(), hold_key: None, masked: false };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.success && joined.snapshot.contains("before"));
@@ -250,7 +250,7 @@ async fn who_joins_sees_the_screen_and_then_what_is_written() {
     assert!(
         daemon.call(WriteTerminal { session_id: session.id.clone(), bytes, ..WriteTerminal::default() }).await.success
     );
-    session.sees("^after$").await;
+    session.expect_text("^after$").await;
     let event = events.next().await.unwrap();
     assert_eq!(event["event_type"], "terminal_output");
     daemon.call(ExitTerminal { session_id: session.id, ..Default::default() }).await;
@@ -259,11 +259,11 @@ async fn who_joins_sees_the_screen_and_then_what_is_written() {
             return;
         }
     }
-    panic!("the end was not told");
+    panic!("the end was not reported");
 }
 
 #[tokio::test]
-async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
+async fn recording_subscriber_receives_no_secrets() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let shown = |events: Vec<Value>| -> String {
@@ -281,26 +281,26 @@ async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
     let secret =
         SendInput { session_id: session.id.clone(), input_text: "hunter2!".into(), secret: true, ..Default::default() };
     daemon.call(secret).await;
-    session.types("\u{15}clear; echo it is hunter2!\n").await;
-    session.sees("^it is").await;
+    session.type_in("\u{15}clear; echo it is hunter2!\n").await;
+    session.expect_text("^it is").await;
     let attach = AttachTerminal { session_id: session.id.clone(), masked: true, hold_key: None };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.snapshot.contains("it is ••••••••"), "{}", joined.snapshot);
-    // Printed in two parts: the first may be the beginning of a secret, then one that is not.
-    session.types(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
-    session.types("\n").await;
-    session.sees("_over$").await;
-    let mut told = Vec::new();
+    // Printed in two parts: the first may begin a secret, and the rest does not continue it.
+    session.type_in(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
+    session.type_in("\n").await;
+    session.expect_text("_over$").await;
+    let mut reported = Vec::new();
     let all = loop {
-        told.push(events.next().await.unwrap());
-        let so_far = shown(told.clone());
+        reported.push(events.next().await.unwrap());
+        let so_far = shown(reported.clone());
         if so_far.contains("hunt_over") {
             break so_far;
         }
     };
     assert!(all.contains("•••••••• and hunt_over") && !all.contains("hunter2"), "{all}");
     // A possible beginning of a secret is sent with what follows, and with the end at the latest.
-    session.types("echo; printf hun; exec true\n").await;
+    session.type_in("echo; printf hun; exec true\n").await;
     let mut last = shown(vec![events.next().await.unwrap()]);
     while !last.trim_end_matches("\x1b[?2004l\r").ends_with("\nhun") {
         last.push_str(&shown(vec![events.next().await.unwrap()]));
@@ -308,20 +308,20 @@ async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
 }
 
 #[tokio::test]
-async fn the_environment_and_the_folder_are_the_clients() {
+async fn environment_and_directory_are_the_clients() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("echo \"[$HOME|$PWD|$TERM]\"\n").await;
-    let said = session.sees(r"\[(.*)\|(.*)\|xterm-256color\]").await;
-    let home = said.trim_matches(['[', ']']).split('|').next().unwrap().to_owned();
-    assert!(said.starts_with(&format!("[{home}|{home}|")), "{said}");
+    session.type_in("echo \"[$HOME|$PWD|$TERM]\"\n").await;
+    let output = session.expect_text(r"\[(.*)\|(.*)\|xterm-256color\]").await;
+    let home = output.trim_matches(['[', ']']).split('|').next().unwrap().to_owned();
+    assert!(output.starts_with(&format!("[{home}|{home}|")), "{output}");
     let with = OpenTerminal { environment: Some([("GREETING".to_owned(), "hi".to_owned())].into()), ..bash() };
     let session = daemon.open(with).await;
-    session.types("echo \"<$GREETING>\"\n").await;
-    session.sees("^<hi>$").await;
+    session.type_in("echo \"<$GREETING>\"\n").await;
+    session.expect_text("^<hi>$").await;
 }
 
-async fn spoken(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> {
+async fn exchange(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> {
     let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
     stream.write_all(lines.as_bytes()).await.unwrap();
     let mut reader = BufReader::new(stream).lines();
@@ -334,12 +334,12 @@ async fn spoken(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> 
 }
 
 #[tokio::test]
-async fn nonsense_is_answered_and_the_connection_lives() {
+async fn invalid_messages_are_answered_and_the_connection_stays() {
     let daemon = TestDaemon::new().await;
     let lines = "{\n{\"type\":\"wish\"}\n{\"type\":\"command\",\"command_type\":\"FLY\",\"request_id\":\"a\"}\n\
                  {\"type\":\"command\",\"command_type\":\"SEND_INPUT\",\"params\":{},\"request_id\":2}\n\
                  {\"type\":\"command\",\"command_type\":\"DAEMON_STATUS\",\"request_id\":3}\n";
-    let answers = spoken(&daemon, lines, 5).await;
+    let answers = exchange(&daemon, lines, 5).await;
     assert_eq!(answers[0], json!({"type": "error", "error": "Invalid JSON"}));
     assert_eq!(answers[1]["error"], "Invalid message");
     assert_eq!((&answers[2]["error_code"], &answers[2]["request_id"]), (&json!("unknown_command"), &json!("a")));
@@ -348,7 +348,7 @@ async fn nonsense_is_answered_and_the_connection_lives() {
 }
 
 #[tokio::test]
-async fn a_client_of_a_newer_version_is_told_what_is_spoken() {
+async fn client_of_a_newer_version_learns_the_spoken_version() {
     let daemon = TestDaemon::new().await;
     let refused = daemon.client().call(Hello { protocol_version: 99, ..Default::default() }).await;
     let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
@@ -357,7 +357,7 @@ async fn a_client_of_a_newer_version_is_told_what_is_spoken() {
 }
 
 #[tokio::test]
-async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
+async fn second_daemon_on_the_same_state_is_refused() {
     let daemon = TestDaemon::new().await;
     let options = Options {
         place: daemon.place().clone(),
@@ -375,11 +375,11 @@ async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn clients_come_and_go_and_terminals_stay() {
+async fn terminals_outlive_their_clients() {
     let daemon = TestDaemon::new().await;
     let open =
         "{\"type\":\"command\",\"command_type\":\"OPEN_TERMINAL\",\"params\":{\"name\":\"kept\"},\"request_id\":1}\n";
-    assert_eq!(spoken(&daemon, open, 1).await[0]["success"], true);
+    assert_eq!(exchange(&daemon, open, 1).await[0]["success"], true);
     let kept = daemon
         .call(SendInput { session_id: "kept".into(), input_text: "echo here\n".into(), ..Default::default() })
         .await;
@@ -387,7 +387,7 @@ async fn clients_come_and_go_and_terminals_stay() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_its_client_hangs_up() {
+async fn wait_ends_when_its_client_disconnects() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
@@ -396,17 +396,17 @@ async fn a_wait_ends_when_its_client_hangs_up() {
     stream.write_all(format!("{wait}\n").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();
-    // The daemon closes the connection too, rather than waiting for fifty minutes.
+    // The daemon also closes the connection, instead of waiting for fifty minutes.
     tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await.unwrap().unwrap();
     assert_eq!(daemon.call(DaemonStatus {}).await.clients, 1);
 }
 
 #[tokio::test]
-async fn stopping_closes_terminals_and_hangs_up() {
+async fn stopping_closes_terminals_and_connections() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("echo pid_$$\n").await;
-    let pid = session.sees(r"pid_\d+").await.trim_start_matches("pid_").to_owned();
+    session.type_in("echo pid_$$\n").await;
+    let pid = session.expect_text(r"pid_\d+").await.trim_start_matches("pid_").to_owned();
     let socket = daemon.place().socket();
     daemon.stop().await;
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "bash went with the daemon");
@@ -434,11 +434,11 @@ fn run(session: Option<&str>, command: &str) -> RunCommand {
 }
 
 #[tokio::test]
-async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_one() {
+async fn exact_output_in_a_live_and_a_fresh_shell() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let ran = daemon.call(run(Some(&session.id), "cd /tmp; x=7; printf 'a\\nb'; (exit 3)")).await;
-    assert_eq!((ran.success, ran.output.as_str(), ran.exit_code), (true, "a\nb", Some(3)), "{ran:?}");
+    let result = daemon.call(run(Some(&session.id), "cd /tmp; x=7; printf 'a\\nb'; (exit 3)")).await;
+    assert_eq!((result.success, result.output.as_str(), result.exit_code), (true, "a\nb", Some(3)), "{result:?}");
     let kept = daemon.call(run(Some(&session.id), "echo $PWD $x")).await;
     assert_eq!((kept.output.as_str(), kept.exit_code), ("/tmp 7\n", Some(0)));
     let fresh = daemon.call(run(None, "echo x=$x; no-such-program")).await;
@@ -448,7 +448,7 @@ async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_o
     let slow = daemon.call(slow).await;
     assert!(slow.timed_out && !slow.success && slow.output == "begun\n", "{slow:?}");
     let left = slow.session_id.unwrap();
-    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 2, "the slow one goes on");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 2, "the slow operation continues");
     let busy = daemon.call(run(Some(&left), "echo more")).await;
     assert!(busy.error.unwrap().starts_with("the shell is busy, 'sleep' runs in the foreground"));
     let python = daemon
@@ -460,12 +460,12 @@ async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_o
             ..Default::default()
         })
         .await;
-    // The program may be started by a script, which is in the foreground until then.
-    python.sees(">>> ").await;
+    // A wrapper script may start the program and stay in the foreground until then.
+    python.expect_text(">>> ").await;
     let entry = daemon.call(run(Some(&python.id), "print(1)")).await;
     assert_eq!((entry.success, entry.output.as_str(), entry.exit_code), (true, "1\n", None), "{entry:?}");
-    python.types("input('Name: ')\n").await;
-    python.sees("^Name: ").await;
+    python.type_in("input('Name: ')\n").await;
+    python.expect_text("^Name: ").await;
     let elsewhere = daemon.call(run(Some(&python.id), "print(1)")).await;
     let error = elsewhere.error.unwrap();
     assert!(
@@ -476,11 +476,11 @@ async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_o
 }
 
 #[tokio::test]
-async fn variables_of_a_live_shell_are_told_and_set_without_a_trace() {
+async fn shell_variables_are_read_and_set_without_a_trace() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("clear; unexported=$'two\\nlines'\n").await;
-    session.sees("[$#] $").await;
+    session.type_in("clear; unexported=$'two\\nlines'\n").await;
+    session.expect_text("[$#] $").await;
     let before = session.screen().await;
     let set = SetVariables {
         session_id: session.id.clone(),
@@ -490,8 +490,9 @@ async fn variables_of_a_live_shell_are_told_and_set_without_a_trace() {
     let set = daemon.call(set).await;
     assert!(set.success, "{:?}", set.error);
     let names = ["unexported", "TARGET", "NOT_THERE"].map(str::to_owned).to_vec();
-    let told = daemon.call(GetVariables { session_id: session.id.clone(), names }).await;
-    let value = |name: &str| told.variables[name].as_ref().map(|variable| (variable.value.as_str(), variable.exported));
+    let reported = daemon.call(GetVariables { session_id: session.id.clone(), names }).await;
+    let value =
+        |name: &str| reported.variables[name].as_ref().map(|variable| (variable.value.as_str(), variable.exported));
     assert_eq!(value("unexported"), Some(("two\nlines", false)));
     assert_eq!(value("TARGET"), Some(("it's \"quoted\"", true)));
     assert_eq!(value("NOT_THERE"), None);
@@ -502,7 +503,7 @@ async fn variables_of_a_live_shell_are_told_and_set_without_a_trace() {
 }
 
 #[tokio::test]
-async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_watched_is_not() {
+async fn idle_terminal_is_closed_if_configured_but_not_while_watched() {
     let options = steplatch_terminal::Options { idle: Some(Duration::from_millis(300)), ..Default::default() };
     let daemon = TestDaemon::with(options).await;
     let (unused, watched) = (daemon.bash().await, daemon.bash().await);
@@ -518,14 +519,14 @@ async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_wa
 }
 
 #[tokio::test]
-async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
+async fn takeover_names_the_person_and_then_the_changes() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let (person, user) = (daemon.person_named("ann").await, user_name());
     let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()), masked: false };
     let (joined, events) = person.subscribe(attach).await.unwrap();
     assert!(joined.success, "{:?}", joined.error);
-    let refused = session.types("echo mine\n").await;
+    let refused = session.type_in("echo mine\n").await;
     assert!(!refused.success);
     let error = refused.error.unwrap();
     assert!(error.starts_with(&format!("{user} has held this terminal since 20")), "{error}");
@@ -535,8 +536,8 @@ async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     assert!(signalled.error.unwrap().starts_with(&format!("{user} has held")), "signals are writes");
     let closed = daemon.call(ExitTerminal { session_id: id.clone(), ..Default::default() }).await;
     assert!(!closed.success && closed.message.starts_with(&format!("{user} has held")), "{closed:?}");
-    let ran = daemon.call(run(Some(&id), "echo mine")).await;
-    assert!(ran.error.unwrap().starts_with(&format!("{user} has held")));
+    let result = daemon.call(run(Some(&id), "echo mine")).await;
+    assert!(result.error.unwrap().starts_with(&format!("{user} has held")));
     let types = |text: &str, key: Option<&str>| {
         let bytes = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
         person.call(WriteTerminal {
@@ -548,33 +549,33 @@ async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     };
     assert!(types("echo hers\r", None).await.unwrap().error.is_some(), "not without the key");
     assert!(types("cd /tmp; echo hers-$((40+2))\r", Some("k")).await.unwrap().success);
-    session.sees("hers-42").await;
+    session.expect_text("hers-42").await;
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
-    assert_eq!(screen.handed_back, None, "not while she holds it");
+    assert_eq!(screen.handed_back, None, "not while she holds the terminal");
     // Disconnecting has the same effect as handing back.
     drop(events);
     drop(person);
-    let told = loop {
-        let sent = session.types("\n").await;
+    let reported = loop {
+        let sent = session.type_in("\n").await;
         if sent.success {
             break sent.handed_back.unwrap();
         }
     };
-    assert_eq!(told.by, user);
-    assert!(told.output.contains("hers-42"), "{}", told.output);
+    assert_eq!(reported.by, user);
+    assert!(reported.output.contains("hers-42"), "{}", reported.output);
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert_eq!(screen.handed_back, None, "told once");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_password_that_was_typed_unseen_is_hidden_wherever_it_comes_back() {
+async fn hidden_password_is_masked_wherever_it_reappears() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("read -rsp 'Password: ' word; echo; echo \"it is $word\"\n").await;
-    session.sees("Password: $").await;
-    session.types("hunter2 and more\n").await;
-    let seen = session.sees("^it is .*").await;
+    session.type_in("read -rsp 'Password: ' word; echo; echo \"it is $word\"\n").await;
+    session.expect_text("Password: $").await;
+    session.type_in("hunter2 and more\n").await;
+    let seen = session.expect_text("^it is .*").await;
     assert_eq!(seen, "it is ••••••");
     assert!(!session.screen().await.contains("hunter2"));
     let mode = ContentMode::History;
@@ -595,7 +596,7 @@ async fn a_password_that_was_typed_unseen_is_hidden_wherever_it_comes_back() {
 }
 
 #[tokio::test]
-async fn a_secret_is_not_read_character_by_character_either() {
+async fn secret_cannot_be_read_character_by_character() {
     let daemon = TestDaemon::new().await;
     let bash = daemon.bash().await;
     let secret = SendInput {
@@ -608,7 +609,7 @@ async fn a_secret_is_not_read_character_by_character_either() {
     daemon.call(typed).await;
     daemon.call(SendInput { input_text: "\u{15}".to_owned(), ..secret.clone() }).await;
     daemon.call(secret).await;
-    bash.sees("(?m)^after").await;
+    bash.expect_text("(?m)^after").await;
     let (mut read, mut offset) = (String::new(), 0);
     loop {
         let page = daemon

@@ -15,18 +15,18 @@ fn machine(name: &str, states: Value) -> Value {
     json!({"name": name, "description": "for a test", "initial_state": "first", "states": states})
 }
 
-fn napping(seconds: f64) -> Value {
+fn sleeping_machine(seconds: f64) -> Value {
     machine("nap", json!({"first": {"action": {"tool": "sleep", "params": {"seconds": seconds}}}}))
 }
 
-fn asking(after: &str) -> Value {
+fn asking_machine(after: &str) -> Value {
     let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "answered_by": "anyone"}});
     let mut states = json!({"first": {"action": asks, "transitions": [{"condition": "success", "next_state": after}]}});
     states[after] = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
     machine("asking", states)
 }
 
-fn starting(definition: Value) -> RunWorkflow {
+fn start_request(definition: Value) -> RunWorkflow {
     RunWorkflow {
         workflow_definition: Some(definition),
         save_on_success: false,
@@ -39,7 +39,7 @@ async fn record(daemon: &TestDaemon, run: &str) -> RunRecord {
     daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap()
 }
 
-async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
+async fn newest_event(daemon: &TestDaemon, run: &str) -> u64 {
     daemon
         .client()
         .subscribe(Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() })
@@ -50,33 +50,32 @@ async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_run_is_cancelled_after_each_of_its_events() {
+async fn run_can_be_cancelled_after_each_of_its_events() {
     let daemon = TestDaemon::new().await;
-    // Returns a machine that opens a terminal, types into it, and waits: there are resources to clean up whenever it
-    // ends.
+    // Returns a machine that opens a terminal, types into it, and waits, so there are always resources to clean up.
     let busy = machine(
         "busy",
         json!({
             "first": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nest"}]},
-            "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": napping(0.05)}},
+            "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping_machine(0.05)}},
                      "transitions": [{"condition": "success", "next_state": "wait"}]},
             "wait": {"action": {"tool": "await_output", "params": {"pattern": "never", "timeout": 60}}, "timeout": 60},
         }),
     );
     let mut runs = Vec::new();
-    // From the start to the last state.
+    // Each cancel is one event later, from the start to the last state.
     for count in 0.. {
-        let begun = daemon.call(starting(busy.clone())).await;
-        assert_eq!(begun.status, "running", "the start returns at once, with the id: {begun:?}");
-        let follow = Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() };
+        let started = daemon.call(start_request(busy.clone())).await;
+        assert_eq!(started.status, "running", "the start returns at once, with the id: {started:?}");
+        let follow = Subscribe { run_id: started.run_id.clone(), from_seq: Some(1), ..Subscribe::default() };
         let (_, mut events) = daemon.client().subscribe(follow).await.unwrap();
         let mut last = Value::Null;
         for _ in 0..count {
             last = events.next().await.expect("the events end with the run");
         }
-        let cancelled = daemon.call(CancelWorkflow { run_id: begun.run_id.clone() }).await;
+        let cancelled = daemon.call(CancelWorkflow { run_id: started.run_id.clone() }).await;
         assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "after {last}: {cancelled:?}");
-        runs.push(begun.run_id);
+        runs.push(started.run_id);
         if (&last["event_type"], &last["data"]["state"]) == (&json!("state_entered"), &json!("wait")) {
             break;
         }
@@ -88,26 +87,26 @@ async fn a_run_is_cancelled_after_each_of_its_events() {
     }
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
     let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
-    assert_eq!(daemon.call(running).await.runs, [], "no run below is left either");
+    assert_eq!(daemon.call(running).await.runs, [], "no nested run is left either");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_run_that_is_over_stays_as_it_ended_whatever_is_wanted_of_it() {
+async fn ended_run_ignores_later_requests() {
     let daemon = TestDaemon::new().await;
     let failing = machine("failing", json!({"first": {"action": {"tool": "fail", "params": {"message": "no"}}}}));
-    let cancelled = daemon.call(starting(napping(600.0))).await.run_id;
+    let cancelled = daemon.call(start_request(sleeping_machine(600.0))).await.run_id;
     daemon.call(CancelWorkflow { run_id: cancelled.clone() }).await;
-    let runs = [daemon.run(napping(0.0)).await.run_id, daemon.run(failing).await.run_id, cancelled];
+    let runs = [daemon.run(sleeping_machine(0.0)).await.run_id, daemon.run(failing).await.run_id, cancelled];
     let mut before = Vec::new();
     for run in &runs {
-        before.push((record(&daemon, run).await, newest(&daemon, run).await));
+        before.push((record(&daemon, run).await, newest_event(&daemon, run).await));
     }
     let states: Vec<&str> = before.iter().map(|(record, _)| record.state.as_str()).collect();
     assert_eq!(states, ["completed", "failed", "cancelled"]);
     for run_id in runs.clone() {
-        let over = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
-        assert!(over.success && over.message.starts_with("Run was already over"), "{over:?}");
+        let ended = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
+        assert!(ended.success && ended.message.starts_with("Run was already over"), "{ended:?}");
         assert!(!daemon.call(PauseWorkflow { run_id: run_id.clone() }).await.success);
         assert!(!daemon.call(ResumeWorkflow { run_id: run_id.clone() }).await.success);
         assert!(
@@ -119,39 +118,40 @@ async fn a_run_that_is_over_stays_as_it_ended_whatever_is_wanted_of_it() {
     }
     let daemon = daemon.restarted().await;
     for (run, before) in runs.iter().zip(before) {
-        assert_eq!((record(&daemon, run).await, newest(&daemon, run).await), before);
+        assert_eq!((record(&daemon, run).await, newest_event(&daemon, run).await), before);
     }
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_run_goes_on_with_the_definition_that_it_began_with() {
+async fn run_continues_with_its_original_definition() {
     let daemon = TestDaemon::new().await;
     let save =
         |definition: Value| CreateWorkflow { workflow_definition: definition, overwrite_existing: true, reason: None };
-    assert!(daemon.call(save(asking("old"))).await.success);
+    assert!(daemon.call(save(asking_machine("old"))).await.success);
     let named =
         || RunWorkflow { workflow_name: Some("asking".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
-    let begun = daemon.call(named()).await;
-    assert_eq!(begun.status, "waiting", "{begun:?}");
-    assert!(daemon.call(save(asking("new"))).await.success);
+    let started = daemon.call(named()).await;
+    assert_eq!(started.status, "waiting", "{started:?}");
+    assert!(daemon.call(save(asking_machine("new"))).await.success);
     let daemon = daemon.restarted().await;
-    for (run, end) in [(begun, "old"), (daemon.call(named()).await, "new")] {
+    for (run, end) in [(started, "old"), (daemon.call(named()).await, "new")] {
         let answer =
             AnswerGate { run_id: run.run_id.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
-        let over = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0), ..GetRun::default() }).await;
-        assert_eq!(over.final_state.as_deref(), Some(end));
+        let ended = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0), ..GetRun::default() }).await;
+        assert_eq!(ended.final_state.as_deref(), Some(end));
     }
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn of_many_starts_at_once_under_one_key_there_is_one_run() {
+async fn concurrent_starts_with_one_key_give_one_run() {
     let daemon = TestDaemon::new().await;
     let starts: Vec<_> = (0..20)
         .map(|_| {
-            let verb = RunWorkflow { idempotency_key: Some("monday".to_owned()), ..starting(napping(0.01)) };
+            let verb =
+                RunWorkflow { idempotency_key: Some("monday".to_owned()), ..start_request(sleeping_machine(0.01)) };
             let client = daemon.client().clone();
             tokio::spawn(async move { client.call(verb).await.unwrap().run_id })
         })
@@ -166,18 +166,18 @@ async fn of_many_starts_at_once_under_one_key_there_is_one_run() {
 }
 
 #[tokio::test]
-async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
+async fn finished_runs_expire_and_unfinished_runs_do_not() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
     let kept_for = RetentionPolicy::default().time.expect("finished runs have an age");
-    let waiting = daemon.call(starting(asking("rest"))).await.run_id;
-    let finished = daemon.run(napping(0.0)).await.run_id;
+    let waiting = daemon.call(start_request(asking_machine("rest"))).await.run_id;
+    let finished = daemon.run(sleeping_machine(0.0)).await.run_id;
     clock.advance(Duration::from_secs(1));
-    let younger = daemon.run(napping(0.0)).await.run_id;
+    let younger = daemon.run(sleeping_machine(0.0)).await.run_id;
     clock.advance(kept_for - Duration::from_millis(500));
-    // Some runs are deleted whenever so many have ended.
+    // Runs are deleted only after a number of runs have ended.
     for _ in 0..60 {
-        daemon.run(napping(0.0)).await;
+        daemon.run(sleeping_machine(0.0)).await;
     }
     eventually("the finished run is forgotten", async || {
         let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
@@ -192,7 +192,7 @@ async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
 }
 
 #[tokio::test]
-async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
+async fn saved_workflow_runs_by_name_with_and_without_waiting() {
     let daemon = TestDaemon::new().await;
     let nap = machine("nap", json!({"first": {"action": {"tool": "sleep", "params": {"seconds": "{input}"}}}}));
     let create = CreateWorkflow { workflow_definition: nap, overwrite_existing: false, reason: None };
@@ -203,8 +203,8 @@ async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
         wait,
         ..ExecuteWorkflow::default()
     };
-    let over = daemon.call(execute(json!(0.01), true)).await;
-    assert_eq!((over.success, over.state.as_str(), over.result), (true, "completed", Some(json!({}))));
+    let ended = daemon.call(execute(json!(0.01), true)).await;
+    assert_eq!((ended.success, ended.state.as_str(), ended.result), (true, "completed", Some(json!({}))));
     let running = daemon.call(execute(json!("60"), false)).await;
     assert_eq!((running.success, running.state.as_str(), &running.result), (true, "running", &None));
     daemon.call(CancelWorkflow { run_id: running.run_id }).await;
@@ -212,10 +212,10 @@ async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
     assert!(!unknown.success && unknown.error.unwrap().contains("nup"));
 }
 
-// 003 L470-491: the record of a run has its eight keys, null where there is nothing; of machines, too. 003 L910-922: the
-// command names the session. design/runs.md: a limit of its own.
+// 003 L470-491: the record of a run has its eight keys, null if absent, for machines too. 003 L910-922: the command
+// names the session. design/runs.md: its own limit.
 #[tokio::test]
-async fn the_record_of_a_machine_tells_its_result_and_what_it_was_given() {
+async fn machine_record_has_its_result_and_arguments() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "returns",
@@ -243,24 +243,24 @@ async fn the_record_of_a_machine_tells_its_result_and_what_it_was_given() {
         wait: true,
         ..ExecuteWorkflow::default()
     };
-    let over = daemon.call(execute.clone()).await;
-    assert_eq!((over.state.as_str(), &over.error), ("completed", &None), "{over:?}");
-    let told = serde_json::to_value(record(&daemon, &over.run_id).await).unwrap();
+    let ended = daemon.call(execute.clone()).await;
+    assert_eq!((ended.state.as_str(), &ended.error), ("completed", &None), "{ended:?}");
+    let reported = serde_json::to_value(record(&daemon, &ended.run_id).await).unwrap();
     for key in ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"] {
-        assert!(told.get(key).is_some(), "{key} of {told}");
+        assert!(reported.get(key).is_some(), "{key} of {reported}");
     }
-    assert_eq!((&told["result"], &told["error"]), (&json!({"GREETING": "hello"}), &Value::Null));
-    assert_eq!((&told["input"], &told["params"]), (&json!("hello"), &json!({"PIN": "••••••", "n": 3})));
-    let events = events(&daemon, &over.run_id).await;
+    assert_eq!((&reported["result"], &reported["error"]), (&json!({"GREETING": "hello"}), &Value::Null));
+    assert_eq!((&reported["input"], &reported["params"]), (&json!("hello"), &json!({"PIN": "••••••", "n": 3})));
+    let events = events(&daemon, &ended.run_id).await;
     let (first, last) = (&events[0]["data"], &events.last().unwrap()["data"]);
-    assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(over.run_id), &json!("returns")));
-    assert_eq!((&last["run_id"], &last["result"]), (&json!(over.run_id), &json!({"GREETING": "hello"})));
+    assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(ended.run_id), &json!("returns")));
+    assert_eq!((&last["run_id"], &last["result"]), (&json!(ended.run_id), &json!({"GREETING": "hello"})));
     let daemon = daemon.restarted().await;
     let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
-    assert_eq!(serde_json::to_value(listed).unwrap(), told, "another daemon tells the same");
+    assert_eq!(serde_json::to_value(listed).unwrap(), reported, "another daemon tells the same");
     let elsewhere = ExecuteWorkflow { session_id: Some("elsewhere".to_owned()), ..execute.clone() };
     assert_eq!(daemon.call(elsewhere).await.error.unwrap(), "Session not found: elsewhere");
-    // A machine still works in a terminal.
+    // A machine can still use a terminal.
     let terminal = daemon.bash().await.id;
     let there = daemon.call(ExecuteWorkflow { session_id: Some(terminal.clone()), ..execute }).await;
     assert_eq!(there.state, "completed", "{there:?}");
@@ -269,9 +269,9 @@ async fn the_record_of_a_machine_tells_its_result_and_what_it_was_given() {
 
 async fn events(daemon: &TestDaemon, run: &str) -> Vec<Value> {
     let verb = Subscribe { run_id: run.to_owned(), from_seq: Some(1), ..Subscribe::default() };
-    let (_, mut told) = daemon.client().subscribe(verb).await.unwrap();
+    let (_, mut reported) = daemon.client().subscribe(verb).await.unwrap();
     let mut events = Vec::new();
-    while let Some(event) = told.next().await {
+    while let Some(event) = reported.next().await {
         let is_last = event["event_type"]
             .as_str()
             .is_some_and(|kind| matches!(kind, "workflow_completed" | "workflow_failed" | "workflow_cancelled"));
@@ -285,21 +285,21 @@ async fn events(daemon: &TestDaemon, run: &str) -> Vec<Value> {
 
 // 003 L391-413: `gate_timeout {gate_id, timeout}`, and choices are null without choices.
 #[tokio::test]
-async fn the_events_of_a_gate_of_a_machine_tell_its_limit_and_that_there_are_no_choices() {
+async fn machine_gate_events_have_a_limit_and_no_choices() {
     let daemon = TestDaemon::new().await;
     let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "timeout": 1.5}});
-    let begun = daemon.call(starting(machine("asks", json!({"first": {"action": asks}})))).await;
-    let events = events(&daemon, &begun.run_id).await;
+    let started = daemon.call(start_request(machine("asks", json!({"first": {"action": asks}})))).await;
+    let events = events(&daemon, &started.run_id).await;
     let data = |kind: &str| &events.iter().find(|event| event["event_type"] == kind).unwrap()["data"];
     assert_eq!(data("gate_waiting")["choices"], Value::Null);
     assert_eq!(data("gate_timeout")["timeout"], 1.5, "{events:?}");
-    assert_eq!(data("workflow_failed")["run_id"], json!(begun.run_id));
+    assert_eq!(data("workflow_failed")["run_id"], json!(started.run_id));
     daemon.stop().await;
 }
 
 // Lists show a part of a long result, and the record shows all of it.
 #[tokio::test]
-async fn a_long_result_is_shortened_in_lists_only() {
+async fn long_result_is_truncated_in_lists_only() {
     let daemon = TestDaemon::new().await;
     let mut definition = machine(
         "long",
@@ -313,14 +313,14 @@ async fn a_long_result_is_shortened_in_lists_only() {
         }),
     );
     definition["return_values"] = json!({"LONG": "long"});
-    let begun = daemon.call(starting(definition)).await;
-    let over =
-        daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
-    assert_eq!(over.status, "completed", "{over:?}");
+    let started = daemon.call(start_request(definition)).await;
+    let ended =
+        daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
     let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
     assert!(listed.result_shortened && listed.result["LONG"].as_str().unwrap().len() < 1000, "{listed:?}");
     let daemon = daemon.restarted().await;
-    let whole = record(&daemon, &begun.run_id).await;
+    let whole = record(&daemon, &started.run_id).await;
     assert_eq!((whole.result_shortened, whole.result["LONG"].as_str().unwrap().len()), (false, 5000));
     daemon.stop().await;
 }

@@ -40,7 +40,7 @@ impl Installer {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// A machine that runs it. `more` is a question at its end.
+    /// A machine that runs the installer. `more` is a further question at its end.
     fn machine(&self, more: &str, until: &Value) -> Value {
         let folder = self.folder.path().display();
         let params = json!({
@@ -72,31 +72,31 @@ impl Installer {
     }
 }
 
-async fn ended(daemon: &TestDaemon, run: RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
 #[tokio::test]
-async fn an_installer_is_answered_once_over_a_restart_of_the_daemon() {
+async fn installer_is_answered_once_across_a_daemon_restart() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
     let verb = RunWorkflow { wait_seconds: Some(0.0), ..installer.verb("", &json!("^Installed version (\\S+)")) };
-    let begun = daemon.call(verb).await;
+    let started = daemon.call(verb).await;
     eventually("the first question is answered", async || installer.log().contains("licence=")).await;
     let daemon = daemon.restarted().await;
     installer.goes_on();
-    let run = ended(&daemon, begun).await;
+    let run = wait_for_end(&daemon, started).await;
     assert_eq!(run.status, "completed", "{run:?}");
     assert_eq!(run.result, Some(json!({"version": "1.2", "answers": 3, "word": "wipe-7"})), "{run:?}");
     assert_eq!(installer.log(), "licence=yes\npassword=pass word\nword=wipe-7\n");
-    let told = serde_json::to_string(&run).unwrap();
-    assert!(!told.contains("pass word"), "{told}");
+    let reported = serde_json::to_string(&run).unwrap();
+    assert!(!reported.contains("pass word"), "{reported}");
     let record = daemon.call(GetWorkflowRun { run_id: run.run_id }).await;
     assert!(!serde_json::to_string(&record).unwrap().contains("pass word"));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_question_that_no_rule_answers_ends_a_dialogue_with_the_question() {
+async fn unmatched_question_ends_a_dialogue() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
     installer.goes_on();
     let run = daemon.call(installer.verb("Overwrite it? [y/N] ", &json!("^Installed"))).await;
@@ -108,7 +108,7 @@ async fn a_question_that_no_rule_answers_ends_a_dialogue_with_the_question() {
 }
 
 #[tokio::test]
-async fn without_a_pattern_that_ends_it_a_dialogue_ends_with_its_program() {
+async fn dialogue_without_end_pattern_ends_with_its_program() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
     installer.goes_on();
     let run = daemon.call(installer.verb("", &Value::Null)).await;
@@ -125,7 +125,7 @@ async fn without_a_pattern_that_ends_it_a_dialogue_ends_with_its_program() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_back_as_echo_is_no_question_and_a_program_may_be_the_terminal_itself() {
+async fn echoed_answer_is_not_a_question() {
     let daemon = TestDaemon::new().await;
     let script = "read -p 'yes or no? ' a; read -p 'Sure? ' b; echo \"$a $b\" | tr a-z A-Z; exit 0";
     let run = daemon
@@ -148,7 +148,7 @@ async fn an_answer_that_comes_back_as_echo_is_no_question_and_a_program_may_be_t
 }
 
 #[tokio::test]
-async fn an_answer_that_the_kernel_would_cut_is_refused_before_its_first_byte() {
+async fn answer_too_long_for_the_kernel_is_refused_before_typing() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let log = folder.path().join("log");
     let long = "x".repeat(5000);
@@ -182,9 +182,9 @@ async fn an_answer_that_the_kernel_would_cut_is_refused_before_its_first_byte() 
             wait_seconds: Some(60.0),
             ..RunWorkflow::default()
         };
-        let over = daemon.call(verb).await;
-        assert_eq!(over.status, "completed", "{:?}", over.error);
-        let result = over.result.unwrap();
+        let ended = daemon.call(verb).await;
+        assert_eq!(ended.status, "completed", "{:?}", ended.error);
+        let result = ended.result.unwrap();
         let error = result[0].as_str().unwrap();
         assert!(error.contains("4095") && !error.contains("xxxx"), "{error}");
         assert!(!result[1].as_str().unwrap().contains('x'), "{result}");

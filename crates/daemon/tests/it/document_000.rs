@@ -1,8 +1,8 @@
-//! The test suite of document 000 (lines 961 to 1529), against this daemon: its definitions, and its assertions as
-//! they are written.
+//! The test suite of document 000 (lines 961 to 1529) against this daemon, with its definitions and assertions as
+//! written.
 //!
-//! A test has the same name as there. Where the document queries its classes, this queries the daemon: a run that
-//! completes is saved, and a saved one is loaded by its name.
+//! Tests have the document's names. Where the document queries its classes, these tests query the daemon: a completed
+//! run is saved, and a saved workflow is loaded by name.
 
 use serde_json::{Value, json};
 use steplatch_daemon::TerminalTools;
@@ -37,11 +37,11 @@ fn simple_workflow() -> Value {
 }
 
 /// A state that lists the terminals, and these transitions.
-fn listing(transitions: &Value) -> Value {
+fn listing_state(transitions: &Value) -> Value {
     json!({"action": {"tool": "list_terminal_sessions", "params": {}}, "transitions": transitions})
 }
 
-/// Returns a request of the document: everything else is left out as there, with time to wait for the end.
+/// Returns a request of the document, with the same fields and time to wait for the end.
 fn request(definition: Value) -> RunWorkflow {
     RunWorkflow {
         workflow_definition: Some(definition),
@@ -51,9 +51,9 @@ fn request(definition: Value) -> RunWorkflow {
     }
 }
 
-/// The entries that document 000 has in its log: one for each state. Those that document 001 requires besides
-/// (transitions, checks of the contract) are left out here, where the two documents contradict each other.
-fn executed(reply: &RunReply) -> Vec<&Value> {
+/// The entries that document 000 has in its log: one for each state. The additional entries of document 001
+/// (transitions, checks of the contract) are omitted, because the two documents contradict each other.
+fn executed_entries(reply: &RunReply) -> Vec<&Value> {
     reply.execution_log.iter().filter(|entry| entry["phase"] == "execution").collect()
 }
 
@@ -66,8 +66,8 @@ async fn test_inline_workflow_execution() {
     assert_eq!(result.states_executed, 3);
     assert_eq!(result.final_state.as_deref(), Some("cleanup"));
     assert!(result.final_variables.contains_key("session_id"));
-    // Line 1056 says len(execution_log) == 3; document 001, lines 856-874, has the transitions in it as well.
-    assert_eq!(executed(&result).len(), 3);
+    // Line 1056 says len(execution_log) == 3; document 001, lines 856-874, also logs the transitions.
+    assert_eq!(executed_entries(&result).len(), 3);
     assert!(!result.workflow_saved);
     daemon.stop().await;
 }
@@ -100,7 +100,7 @@ async fn test_saved_workflow_execution() {
     };
     let result = daemon.call(by_name).await;
     assert!(result.success, "{result:#?}");
-    // Where the document checks whether its mock was called with the name.
+    // The document checks here whether its mock was called with the name.
     assert_eq!(result.workflow_name.as_deref(), Some("test_simple"));
     daemon.stop().await;
 }
@@ -125,7 +125,7 @@ async fn test_recursive_workflow_calls() {
         // create_workflow requires a description, which the document's loader does not.
         "description": "Lists the terminals",
         "initial_state": "simple_action",
-        "states": {"simple_action": listing(&json!([]))}
+        "states": {"simple_action": listing_state(&json!([]))}
     });
     let created = daemon
         .call(CreateWorkflow { workflow_definition: child_workflow, overwrite_existing: false, reason: None })
@@ -159,7 +159,7 @@ async fn test_conditional_branching() {
                 },
                 "transitions": []
             },
-            "failure_path": listing(&json!([]))
+            "failure_path": listing_state(&json!([]))
         }
     });
     let result = daemon.call(request(branching_workflow)).await;
@@ -176,11 +176,11 @@ async fn test_loop_workflow() {
         "name": "test_loop",
         "initial_state": "counter",
         "states": {
-            "counter": listing(&json!([
+            "counter": listing_state(&json!([
                 {"condition": {"field_equals": {"total_sessions": 0}}, "next_state": "counter"},
                 {"condition": {"success": true}, "next_state": "done"}
             ])),
-            "done": listing(&json!([]))
+            "done": listing_state(&json!([]))
         }
     });
     let verb = RunWorkflow { max_states: Some(5), ..request(loop_workflow) };
@@ -206,8 +206,8 @@ async fn test_timeout_handling() {
                 "on_timeout": "timeout_recovery",
                 "transitions": [{"condition": {"success": true}, "next_state": "normal_complete"}]
             },
-            "timeout_recovery": listing(&json!([])),
-            "normal_complete": listing(&json!([]))
+            "timeout_recovery": listing_state(&json!([])),
+            "normal_complete": listing_state(&json!([]))
         }
     });
     let result = daemon.call(request(timeout_workflow)).await;
@@ -247,7 +247,7 @@ async fn test_variable_substitution() {
     assert_eq!(result.final_variables["custom_var"], "custom_value");
     // Line 1349 says execution_log[1]; with the transitions of document 001 in the log, that is still the second
     // state.
-    let use_session_log = executed(&result)[1];
+    let use_session_log = executed_entries(&result)[1];
     assert!(!use_session_log["params"].to_string().contains("{session_id}"));
     daemon.stop().await;
 }
@@ -259,7 +259,7 @@ async fn test_invalid_workflow_schema() {
     let invalid_workflow = json!({
         "name": "invalid",
         "initial_state": "nonexistent_state",
-        "states": {"valid_state": listing(&json!([]))}
+        "states": {"valid_state": listing_state(&json!([]))}
     });
     let result = daemon.call(request(invalid_workflow)).await;
     assert!(!result.success);
@@ -275,7 +275,7 @@ async fn test_infinite_loop_prevention() {
     let infinite_workflow = json!({
         "name": "infinite_loop",
         "initial_state": "loop",
-        "states": {"loop": listing(&json!([{"condition": {"success": true}, "next_state": "loop"}]))}
+        "states": {"loop": listing_state(&json!([{"condition": {"success": true}, "next_state": "loop"}]))}
     });
     let verb = RunWorkflow { max_states: Some(5), ..request(infinite_workflow) };
     let result = daemon.call(verb).await;
@@ -317,7 +317,7 @@ fn test_workflow_schema_validation() {
     assert!(Definition::parse(&workflow("invalid", "invalid_tool"), &TerminalTools).is_err());
 }
 
-/// Runs a workflow to its end, which saves it, and returns the name that it was saved under.
+/// Runs a workflow to its end, which saves it, and returns its saved name.
 async fn save_successful_workflow(daemon: &TestDaemon, workflow: &Value) -> Option<String> {
     let verb = RunWorkflow { save_on_success: true, ..request(workflow.clone()) };
     let result = daemon.call(verb).await;
@@ -334,7 +334,7 @@ async fn test_workflow_saving_and_loading() {
         "name": "test_workflow",
         "description": "Test workflow for persistence",
         "initial_state": "start",
-        "states": {"start": listing(&json!([]))}
+        "states": {"start": listing_state(&json!([]))}
     });
     assert_eq!(save_successful_workflow(&daemon, &workflow).await.as_deref(), Some("test_workflow"));
     let described = daemon.call(DescribeWorkflow { name: "test_workflow".to_owned() }).await;
@@ -351,7 +351,7 @@ async fn test_duplicate_detection() {
     let workflow = json!({
         "name": "duplicate_test",
         "initial_state": "start",
-        "states": {"start": listing(&json!([]))}
+        "states": {"start": listing_state(&json!([]))}
     });
     assert_eq!(save_successful_workflow(&daemon, &workflow).await.as_deref(), Some("duplicate_test"));
     assert_eq!(save_successful_workflow(&daemon, &workflow).await, None, "it should not save a duplicate");
@@ -366,13 +366,13 @@ async fn test_workflow_listing() {
         "name": "workflow1",
         "description": "First workflow",
         "initial_state": "start",
-        "states": {"start": listing(&json!([]))}
+        "states": {"start": listing_state(&json!([]))}
     });
     let workflow2 = json!({
         "name": "workflow2",
         "description": "Second workflow",
         "initial_state": "begin",
-        "states": {"begin": listing(&json!([]))}
+        "states": {"begin": listing_state(&json!([]))}
     });
     save_successful_workflow(&daemon, &workflow1).await;
     save_successful_workflow(&daemon, &workflow2).await;

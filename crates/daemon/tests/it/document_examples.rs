@@ -1,6 +1,6 @@
-//! The examples of documents 000 and 001, run as they are written: definitions, requests, replies and files.
+//! The examples of documents 000 and 001, run as written: definitions, requests, replies and files.
 //!
-//! Definitions are in `documents/`, each named after its document and its first line there.
+//! Definitions are in `documents/`, each named after its document and its first line in the document.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -42,7 +42,7 @@ const RUN_FIELDS: [&str; 14] = [
 const CREATE_FIELDS: [&str; 6] =
     ["success", "workflow_name", "stored_file", "workflow_signature", "validation_errors", "error"];
 
-/// An agent with a library of its own, and programs of its own before those of this machine in its PATH.
+/// An agent with its own library, and with its own programs first in its PATH.
 struct Agent {
     client: Client,
     folder: TempDir,
@@ -81,21 +81,21 @@ impl Agent {
         self.folder.path().join("library")
     }
 
-    /// Calls a verb, with its parameters as a document writes them.
-    async fn calls(&self, verb: &str, params: Value) -> Value {
+    /// Calls a verb with the parameters as written in a document.
+    async fn call_tool(&self, verb: &str, params: Value) -> Value {
         let (reply, warnings) = self.client.call_raw(verb, params).await.unwrap();
         assert!(warnings.is_empty(), "{warnings:?}");
         reply
     }
 
-    async fn creates(&self, definition: &Value) -> Value {
-        let reply = self.calls("CREATE_WORKFLOW", json!({"workflow_definition": definition})).await;
+    async fn create(&self, definition: &Value) -> Value {
+        let reply = self.call_tool("CREATE_WORKFLOW", json!({"workflow_definition": definition})).await;
         has_all(&reply, &CREATE_FIELDS);
         reply
     }
 
     async fn runs(&self, params: Value) -> Value {
-        let reply = self.calls("RUN_WORKFLOW", params).await;
+        let reply = self.call_tool("RUN_WORKFLOW", params).await;
         has_all(&reply, &RUN_FIELDS);
         let log = reply["execution_log"].as_array().unwrap().iter();
         for timestamp in log.map(|entry| entry["timestamp"].as_str().unwrap_or_else(|| panic!("no text: {entry}"))) {
@@ -107,15 +107,15 @@ impl Agent {
     }
 
     async fn opens_a_terminal(&self) -> String {
-        let reply = self.calls("OPEN_TERMINAL", json!({"shell": "bash", "wait_ready": true})).await;
+        let reply = self.call_tool("OPEN_TERMINAL", json!({"shell": "bash", "wait_ready": true})).await;
         assert_eq!(reply["success"], true, "{reply}");
         reply["session_id"].as_str().unwrap().to_owned()
     }
 
     /// Types a command and waits for its end.
     async fn does(&self, session: &str, command: &str) -> String {
-        self.calls("SEND_INPUT", json!({"session_id": session, "input_text": format!("{command}\n")})).await;
-        let reply = self.calls("AWAIT_OUTPUT", json!({"session_id": session, "until": "prompt"})).await;
+        self.call_tool("SEND_INPUT", json!({"session_id": session, "input_text": format!("{command}\n")})).await;
+        let reply = self.call_tool("AWAIT_OUTPUT", json!({"session_id": session, "until": "prompt"})).await;
         assert_eq!((&reply["success"], &reply["exit_code"]), (&json!(true), &json!(0)), "{reply}");
         reply["screen_content"].as_str().unwrap().to_owned()
     }
@@ -131,7 +131,7 @@ fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Reads JSON with the comments that the documents write behind it.
+/// Reads JSON with the comments in the documents.
 fn read_with_comments(text: &str) -> Value {
     let lines = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     read(&lines.collect::<Vec<_>>().join("\n"))
@@ -146,8 +146,8 @@ fn states(reply: &Value) -> Vec<&str> {
     log.filter(|entry| entry["phase"] == "execution").map(|entry| entry["state"].as_str().unwrap()).collect()
 }
 
-/// A machine whose only state repeats a text, as the output of its result.
-fn repeating(name: &str, text: &str) -> Value {
+/// A machine with one state, whose result is the text.
+fn repeating_machine(name: &str, text: &str) -> Value {
     let action = json!({"tool": "run_node", "params": {"node_id": "identity", "input": text}});
     json!({"name": name, "description": "Repeats a text", "initial_state": "repeat", "states": {"repeat": {"action": action}}})
 }
@@ -155,18 +155,22 @@ fn repeating(name: &str, text: &str) -> Value {
 /// Document 000, lines 1669-1706, 2061-2082 (automatic saving, the same logic once, by name), 52 and 66 (a duplicate has no
 /// saved name).
 #[tokio::test]
-async fn the_simple_workflow_of_document_000_line_1671_runs_is_saved_once_and_runs_by_name() {
+async fn simple_workflow_of_document_000_line_1671() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let request = json!({"workflow_definition": read(SIMPLE_TEST)});
-    let ran = agent.runs(request.clone()).await;
+    let result = agent.runs(request.clone()).await;
     assert_eq!(
-        (&ran["success"], &ran["final_state"], &ran["states_executed"]),
+        (&result["success"], &result["final_state"], &result["states_executed"]),
         (&json!(true), &json!("cleanup"), &json!(3))
     );
-    assert_eq!((&ran["workflow_saved"], &ran["saved_workflow_name"]), (&json!(true), &json!("simple_test")), "{ran}");
-    assert_eq!((&ran["available_workflows"], &ran["error"]), (&json!(["simple_test"]), &Value::Null));
-    assert!(ran["final_variables"]["session_id"].is_string(), "{ran}");
+    assert_eq!(
+        (&result["workflow_saved"], &result["saved_workflow_name"]),
+        (&json!(true), &json!("simple_test")),
+        "{result}"
+    );
+    assert_eq!((&result["available_workflows"], &result["error"]), (&json!(["simple_test"]), &Value::Null));
+    assert!(result["final_variables"]["session_id"].is_string(), "{result}");
     assert!(agent.library().join("simple_test.json").exists());
 
     let again = agent.runs(request).await;
@@ -185,21 +189,21 @@ async fn the_simple_workflow_of_document_000_line_1671_runs_is_saved_once_and_ru
 
 /// Document 000, lines 1709-1790.
 #[tokio::test]
-async fn the_branching_workflow_of_document_000_line_1710_follows_what_npm_prints() {
+async fn branching_workflow_of_document_000_line_1710() {
     let daemon = TestDaemon::new().await;
     for (printed, way) in [("  12 passing (3ms)", "tests_passed"), ("  2 failing", "tests_failed")] {
         let npm = format!("#!/bin/sh\necho '{printed}'\n");
         let agent = Agent::of(&daemon, &[("npm", &npm)]).await;
-        let ran = agent.runs(json!({"workflow_definition": read(TEST_WITH_BRANCHING), "wait_seconds": 60})).await;
-        assert_eq!((&ran["success"], &ran["final_state"]), (&json!(true), &json!("cleanup")), "{ran}");
-        assert_eq!(states(&ran), ["start_session", "run_tests", "wait_for_results", way, "cleanup"]);
+        let result = agent.runs(json!({"workflow_definition": read(TEST_WITH_BRANCHING), "wait_seconds": 60})).await;
+        assert_eq!((&result["success"], &result["final_state"]), (&json!(true), &json!("cleanup")), "{result}");
+        assert_eq!(states(&result), ["start_session", "run_tests", "wait_for_results", way, "cleanup"]);
     }
     daemon.stop().await;
 }
 
 /// Document 000, lines 1793-1957: a person at the terminal decides how a debugger continues.
 #[tokio::test]
-async fn the_interactive_workflow_of_document_000_line_1794_goes_where_a_person_says() {
+async fn interactive_workflow_of_document_000_line_1794() {
     let daemon = TestDaemon::new().await;
     // A debugger that passes unknown commands to the shell, so that the example's `read` prompts the person.
     let python = "#!/bin/bash\nprintf '(Pdb) '\nwhile IFS= read -r line; do\n  case \"$line\" in\n    q) exit 0 ;;\n    \
@@ -208,23 +212,23 @@ async fn the_interactive_workflow_of_document_000_line_1794_goes_where_a_person_
     let began = agent.runs(json!({"workflow_definition": read(INTERACTIVE_DEBUG), "wait_seconds": 0})).await;
     assert_eq!((&began["success"], &began["status"]), (&json!(false), &json!("running")));
     let session = eventually("the terminal is open", async || {
-        let listed = agent.calls("LIST_TERMINAL_SESSIONS", json!({})).await;
+        let listed = agent.call_tool("LIST_TERMINAL_SESSIONS", json!({})).await;
         listed["sessions"][0]["session_id"].as_str().map(str::to_owned)
     });
     let session = session.await;
     let asked = json!({"session_id": session, "pattern": r"q=quit\): $", "timeout": 60, "since": 0});
-    let asked = agent.calls("AWAIT_OUTPUT", asked).await;
+    let asked = agent.call_tool("AWAIT_OUTPUT", asked).await;
     assert!(asked["match_text"].is_string(), "{asked}");
-    agent.calls("SEND_INPUT", json!({"session_id": session, "input_text": "q\n"})).await;
-    let over = agent.calls("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
-    assert_eq!((&over["success"], &over["final_state"]), (&json!(true), &json!("cleanup")), "{over}");
-    assert_eq!(states(&over)[3..], ["prompt_user", "capture_choice", "quit_debug", "cleanup"]);
+    agent.call_tool("SEND_INPUT", json!({"session_id": session, "input_text": "q\n"})).await;
+    let ended = agent.call_tool("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
+    assert_eq!((&ended["success"], &ended["final_state"]), (&json!(true), &json!("cleanup")), "{ended}");
+    assert_eq!(states(&ended)[3..], ["prompt_user", "capture_choice", "quit_debug", "cleanup"]);
     daemon.stop().await;
 }
 
 /// Document 000, lines 1959-2055.
 #[tokio::test]
-async fn the_pipeline_of_document_000_line_1961_calls_workflows_by_name_and_notifies_of_failures() {
+async fn pipeline_of_document_000_line_1961() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     for (name, text) in [
@@ -234,7 +238,7 @@ async fn the_pipeline_of_document_000_line_1961_calls_workflows_by_name_and_noti
         ("production_deploy", "{environment}"),
         ("notify_failure", "{stage}: {message}"),
     ] {
-        assert_eq!(agent.creates(&repeating(name, text)).await["success"], true);
+        assert_eq!(agent.create(&repeating_machine(name, text)).await["success"], true);
     }
     let request = json!({"workflow_definition": read(FULL_CI_PIPELINE), "save_on_success": false, "wait_seconds": 60});
     let good = agent.runs(request.clone()).await;
@@ -246,8 +250,8 @@ async fn the_pipeline_of_document_000_line_1961_calls_workflows_by_name_and_noti
     let failing = json!({
         "name": "test_suite", "description": "Fails", "initial_state": "test", "states": {"test": {"action": fails}}
     });
-    let over = json!({"workflow_definition": failing, "overwrite_existing": true});
-    assert_eq!(agent.calls("CREATE_WORKFLOW", over).await["success"], true);
+    let ended = json!({"workflow_definition": failing, "overwrite_existing": true});
+    assert_eq!(agent.call_tool("CREATE_WORKFLOW", ended).await["success"], true);
     let bad = agent.runs(request).await;
     assert_eq!((&bad["success"], &bad["final_state"]), (&json!(true), &json!("tests_failed")), "{bad}");
     let notified = &bad["execution_log"]
@@ -256,7 +260,7 @@ async fn the_pipeline_of_document_000_line_1961_calls_workflows_by_name_and_noti
         .iter()
         .rfind(|entry| entry["phase"] == "execution")
         .unwrap()["result"];
-    let below = agent.calls("GET_RUN", json!({"run_id": notified["run_id"]})).await;
+    let below = agent.call_tool("GET_RUN", json!({"run_id": notified["run_id"]})).await;
     let message = "testing: Unit tests failed - check test results";
     assert_eq!(below["final_variables"]["repeat_output"], message, "{below}");
     daemon.stop().await;
@@ -264,11 +268,11 @@ async fn the_pipeline_of_document_000_line_1961_calls_workflows_by_name_and_noti
 
 /// Document 000, lines 2080-2089.
 #[tokio::test]
-async fn the_requests_of_document_000_line_2080_run_saved_workflows() {
+async fn requests_of_document_000_line_2080_run_saved_workflows() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     for (name, text) in [("my_saved_workflow", "done"), ("parameterized_workflow", "{env} {version}")] {
-        assert_eq!(agent.creates(&repeating(name, text)).await["success"], true);
+        assert_eq!(agent.create(&repeating_machine(name, text)).await["success"], true);
     }
     let saved = agent.runs(json!({"workflow_name": "my_saved_workflow"})).await;
     assert_eq!(
@@ -277,35 +281,35 @@ async fn the_requests_of_document_000_line_2080_run_saved_workflows() {
         "{saved}"
     );
     let variables = json!({"env": "production", "version": "v1.2.3"});
-    let ran = agent.runs(json!({"workflow_name": "parameterized_workflow", "initial_variables": variables})).await;
+    let result = agent.runs(json!({"workflow_name": "parameterized_workflow", "initial_variables": variables})).await;
     assert_eq!(
-        (&ran["success"], &ran["final_variables"]["repeat_output"]),
+        (&result["success"], &result["final_variables"]["repeat_output"]),
         (&json!(true), &json!("production v1.2.3")),
-        "{ran}"
+        "{result}"
     );
     daemon.stop().await;
 }
 
 /// Document 000, lines 1635-1645: every condition of the table, in one object.
 #[tokio::test]
-async fn the_conditions_of_document_000_line_1637_are_taken() {
+async fn conditions_of_document_000_line_1637() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
-    let mut definition = repeating("conditions", "x");
+    let mut definition = repeating_machine("conditions", "x");
     definition["states"]["repeat"]["transitions"] =
         json!([{"condition": read_with_comments(CONDITIONS), "next_state": "repeat"}]);
-    let created = agent.creates(&definition).await;
+    let created = agent.create(&definition).await;
     assert_eq!((&created["success"], &created["validation_errors"]), (&json!(true), &json!([])), "{created}");
     daemon.stop().await;
 }
 
 /// Document 000, lines 70-90 (the files of a library), 104 (a run by name counts) and 116-121 (what a list shows).
 #[tokio::test]
-async fn a_library_of_document_000_line_70_is_listed_and_run() {
+async fn library_of_document_000_line_70_is_listed_and_run() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let (name, created) = ("workflow1", "2025-08-03T12:00:00.123456+00:00");
-    let definition = repeating(name, "first");
+    let definition = repeating_machine(name, "first");
     let metadata = json!({
         "hash": "0123456789abcdef", "created": created, "success_count": 1, "last_execution": created, "total_states": 1
     });
@@ -320,10 +324,10 @@ async fn a_library_of_document_000_line_70_is_listed_and_run() {
     let file = agent.library().join("workflow1.json");
     fs::write(&file, json!({"definition": definition, "metadata": metadata}).to_string()).unwrap();
     fs::write(agent.library().join("index.json"), index.to_string()).unwrap();
-    let listed = agent.calls("LIST_WORKFLOWS", json!({})).await;
+    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
     let workflow = &listed["workflows"][0];
-    let told = (&workflow["name"], &workflow["description"], &workflow["created"], &workflow["success_count"]);
-    assert_eq!(told, (&json!(name), &json!("Repeats a text"), &json!(created), &json!(1)), "{listed}");
+    let reported = (&workflow["name"], &workflow["description"], &workflow["created"], &workflow["success_count"]);
+    assert_eq!(reported, (&json!(name), &json!("Repeats a text"), &json!(created), &json!(1)), "{listed}");
     assert_eq!(agent.runs(json!({"workflow_name": name})).await["success"], true);
     let stored = read(&fs::read_to_string(file).unwrap());
     assert_eq!((&stored["metadata"]["success_count"], &stored["metadata"]["created"]), (&json!(2), &json!(created)));
@@ -332,14 +336,14 @@ async fn a_library_of_document_000_line_70_is_listed_and_run() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 17-47, 430-462 and 578-655: the contract is created, its variables are set, the workflow runs in the
-/// agent's terminal, and the agent reads what it left.
+/// Document 001, lines 17-47, 430-462 and 578-655: the contract is created, its variables are set, the workflow runs in
+/// the agent's terminal, and the agent reads the results.
 #[tokio::test]
-async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
+async fn build_of_document_001_line_580_is_checked_twice() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[("make", "#!/bin/sh\necho \"made $1 in $PWD\"\n")]).await;
     let definition = read(BUILD_PROJECT);
-    let created = agent.creates(&definition).await;
+    let created = agent.create(&definition).await;
     let signature = json!({
         "arguments": definition["arguments"], "return_values": definition["return_values"],
         "description": definition["description"]
@@ -352,7 +356,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     assert_eq!(created["path"], path.display().to_string());
 
     // Lines 452-462: what a list shows.
-    let listed = agent.calls("LIST_WORKFLOWS", json!({})).await;
+    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
     let workflow = &listed["workflows"][0];
     has_all(workflow, &["name", "file", "description", "created"]);
     assert_eq!(
@@ -364,7 +368,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
         (&json!(0), &Value::Null, &json!(2))
     );
 
-    // Lines 35-41 and 756-778: nothing is done while variables are missing.
+    // Lines 35-41 and 756-778: nothing happens while variables are missing.
     let session = agent.opens_a_terminal().await;
     let request = json!({"workflow_name": "build_project", "session_id": session});
     let refused = agent.runs(request.clone()).await;
@@ -397,21 +401,21 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     assert_eq!(asks["pending_gate"]["choices"][0], choice, "{asks}");
     assert!(asks["next_step"].as_str().unwrap().contains("decide {"), "{asks}");
     let made = json!({"session_id": session, "pattern": "made release", "since": 0});
-    assert!(agent.calls("AWAIT_OUTPUT", made).await["match_text"].is_string());
+    assert!(agent.call_tool("AWAIT_OUTPUT", made).await["match_text"].is_string());
     let answer = json!({"run_id": asks["run_id"], "answer": choice});
-    assert_eq!(agent.calls("DECIDE", answer).await["success"], true);
-    let over = agent.calls("GET_RUN", json!({"run_id": asks["run_id"], "wait_seconds": 60})).await;
+    assert_eq!(agent.call_tool("DECIDE", answer).await["success"], true);
+    let ended = agent.call_tool("GET_RUN", json!({"run_id": asks["run_id"], "wait_seconds": 60})).await;
     assert_eq!(
-        (&over["success"], &over["status"], &over["error"]),
+        (&ended["success"], &ended["status"], &ended["error"]),
         (&json!(true), &json!("completed"), &Value::Null),
-        "{over}"
+        "{ended}"
     );
-    assert_eq!((&over["states_executed"], &over["session_id"]), (&json!(2), &json!(session)));
+    assert_eq!((&ended["states_executed"], &ended["session_id"]), (&json!(2), &json!(session)));
     assert_eq!(
-        phases(&over),
+        phases(&ended),
         ["pre_execution_validation", "execution", "transition", "execution", "transition", "post_execution_validation"]
     );
-    let log = &over["execution_log"];
+    let log = &ended["execution_log"];
     assert_eq!(log[0]["validation_result"]["valid"], true);
     // Lines 832-843.
     has_all(&log[1], &["state", "tool", "params", "result", "tool_success", "timestamp"]);
@@ -423,7 +427,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     assert_eq!(transition(&log[2]), [json!("start_build"), json!("set_results"), json!(true)]);
     assert_eq!(transition(&log[4]), [json!("set_results"), Value::Null, json!(false)]);
     assert_eq!(log[4]["message"], "No matching transition condition");
-    // Lines 877-889: BUILD_TIME is not required, and set.
+    // Lines 877-889: BUILD_TIME is not required, but set.
     let present = |variable: &str, required| json!({"variable": variable, "status": "present", "required": required});
     let result = json!({
         "valid": true, "missing_vars": [],
@@ -437,9 +441,9 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 19-27 (an abridged request) and 1115-1122 (what is refused has every field).
+/// Document 001, lines 19-27 (an abridged request) and 1115-1122 (a refusal has every field).
 #[tokio::test]
-async fn the_contract_of_document_001_line_20_is_refused_without_states_and_returned_with_them() {
+async fn contract_of_document_001_line_20_requires_states() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let mut definition = json!({
@@ -447,7 +451,7 @@ async fn the_contract_of_document_001_line_20_is_refused_without_states_and_retu
         "arguments": {"PROJECT_ROOT": "Path to project directory"},
         "return_values": {"BUILD_STATUS": "Success/failure status", "BUILD_OUTPUT": "Build logs"}
     });
-    let refused = agent.creates(&definition).await;
+    let refused = agent.create(&definition).await;
     assert_eq!(
         (&refused["success"], &refused["stored_file"], &refused["workflow_signature"]),
         (&json!(false), &json!(""), &json!({}))
@@ -458,15 +462,15 @@ async fn the_contract_of_document_001_line_20_is_refused_without_states_and_retu
     for missing in ["/description", "initial_state", "states"] {
         assert!(problems.contains(missing), "no {missing} in {problems}");
     }
-    let rest = repeating("build_project", "built");
+    let rest = repeating_machine("build_project", "built");
     for key in ["description", "initial_state", "states"] {
         definition[key] = rest[key].clone();
     }
-    let created = agent.creates(&definition).await;
+    let created = agent.create(&definition).await;
     let argument = json!({"name": "PROJECT_ROOT", "description": "Path to project directory", "required": true});
     assert_eq!(created["workflow_signature"]["arguments"], json!({"PROJECT_ROOT": argument}), "{created}");
     // Lines 1146-1155.
-    let again = agent.creates(&definition).await;
+    let again = agent.create(&definition).await;
     assert_eq!((&again["workflow_name"], &again["stored_file"]), (&json!("build_project"), &json!("")));
     assert_eq!(again["workflow_signature"], json!({}));
     assert_eq!(again["validation_errors"], json!(["Workflow 'build_project' already exists"]));
@@ -474,14 +478,14 @@ async fn the_contract_of_document_001_line_20_is_refused_without_states_and_retu
     daemon.stop().await;
 }
 
-/// Document 001, lines 1033-1101: the example of the tool's description, whose states `handle_error` and `failure` are left
-/// out there.
+/// Document 001, lines 1033-1101: the example of the tool's description, which omits its states `handle_error` and
+/// `failure`.
 #[tokio::test]
-async fn the_example_of_document_001_line_1035_runs_with_the_states_that_it_leads_to() {
+async fn example_of_document_001_line_1035_runs_with_all_states() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let mut definition = read_with_comments(WORKFLOW_IDENTIFIER);
-    let refused = agent.creates(&definition).await;
+    let refused = agent.create(&definition).await;
     let problems = refused["validation_errors"].to_string();
     for state in [
         "State 'start' references non-existent state 'handle_error'",
@@ -492,21 +496,21 @@ async fn the_example_of_document_001_line_1035_runs_with_the_states_that_it_lead
     for state in ["handle_error", "failure"] {
         definition["states"][state] = json!({"action": {"tool": "list_terminal_sessions"}});
     }
-    assert_eq!(agent.creates(&definition).await["success"], true);
+    assert_eq!(agent.create(&definition).await["success"], true);
     let session = agent.opens_a_terminal().await;
     // The word that the example types is a shell function that prints nothing.
     agent.does(&session, "command() { echo Build complete: SUCCESS; }; export ENV_VAR_NAME=x").await;
-    let ran =
+    let result =
         agent.runs(json!({"workflow_name": "workflow_identifier", "session_id": session, "wait_seconds": 60})).await;
-    assert_eq!((&ran["success"], &ran["final_state"]), (&json!(true), &json!("success")), "{ran}");
-    assert_eq!(states(&ran), ["start", "check_result", "success"]);
-    assert_eq!(ran["return_values"], json!({"RESULT_VAR": "SUCCESS"}));
+    assert_eq!((&result["success"], &result["final_state"]), (&json!(true), &json!("success")), "{result}");
+    assert_eq!(states(&result), ["start", "check_result", "success"]);
+    assert_eq!(result["return_values"], json!({"RESULT_VAR": "SUCCESS"}));
     daemon.stop().await;
 }
 
 /// Document 001, lines 436-446 (a stored file), 451-469 (the index beside it) and 511-523 (a run is counted).
 #[tokio::test]
-async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
+async fn library_of_document_001_line_436_is_listed_and_run() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let definition = json!({
@@ -524,13 +528,13 @@ async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
         "{\"name\": \"build_project\", \"file\": \"build_project.json\"}\n",
     )
     .unwrap();
-    let listed = agent.calls("LIST_WORKFLOWS", json!({})).await;
+    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
     assert_eq!((&listed["total"], &listed["broken"]), (&json!(1), &json!([])), "{listed}");
     assert_eq!(
         (&listed["workflows"][0]["created"], &listed["workflows"][0]["state_count"]),
         (&json!(created), &json!(1))
     );
-    let described = agent.calls("DESCRIBE_WORKFLOW", json!({"name": "build_project"})).await;
+    let described = agent.call_tool("DESCRIBE_WORKFLOW", json!({"name": "build_project"})).await;
     assert_eq!((&described["definition"], &described["metadata"]["version"]), (&definition, &json!(1)), "{described}");
     assert_eq!(agent.runs(json!({"workflow_name": "build_project"})).await["success"], true);
     let stored = read(&fs::read_to_string(file).unwrap());
@@ -538,59 +542,59 @@ async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 1216-1241: the reply to what cannot be run has every field, and its error begins with these
+/// Document 001, lines 1216-1241: the reply to an invalid request has every field, and its error begins with these
 /// words.
 #[tokio::test]
-async fn what_cannot_be_run_is_answered_as_in_document_001_line_1217() {
+async fn invalid_request_is_answered_as_in_document_001_line_1217() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
-    assert_eq!(agent.creates(&repeating("there", "x")).await["success"], true);
+    assert_eq!(agent.create(&repeating_machine("there", "x")).await["success"], true);
     let missing = agent.runs(json!({"workflow_name": "nothing", "session_id": "current_session"})).await;
     let fields = ["success", "workflow_name", "session_id", "final_state", "states_executed", "workflow_signature"];
-    let told = fields.map(|field| missing[field].clone());
+    let reported = fields.map(|field| missing[field].clone());
     let expected =
         [json!(false), json!("nothing"), json!("current_session"), json!("workflow_not_found"), json!(0), json!({})];
-    assert_eq!(told, expected, "{missing}");
+    assert_eq!(reported, expected, "{missing}");
     assert_eq!((&missing["execution_log"], &missing["available_workflows"]), (&json!([]), &json!(["there"])));
     assert_eq!(missing["error"], "Workflow 'nothing' not found. Available workflows: there");
 
     let invalid = json!({"definition": {"name": "inv", "initial_state": "a", "states": {}}, "metadata": {}});
     fs::write(agent.library().join("inv.json"), invalid.to_string()).unwrap();
     let refused = agent.runs(json!({"workflow_name": "inv", "session_id": "current_session"})).await;
-    let told = fields.map(|field| refused[field].clone());
+    let reported = fields.map(|field| refused[field].clone());
     let expected =
         [json!(false), json!("inv"), json!("current_session"), json!("definition_invalid"), json!(0), json!({})];
-    assert_eq!(told, expected, "{refused}");
+    assert_eq!(reported, expected, "{refused}");
     let error = refused["error"].as_str().unwrap();
     assert!(error.starts_with("Workflow definition validation failed: the workflow 'inv' is not valid:\n"), "{error}");
     daemon.stop().await;
 }
 
-/// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and states why it is not saved.
+/// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and gives the reason.
 #[tokio::test]
-async fn a_library_that_cannot_be_written_is_told_as_in_document_000_line_885() {
+async fn unwritable_library_is_reported_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     fs::write(agent.library(), "a file, and no folder").unwrap();
-    let ran = agent.runs(json!({"workflow_definition": repeating("unsaved", "x")})).await;
+    let result = agent.runs(json!({"workflow_definition": repeating_machine("unsaved", "x")})).await;
     assert_eq!(
-        (&ran["success"], &ran["status"], &ran["workflow_saved"]),
+        (&result["success"], &result["status"], &result["workflow_saved"]),
         (&json!(true), &json!("completed"), &json!(false))
     );
-    assert_eq!((&ran["saved_workflow_name"], &ran["available_workflows"]), (&Value::Null, &json!([])));
-    let error = ran["error"].as_str().unwrap();
+    assert_eq!((&result["saved_workflow_name"], &result["available_workflows"]), (&Value::Null, &json!([])));
+    let error = result["error"].as_str().unwrap();
     assert!(error.starts_with("Workflow succeeded but saving failed: "), "{error}");
     assert!(error.contains("library"), "{error}");
-    // The next daemon knows it too.
-    let looked = agent.calls("GET_RUN", json!({"run_id": ran["run_id"]})).await;
-    assert_eq!(looked["error"], ran["error"]);
+    // The next daemon has the reason too.
+    let inspected = agent.call_tool("GET_RUN", json!({"run_id": result["run_id"]})).await;
+    assert_eq!(inspected["error"], result["error"]);
     daemon.stop().await;
 }
 
 /// Document 000, lines 184 and 495, and document 001, lines 680 and 900: `success` shows that a run has completed. All
-/// others say what to do next.
+/// other replies name the next step.
 #[tokio::test]
-async fn only_a_run_that_completed_is_a_success_as_in_document_000_line_184() {
+async fn only_completion_is_a_success_as_in_document_000_line_184() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let machine = |action: Value| json!({"initial_state": "only", "states": {"only": {"action": action}}});
@@ -606,14 +610,14 @@ async fn only_a_run_that_completed_is_a_success_as_in_document_000_line_184() {
     let wait = format!("get_run {{\"run_id\": {}, \"wait_seconds\": 20}}", running["run_id"]);
     assert_eq!(step, format!("The run continues without you. Wait for its end with {wait}."));
 
-    assert_eq!(agent.calls("PAUSE_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
-    let (state, step) = told(&agent.calls("GET_RUN", json!({"run_id": running["run_id"]})).await);
+    assert_eq!(agent.call_tool("PAUSE_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
+    let (state, step) = told(&agent.call_tool("GET_RUN", json!({"run_id": running["run_id"]})).await);
     assert_eq!(state, (json!(false), "running".to_owned()));
     let resume = format!("steplatch runs resume {}", running["run_id"].as_str().unwrap());
     assert!(step.starts_with("The run is paused by agent.") && step.contains(&resume), "{step}");
 
-    assert_eq!(agent.calls("CANCEL_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
-    let (state, step) = told(&agent.calls("GET_RUN", json!({"run_id": running["run_id"]})).await);
+    assert_eq!(agent.call_tool("CANCEL_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
+    let (state, step) = told(&agent.call_tool("GET_RUN", json!({"run_id": running["run_id"]})).await);
     assert_eq!(
         (state, step.as_str()),
         (
@@ -639,10 +643,10 @@ async fn only_a_run_that_completed_is_a_success_as_in_document_000_line_184() {
 
 /// Document 001, lines 1345-1352.
 #[tokio::test]
-async fn the_schema_has_the_fields_of_document_001_line_1347() {
+async fn schema_has_the_fields_of_document_001_line_1347() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
-    let schema = agent.calls("GET_WORKFLOW_SCHEMA", json!({})).await;
+    let schema = agent.call_tool("GET_WORKFLOW_SCHEMA", json!({})).await;
     has_all(&schema, &["json_schema", "documentation", "available_tools", "schema_version"]);
     // Lines 88-95: no session is required, and defaults are shown.
     let page = schema["documentation"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Runs that outlast their daemon, in daemons in this process.
+//! Runs that outlive their daemon, in daemons in this process.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use steplatch_protocol::{
 use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
 use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually, user_name};
 
-fn sleeping(seconds: f64) -> Value {
+fn sleeping_machine(seconds: f64) -> Value {
     json!({
         "initial_state": "sleep",
         "states": {"sleep": {"action": {"tool": "sleep", "params": {"seconds": seconds}}, "timeout": 300}},
@@ -19,7 +19,7 @@ fn sleeping(seconds: f64) -> Value {
 }
 
 /// Returns a machine that requests a judgement, and continues accordingly.
-fn judged() -> Value {
+fn judged_machine() -> Value {
     json!({
         "name": "judged",
         "initial_state": "look",
@@ -37,7 +37,7 @@ fn judged() -> Value {
     })
 }
 
-async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
+async fn start_run(daemon: &TestDaemon, definition: Value) -> RunReply {
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
         wait_seconds: Some(0.0),
@@ -49,30 +49,30 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
 
 /// Waits for the end of a run that may be at a gate, and returns its reply.
 async fn final_reply(daemon: &TestDaemon, run: &str) -> RunReply {
-    eventually("the run is over", async || {
-        let looked = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() }).await;
-        if ["waiting", "running"].contains(&looked.status.as_str()) { Err(looked) } else { Ok(looked) }
+    eventually("the run has ended", async || {
+        let inspected = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() }).await;
+        if ["waiting", "running"].contains(&inspected.status.as_str()) { Err(inspected) } else { Ok(inspected) }
     })
     .await
 }
 
-async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
     daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
 #[tokio::test]
-async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
+async fn gate_survives_a_restart_and_takes_one_answer() {
     let daemon = TestDaemon::new().await;
-    let begun = begin(&daemon, judged()).await;
-    let waiting = end_of(&daemon, &begun.run_id).await;
+    let started = start_run(&daemon, judged_machine()).await;
+    let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", false), "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
     assert_eq!(gate.choices, ["it is good", "it is bad", "none of these"]);
     let daemon = daemon.restarted().await;
-    let record = daemon.call(GetWorkflowRun { run_id: begun.run_id.clone() }).await.run.unwrap();
+    let record = daemon.call(GetWorkflowRun { run_id: started.run_id.clone() }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.pending_gate.as_ref()), ("waiting", Some(&gate)));
     let answer = |answer: &str| AnswerGate {
-        run_id: begun.run_id.clone(),
+        run_id: started.run_id.clone(),
         gate_id: Some(gate.gate_id.clone()),
         answer: answer.to_owned(),
         ..AnswerGate::default()
@@ -82,12 +82,12 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
     assert_eq!(refused.error.as_deref(), Some(error));
     let taken = daemon.call(answer("it is bad")).await;
     assert!(taken.success, "{taken:?}");
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("bad")));
     let unnamed = AnswerGate { gate_id: None, ..answer("it is good") };
-    let told = daemon.call(unnamed).await.error.unwrap();
+    let reported = daemon.call(unnamed).await.error.unwrap();
     let late = daemon.call(answer("it is good")).await.error.unwrap();
-    assert_eq!(told, late, "whichever gate is meant, it was the last one");
+    assert_eq!(reported, late, "for any gate name, it was the last gate");
     assert!(
         late.starts_with("The gate was already answered by test (socket) at 20") && late.ends_with(": it is bad"),
         "{late}"
@@ -96,7 +96,7 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
 }
 
 #[tokio::test]
-async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_restart() {
+async fn question_for_a_person_rejects_agents_and_expires() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
     let definition = json!({
@@ -111,49 +111,59 @@ async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_rest
             "late": {"action": {"tool": "fail", "params": {"message": "nobody answered"}}},
         },
     });
-    let begun = begin(&daemon, definition.clone()).await;
-    let gate = end_of(&daemon, &begun.run_id).await.pending_gate.unwrap();
+    let started = start_run(&daemon, definition.clone()).await;
+    let gate = wait_for_end(&daemon, &started.run_id).await.pending_gate.unwrap();
     assert_eq!((gate.prompt.as_str(), gate.answered_by.as_str()), ("Ship it?", "human"));
     assert!(gate.expires_at.is_some());
-    let answer =
-        |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
+    let answer = |answer: &str| AnswerGate {
+        run_id: started.run_id.clone(),
+        answer: answer.to_owned(),
+        ..AnswerGate::default()
+    };
     let refused = daemon.call(answer("ship")).await;
-    assert!(refused.error.unwrap().starts_with("This gate waits for a person"), "the test's client says it is none");
+    assert!(
+        refused.error.unwrap().starts_with("This gate waits for a person"),
+        "the test's client claims not to be a person"
+    );
     let ann = daemon.person_named("ann").await;
     assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("Must be one of: ['ship', 'stop']"));
     let taken = ann.call(answer("ship")).await.unwrap();
     assert!(taken.success, "{taken:?}");
-    let asked = end_of(&daemon, &begun.run_id).await;
+    let asked = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(asked.pending_gate.unwrap().prompt, "How?");
     assert!(daemon.call(answer("with great care")).await.success, "any text, of anyone");
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(ended.status, "completed");
     assert_eq!(
         (&ended.final_variables["ask_by"], &ended.final_variables["answer"]),
         (&json!(user_name()), &json!("with great care"))
     );
 
-    let begun = begin(&daemon, definition).await;
-    end_of(&daemon, &begun.run_id).await;
+    let started = start_run(&daemon, definition).await;
+    wait_for_end(&daemon, &started.run_id).await;
     let expires = clock.now().after(Duration::from_secs(3600));
     clock.advance(Duration::from_secs(3000));
     let daemon = daemon.restarted().await;
-    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
-    assert_eq!(looked.status, "waiting");
-    assert_eq!(clock.sleepers(), [expires], "the time that is left is what was left");
+    let inspected =
+        daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
+    assert_eq!(inspected.status, "waiting");
+    assert_eq!(clock.sleepers(), [expires], "the remaining time is unchanged");
     clock.advance(Duration::from_secs(600));
-    let over = final_reply(&daemon, &begun.run_id).await;
+    let over = final_reply(&daemon, &started.run_id).await;
     assert_eq!(over.error.as_deref(), Some("State 'late' failed: nobody answered"));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
+async fn only_one_of_two_concurrent_answers_is_accepted() {
     let daemon = TestDaemon::new().await;
-    let begun = begin(&daemon, judged()).await;
-    end_of(&daemon, &begun.run_id).await;
-    let answer =
-        |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
+    let started = start_run(&daemon, judged_machine()).await;
+    wait_for_end(&daemon, &started.run_id).await;
+    let answer = |answer: &str| AnswerGate {
+        run_id: started.run_id.clone(),
+        answer: answer.to_owned(),
+        ..AnswerGate::default()
+    };
     let (ann, bob) = (daemon.person_named("ann").await, daemon.person_named("bob").await);
     let (one, other) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
     let (one, other) = (one.unwrap(), other.unwrap());
@@ -165,21 +175,22 @@ async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
 }
 
 #[tokio::test]
-async fn a_run_sleeps_on_until_the_moment_it_was_to_wake() {
+async fn run_sleeps_until_its_original_wake_time() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
-    let begun = begin(&daemon, sleeping(200.0)).await;
+    let started = start_run(&daemon, sleeping_machine(200.0)).await;
     let wakes = clock.now().after(Duration::from_secs(200));
     let sleeps = async || clock.sleepers().contains(&wakes);
     eventually("the run sleeps", sleeps).await;
     clock.advance(Duration::from_secs(150));
     let daemon = daemon.restarted().await;
-    eventually("the run sleeps on until the same moment", sleeps).await;
+    eventually("the run sleeps until its original wake time", sleeps).await;
     clock.advance(Duration::from_secs(49));
-    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
-    assert_eq!((looked.status.as_str(), sleeps().await), ("running", true), "{looked:?}");
+    let inspected =
+        daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
+    assert_eq!((inspected.status.as_str(), sleeps().await), ("running", true), "{inspected:?}");
     clock.advance(Duration::from_secs(1));
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     let took = ended.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
     assert_eq!(took["elapsed_time"], 200.0, "the time of both daemons counts");
@@ -187,17 +198,17 @@ async fn a_run_sleeps_on_until_the_moment_it_was_to_wake() {
 }
 
 #[tokio::test]
-async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
+async fn parent_and_child_continue_and_a_step_starts_one_child() {
     let daemon = TestDaemon::new().await;
     let parent = json!({
         "name": "parent",
         "initial_state": "call",
-        "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping(1.0)}}}},
+        "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping_machine(1.0)}}}},
     });
-    let begun = begin(&daemon, parent).await;
+    let started = start_run(&daemon, parent).await;
     let (_, mut events) = daemon
         .client()
-        .subscribe(Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() })
+        .subscribe(Subscribe { run_id: started.run_id.clone(), from_seq: Some(1), ..Subscribe::default() })
         .await
         .unwrap();
     let child = loop {
@@ -210,17 +221,17 @@ async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
     eventually("the child exists", async || daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run).await;
     drop(events);
     let daemon = daemon.restarted().await.restarted().await;
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 1), "{ended:?}");
     let all = daemon.call(ListWorkflowRuns::default()).await.runs;
     assert_eq!(all.len(), 2);
     assert_eq!(all[0].run_id, child);
-    assert_eq!(all[0].parent_run_id.as_ref(), Some(&begun.run_id));
+    assert_eq!(all[0].parent_run_id.as_ref(), Some(&started.run_id));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn the_gate_of_a_nested_run_is_answered_by_way_of_the_first_one() {
+async fn nested_gate_is_answered_through_the_top_run() {
     let daemon = TestDaemon::new().await;
     let nested = |name: &str, inner: Value| {
         json!({
@@ -229,28 +240,29 @@ async fn the_gate_of_a_nested_run_is_answered_by_way_of_the_first_one() {
             "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}}},
         })
     };
-    let begun = begin(&daemon, nested("outer", nested("middle", judged()))).await;
-    let waiting = end_of(&daemon, &begun.run_id).await;
+    let started = start_run(&daemon, nested("outer", nested("middle", judged_machine()))).await;
+    let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
-    assert_ne!(gate.run_id, begun.run_id, "the gate is that of the innermost run");
+    assert_ne!(gate.run_id, started.run_id, "the gate belongs to the innermost run");
     let daemon = daemon.restarted().await;
     let waiting = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
     let waiting = daemon.call(waiting).await.runs;
     assert_eq!(waiting.len(), 3);
     assert!(waiting.iter().all(|run| run.pending_gate.as_ref() == Some(&gate)), "{waiting:#?}");
-    let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
+    let answer =
+        AnswerGate { run_id: started.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     let answered = daemon.call(answer).await;
     assert!(answered.success, "{answered:?}");
-    let ended = end_of(&daemon, &begun.run_id).await;
+    let ended = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 2), "{ended:?}");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
+async fn choice_with_a_secret_is_answered_by_its_masked_text() {
     let daemon = TestDaemon::new().await;
-    let mut definition = judged();
+    let mut definition = judged_machine();
     definition["arguments"] = json!({"TOKEN": {"description": "a token", "secret": true}});
     definition["states"]["look"]["transitions"][0]["condition"]["description"] = "{TOKEN} is shown".into();
     let verb = RunWorkflow {
@@ -266,7 +278,7 @@ async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
         AnswerGate { run_id: waiting.run_id.clone(), answer: gate.choices[0].clone(), ..AnswerGate::default() };
     let answered = daemon.call(answer).await;
     assert!(answered.success, "{answered:?}");
-    let ended = end_of(&daemon, &waiting.run_id).await;
+    let ended = wait_for_end(&daemon, &waiting.run_id).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("good")));
     daemon.stop().await;
 }
@@ -279,7 +291,7 @@ fn is_stored(daemon: &TestDaemon, run: &str, text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machine_has_already() {
+async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
     let daemon = TestDaemon::new().await;
     let definition = json!({
         "initial_state": "open",
@@ -292,10 +304,10 @@ async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machin
             "use": {"action": {"tool": "await_output", "params": {"pattern": "{match_text}", "timeout": 10}}},
         },
     });
-    let begun = begin(&daemon, definition).await;
-    let waiting = end_of(&daemon, &begun.run_id).await;
+    let started = start_run(&daemon, definition).await;
+    let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
-    assert!(is_stored(&daemon, &begun.run_id, "open-sesame-7"), "nothing says yet that it is a secret");
+    assert!(is_stored(&daemon, &started.run_id, "open-sesame-7"), "it is not known to be a secret yet");
     let elsewhere = daemon.bash().await;
     let typed = SendInput {
         session_id: elsewhere.id.clone(),
@@ -304,20 +316,20 @@ async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machin
         ..SendInput::default()
     };
     assert!(daemon.call(typed).await.success);
-    let sealed = || !is_stored(&daemon, &begun.run_id, "open-sesame-7");
+    let sealed = || !is_stored(&daemon, &started.run_id, "open-sesame-7");
     eventually("the entries of the waiting run are sealed", async || sealed()).await;
     let daemon = daemon.restarted().await;
-    let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
+    let answer = AnswerGate { run_id: started.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    let ended = end_of(&daemon, &begun.run_id).await;
-    assert_eq!(ended.status, "completed", "the run goes on with the value: {ended:?}");
+    let ended = wait_for_end(&daemon, &started.run_id).await;
+    assert_eq!(ended.status, "completed", "the run continues with the value: {ended:?}");
     assert!(!serde_json::to_string(&ended).unwrap().contains("open-sesame-7"));
-    assert!(!is_stored(&daemon, &begun.run_id, "open-sesame-7"));
+    assert!(!is_stored(&daemon, &started.run_id, "open-sesame-7"));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_long_run_is_bounded() {
+async fn report_of_a_long_run_is_bounded() {
     let daemon = TestDaemon::new().await;
     let text = "x".repeat(3_000);
     let definition = json!({
@@ -363,7 +375,7 @@ async fn what_is_told_of_a_long_run_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_nested_run_that_opens_a_terminal_works_in_that_and_leaves_its_parent_s_alone() {
+async fn nested_run_with_its_own_terminal_leaves_its_parents_alone() {
     let daemon = TestDaemon::new().await;
     let bash = daemon.bash().await;
     let inner = json!({
@@ -399,16 +411,16 @@ async fn a_nested_run_that_opens_a_terminal_works_in_that_and_leaves_its_parent_
     };
     let reply = daemon.call(verb).await;
     assert_eq!(reply.status, "completed", "{:?}", reply.error);
-    bash.sees("outer-42").await;
+    bash.expect_text("outer-42").await;
     assert!(!bash.screen().await.contains("inner"), "{}", bash.screen().await);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
+async fn repeated_key_returns_the_run_it_started() {
     let daemon = TestDaemon::new().await;
     let verb = || RunWorkflow {
-        workflow_definition: Some(sleeping(0.01)),
+        workflow_definition: Some(sleeping_machine(0.01)),
         idempotency_key: Some("deploy 7".to_owned()),
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
@@ -422,7 +434,7 @@ async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
     let again = daemon.client().call_once(&step, "a step of a client").await.unwrap();
     assert_eq!((again.run_id.as_str(), again.status.as_str()), (asked.run_id.as_str(), "completed"));
     assert_ne!(asked.run_id, one.run_id);
-    let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping(0.02)), ..verb() }).await;
+    let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping_machine(0.02)), ..verb() }).await;
     let error =
         format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which had another request", one.run_id);
     assert!(other.error.as_ref().is_some_and(|told| told.starts_with(&error)), "{other:?}");
@@ -431,12 +443,12 @@ async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
 }
 
 #[tokio::test]
-async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
+async fn finished_runs_are_evicted_by_count_and_running_ones_never() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 3, time: None, disk: None }).await;
-    let long = begin(&daemon, sleeping(200.0)).await;
-    // So many that the daemon checks the limit.
+    let long = start_run(&daemon, sleeping_machine(200.0)).await;
+    // Enough runs to make the daemon check the limit.
     for _ in 0..5 {
-        let tenth = (0..10).map(|_| daemon.run(sleeping(0.001)));
+        let tenth = (0..10).map(|_| daemon.run(sleeping_machine(0.001)));
         let mut last = String::new();
         for run in tenth.collect::<Vec<_>>() {
             last = run.await.run_id;
@@ -453,8 +465,8 @@ async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
     daemon.stop().await;
 }
 
-/// A run that begins with half a megabyte which no compression makes smaller.
-fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
+/// A run that begins with half a megabyte of incompressible text.
+fn incompressible_run(seed: u64, seconds: f64) -> RunWorkflow {
     let mut state = seed;
     let mut character = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -462,7 +474,7 @@ fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
     };
     let text: String = (0..500_000).map(|_| character()).collect();
     RunWorkflow {
-        workflow_definition: Some(sleeping(seconds)),
+        workflow_definition: Some(sleeping_machine(seconds)),
         initial_variables: Some([("text".to_owned(), text.into())].into()),
         wait_seconds: Some(if seconds > 1.0 { 0.0 } else { 30.0 }),
         save_on_success: false,
@@ -471,23 +483,23 @@ fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
 }
 
 #[tokio::test]
-async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing_that_is_under_way() {
+async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: None, disk: Some(4 << 20) }).await;
-    let waiting = begin(&daemon, judged()).await.run_id;
-    end_of(&daemon, &waiting).await;
-    let first = daemon.call(heavy(0, 0.001)).await;
+    let waiting = start_run(&daemon, judged_machine()).await.run_id;
+    wait_for_end(&daemon, &waiting).await;
+    let first = daemon.call(incompressible_run(0, 0.001)).await;
     assert_eq!(first.status, "completed", "{:?}", first.error);
     for seed in 1..30 {
-        let run = daemon.call(heavy(seed, 0.001)).await;
+        let run = daemon.call(incompressible_run(seed, 0.001)).await;
         assert_eq!(run.status, "completed", "{:?}", run.error);
     }
     let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None, ..GetRun::default() }).await;
     assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
     // No run in progress is deleted.
     let refused = loop {
-        let begun = daemon.call(heavy(77, 300.0)).await;
-        if begun.run_id.is_empty() {
-            break begun;
+        let started = daemon.call(incompressible_run(77, 300.0)).await;
+        if started.run_id.is_empty() {
+            break started;
         }
     };
     let error = "the run was not started, because it cannot be stored: no disk space is left for the journal; \
@@ -497,22 +509,22 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
     let running = daemon.call(running).await.runs;
     assert!(!running.is_empty());
     for run in running {
-        // Their ends are small, and there is always room for those once one of the runs has finished.
+        // Their final entries are small, and fit once one of the runs has finished.
         let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id }).await;
         assert!(cancelled.success, "{cancelled:?}");
     }
     let answer = AnswerGate { run_id: waiting.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &waiting).await.status, "completed");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_run_that_this_version_cannot_read_is_named_and_can_be_written_off_and_the_rest_goes_on() {
+async fn unreadable_run_is_named_and_can_be_abandoned() {
     let daemon = TestDaemon::new().await;
-    let strange = begin(&daemon, sleeping(100.0)).await;
-    let other = begin(&daemon, judged()).await;
-    end_of(&daemon, &other.run_id).await;
+    let strange = start_run(&daemon, sleeping_machine(100.0)).await;
+    let other = start_run(&daemon, judged_machine()).await;
+    wait_for_end(&daemon, &other.run_id).await;
     let path = daemon.place().journal();
     let run: steplatch_ids::RunId = strange.run_id.parse().unwrap();
     let restarting = daemon.restarted().await;
@@ -528,21 +540,21 @@ async fn a_run_that_this_version_cannot_read_is_named_and_can_be_written_off_and
     assert_eq!(record.state, "running");
     let error = record.error.unwrap();
     assert!(error.starts_with("its history cannot be read: this version cannot read entry 3"), "{error}");
-    let looked =
+    let inspected =
         daemon.call(GetRun { run_id: strange.run_id.clone(), wait_seconds: Some(30.0), ..GetRun::default() }).await;
-    assert!(looked.error.unwrap().contains("entry 3"));
+    assert!(inspected.error.unwrap().contains("entry 3"));
     let cancelled = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
     assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "{cancelled:?}");
     let again = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
     assert_eq!(again.message, "Run was already over: cancelled");
     let answer = AnswerGate { run_id: other.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    assert_eq!(end_of(&daemon, &other.run_id).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &other.run_id).await.status, "completed");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_with() {
+async fn run_of_an_older_daemon_continues_by_its_rules() {
     let definition = json!({
         "initial_state": "ask",
         "states": {
@@ -555,9 +567,9 @@ async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_wit
         },
     });
     let daemon = TestDaemon::new().await;
-    let (old, new) = (begin(&daemon, definition.clone()).await.run_id, begin(&daemon, definition).await.run_id);
+    let (old, new) = (start_run(&daemon, definition.clone()).await.run_id, start_run(&daemon, definition).await.run_id);
     for run in [&old, &new] {
-        assert_eq!(end_of(&daemon, run).await.status, "waiting");
+        assert_eq!(wait_for_end(&daemon, run).await.status, "waiting");
     }
     let id: steplatch_ids::RunId = old.parse().unwrap();
     let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
@@ -572,14 +584,14 @@ async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_wit
     for (run, state, status) in [(old, "break", "failed"), (new, "mend", "completed")] {
         let answer = AnswerGate { run_id: run.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
-        let ended = end_of(&daemon, &run).await;
+        let ended = wait_for_end(&daemon, &run).await;
         assert_eq!((ended.final_state.as_deref(), ended.status.as_str()), (Some(state), status), "{ended:?}");
     }
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_by_the_next_daemon() {
+async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
     let daemon = TestDaemon::new().await;
     // The program prints endlessly, so that its opening lasts until its time limit.
     let prints = json!({
@@ -588,28 +600,28 @@ async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_b
             "command": ["bash", "-c", "while :; do echo again; sleep 0.01; done"],
         }}}},
     });
-    let begun = begin(&daemon, prints).await;
+    let started = start_run(&daemon, prints).await;
     let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
     eventually("the terminal exists", async || terminals(&daemon).await > 0).await;
-    // The cancel was recorded, and the daemon ended before it had closed what was being opened.
-    let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
+    // The cancel was recorded, but the daemon ended before it closed the terminal being opened.
+    let run: steplatch_ids::RunId = started.run_id.parse().unwrap();
     let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
     let last = journal.find(&run).await.unwrap().unwrap().last;
     let entry = json!({"event": "cancelled", "at": 1, "reason": "enough"}).to_string();
     journal.write(Append::new(run, last, 1, vec![entry])).await.unwrap();
     journal.close();
     let daemon = daemon.restarted().await;
-    assert_eq!(end_of(&daemon, &begun.run_id).await.status, "cancelled");
-    assert_eq!(terminals(&daemon).await, 0, "it is closed before the run counts as over");
+    assert_eq!(wait_for_end(&daemon, &started.run_id).await.status, "cancelled");
+    assert_eq!(terminals(&daemon).await, 0, "the terminal closes before the run counts as ended");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_daemon_whose_state_directory_or_whose_lock_is_removed_ends() {
+async fn daemon_ends_when_its_state_directory_or_lock_is_removed() {
     let daemon = TestDaemon::new().await;
     std::fs::remove_dir_all(daemon.place().state()).unwrap();
-    daemon.ends().await;
+    daemon.finish().await;
     let daemon = TestDaemon::new().await;
     std::fs::remove_file(daemon.place().lock()).unwrap();
-    daemon.ends().await;
+    daemon.finish().await;
 }

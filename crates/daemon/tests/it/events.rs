@@ -12,17 +12,17 @@ fn machine(name: &str, states: Value) -> Value {
     json!({"name": name, "initial_state": "first", "states": states})
 }
 
-fn napping(name: &str) -> Value {
+fn sleeping_machine(name: &str) -> Value {
     machine(name, json!({"first": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}))
 }
 
 /// A machine whose only state runs another one.
-fn nesting(inner: &Value) -> Value {
+fn nesting_machine(inner: &Value) -> Value {
     let action = json!({"tool": "run_workflow", "params": {"workflow_definition": inner}});
     machine("outer", json!({"first": {"action": action}}))
 }
 
-async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
+async fn start_run(daemon: &TestDaemon, definition: Value) -> RunReply {
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
         max_states: Some(1000),
@@ -33,8 +33,8 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
     daemon.call(verb).await
 }
 
-/// Returns the events of a finished run, and the reported number of the newest one.
-async fn story(daemon: &TestDaemon, run: &str) -> (Vec<Value>, u64) {
+/// Returns the events of a finished run, and the reported number of the newest event.
+async fn event_history(daemon: &TestDaemon, run: &str) -> (Vec<Value>, u64) {
     let subscribe = Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() };
     let (reply, mut received) = daemon.client().subscribe(subscribe).await.unwrap();
     let mut events = Vec::new();
@@ -44,15 +44,15 @@ async fn story(daemon: &TestDaemon, run: &str) -> (Vec<Value>, u64) {
     (events, reply.newest_seq)
 }
 
-fn names(events: &[Value]) -> Vec<&str> {
+fn event_names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event_type"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
-async fn an_answer_is_among_the_events_before_its_run_has_closed_its_terminal() {
+async fn answer_event_precedes_the_closing_of_terminals() {
     let daemon = TestDaemon::new().await;
     let gate = json!({"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes", "no"], "answered_by": "agent"}});
-    // The shell ignores the signals that end it, so that closing it takes its time.
+    // The shell ignores terminating signals, so closing it takes time.
     let command = "trap '' HUP TERM";
     let asking = machine(
         "asking",
@@ -64,21 +64,21 @@ async fn an_answer_is_among_the_events_before_its_run_has_closed_its_terminal() 
             "ask": {"action": gate}
         }),
     );
-    let run = begin(&daemon, asking).await.run_id;
+    let run = start_run(&daemon, asking).await.run_id;
     let waiting = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     let answer = AnswerGate { run_id: run.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    let (events, _) = story(&daemon, &run).await;
-    assert!(names(&events).contains(&"gate_answered"), "{:?}", names(&events));
+    let (events, _) = event_history(&daemon, &run).await;
+    assert!(event_names(&events).contains(&"gate_answered"), "{:?}", event_names(&events));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_run_tells_of_the_run_that_it_starts_and_how_that_ended() {
+async fn run_reports_the_run_it_starts_and_its_end() {
     let daemon = TestDaemon::new().await;
-    let run = daemon.run(nesting(&napping("inner"))).await;
-    let (events, newest) = story(&daemon, &run.run_id).await;
+    let run = daemon.run(nesting_machine(&sleeping_machine("inner"))).await;
+    let (events, newest) = event_history(&daemon, &run.run_id).await;
     let expected = [
         "workflow_started",
         "state_entered",
@@ -87,43 +87,43 @@ async fn a_run_tells_of_the_run_that_it_starts_and_how_that_ended() {
         "state_completed",
         "workflow_completed",
     ];
-    assert_eq!(names(&events), expected);
+    assert_eq!(event_names(&events), expected);
     assert_eq!(newest, 6);
     let child = events[1]["data"]["child_run_id"].clone();
     let data = json!({"workflow_id": "inner", "state": "first", "child_run_id": child});
     assert_eq!((&events[2]["data"], &events[3]["data"]), (&data, &data));
 
     let failing = machine("inner", json!({"first": {"action": {"tool": "fail", "params": {"message": "no"}}}}));
-    let run = daemon.run(nesting(&failing)).await;
-    let (events, _) = story(&daemon, &run.run_id).await;
+    let run = daemon.run(nesting_machine(&failing)).await;
+    let (events, _) = event_history(&daemon, &run.run_id).await;
     assert_eq!(events[3]["event_type"], "nested_workflow_failed");
     assert_eq!(events[3]["data"]["error"], "State 'first' failed: no");
 
-    let run = daemon.run(nesting(&json!({"name": "inner", "initial_state": "first", "states": {}}))).await;
-    assert_eq!(run.final_state.as_deref(), Some("definition_invalid"), "and there is nothing to tell of");
+    let run = daemon.run(nesting_machine(&json!({"name": "inner", "initial_state": "first", "states": {}}))).await;
+    assert_eq!(run.final_state.as_deref(), Some("definition_invalid"), "and there is nothing to report");
 }
 
 #[tokio::test]
-async fn who_cancels_a_run_ends_its_gate_and_the_run_below_it() {
+async fn cancel_ends_the_gate_and_the_nested_run() {
     let daemon = TestDaemon::new().await;
     let asking = machine("inner", json!({"first": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}));
-    let run = begin(&daemon, nesting(&asking)).await.run_id;
+    let run = start_run(&daemon, nesting_machine(&asking)).await.run_id;
     let waiting = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(20.0), ..GetRun::default() }).await;
     let gate = waiting.pending_gate.unwrap();
     assert!(daemon.call(CancelWorkflow { run_id: run.clone() }).await.success);
-    let (events, _) = story(&daemon, &run).await;
+    let (events, _) = event_history(&daemon, &run).await;
     let end = ["nested_workflow_waiting", "nested_workflow_cancelled", "workflow_cancelled"];
-    assert_eq!(names(&events)[3..], end);
-    let (events, _) = story(&daemon, &gate.run_id).await;
-    assert_eq!(names(&events)[2..], ["gate_waiting", "gate_cancelled", "workflow_cancelled"]);
+    assert_eq!(event_names(&events)[3..], end);
+    let (events, _) = event_history(&daemon, &gate.run_id).await;
+    assert_eq!(event_names(&events)[2..], ["gate_waiting", "gate_cancelled", "workflow_cancelled"]);
     assert_eq!(events[3]["data"]["gate_id"], gate.gate_id.as_str());
 }
 
-/// The event that ends the history of a run that loops until its limit.
+/// The last event of a run that loops until its limit.
 const END: &str = "workflow_failed";
 
 #[tokio::test]
-async fn who_does_not_read_holds_up_no_run_and_gets_every_event_once_it_does() {
+async fn slow_reader_holds_up_no_run_and_receives_every_event() {
     let daemon = TestDaemon::new().await;
     let looping = machine(
         "looping",
@@ -134,7 +134,7 @@ async fn who_does_not_read_holds_up_no_run_and_gets_every_event_once_it_does() {
                      "transitions": [{"condition": "success", "next_state": "look"}]},
         }),
     );
-    let run = begin(&daemon, looping).await.run_id;
+    let run = start_run(&daemon, looping).await.run_id;
     let mut deaf = UnixStream::connect(daemon.place().socket()).await.unwrap();
     let asks = json!({"type": "command", "command_type": "SUBSCRIBE", "params": {"run_id": run}, "request_id": 1});
     deaf.write_all(format!("{asks}\n").as_bytes()).await.unwrap();
@@ -150,24 +150,24 @@ async fn who_does_not_read_holds_up_no_run_and_gets_every_event_once_it_does() {
         ..Default::default()
     };
     assert!(daemon.call(answer).await.success);
-    let over = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
-    assert_eq!((over.status.as_str(), over.states_executed), ("failed", 1000), "{:?}", over.error);
+    let ended = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!((ended.status.as_str(), ended.states_executed), ("failed", 1000), "{:?}", ended.error);
 
     let mut lines = BufReader::new(deaf).lines();
-    let mut heard: Vec<(u64, String)> = Vec::new();
-    while heard.last().is_none_or(|(_, name)| name != END) {
+    let mut received: Vec<(u64, String)> = Vec::new();
+    while received.last().is_none_or(|(_, name)| name != END) {
         let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await.unwrap().unwrap().unwrap();
         let event: Value = serde_json::from_str(&line).unwrap();
         if event["type"] == "event" {
-            heard.push((event["seq"].as_u64().unwrap(), event["event_type"].as_str().unwrap().to_owned()));
+            received.push((event["seq"].as_u64().unwrap(), event["event_type"].as_str().unwrap().to_owned()));
         }
     }
-    let (events, newest) = story(&daemon, &run).await;
-    let told: Vec<(u64, String)> = events
+    let (events, newest) = event_history(&daemon, &run).await;
+    let reported: Vec<(u64, String)> = events
         .iter()
         .map(|event| event["seq"].as_u64().unwrap())
-        .zip(names(&events).into_iter().map(str::to_owned))
+        .zip(event_names(&events).into_iter().map(str::to_owned))
         .collect();
-    assert_eq!(heard, told);
-    assert!(newest > 2900 && told.len() == usize::try_from(newest).unwrap(), "{newest} events, and no number left out");
+    assert_eq!(received, reported);
+    assert!(newest > 2900 && reported.len() == usize::try_from(newest).unwrap(), "{newest} events without a gap");
 }

@@ -1,4 +1,5 @@
-//! Gates, from the view of the answerer: forms, records, times, and the approver's passphrase.
+//! Gates from the perspective of the person or agent who answers: forms, records, timeouts, and the approver's
+//! passphrase.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,14 +15,14 @@ use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually, user_nam
 use steplatch_workflow::Proof;
 
 /// Returns a machine with one gate.
-fn asking(params: Value) -> Value {
+fn asking_machine(params: Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
 
 /// Starts a run and waits until it has an open gate or has finished.
-async fn started(daemon: &TestDaemon, params: Value) -> RunReply {
+async fn start_until_gate(daemon: &TestDaemon, params: Value) -> RunReply {
     let verb = RunWorkflow {
-        workflow_definition: Some(asking(params)),
+        workflow_definition: Some(asking_machine(params)),
         wait_seconds: Some(60.0),
         save_on_success: false,
         ..RunWorkflow::default()
@@ -30,13 +31,13 @@ async fn started(daemon: &TestDaemon, params: Value) -> RunReply {
 }
 
 /// Starts a run and waits until it has an open gate.
-async fn waits(daemon: &TestDaemon, params: Value) -> RunReply {
-    let waiting = started(daemon, params).await;
+async fn start_and_wait(daemon: &TestDaemon, params: Value) -> RunReply {
+    let waiting = start_until_gate(daemon, params).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     waiting
 }
 
-async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
@@ -61,19 +62,19 @@ async fn events_of(daemon: &TestDaemon, run: &RunReply) -> Vec<RunEvent> {
     all
 }
 
-fn count(events: &[RunEvent], event_type: &str) -> usize {
+fn count_events(events: &[RunEvent], event_type: &str) -> usize {
     events.iter().filter(|event| event.event_type == event_type).count()
 }
 
 #[tokio::test]
-async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right() {
+async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
     let daemon = TestDaemon::new().await;
     let form = json!({"properties": {
         "version": {"type": "string", "title": "Version", "minLength": 3},
         "count": {"type": "integer", "minimum": 1, "default": 2},
         "loud": {"type": "boolean"},
     }, "required": ["version"]});
-    let asked = waits(&daemon, json!({"prompt": "Which?", "form": form, "answered_by": "anyone"})).await;
+    let asked = start_and_wait(&daemon, json!({"prompt": "Which?", "form": form, "answered_by": "anyone"})).await;
     let gate = asked.pending_gate.clone().unwrap();
     assert_eq!(gate.form.unwrap()["properties"]["count"], json!({"type": "integer", "minimum": 1, "default": 2}));
     assert!(gate.choices.is_empty());
@@ -93,10 +94,10 @@ async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right()
         "waiting"
     );
     let daemon = daemon.restarted().await;
-    // As text that contains JSON, as models tend to write it.
+    // As text that contains JSON, as often written by models.
     let taken = daemon.call(answer(&asked, r#"{"version": "1.2", "loud": "yes"}"#)).await;
     assert!(taken.success, "{taken:?}");
-    let ended = end_of(&daemon, &asked).await;
+    let ended = wait_for_end(&daemon, &asked).await;
     let told = |name: &str| ended.final_variables[&format!("ask_{name}")].clone();
     assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(2), json!(true)), "{ended:?}");
     let events = events_of(&daemon, &asked).await;
@@ -106,12 +107,12 @@ async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right()
 }
 
 #[tokio::test]
-async fn every_answer_tells_who_gave_it_and_through_what() {
+async fn every_answer_names_its_author_and_channel() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    let by_ann = waits(&daemon, json!({"prompt": "Go?"})).await;
+    let by_ann = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
     assert!(ann.call(answer(&by_ann, "go")).await.unwrap().success);
-    let ended = end_of(&daemon, &by_ann).await;
+    let ended = wait_for_end(&daemon, &by_ann).await;
     assert_eq!(
         (&ended.final_variables["ask_by"], &ended.final_variables["ask_through"]),
         (&json!(user_name()), &json!("cli")),
@@ -127,7 +128,7 @@ async fn every_answer_tells_who_gave_it_and_through_what() {
         "{late}"
     );
 
-    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "agent"})).await;
+    let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "agent"})).await;
     let verb = Decide { run_id: decided.run_id.clone(), answer: "go".to_owned(), ..Decide::default() };
     assert!(daemon.call(verb).await.success);
     let events = events_of(&daemon, &decided).await;
@@ -137,30 +138,30 @@ async fn every_answer_tells_who_gave_it_and_through_what() {
 }
 
 #[tokio::test]
-async fn what_an_agent_decides_is_never_what_a_person_is_asked() {
+async fn agents_never_answer_questions_for_people() {
     let daemon = TestDaemon::new().await;
-    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
-    let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
-    // Not even for a client that claims to be a person.
+    let waiting = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let verb = Decide { run_id: waiting.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
+    // Not even a client that claims to be a person may use this verb.
     let ann = daemon.person_named("ann").await;
     for reply in [daemon.call(verb.clone()).await, ann.call(verb).await.unwrap()] {
         assert!(!reply.success && reply.error.unwrap().starts_with("This gate waits for a person"));
     }
-    assert!(ann.call(answer(&asked, "yes")).await.unwrap().success);
+    assert!(ann.call(answer(&waiting, "yes")).await.unwrap().success);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
+async fn first_of_many_equal_answers_wins() {
     let daemon = TestDaemon::new().await;
-    let asked = waits(&daemon, json!({"prompt": "Go?"})).await;
+    let waiting = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
     let mut people = Vec::new();
     for _ in 0..8 {
         people.push(daemon.person_named("ann").await);
     }
     let mut giving = tokio::task::JoinSet::new();
     for ann in people {
-        let verb = answer(&asked, "go");
+        let verb = answer(&waiting, "go");
         giving.spawn(async move { ann.call(verb).await.unwrap() });
     }
     let replies: Vec<AnswerGateReply> = giving.join_all().await;
@@ -171,29 +172,29 @@ async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
             "{refused:?}"
         );
     }
-    assert_eq!(count(&events_of(&daemon, &asked).await, "gate_answered"), 1);
+    assert_eq!(count_events(&events_of(&daemon, &waiting).await, "gate_answered"), 1);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn an_answer_counts_until_the_timeout_and_at_that_instant_exactly_one_of_both_wins() {
+async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
     const INSTANT: Duration = Duration::from_micros(1);
     const ALMOST: Duration = Duration::from_micros(3_600_000_000 - 1);
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
     let ann = daemon.person_named("ann").await;
-    let asks = async || waits(&daemon, json!({"prompt": "Go?", "timeout": 3600})).await;
-    let asked = asks().await;
+    let asks = async || start_and_wait(&daemon, json!({"prompt": "Go?", "timeout": 3600})).await;
+    let waiting = asks().await;
     clock.advance(ALMOST);
-    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (1, 0), "at the last instant");
-    let asked = asks().await;
+    assert_eq!(answered_or_late(&daemon, &ann, &waiting).await, (1, 0), "at the last instant");
+    let waiting = asks().await;
     clock.advance(ALMOST + INSTANT);
-    events_of(&daemon, &asked).await;
-    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (0, 1), "after the timeout");
-    // The timeout comes while the answer is on its way: in each round later on its way, until each of both has won.
+    events_of(&daemon, &waiting).await;
+    assert_eq!(answered_or_late(&daemon, &ann, &waiting).await, (0, 1), "after the timeout");
+    // The timeout races the answer, later in each round, until each has won once.
     let mut seen = BTreeSet::new();
     for round in 0..20 {
-        let asked = asks().await;
+        let waiting = asks().await;
         clock.advance(ALMOST);
         let passes = async {
             for _ in 1..1 << round {
@@ -201,7 +202,7 @@ async fn an_answer_counts_until_the_timeout_and_at_that_instant_exactly_one_of_b
             }
             clock.advance(INSTANT);
         };
-        let (found, ()) = tokio::join!(answered_or_late(&daemon, &ann, &asked), passes);
+        let (found, ()) = tokio::join!(answered_or_late(&daemon, &ann, &waiting), passes);
         assert!([(1, 0), (0, 1)].contains(&found), "{found:?} answers and timeouts in the history");
         seen.insert(found);
         if seen.len() == 2 {
@@ -212,11 +213,11 @@ async fn an_answer_counts_until_the_timeout_and_at_that_instant_exactly_one_of_b
     daemon.stop().await;
 }
 
-/// Answers a gate and returns how many answers and timeouts the history of its run has. The reply agrees with them.
+/// Answers a gate and returns the number of answers and timeouts in the history of its run, which agree with the reply.
 async fn answered_or_late(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -> (usize, usize) {
     let reply = ann.call(answer(asked, "go")).await.unwrap();
     let events = events_of(daemon, asked).await;
-    let (answers, timeouts) = (count(&events, "gate_answered"), count(&events, "gate_timeout"));
+    let (answers, timeouts) = (count_events(&events, "gate_answered"), count_events(&events, "gate_timeout"));
     assert_eq!(reply.success, answers == 1, "{reply:?} {events:?}");
     if !reply.success {
         let error = reply.error.unwrap();
@@ -228,20 +229,20 @@ async fn answered_or_late(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -
     (answers, timeouts)
 }
 
-async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) -> SetApproverReply {
+async fn set_passphrase(client: &Client, passphrase: Option<&str>, current: Option<&str>) -> SetApproverReply {
     let words = |text: &str| Passphrase(text.to_owned());
     client.call(SetApprover { passphrase: passphrase.map(words), current: current.map(words) }).await.unwrap()
 }
 
 #[tokio::test]
-async fn with_a_passphrase_nobody_answers_for_people_without_it() {
+async fn passphrase_is_required_to_answer_for_people() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    assert!(sets(daemon.client(), Some("no person"), None).await.error.unwrap().contains("set by a person"));
-    assert!(sets(&ann, Some("open sesame"), None).await.success);
+    assert!(set_passphrase(daemon.client(), Some("no person"), None).await.error.unwrap().contains("set by a person"));
+    assert!(set_passphrase(&ann, Some("open sesame"), None).await.success);
     let approver = daemon.call(GetApprover {}).await;
     assert!(approver.is_set && approver.since.unwrap().starts_with("20"));
-    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
 
@@ -262,27 +263,27 @@ async fn with_a_passphrase_nobody_answers_for_people_without_it() {
         if reply.success { Ok(()) } else { Err(reply) }
     })
     .await;
-    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &asked).await.status, "completed");
 
-    // An answer that need not be a person's needs no passphrase.
-    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
+    // A question that agents may answer requires no passphrase.
+    let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(ann.call(answer(&decided, "go")).await.unwrap().success);
 
-    let told = serde_json::to_string(&events_of(&daemon, &asked).await).unwrap();
-    assert!(!told.contains("sesame") && !told.contains("barley"));
+    let reported = serde_json::to_string(&events_of(&daemon, &asked).await).unwrap();
+    assert!(!reported.contains("sesame") && !reported.contains("barley"));
     let state = daemon.place().state().to_owned();
     for file in std::fs::read_dir(state).unwrap().flatten().filter(|file| file.path().is_file()) {
         let bytes = std::fs::read(file.path()).unwrap();
         let found = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
         assert!(!found(b"sesame") && !found(b"barley"), "{}", file.path().display());
     }
-    assert!(sets(&ann, None, Some("open sesame")).await.success);
+    assert!(set_passphrase(&ann, None, Some("open sesame")).await.success);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
-    // redteam H9: what was typed at the prompt while the gate waited was executed with the approved command.
+async fn agent_cannot_type_while_a_person_judges_the_terminal() {
+    // redteam H9: text typed at the prompt while the gate waited was executed with the approved command.
     let daemon = TestDaemon::new().await;
     let definition = json!({"name": "release", "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
@@ -302,17 +303,17 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
         keep_terminals: true,
         ..RunWorkflow::default()
     };
-    let asked = daemon.call(verb).await;
-    assert_eq!(asked.status, "waiting", "{asked:?}");
-    let session_id = asked.session_id.clone().unwrap();
+    let waiting = daemon.call(verb).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    let session_id = waiting.session_id.clone().unwrap();
     let types =
         |text: &str| SendInput { session_id: session_id.clone(), input_text: text.into(), ..SendInput::default() };
-    // Half a line, before the gate: the action of the run begins on an empty one.
+    // Half a line before the gate: the run's action must begin on an empty line.
     assert!(daemon.call(types("echo EVIL; ")).await.success);
-    let ready = Decide { run_id: asked.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
+    let ready = Decide { run_id: waiting.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
     assert!(daemon.call(ready).await.success);
-    let asked = end_of(&daemon, &asked).await;
-    assert_eq!(asked.pending_gate.as_ref().unwrap().prompt, "Release?");
+    let waiting = wait_for_end(&daemon, &waiting).await;
+    assert_eq!(waiting.pending_gate.as_ref().unwrap().prompt, "Release?");
     let refused = [
         daemon.call(types("echo EVIL; ")).await.error,
         daemon
@@ -347,28 +348,28 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
     assert_eq!(daemon.call(around).await.status, "failed");
     let person = daemon.person_named("person").await;
     assert!(person.call(types("echo looked; ")).await.unwrap().success, "a person may look around");
-    let look = GetGate { run_id: asked.run_id.clone(), ..GetGate::default() };
+    let look = GetGate { run_id: waiting.run_id.clone(), ..GetGate::default() };
     let gate = person.call(look).await.unwrap().gate.unwrap();
     let [typed] = &gate.typed[..] else { panic!("{gate:?}") };
     assert_eq!((&typed.session_id, &typed.by, typed.bytes), (&session_id, &user_name(), 13));
     assert!(gate.remarks()[0].starts_with(&format!("since the question, {} typed 13 bytes", user_name())));
-    assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
-    let ended = end_of(&daemon, &asked).await;
+    assert!(person.call(answer(&waiting, "yes")).await.unwrap().success);
+    let ended = wait_for_end(&daemon, &waiting).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..GetScreenContent::default() }).await;
     let screen = screen.screen_content.unwrap_or_default();
     let printed = |text: &str| screen.lines().any(|line| line.trim() == text);
     assert!(printed("released-42") && !printed("EVIL") && !printed("looked"), "{screen}");
-    assert!(daemon.call(types("echo later\n")).await.success, "it is given back");
+    assert!(daemon.call(types("echo later\n")).await.success, "the terminal is returned");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
+async fn setting_refuses_insufficiently_proven_answers() {
     let daemon = TestDaemon::new().await;
     let person = daemon.person_named("person").await;
-    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
-    // The test's client has no terminal.
+    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    // The client of this test has no terminal.
     for (proof, wanted) in [
         (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
         (Proof::Terminal, "typed in a terminal of your own"),
@@ -381,7 +382,7 @@ async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
             "{refused}"
         );
     }
-    assert!(sets(&person, Some("open sesame"), None).await.success);
+    assert!(set_passphrase(&person, Some("open sesame"), None).await.success);
     let passphrase = Some(Passphrase("open sesame".to_owned()));
     let signed = PasskeyAssertion { credential_id: "none".to_owned(), ..PasskeyAssertion::default() };
     let refused = person.call(AnswerGate { passkey: Some(Box::new(signed)), ..answer(&asked, "yes") }).await.unwrap();
@@ -391,25 +392,25 @@ async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
     let events = events_of(&daemon, &asked).await;
     let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
     assert_eq!((&answered.data["proof"], &answered.data["required"]), (&json!("passphrase"), &json!("passphrase")));
-    // A stricter setting counts at once, also for a question that waits.
-    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    // A stricter setting applies at once, even to an open question.
+    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     daemon.configure(Configuration { gate_proof: Proof::Passkey, ..Configuration::default() });
     let passphrase = Some(Passphrase("open sesame".to_owned()));
     let refused = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap().error.unwrap();
     assert!(refused.contains("signed with a passkey on the page"), "{refused}");
-    // What an agent may answer needs no proof.
-    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
+    // A question that agents may answer requires no proof.
+    let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(daemon.call(answer(&decided, "go")).await.success);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn runs_that_wait_are_listed_page_by_page_and_none_is_left_out() {
+async fn waiting_runs_are_listed_page_by_page_without_gaps() {
     // redteam M10: the oldest gates were not listed beyond a thousand runs.
     let daemon = TestDaemon::new().await;
-    let mut asked = Vec::new();
+    let mut waiting = Vec::new();
     for _ in 0..5 {
-        asked.push(waits(&daemon, json!({"prompt": "Go?"})).await.run_id);
+        waiting.push(start_and_wait(&daemon, json!({"prompt": "Go?"})).await.run_id);
     }
     let (mut listed, mut before) = (Vec::new(), None);
     loop {
@@ -420,15 +421,15 @@ async fn runs_that_wait_are_listed_page_by_page_and_none_is_left_out() {
         before = Some(last.clone());
         listed.extend(page);
     }
-    asked.reverse();
-    assert_eq!(listed, asked, "the newest first");
+    waiting.reverse();
+    assert_eq!(listed, waiting, "the newest first");
     let unknown = ListWorkflowRuns { before: Some("run_x".to_owned()), ..ListWorkflowRuns::default() };
     assert!(daemon.call(unknown).await.error.unwrap().contains("there is no run 'run_x'"));
     daemon.stop().await;
 }
 
-/// Returns a machine that opens a gate first, and then performs `action`; it fails if that does not succeed.
-fn approved(action: &Value) -> Value {
+/// Returns a machine that opens a gate and then performs `action`, and fails if the action fails.
+fn gate_then_act(action: &Value) -> Value {
     let ways = |next: &str| json!([{"condition": {"success": true}, "next_state": next}]);
     json!({"name": "approved", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes"]}}, "transitions": ways("act")},
@@ -444,8 +445,8 @@ fn calls_node(name: &str, node: &str) -> Value {
     }})
 }
 
-/// Writes the nodes of a project; `command` is that of its node `leaf`.
-fn declares(daemon: &TestDaemon, command: &str) {
+/// Writes the nodes of a project; `command` is the command of its node `leaf`.
+fn write_nodes(daemon: &TestDaemon, command: &str) {
     let declared = format!(
         "[nodes.leaf]\ntype = \"bash\"\ncommand = \"{command}\"\n\
          [nodes.other]\ntype = \"bash\"\ncommand = \"true # {command}\"\n\
@@ -454,7 +455,7 @@ fn declares(daemon: &TestDaemon, command: &str) {
     std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
 }
 
-/// The definition that is changed after the approval of the gate before it.
+/// The definition that changes after the gate was approved.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Edit {
     Nothing,
@@ -464,8 +465,8 @@ enum Edit {
 }
 
 #[tokio::test]
-async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
-    // redteam M6: what was edited after the approval was executed.
+async fn run_uses_named_definitions_as_of_its_start() {
+    // redteam M6: a definition edited after the approval was executed.
     let cases = [
         (
             json!({"tool": "run_node", "params": {"node_id": "leaf", "input": ""}}),
@@ -482,7 +483,7 @@ async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
             Edit::Child,
             "Workflow 'child' was changed",
         ),
-        // A node that only the child names, and a name that is computed.
+        // A node that only the child names, and a computed name.
         (json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}), Edit::Leaf, "Node 'leaf' was changed"),
         (
             json!({"tool": "run_workflow", "params": {"workflow_name": "{which}"}}),
@@ -499,42 +500,42 @@ async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
             overwrite_existing: true,
             reason: None,
         };
-        declares(&daemon, "echo was approved");
+        write_nodes(&daemon, "echo was approved");
         let created = daemon.call(creates("child", "leaf")).await;
         assert!(created.success, "{created:?}");
         let verb = RunWorkflow {
-            workflow_definition: Some(approved(&action)),
+            workflow_definition: Some(gate_then_act(&action)),
             initial_variables: Some([("which".to_owned(), "child".into())].into()),
             wait_seconds: Some(60.0),
             save_on_success: false,
             ..RunWorkflow::default()
         };
-        let asked = daemon.call(verb.clone()).await;
-        assert_eq!(asked.status, "waiting", "{asked:?}");
+        let waiting = daemon.call(verb.clone()).await;
+        assert_eq!(waiting.status, "waiting", "{waiting:?}");
         match edit {
             Edit::Nothing => {}
             Edit::Unrelated => assert!(daemon.call(creates("unrelated", "other")).await.success),
-            Edit::Leaf => declares(&daemon, "echo EVIL"),
+            Edit::Leaf => write_nodes(&daemon, "echo EVIL"),
             Edit::Child => assert!(daemon.call(creates("child", "other")).await.success),
         }
-        // The next daemon knows it as well.
+        // The next daemon detects the change too.
         if action["tool"] != "run_graph" {
             daemon = daemon.restarted().await;
         }
         let person = daemon.person_named("person").await;
-        assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
-        let ended = end_of(&daemon, &asked).await;
+        assert!(person.call(answer(&waiting, "yes")).await.unwrap().success);
+        let ended = wait_for_end(&daemon, &waiting).await;
         let text = serde_json::to_string(&ended).unwrap();
         if wanted.is_empty() {
             assert!(ended.status == "completed" && text.contains("was approved"), "{edit:?} {ended:#?}");
         } else {
             assert!(ended.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {ended:#?}");
-            // A run that begins now uses the current definitions.
+            // A run that starts now uses the current definitions.
             let again = daemon.call(verb).await;
-            let digests = [&asked, &again].map(|run| run.pending_gate.clone().unwrap().digest);
-            assert_ne!(digests[0], digests[1], "what follows is part of what is approved");
+            let digests = [&waiting, &again].map(|run| run.pending_gate.clone().unwrap().digest);
+            assert_ne!(digests[0], digests[1], "later steps are part of the approval");
             assert!(person.call(answer(&again, "yes")).await.unwrap().success);
-            assert_eq!(end_of(&daemon, &again).await.status, "completed");
+            assert_eq!(wait_for_end(&daemon, &again).await.status, "completed");
         }
         daemon.stop().await;
     }

@@ -25,7 +25,7 @@ fn until_input(session: &str, text: &str) -> SendInput {
 }
 
 #[tokio::test]
-async fn what_was_typed_is_logged_with_its_question_and_what_is_not_shown_without_its_value() {
+async fn input_is_logged_with_its_question_and_hidden_input_masked() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let command = |command: &str| RunCommand {
@@ -77,14 +77,14 @@ async fn what_was_typed_is_logged_with_its_question_and_what_is_not_shown_withou
         (Some("hello (\\w+)"), Some("hello ana"))
     );
     assert!(logged.windows(2).all(|two| two[0].offset <= two[1].offset && two[0].number < two[1].number));
-    assert!(!json!(logged).to_string().contains("hunter2"), "what is not shown is not kept");
+    assert!(!json!(logged).to_string().contains("hunter2"), "hidden input is not kept");
     let newest = ReadInputs { session_id, limit: Some(1), ..ReadInputs::default() };
     assert_eq!(daemon.call(newest).await.inputs.len(), 1);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_secret_is_logged_without_its_value_also_where_it_is_shown() {
+async fn shown_secret_is_logged_without_its_value() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     daemon.call(until_input(&session.id, "cat\n")).await;
@@ -97,7 +97,7 @@ async fn a_secret_is_logged_without_its_value_also_where_it_is_shown() {
 }
 
 #[tokio::test]
-async fn what_a_person_types_into_a_program_that_reads_keys_is_not_kept() {
+async fn keys_of_a_person_in_a_key_reading_program_are_not_kept() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let session_id = session.id.clone();

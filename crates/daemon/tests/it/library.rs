@@ -1,4 +1,4 @@
-//! The library as the contract has it: saved, listed, described and removed by name.
+//! The library by the contract: workflows are saved, listed, described and removed by name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,14 +50,14 @@ impl Author {
         self.folder.path().join("home/.local/share/steplatch/workflows")
     }
 
-    async fn creates(&self, definition: Value) -> CreateWorkflowReply {
+    async fn create(&self, definition: Value) -> CreateWorkflowReply {
         self.client
             .call(CreateWorkflow { workflow_definition: definition, overwrite_existing: false, reason: None })
             .await
             .unwrap()
     }
 
-    async fn lists(&self) -> Vec<(String, String, bool)> {
+    async fn list(&self) -> Vec<(String, String, bool)> {
         let reply = self.client.call(ListWorkflows::default()).await.unwrap();
         assert!(reply.success, "{:?}", reply.error);
         assert_eq!(reply.library, self.project().display().to_string());
@@ -82,18 +82,18 @@ fn row(name: &str, hidden: bool) -> (String, String, bool) {
 }
 
 #[tokio::test]
-async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
+async fn project_workflow_is_saved_found_described_and_removed() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    assert_eq!(author.lists().await, []);
+    assert_eq!(author.list().await, []);
 
-    let created = author.creates(machine("greet")).await;
+    let created = author.create(machine("greet")).await;
     assert!(created.success, "{created:?}");
     assert_eq!(created.workflow_name, "greet");
     let file = author.project().join("greet.json").display().to_string();
-    // Document 001, line 1170: the name of the file.
+    // Document 001, line 1170: the file name.
     assert_eq!((created.stored_file.as_str(), created.path.as_ref()), ("greet.json", Some(&file)));
-    // Document 001, lines 1161-1165: what the agent must export, and may read.
+    // Document 001, lines 1161-1165: the variables that the agent must export and may read.
     let signature = json!({
         "arguments": {"GREETED": {
             "name": "GREETED", "description": "whom to greet", "required": false, "default": "world",
@@ -103,17 +103,17 @@ async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
         "description": "Types a command"
     });
     assert_eq!(Value::Object(created.workflow_signature), signature);
-    assert_eq!(author.lists().await, [row("greet", false)]);
+    assert_eq!(author.list().await, [row("greet", false)]);
 
-    let again = author.creates(machine("greet")).await;
+    let again = author.create(machine("greet")).await;
     let error = "Workflow 'greet' already exists. Use overwrite_existing=true to replace.";
     assert_eq!((again.success, again.name_taken, again.error.as_deref()), (false, true, Some(error)));
     // Document 001, lines 1148-1155: a refusal has every field.
     assert_eq!(again.validation_errors, ["Workflow 'greet' already exists"]);
     let fields = (again.workflow_name.as_str(), again.stored_file.as_str(), again.workflow_signature.is_empty());
     assert_eq!(fields, ("greet", "", true));
-    let over = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true, reason: None };
-    assert!(author.client.call(over).await.unwrap().success);
+    let ended = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true, reason: None };
+    assert!(author.client.call(ended).await.unwrap().success);
 
     let described = author.client.call(DescribeWorkflow { name: "greet".to_owned() }).await.unwrap();
     assert!(described.success && described.problems.is_empty(), "{described:?}");
@@ -133,16 +133,16 @@ async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
     let deleted = author.client.call(DeleteWorkflow { name: "greet".to_owned() }).await.unwrap();
     assert!(deleted.success, "{deleted:?}");
     assert_eq!((deleted.file, deleted.remaining), (Some(file), None));
-    assert_eq!(author.lists().await, []);
+    assert_eq!(author.list().await, []);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_saved() {
+async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let refused = author
-        .creates(json!({
+        .create(json!({
             "initial_state": "x",
             "states": {"a": {
                 "action": {"tool": "send_inptu"},
@@ -160,30 +160,30 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_saved() {
         "/states/a/transitions/0/next_state: State 'a' references non-existent state 'b', did you mean 'a'?",
     ];
     assert_eq!(refused.validation_errors, expected);
-    // Document 001, lines 1115-1122: a refusal has every field, and its error begins so.
+    // Document 001, lines 1115-1122: a refusal has every field, and its error begins like this.
     assert_eq!((refused.workflow_name.as_str(), refused.stored_file.as_str()), ("", ""));
     assert_eq!(serde_json::to_value(&refused).unwrap()["workflow_signature"], json!({}));
     let error = refused.error.unwrap();
     assert!(error.starts_with("Workflow definition does not match current MCP tool schema. "), "{error}");
     for name in ["..", "../x", "a/b", ""] {
-        let refused = author.creates(machine(name)).await;
+        let refused = author.create(machine(name)).await;
         assert!(!refused.success && refused.validation_errors[0].starts_with("/name: "), "{refused:?}");
     }
-    let reserved = author.creates(machine("index")).await;
+    let reserved = author.create(machine("index")).await;
     assert!(reserved.error.unwrap().contains("'index' is the name of a file of the library itself"));
     assert!(!author.project().exists());
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_warning_keeps_nobody_from_saving_and_a_pattern_that_explodes_is_a_pattern() {
+async fn warning_allows_saving_and_costly_pattern_is_a_pattern() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let mut explosive = machine("explosive");
     explosive["states"]["type"]["transitions"] =
         json!([{"condition": {"pattern_match": "(a+)+$(?=b)"}, "next_state": "type"}]);
     explosive["states"]["lost"] = json!({"action": {"tool": "sleep", "params": {"seconds": 1}}});
-    let created = author.creates(explosive).await;
+    let created = author.create(explosive).await;
     assert!(created.success, "{created:?}");
     assert_eq!(created.warnings.len(), 2, "{created:?}");
     assert!(created.warnings[0].starts_with("/states/lost: "), "{created:?}");
@@ -192,7 +192,7 @@ async fn a_warning_keeps_nobody_from_saving_and_a_pattern_that_explodes_is_a_pat
 }
 
 #[tokio::test]
-async fn names_fall_back_to_the_users_own_and_the_projects_hide_those() {
+async fn names_fall_back_to_user_library_hidden_by_project() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let at_home = Author::at(&daemon, &author.folder.path().join("home"), &author.folder.path().join("home")).await;
@@ -201,8 +201,8 @@ async fn names_fall_back_to_the_users_own_and_the_projects_hide_those() {
         let created = at_home.call(verb).await.unwrap();
         assert_eq!(created.path, Some(author.own().join(format!("{name}.json")).display().to_string()));
     }
-    assert!(author.creates(machine("greet")).await.success, "another library's name is not taken");
-    assert_eq!(author.lists().await, [row("build", false), row("greet", false), row("greet", true)]);
+    assert!(author.create(machine("greet")).await.success, "another library's name is not taken");
+    assert_eq!(author.list().await, [row("build", false), row("greet", false), row("greet", true)]);
     let of = |name: &str| DescribeWorkflow { name: name.to_owned() };
     let described = author.client.call(of("greet")).await.unwrap();
     assert_eq!(described.file, Some(author.project().join("greet.json").display().to_string()));
@@ -212,12 +212,12 @@ async fn names_fall_back_to_the_users_own_and_the_projects_hide_those() {
     let deleted = author.client.call(DeleteWorkflow { name: "greet".to_owned() }).await.unwrap();
     assert_eq!(deleted.file, Some(author.project().join("greet.json").display().to_string()));
     assert_eq!(deleted.remaining, Some(author.own().join("greet.json").display().to_string()));
-    assert_eq!(author.lists().await, [row("build", false), row("greet", false)]);
+    assert_eq!(author.list().await, [row("build", false), row("greet", false)]);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_answered_with_what_is() {
+async fn unknown_name_is_answered_with_existing_names() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let error = async |name: &str| {
@@ -230,7 +230,7 @@ async fn what_is_not_there_is_answered_with_what_is() {
         "Workflow 'build' not found. Available workflows: none; create_workflow saves one"
     );
     for number in 10..40 {
-        assert!(author.creates(machine(&format!("w{number}"))).await.success);
+        assert!(author.create(machine(&format!("w{number}"))).await.success);
     }
     let many = error("build").await;
     assert!(many.starts_with("Workflow 'build' not found. Available workflows: w10, w11, "), "{many}");
@@ -243,10 +243,10 @@ async fn what_is_not_there_is_answered_with_what_is() {
 }
 
 #[tokio::test]
-async fn broken_files_and_a_broken_index_hide_nothing() {
+async fn broken_files_and_index_hide_nothing() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    assert!(author.creates(machine("greet")).await.success);
+    assert!(author.create(machine("greet")).await.success);
     fs::write(author.project().join("half.json"), "{\"definition\": {").unwrap();
     fs::write(author.project().join("index.json"), "not an index").unwrap();
     let invalid = json!({"definition": {"initial_state": "a", "states": {}}});
@@ -259,7 +259,7 @@ async fn broken_files_and_a_broken_index_hide_nothing() {
     assert_eq!(listed.broken[0].file, author.project().join("half.json").display().to_string());
     assert!(listed.broken[0].reason.starts_with("this is not JSON: "), "{listed:?}");
     let index: Value = serde_json::from_slice(&fs::read(author.project().join("index.json")).unwrap()).unwrap();
-    assert_eq!(index["files"].as_array().unwrap().len(), 3, "the index is made anew");
+    assert_eq!(index["files"].as_array().unwrap().len(), 3, "the index is rebuilt");
 
     let half = author.client.call(DescribeWorkflow { name: "half".to_owned() }).await.unwrap();
     let error = half.error.unwrap();
@@ -278,22 +278,22 @@ async fn broken_files_and_a_broken_index_hide_nothing() {
 }
 
 #[tokio::test]
-async fn a_definition_of_ten_megabytes_is_refused_at_once_and_the_rest_goes_on() {
+async fn ten_megabyte_definition_is_refused_at_once() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let mut long = machine("long");
     long["states"]["type"]["action"]["params"]["input_text"] = "x".repeat(10 << 20).into();
-    let begun = Instant::now();
-    let (refused, beside) = tokio::join!(author.creates(long), author.creates(machine("greet")));
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    let started = Instant::now();
+    let (refused, beside) = tokio::join!(author.create(long), author.create(machine("greet")));
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     assert_eq!(refused.validation_errors.len(), 1, "{refused:?}");
     assert!(refused.validation_errors[0].ends_with("at most 1048576 are read"), "{refused:?}");
     assert!(beside.success, "{beside:?}");
-    // Longer still, and it cannot even be sent.
+    // An even longer definition cannot be sent at all.
     let mut longer = machine("longer");
     longer["description"] = "x".repeat(17 << 20).into();
     let longer = CreateWorkflow { workflow_definition: longer, overwrite_existing: false, reason: None };
-    let (refused, beside) = tokio::join!(author.client.call(longer), author.creates(machine("other")));
+    let (refused, beside) = tokio::join!(author.client.call(longer), author.create(machine("other")));
     let refused = refused.unwrap_err().to_string();
     assert_eq!(refused, "what was asked takes 17 MB, and at most 16 MB can be sent");
     assert!(beside.success, "{beside:?}");
@@ -301,11 +301,11 @@ async fn a_definition_of_ten_megabytes_is_refused_at_once_and_the_rest_goes_on()
 }
 
 #[tokio::test]
-async fn a_list_can_be_searched_and_is_bounded() {
+async fn list_can_be_searched_and_is_bounded() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     for name in ["build", "rebuild", "test"] {
-        assert!(author.creates(machine(name)).await.success);
+        assert!(author.create(machine(name)).await.success);
     }
     let found = ListWorkflows { containing: Some("BUILD".to_owned()), limit: 1 };
     let found = author.client.call(found).await.unwrap();
@@ -314,14 +314,14 @@ async fn a_list_can_be_searched_and_is_bounded() {
 }
 
 #[tokio::test]
-async fn the_example_that_agents_are_given_can_be_saved_and_the_documentation_names_every_action() {
+async fn example_for_agents_is_valid_and_docs_name_every_action() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let overview = GetWorkflowSchema { topic: Some(WorkflowTopic::Overview) };
     let overview = author.client.call(overview).await.unwrap();
     let example = overview.documentation.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
     let example: Value = serde_json::from_str(example).unwrap();
-    let created = author.creates(example).await;
+    let created = author.create(example).await;
     assert!(created.success && created.warnings.is_empty(), "{created:?}");
 
     let schema = author.client.call(GetWorkflowSchema::default()).await.unwrap();

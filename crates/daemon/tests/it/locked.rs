@@ -10,23 +10,22 @@ use steplatch_testkit::{TestDaemon, eventually};
 
 const SECRET: &str = "deploy-key-4711";
 
-fn words(text: &str) -> Option<Passphrase> {
+fn to_passphrase(text: &str) -> Option<Passphrase> {
     Some(Passphrase(text.to_owned()))
 }
 
-async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) {
-    let verb = SetApprover { passphrase: passphrase.and_then(words), current: current.and_then(words) };
+async fn set_passphrase(client: &Client, passphrase: Option<&str>, current: Option<&str>) {
+    let verb = SetApprover { passphrase: passphrase.and_then(to_passphrase), current: current.and_then(to_passphrase) };
     let reply = client.call(verb).await.unwrap();
     assert!(reply.success, "{reply:?}");
 }
 
-async fn unlocks(client: &Client, passphrase: &str) -> UnlockRunsReply {
-    client.call(UnlockRuns { passphrase: words(passphrase) }).await.unwrap()
+async fn unlock(client: &Client, passphrase: &str) -> UnlockRunsReply {
+    client.call(UnlockRuns { passphrase: to_passphrase(passphrase) }).await.unwrap()
 }
 
-/// Returns a machine that opens a terminal, requests approval, and types a secret that it was given. `answered_by`
-/// is the approver.
-fn deploying(answered_by: &str) -> Value {
+/// Returns a machine that opens a terminal, requests approval, and types a given secret. `answered_by` is the approver.
+fn deploying_machine(answered_by: &str) -> Value {
     json!({"name": "deploy", "initial_state": "open",
         "arguments": {"KEY": {"secret": true}},
         "states": {
@@ -44,7 +43,7 @@ fn deploying(answered_by: &str) -> Value {
 }
 
 /// Starts a machine with the secret and waits until its gate is open.
-async fn starts(daemon: &TestDaemon, definition: Value) -> RunReply {
+async fn start_until_gate(daemon: &TestDaemon, definition: Value) -> RunReply {
     let variables = [("KEY".to_owned(), SECRET.into())].into();
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
@@ -65,8 +64,8 @@ fn private_part(daemon: &TestDaemon, run: &RunReply) -> String {
     journal.query_row(select, [&run.run_id], |row| row.get::<_, Option<String>>(0)).unwrap().unwrap_or_default()
 }
 
-/// Waits until the private part of a run is stored sealed, or plain.
-async fn is_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
+/// Waits until the private part of a run is stored sealed or in plain text.
+async fn wait_until_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
     eventually(if sealed { "the run is stored sealed" } else { "the run is stored plain" }, async || {
         let private = private_part(daemon, run);
         if private.starts_with("sealed:") == sealed { Ok(()) } else { Err(private) }
@@ -74,20 +73,20 @@ async fn is_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
     .await;
 }
 
-/// Returns whether a file of the state has a text.
-fn is_in_a_file(daemon: &TestDaemon, text: &str) -> bool {
+/// Returns whether any file in the state directory contains a text.
+fn is_in_any_file(daemon: &TestDaemon, text: &str) -> bool {
     let files = std::fs::read_dir(daemon.place().state()).unwrap().flatten().filter(|file| file.path().is_file());
     let mut bytes = files.map(|file| std::fs::read(file.path()).unwrap());
     bytes.any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
 }
 
-async fn answers(client: &Client, run: &RunReply, passphrase: Option<&str>) -> AnswerGateReply {
-    let passphrase = passphrase.and_then(words);
+async fn answer_gate(client: &Client, run: &RunReply, passphrase: Option<&str>) -> AnswerGateReply {
+    let passphrase = passphrase.and_then(to_passphrase);
     let run_id = run.run_id.clone();
     client.call(AnswerGate { run_id, answer: "yes".to_owned(), passphrase, ..AnswerGate::default() }).await.unwrap()
 }
 
-async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
@@ -96,130 +95,133 @@ async fn is_locked(daemon: &TestDaemon, run: &RunReply) -> bool {
 }
 
 #[tokio::test]
-async fn a_copy_of_the_state_does_not_go_past_a_gate() {
+async fn copied_state_cannot_pass_a_gate() {
     // redteam M14: a copy of the journal without approver.json was answered, and deployed with the person's key.
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = starts(&daemon, deploying("human")).await;
-    is_stored(&daemon, &asked, true).await;
-    // What was stored before the question is emptied out of the log behind it.
-    eventually("the secret is in no file", async || !is_in_a_file(&daemon, SECRET)).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let waiting = start_until_gate(&daemon, deploying_machine("human")).await;
+    wait_until_stored(&daemon, &waiting, true).await;
+    // Text stored before the question is removed from the database's log as well.
+    eventually("the secret is in no file", async || !is_in_any_file(&daemon, SECRET)).await;
     std::fs::remove_file(daemon.place().state().join("approver.json")).unwrap();
     let copy = daemon.restarted().await;
     let ann = copy.person_named("ann").await;
     for passphrase in [None, Some("open sesame")] {
-        let refused = answers(&ann, &asked, passphrase).await;
+        let refused = answer_gate(&ann, &waiting, passphrase).await;
         assert!(!refused.success && refused.error.as_ref().unwrap().contains("locked"), "{refused:?}");
     }
-    // Nor with a passphrase of the attacker's own.
-    sets(&ann, Some("open barley"), None).await;
-    assert!(!answers(&ann, &asked, Some("open barley")).await.success);
-    assert!(!unlocks(&ann, "open barley").await.success);
-    let now = copy.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
+    // A passphrase set by the attacker does not help either.
+    set_passphrase(&ann, Some("open barley"), None).await;
+    assert!(!answer_gate(&ann, &waiting, Some("open barley")).await.success);
+    assert!(!unlock(&ann, "open barley").await.success);
+    let now = copy.call(GetRun { run_id: waiting.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!(now.status, "waiting");
     assert!(now.next_step.unwrap().contains("steplatch approver unlock"));
-    // It can be cancelled.
-    assert!(copy.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
-    assert!(!is_locked(&copy, &asked).await);
+    // The run can be cancelled.
+    assert!(copy.call(CancelWorkflow { run_id: waiting.run_id.clone() }).await.success);
+    assert!(!is_locked(&copy, &waiting).await);
     copy.stop().await;
 }
 
 #[tokio::test]
-async fn the_passphrase_opens_what_a_daemon_left_and_the_question_is_the_one_that_was_shown() {
+async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let (asked, other) = (starts(&daemon, deploying("human")).await, starts(&daemon, deploying("human")).await);
-    let of_agent = starts(&daemon, deploying("agent")).await;
-    let shown = asked.pending_gate.clone().unwrap();
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let (waiting, other) = (
+        start_until_gate(&daemon, deploying_machine("human")).await,
+        start_until_gate(&daemon, deploying_machine("human")).await,
+    );
+    let of_agent = start_until_gate(&daemon, deploying_machine("agent")).await;
+    let shown = waiting.pending_gate.clone().unwrap();
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    assert!(is_locked(&daemon, &asked).await && !is_locked(&daemon, &of_agent).await);
-    let gate = daemon.call(GetGate { run_id: asked.run_id.clone(), gate_id: None }).await;
+    assert!(is_locked(&daemon, &waiting).await && !is_locked(&daemon, &of_agent).await);
+    let gate = daemon.call(GetGate { run_id: waiting.run_id.clone(), gate_id: None }).await;
     assert!(gate.error.as_ref().unwrap().contains("steplatch approver unlock"), "{gate:?}");
 
     // A gate for an agent needs no person.
     assert!(!private_part(&daemon, &of_agent).starts_with("sealed:"));
     let decides = |run: &RunReply| Decide { run_id: run.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
     assert!(daemon.call(decides(&of_agent)).await.success);
-    assert_eq!(end_of(&daemon, &of_agent).await.status, "completed");
-    let refused = daemon.call(decides(&asked)).await;
+    assert_eq!(wait_for_end(&daemon, &of_agent).await.status, "completed");
+    let refused = daemon.call(decides(&waiting)).await;
     assert!(refused.error.as_ref().unwrap().contains("locked") && !refused.passphrase_wanted, "{refused:?}");
 
-    let missing = answers(&ann, &asked, None).await;
+    let missing = answer_gate(&ann, &waiting, None).await;
     assert!(!missing.success && missing.passphrase_wanted, "{missing:?}");
-    let agent = daemon.client().call(UnlockRuns { passphrase: words("open sesame") }).await.unwrap();
+    let agent = daemon.client().call(UnlockRuns { passphrase: to_passphrase("open sesame") }).await.unwrap();
     assert!(agent.error.unwrap().contains("opened by a person"));
-    let wrong = unlocks(&ann, "open barley").await;
+    let wrong = unlock(&ann, "open barley").await;
     assert!(!wrong.success && wrong.passphrase_wanted, "{wrong:?}");
     eventually("the passphrase is checked again", async || {
-        unlocks(&ann, "open sesame").await.retry_after_seconds.is_none()
+        unlock(&ann, "open sesame").await.retry_after_seconds.is_none()
     })
     .await;
     assert!(!is_locked(&daemon, &other).await);
-    let gate = daemon.call(GetGate { run_id: asked.run_id.clone(), gate_id: None }).await.gate.unwrap();
+    let gate = daemon.call(GetGate { run_id: waiting.run_id.clone(), gate_id: None }).await.gate.unwrap();
     assert_eq!((&gate.gate_id, &gate.digest, &gate.prompt), (&shown.gate_id, &shown.digest, &shown.prompt));
-    for run in [&asked, &other] {
-        let taken = answers(&ann, run, Some("open sesame")).await;
+    for run in [&waiting, &other] {
+        let taken = answer_gate(&ann, run, Some("open sesame")).await;
         assert!(taken.success, "{taken:?}");
-        let ended = end_of(&daemon, run).await;
+        let ended = wait_for_end(&daemon, run).await;
         assert_eq!(ended.status, "completed", "{ended:?}");
     }
-    assert_eq!(unlocks(&ann, "open sesame").await.runs, 0);
+    assert_eq!(unlock(&ann, "open sesame").await.runs, 0);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn an_answer_with_the_passphrase_opens_the_run_that_it_is_for() {
+async fn answer_with_the_passphrase_opens_its_own_run() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = starts(&daemon, above("above", &deploying("human"))).await;
-    let gate = asked.pending_gate.clone().unwrap();
-    is_stored(&daemon, &asked, true).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let waiting = start_until_gate(&daemon, nesting_machine("above", &deploying_machine("human"))).await;
+    let gate = waiting.pending_gate.clone().unwrap();
+    wait_until_stored(&daemon, &waiting, true).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    let (run_id, gate_id, digest) = (asked.run_id.clone(), Some(gate.gate_id), Some(gate.digest));
+    let (run_id, gate_id, digest) = (waiting.run_id.clone(), Some(gate.gate_id), Some(gate.digest));
     let answer = AnswerGate { run_id, gate_id, digest, answer: "yes".to_owned(), ..AnswerGate::default() };
-    let taken = ann.call(AnswerGate { passphrase: words("open sesame"), ..answer }).await.unwrap();
+    let taken = ann.call(AnswerGate { passphrase: to_passphrase("open sesame"), ..answer }).await.unwrap();
     assert!(taken.success, "{taken:?}");
-    let ended = end_of(&daemon, &asked).await;
+    let ended = wait_for_end(&daemon, &waiting).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_taken_away() {
+async fn waiting_runs_are_sealed_while_a_passphrase_is_set() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    let asked = starts(&daemon, deploying("human")).await;
-    assert!(private_part(&daemon, &asked).contains(SECRET));
-    sets(&ann, Some("open sesame"), None).await;
-    is_stored(&daemon, &asked, true).await;
-    // Another passphrase opens it, and the first one no longer does.
-    sets(&ann, Some("open barley"), Some("open sesame")).await;
+    let waiting = start_until_gate(&daemon, deploying_machine("human")).await;
+    assert!(private_part(&daemon, &waiting).contains(SECRET));
+    set_passphrase(&ann, Some("open sesame"), None).await;
+    wait_until_stored(&daemon, &waiting, true).await;
+    // A new passphrase opens it, and the old one no longer does.
+    set_passphrase(&ann, Some("open barley"), Some("open sesame")).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    assert!(is_locked(&daemon, &asked).await);
-    assert!(!unlocks(&ann, "open sesame").await.success);
-    // Removing the passphrase opens everything first.
+    assert!(is_locked(&daemon, &waiting).await);
+    assert!(!unlock(&ann, "open sesame").await.success);
+    // Removing the passphrase first opens all runs.
     eventually("the passphrase is checked again", async || {
-        let verb = SetApprover { passphrase: None, current: words("open barley") };
+        let verb = SetApprover { passphrase: None, current: to_passphrase("open barley") };
         let reply = ann.call(verb).await.unwrap();
         assert!(reply.success || reply.retry_after_seconds.is_some(), "{reply:?}");
         if reply.success { Ok(()) } else { Err(reply) }
     })
     .await;
-    is_stored(&daemon, &asked, false).await;
+    wait_until_stored(&daemon, &waiting, false).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    assert!(!is_locked(&daemon, &asked).await);
-    assert!(answers(&ann, &asked, None).await.success);
-    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+    assert!(!is_locked(&daemon, &waiting).await);
+    assert!(answer_gate(&ann, &waiting, None).await.success);
+    assert_eq!(wait_for_end(&daemon, &waiting).await.status, "completed");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn the_terminals_of_a_locked_run_stay_held_and_show_no_secret() {
-    let mut definition = deploying("human");
+async fn terminals_of_a_locked_run_stay_held_without_secrets() {
+    let mut definition = deploying_machine("human");
     definition["states"]["open"]["transitions"][0]["next_state"] = "show".into();
     definition["states"]["show"] = json!({
         "action": {"tool": "send_input", "params": {"input_text": "K={KEY}; echo \"shown: $K.\"\n"}},
@@ -228,10 +230,10 @@ async fn the_terminals_of_a_locked_run_stay_held_and_show_no_secret() {
         "action": {"tool": "await_output", "params": {"pattern": "shown: [^$].*\\.", "timeout": 60}},
         "transitions": [{"condition": "success", "next_state": "ask"}]});
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let asked = starts(&daemon, definition).await;
-    let session_id = asked.session_id.clone().unwrap();
-    is_stored(&daemon, &asked, true).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let waiting = start_until_gate(&daemon, definition).await;
+    let session_id = waiting.session_id.clone().unwrap();
+    wait_until_stored(&daemon, &waiting, true).await;
     let daemon = daemon.restarted().await;
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..Default::default() }).await;
     let screen = screen.screen_content.unwrap();
@@ -239,15 +241,15 @@ async fn the_terminals_of_a_locked_run_stay_held_and_show_no_secret() {
     let typed = SendInput { session_id: session_id.clone(), input_text: "echo $K\n".into(), ..SendInput::default() };
     let refused = daemon.call(typed).await;
     assert!(refused.error.as_ref().unwrap().contains("waits for a person who judges this terminal"), "{refused:?}");
-    // A run that is cancelled while it is locked leaves no terminal.
-    assert!(daemon.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
+    // A run cancelled while locked leaves no terminal.
+    assert!(daemon.call(CancelWorkflow { run_id: waiting.run_id.clone() }).await.success);
     let left = daemon.call(ListTerminalSessions::default()).await;
     assert!(left.sessions.is_empty(), "{left:?}");
     daemon.stop().await;
 }
 
-/// A machine that runs another one.
-fn above(name: &str, inner: &Value) -> Value {
+/// Returns a machine that runs another machine.
+fn nesting_machine(name: &str, inner: &Value) -> Value {
     json!({"name": name, "initial_state": "call", "arguments": {"KEY": {"secret": true}},
         "states": {"call": {"action": {"tool": "run_workflow",
             "params": {"workflow_definition": inner, "initial_variables": {"KEY": "{KEY}"}}}}}})
@@ -261,7 +263,7 @@ fn sealed_runs(daemon: &TestDaemon) -> Vec<bool> {
     private.map(|text| text.unwrap().unwrap_or_default().starts_with("sealed:")).collect()
 }
 
-async fn all_are_sealed(daemon: &TestDaemon, runs: usize) {
+async fn wait_until_sealed(daemon: &TestDaemon, runs: usize) {
     eventually(&format!("all {runs} runs are sealed"), async || {
         let sealed = sealed_runs(daemon);
         if sealed == vec![true; runs] { Ok(()) } else { Err(sealed) }
@@ -270,70 +272,74 @@ async fn all_are_sealed(daemon: &TestDaemon, runs: usize) {
 }
 
 #[tokio::test]
-async fn runs_below_runs_are_sealed_again_after_they_were_opened() {
+async fn nested_runs_are_sealed_again_after_being_opened() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let top = starts(&daemon, above("top", &above("middle", &deploying("human")))).await;
-    all_are_sealed(&daemon, 3).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let top =
+        start_until_gate(&daemon, nesting_machine("top", &nesting_machine("middle", &deploying_machine("human"))))
+            .await;
+    wait_until_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    // Two people at the same time: both replies say that nothing is locked any more.
-    let (one, other) = tokio::join!(unlocks(&ann, "open sesame"), unlocks(&ann, "open sesame"));
+    // Two people at the same time: both replies report no more locked runs.
+    let (one, other) = tokio::join!(unlock(&ann, "open sesame"), unlock(&ann, "open sesame"));
     assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
-    all_are_sealed(&daemon, 3).await;
-    assert!(answers(&ann, &top, Some("open sesame")).await.success);
-    assert_eq!(end_of(&daemon, &top).await.status, "completed");
+    wait_until_sealed(&daemon, 3).await;
+    assert!(answer_gate(&ann, &top, Some("open sesame")).await.success);
+    assert_eq!(wait_for_end(&daemon, &top).await.status, "completed");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn who_follows_a_locked_run_sees_its_end_and_a_cancel_takes_what_is_below() {
+async fn subscriber_of_a_locked_run_sees_its_end_and_cancel_is_deep() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let (first, second) =
-        (starts(&daemon, deploying("human")).await, starts(&daemon, above("top", &deploying("human"))).await);
-    all_are_sealed(&daemon, 3).await;
+    set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
+    let (first, second) = (
+        start_until_gate(&daemon, deploying_machine("human")).await,
+        start_until_gate(&daemon, nesting_machine("top", &deploying_machine("human"))).await,
+    );
+    wait_until_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
     let cancelled = daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await;
     assert!(cancelled.success, "{cancelled:?}");
-    assert_eq!(sealed_runs(&daemon), [true], "the run below is over as well");
+    assert_eq!(sealed_runs(&daemon), [true], "the nested run has ended too");
     let looks = GetRun { run_id: first.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() };
-    let waits = daemon.person_named("bob").await;
-    let waits = tokio::spawn(async move { waits.call(looks).await.unwrap() });
+    let waiting = daemon.person_named("bob").await;
+    let waiting = tokio::spawn(async move { waiting.call(looks).await.unwrap() });
     let subscribe = Subscribe { run_id: first.run_id.clone(), from_seq: None, ..Subscribe::default() };
     let (reply, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
     assert!(reply.success);
-    assert!(answers(&ann, &first, Some("open sesame")).await.success);
+    assert!(answer_gate(&ann, &first, Some("open sesame")).await.success);
     let mut last: Option<RunEvent> = None;
     while !last.as_ref().is_some_and(RunEvent::is_last) {
         last = Some(serde_json::from_value(events.next().await.unwrap()).unwrap());
     }
-    let seen = waits.await.unwrap();
+    let seen = waiting.await.unwrap();
     assert!(["waiting", "completed"].contains(&seen.status.as_str()) && seen.error.is_none(), "{seen:?}");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_daemon_that_did_not_live_to_store_runs_plain_leaves_them_open() {
+async fn daemon_killed_before_storing_plain_runs_leaves_them_open() {
     let daemon = TestDaemon::new().await;
     let ann = daemon.person_named("ann").await;
-    sets(&ann, Some("open sesame"), None).await;
-    let asked = starts(&daemon, deploying("human")).await;
-    is_stored(&daemon, &asked, true).await;
-    let sealed = private_part(&daemon, &asked);
-    sets(&ann, None, Some("open sesame")).await;
-    is_stored(&daemon, &asked, false).await;
+    set_passphrase(&ann, Some("open sesame"), None).await;
+    let waiting = start_until_gate(&daemon, deploying_machine("human")).await;
+    wait_until_stored(&daemon, &waiting, true).await;
+    let sealed = private_part(&daemon, &waiting);
+    set_passphrase(&ann, None, Some("open sesame")).await;
+    wait_until_stored(&daemon, &waiting, false).await;
     let place = daemon.place().clone();
-    let daemon = daemon.restarted_after(|| {
+    let daemon = daemon.restarted_with(|| {
         let journal = rusqlite::Connection::open(place.journal()).unwrap();
-        let changed = journal.execute("UPDATE runs SET private = ?2 WHERE run = ?1", [&asked.run_id, &sealed]);
+        let changed = journal.execute("UPDATE runs SET private = ?2 WHERE run = ?1", [&waiting.run_id, &sealed]);
         assert_eq!(changed.unwrap(), 1);
     });
     let daemon = daemon.await;
-    assert!(!is_locked(&daemon, &asked).await && !daemon.call(GetApprover {}).await.is_set);
-    is_stored(&daemon, &asked, false).await;
-    let cancelled = daemon.call(CancelWorkflow { run_id: asked.run_id.clone() }).await;
+    assert!(!is_locked(&daemon, &waiting).await && !daemon.call(GetApprover {}).await.is_set);
+    wait_until_stored(&daemon, &waiting, false).await;
+    let cancelled = daemon.call(CancelWorkflow { run_id: waiting.run_id.clone() }).await;
     assert!(cancelled.success, "{cancelled:?}");
     daemon.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Nodes and graphs as the contract has them: declared by a project, listed, described and called.
+//! Nodes and graphs by the contract: declared in a project, listed, described and called.
 
 use std::fs;
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ impl Author {
         self.folder.path().join("project").canonicalize().unwrap()
     }
 
-    async fn calls(&self, node: &str, input: Value) -> NodeReply {
+    async fn call_tool(&self, node: &str, input: Value) -> NodeReply {
         self.client.call(RunNode { node_id: node.to_owned(), input, timeout: None }).await.unwrap()
     }
 
@@ -108,7 +108,7 @@ impl Author {
 }
 
 #[tokio::test]
-async fn nodes_are_those_of_the_project_and_one_that_is_wrong_is_named() {
+async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let listed = author.client.call(ListNodes::default()).await.unwrap();
@@ -140,7 +140,7 @@ async fn nodes_are_those_of_the_project_and_one_that_is_wrong_is_named() {
         "{error}"
     );
 
-    // The file's current contents count next, whatever else it contains.
+    // The current contents of the file apply, even if they are invalid.
     fs::write(author.folder.path().join("project/steplatch.json"), r#"{"nodes": {"new": {"type": "identity"}}}"#)
         .unwrap();
     fs::write(author.folder.path().join("project/steplatch.toml"), "[nodes").unwrap();
@@ -152,17 +152,17 @@ async fn nodes_are_those_of_the_project_and_one_that_is_wrong_is_named() {
 }
 
 #[tokio::test]
-async fn a_call_works_in_the_projects_folder_with_the_callers_environment() {
+async fn call_uses_project_directory_and_callers_environment() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    let called = author.calls("where", Value::Null).await;
+    let called = author.call_tool("where", Value::Null).await;
     assert!(called.success, "{called:?}");
     assert_eq!(called.output, json!(format!("{}\nhello", author.project().display())));
     assert_eq!((called.node_type.as_deref(), called.attributes["exit_code"].as_i64()), (Some("bash"), Some(0)));
-    let same = author.calls("identity", json!({"a": [1, null]})).await;
+    let same = author.call_tool("identity", json!({"a": [1, null]})).await;
     assert_eq!((same.success, same.output), (true, json!({"a": [1, null]})));
 
-    let none = author.calls("wher", json!(1)).await;
+    let none = author.call_tool("wher", json!(1)).await;
     let error = "Node 'wher' not found, did you mean 'where'? Available nodes: count, fails, identity, nested, shout, slow, token, twice, where";
     assert_eq!((none.error.as_deref(), none.error_type.as_deref()), (Some(error), Some("not_found")));
     assert_eq!((none.success, none.node_type, none.input), (false, None, json!(1)));
@@ -175,16 +175,16 @@ async fn a_call_works_in_the_projects_folder_with_the_callers_environment() {
 }
 
 #[tokio::test]
-async fn a_secret_by_reference_is_in_no_reply() {
+async fn secret_reference_is_in_no_reply() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    let called = author.calls("token", json!(format!("I know {TOKEN}"))).await;
+    let called = author.call_tool("token", json!(format!("I know {TOKEN}"))).await;
     assert_eq!((called.success, called.error_type.as_deref()), (false, Some("exit_code")));
     assert_eq!(called.output, json!("got ••••••"));
     assert_eq!(called.error.as_deref(), Some("The command ended with exit code 3: ••••••"));
     let graph = author.runs("fails", Value::Null).await;
-    // Returned by a node that does not know the secret, after it was referred to.
-    let repeated = author.calls("identity", json!({"again": TOKEN})).await;
+    // Returned by a node that does not know the secret, after another node used it.
+    let repeated = author.call_tool("identity", json!({"again": TOKEN})).await;
     for reply in [&called, &graph, &repeated] {
         let text = serde_json::to_string(reply).unwrap();
         assert!(text.contains("••••••") && !text.contains("4711"), "{text}");
@@ -193,14 +193,14 @@ async fn a_secret_by_reference_is_in_no_reply() {
 }
 
 #[tokio::test]
-async fn a_graph_runs_its_steps_and_tells_which_failed() {
+async fn graph_runs_its_steps_and_names_the_failed_ones() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let twice = author.runs("twice", json!("hi")).await;
     assert_eq!((twice.success, &twice.output), (true, &json!("HI A B")), "{twice:?}");
     assert_eq!(twice.attributes["execution_order"], json!(["one", "two"]));
     assert_eq!(twice.attributes["steps"]["one"]["status"], "completed");
-    let nested = author.calls("nested", Value::Null).await;
+    let nested = author.call_tool("nested", Value::Null).await;
     assert_eq!((nested.success, nested.output), (true, json!(["X A B"])), "a graph is a node too");
     let fails = author.runs("fails", Value::Null).await;
     assert!(!fails.success);
@@ -236,8 +236,8 @@ fn inline(value: &Value) -> String {
 }
 
 #[tokio::test]
-async fn steps_that_do_not_depend_on_each_other_run_at_the_same_time() {
-    // Each waits until the other two have begun, so that none ends unless all run concurrently.
+async fn independent_steps_run_at_the_same_time() {
+    // Each step waits until the other two have started, so none ends unless all run concurrently.
     let meets = |own: &str| {
         format!(
             "touch {own}; for i in $(seq 600); do [ -e a -a -e b -a -e c ] && echo {own} && exit 0; sleep 0.05; done; exit 1"
@@ -257,7 +257,7 @@ async fn steps_that_do_not_depend_on_each_other_run_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_step_that_fails_at_first_is_tried_again() {
+async fn step_failing_at_first_is_retried() {
     let command = "echo x >> tries; [ $(wc -l < tries) -ge 3 ] && echo fine";
     let on_error = json!({"policy": "retry", "count": 4, "delay": 0.01});
     let daemon = TestDaemon::new().await;
@@ -272,7 +272,7 @@ async fn a_step_that_fails_at_first_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_takes_too_long_is_ended_before_the_next_one() {
+async fn slow_attempt_is_ended_before_the_next_one() {
     let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "timeout": 2, "then": {"policy": "skip", "value": "gave up"}});
     let steps = json!([{"id": "a", "input": "echo $$ > slow.pid; sleep 1000", "on_error": on_error}]);
     let daemon = TestDaemon::new().await;
@@ -281,12 +281,12 @@ async fn an_attempt_that_takes_too_long_is_ended_before_the_next_one() {
     assert_eq!((result.success, &result.output), (true, &json!("gave up")), "{result:?}");
     assert_eq!(result.attributes["steps"]["a"]["attempts"], 2);
     let pid = author.project().join("slow.pid");
-    assert!(pid.exists() && !running(&pid), "what it started has ended");
+    assert!(pid.exists() && !running(&pid), "its children have ended");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
+async fn timed_out_graph_ends_its_calls() {
     let steps = json!([{"id": "a", "input": "echo A"}, {"id": "b", "input": "echo $$ > slow.pid; sleep 1000; {a}"}]);
     let daemon = TestDaemon::new().await;
     let author = Author::with(&daemon, &commands(&steps)).await;
@@ -300,19 +300,19 @@ async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
     );
     assert!(result.run_id.is_some_and(|run| run.starts_with("run_")));
     let pid = author.project().join("slow.pid");
-    eventually("the step is over", async || pid.exists() && !running(&pid)).await;
+    eventually("the step has ended", async || pid.exists() && !running(&pid)).await;
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_call_is_made_once_as_the_same_step() {
+async fn repeated_step_makes_one_call() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let count = RunNode { node_id: "count".to_owned(), ..RunNode::default() };
     let first = author.client.call_once(&count, "step_1").await.unwrap();
     assert_eq!(first.output.as_str().map(str::trim), Some("1"));
     let somebody = Author::connected(&daemon, &author.folder).await;
-    assert_eq!(somebody.call_once(&count, "step_1").await.unwrap(), first, "also over another connection");
+    assert_eq!(somebody.call_once(&count, "step_1").await.unwrap(), first, "even over another connection");
     let (one, two) = tokio::join!(author.client.call_once(&count, "step_2"), somebody.call_once(&count, "step_2"));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!((&one, one.output.as_str().map(str::trim)), (&two, Some("2")), "and at the same time");
@@ -324,7 +324,7 @@ async fn a_call_is_made_once_as_the_same_step() {
 }
 
 #[tokio::test]
-async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
+async fn call_ends_with_its_caller_and_with_the_daemon() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
     let pid = author.project().join("slow.pid");
@@ -340,28 +340,28 @@ async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
     let calling = tokio::spawn(async move { somebody.call_once(&slow, "slow").await });
     eventually("the step runs", async || running(&pid)).await;
     daemon.stop().await;
-    assert!(!running(&pid), "what carries a step ends with the daemon");
+    assert!(!running(&pid), "a call with a step ends with the daemon");
     assert!(!matches!(calling.await.unwrap(), Ok(reply) if reply.success));
 }
 
 #[tokio::test]
-async fn a_program_that_ended_between_two_calls_is_started_again() {
+async fn program_ended_between_two_calls_is_restarted() {
     let daemon = TestDaemon::new().await;
     let declared = "[nodes.shell]\ntype = \"pty\"\ncommand = \"bash --norc\"\n";
     let author = Author::with(&daemon, declared).await;
-    let first = author.calls("shell", json!("word=kept; echo $$ > shell.pid; echo began")).await;
+    let first = author.call_tool("shell", json!("word=kept; echo $$ > shell.pid; echo began")).await;
     assert_eq!((first.success, &first.output), (true, &json!("began")), "{first:?}");
-    let kept = author.calls("shell", json!("echo $word")).await;
+    let kept = author.call_tool("shell", json!("echo $word")).await;
     assert_eq!(kept.output, "kept");
     let pid = author.project().join("shell.pid");
     let killed = std::process::Command::new("kill").arg("-9").arg(fs::read_to_string(&pid).unwrap().trim()).status();
     assert!(killed.unwrap().success());
     eventually("the program has ended", async || !running(&pid)).await;
-    eventually("the terminal has learned it", async || {
+    eventually("the terminal knows it", async || {
         daemon.call(ListTerminalSessions::default()).await.sessions.iter().all(|session| session.state == "exited")
     })
     .await;
-    let again = author.calls("shell", json!("echo \"again $word\"")).await;
+    let again = author.call_tool("shell", json!("echo \"again $word\"")).await;
     assert_eq!((again.success, &again.output), (true, &json!("again")), "{again:?}");
     assert_ne!(again.attributes["session_id"], first.attributes["session_id"]);
     let open = daemon.call(ListTerminalSessions::default()).await.sessions;

@@ -1,4 +1,4 @@
-//! Effects that are performed once while daemons come and go, in daemons in this process.
+//! Effects that are performed once across restarts, in daemons in this process.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 use steplatch_protocol::{GetRun, ListTerminalSessions, RunCommand, RunReply, RunWorkflow};
 use steplatch_testkit::{TestDaemon, eventually};
 
-async fn begin(daemon: &TestDaemon, definition: Value) -> String {
+async fn start_run(daemon: &TestDaemon, definition: Value) -> String {
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
         wait_seconds: Some(0.0),
         save_on_success: false,
         ..RunWorkflow::default()
     };
-    let begun = daemon.call(verb).await;
-    assert_eq!(begun.error, None, "{begun:?}");
-    begun.run_id
+    let started = daemon.call(verb).await;
+    assert_eq!(started.error, None, "{started:?}");
+    started.run_id
 }
 
-async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
-    eventually("the run is over", async || {
+async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
+    eventually("the run has ended", async || {
         let run = GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() };
         let reply = daemon.call(run).await;
         if reply.status == "running" { Err(reply) } else { Ok(reply) }
@@ -27,15 +27,15 @@ async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
     .await
 }
 
-/// Waits for the ends of runs, all of which complete.
+/// Waits for the ends of runs, all of which must complete.
 async fn all_complete(daemon: &TestDaemon, ids: &[String]) {
     for id in ids {
-        let ended = end_of(daemon, id).await;
+        let ended = wait_for_end(daemon, id).await;
         assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
     }
 }
 
-async fn no_terminal_is_left(daemon: &TestDaemon) {
+async fn assert_no_terminals(daemon: &TestDaemon) {
     eventually("no terminal is left", async || {
         let open = daemon.call(ListTerminalSessions {}).await.sessions;
         if open.is_empty() { Ok(()) } else { Err(open) }
@@ -43,9 +43,9 @@ async fn no_terminal_is_left(daemon: &TestDaemon) {
     .await;
 }
 
-/// Returns a machine that appends `count` lines to a file, each by a command in a shell of its own; every third one by
-/// two nested runs at once, and the last state replaces a file.
-fn appending(file: &str, name: usize, count: usize) -> Value {
+/// Returns a machine that appends `count` lines to a file, each by a command in a separate shell. Every third line
+/// comes from two parallel nested runs, and the last state replaces a file.
+fn appending_machine(file: &str, name: usize, count: usize) -> Value {
     let line = |number: usize, branch: &str| json!({"tool": "run_command", "params": {"command": format!("echo {name}-{number}{branch} >> {file}; sleep 0.1; echo done")}});
     let state = |number: usize| {
         let next = if number == count { "put".to_owned() } else { format!("s{}", number + 1) };
@@ -65,14 +65,14 @@ fn appending(file: &str, name: usize, count: usize) -> Value {
 }
 
 #[tokio::test]
-async fn commands_in_shells_of_their_own_are_run_once_and_no_run_fails_while_the_daemon_is_restarted() {
+async fn commands_in_separate_shells_run_once_across_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lines").display().to_string();
     let mut daemon = TestDaemon::new().await;
     let (runs, count) = (4, 6);
     let mut ids = Vec::new();
     for name in 0..runs {
-        ids.push(begin(&daemon, appending(&file, name, count)).await);
+        ids.push(start_run(&daemon, appending_machine(&file, name, count)).await);
     }
     for pause in (0..12).map(|number| 30 + number * 17) {
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -91,12 +91,12 @@ async fn commands_in_shells_of_their_own_are_run_once_and_no_run_fails_while_the
     let mut expected: Vec<String> = expected.collect();
     expected.sort_unstable();
     assert_eq!(lines, expected);
-    no_terminal_is_left(&daemon).await;
+    assert_no_terminals(&daemon).await;
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn runs_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+async fn runs_wait_for_a_place_at_the_terminal_limit() {
     let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let definition = json!({
@@ -113,16 +113,16 @@ async fn runs_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
     });
     let mut ids = Vec::new();
     for _ in 0..6 {
-        ids.push(begin(&daemon, definition.clone()).await);
-        ids.push(begin(&daemon, in_a_terminal.clone()).await);
+        ids.push(start_run(&daemon, definition.clone()).await);
+        ids.push(start_run(&daemon, in_a_terminal.clone()).await);
     }
     all_complete(&daemon, &ids).await;
-    no_terminal_is_left(&daemon).await;
+    assert_no_terminals(&daemon).await;
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn many_calls_of_clients_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+async fn client_calls_wait_for_a_place_at_the_terminal_limit() {
     let options = steplatch_terminal::Options { most: 4, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let mut calls = tokio::task::JoinSet::new();
@@ -134,12 +134,12 @@ async fn many_calls_of_clients_wait_for_a_place_where_as_many_terminals_as_may_b
     for (number, reply) in calls.join_all().await {
         assert_eq!((reply.success, reply.output), (true, format!("done-{number}\n")), "{:?}", reply.error);
     }
-    no_terminal_is_left(&daemon).await;
+    assert_no_terminals(&daemon).await;
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn branches_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+async fn branches_wait_for_a_place_at_the_terminal_limit() {
     let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let say = json!({
@@ -157,9 +157,9 @@ async fn branches_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() 
     ];
     let mut ids = Vec::new();
     for definition in definitions {
-        ids.push(begin(&daemon, definition).await);
+        ids.push(start_run(&daemon, definition).await);
     }
     all_complete(&daemon, &ids).await;
-    no_terminal_is_left(&daemon).await;
+    assert_no_terminals(&daemon).await;
     daemon.stop().await;
 }

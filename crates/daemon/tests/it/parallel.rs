@@ -1,4 +1,4 @@
-//! Several nested workflows at once, in real terminals.
+//! Parallel nested workflows in real terminals.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use steplatch_protocol::{
 use steplatch_testkit::{TestDaemon, eventually};
 
 /// A workflow that notes its word, waits for a file, and returns its word in capitals.
-fn noting(folder: &Path) -> Value {
+fn noting_workflow(folder: &Path) -> Value {
     let folder = folder.display();
     let command = format!(
         "echo {{WORD}} >> {folder}/log; until test -e {folder}/go; do sleep 0.05; done; echo {{WORD}} | tr a-z A-Z"
@@ -27,7 +27,7 @@ fn noting(folder: &Path) -> Value {
     })
 }
 
-fn asking() -> Value {
+fn asking_workflow() -> Value {
     json!({
         "name": "asking", "initial_state": "ask", "states": {
             "ask": {"action": {"tool": "gate", "params": {"prompt": "{WHO}?", "choices": ["yes", "no"], "answered_by": "agent"}},
@@ -39,12 +39,12 @@ fn asking() -> Value {
     })
 }
 
-async fn end(daemon: &TestDaemon, run: &str) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
     daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
 /// Returns the lines of the log, sorted.
-fn logged(folder: &Path) -> Vec<String> {
+fn logged_lines(folder: &Path) -> Vec<String> {
     let mut lines: Vec<String> =
         fs::read_to_string(folder.join("log")).unwrap_or_default().lines().map(str::to_owned).collect();
     lines.sort();
@@ -52,35 +52,35 @@ fn logged(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn runs_of_a_list_go_on_at_once_and_each_does_its_work_once_over_a_restart() {
+async fn parallel_runs_of_a_list_work_once_across_a_restart() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let definition = json!({
         "name": "each", "initial_state": "each", "states": {
             "each": {"for_each": {"items": "a\nb\nc", "as": "word", "max_parallel": 2},
                      "action": {"tool": "run_workflow", "params": {
-                         "workflow_definition": noting(folder.path()), "initial_variables": {"WORD": "{word}"}}},
+                         "workflow_definition": noting_workflow(folder.path()), "initial_variables": {"WORD": "{word}"}}},
                      "transitions": [{"condition": "success", "next_state": "done"}]},
             "done": {"action": {"tool": "return", "params": {"result": "{each_results}"}}}
         }
     });
     let run = daemon.begin(definition).await;
-    eventually("two of them have begun", async || logged(folder.path()) == ["a", "b"]).await;
+    eventually("two of them have begun", async || logged_lines(folder.path()) == ["a", "b"]).await;
     let daemon = daemon.restarted().await;
     let open = daemon.call(ListTerminalSessions::default()).await;
-    assert_eq!(open.sessions.len(), 2, "each has a terminal of its own: {open:?}");
-    assert_eq!(logged(folder.path()), ["a", "b"], "the third waits for a place");
+    assert_eq!(open.sessions.len(), 2, "each has its own terminal: {open:?}");
+    assert_eq!(logged_lines(folder.path()), ["a", "b"], "the third waits for a place");
     fs::write(folder.path().join("go"), "").unwrap();
-    let ended = end(&daemon, &run).await;
+    let ended = wait_for_end(&daemon, &run).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     assert_eq!(ended.result, Some(json!(["A", "B", "C"])), "{ended:?}");
-    assert_eq!(logged(folder.path()), ["a", "b", "c"], "nothing is repeated");
+    assert_eq!(logged_lines(folder.path()), ["a", "b", "c"], "nothing is repeated");
     let open = daemon.call(ListTerminalSessions::default()).await;
     assert!(open.sessions.is_empty(), "no terminal is left open: {open:?}");
     daemon.stop().await;
 }
 
 fn two_questions() -> Value {
-    let branch = |who: &str| json!({"workflow_definition": asking(), "initial_variables": {"WHO": who}});
+    let branch = |who: &str| json!({"workflow_definition": asking_workflow(), "initial_variables": {"WHO": who}});
     json!({
         "name": "both", "initial_state": "both", "states": {
             "both": {"action": {"tool": "parallel", "params": {"workflows": {"ana": branch("ana"), "bob": branch("bob")}}},
@@ -90,8 +90,8 @@ fn two_questions() -> Value {
     })
 }
 
-/// Waits until both runs below one are at their gates, and returns them: Ana's first.
-async fn at_gates(daemon: &TestDaemon, run: &str) -> Vec<String> {
+/// Waits until both nested runs are at their gates, and returns them: Ana's first.
+async fn wait_at_gates(daemon: &TestDaemon, run: &str) -> Vec<String> {
     let waiting = || ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
     eventually("both wait", async || daemon.call(waiting()).await.runs.len() == 3).await;
     let mut below: Vec<(String, String)> = Vec::new();
@@ -111,10 +111,10 @@ async fn answer(daemon: &TestDaemon, run: &str, answer: &str) {
 }
 
 #[tokio::test]
-async fn the_gates_of_several_runs_below_are_answered_one_by_one_also_by_the_next_daemon() {
+async fn gates_of_nested_runs_are_answered_also_after_a_restart() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(two_questions()).await;
-    let [ana, bob] = &at_gates(&daemon, &run).await[..] else { panic!("two gates") };
+    let [ana, bob] = &wait_at_gates(&daemon, &run).await[..] else { panic!("two gates") };
     answer(&daemon, bob, "yes").await;
     eventually("one is left", async || {
         let verb = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
@@ -122,22 +122,22 @@ async fn the_gates_of_several_runs_below_are_answered_one_by_one_also_by_the_nex
     })
     .await;
     let daemon = daemon.restarted().await;
-    // By way of the outermost run: there is one gate left below it.
+    // Answered through the outermost run: only one gate is left below it.
     answer(&daemon, &run, "yes").await;
-    let ended = end(&daemon, &run).await;
+    let ended = wait_for_end(&daemon, &run).await;
     assert_eq!(ended.result, Some(json!({"ana": "ana agrees", "bob": "bob agrees"})), "{ended:?}");
     assert_ne!(ana, bob);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_failure_below_is_named_and_the_others_are_brought_to_their_ends() {
+async fn nested_failure_is_named_and_the_other_runs_end() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(two_questions()).await;
-    let [ana, bob] = &at_gates(&daemon, &run).await[..] else { panic!("two gates") };
+    let [ana, bob] = &wait_at_gates(&daemon, &run).await[..] else { panic!("two gates") };
     answer(&daemon, ana, "no").await;
     answer(&daemon, bob, "yes").await;
-    let ended = end(&daemon, &run).await;
+    let ended = wait_for_end(&daemon, &run).await;
     assert_eq!(ended.status, "failed", "{ended:?}");
     let error = ended.error.unwrap();
     assert!(error.contains("1 of 2 workflows did not complete: ana:") && error.contains("does not agree"), "{error}");
@@ -145,10 +145,10 @@ async fn a_failure_below_is_named_and_the_others_are_brought_to_their_ends() {
 }
 
 #[tokio::test]
-async fn a_pause_and_a_cancel_reach_all_runs_below() {
+async fn pause_and_cancel_reach_all_nested_runs() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(two_questions()).await;
-    let below = at_gates(&daemon, &run).await;
+    let below = wait_at_gates(&daemon, &run).await;
     let is_paused =
         async |run: &str| daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap().paused.is_some();
     daemon.call(PauseWorkflow { run_id: run.clone() }).await;
@@ -157,12 +157,12 @@ async fn a_pause_and_a_cancel_reach_all_runs_below() {
     }
     daemon.call(ResumeWorkflow { run_id: run.clone() }).await;
     for below in &below {
-        eventually("it goes on", async || !is_paused(below).await).await;
+        eventually("it continues", async || !is_paused(below).await).await;
     }
     daemon.call(CancelWorkflow { run_id: run.clone() }).await;
-    assert_eq!(end(&daemon, &run).await.status, "cancelled");
+    assert_eq!(wait_for_end(&daemon, &run).await.status, "cancelled");
     for below in &below {
-        assert_eq!(end(&daemon, below).await.status, "cancelled");
+        assert_eq!(wait_for_end(&daemon, below).await.status, "cancelled");
     }
     daemon.stop().await;
 }

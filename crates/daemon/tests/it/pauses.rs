@@ -10,7 +10,7 @@ use steplatch_protocol::{
 use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually};
 
 /// Returns a machine that opens a terminal, waits for what a person types there, and continues.
-fn listening() -> Value {
+fn listening_machine() -> Value {
     json!({
         "name": "listening", "initial_state": "open",
         "states": {
@@ -22,7 +22,7 @@ fn listening() -> Value {
     })
 }
 
-fn nesting(inner: &Value) -> Value {
+fn nesting_machine(inner: &Value) -> Value {
     let action = json!({"tool": "run_workflow", "params": {"workflow_definition": inner}});
     json!({"name": "outer", "initial_state": "nest", "states": {"nest": {"action": action}}})
 }
@@ -31,7 +31,7 @@ async fn pause(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
     daemon.call(PauseWorkflow { run_id: run.to_owned() }).await
 }
 
-async fn go_on(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
+async fn resume(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
     daemon.call(ResumeWorkflow { run_id: run.to_owned() }).await
 }
 
@@ -39,27 +39,27 @@ async fn record(daemon: &TestDaemon, run: &str) -> RunRecord {
     daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap()
 }
 
-async fn end(daemon: &TestDaemon, run: &str) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
     daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() }).await
 }
 
 /// Waits until a run sends this event, and returns its data.
-async fn hears(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&str>) -> Value {
+async fn wait_for_event(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&str>) -> Value {
     let (_, mut events) = daemon
         .client()
         .subscribe(Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() })
         .await
         .unwrap();
     loop {
-        let event = events.next().await.expect("an event that is waited for");
+        let event = events.next().await.expect("an expected event");
         if event["event_type"] == event_type && state.is_none_or(|state| event["data"]["state"] == state) {
             return event["data"].clone();
         }
     }
 }
 
-/// Types into the only terminal that is open.
-async fn typed(daemon: &TestDaemon, text: &str) {
+/// Types into the only open terminal.
+async fn type_line(daemon: &TestDaemon, text: &str) {
     let sessions = daemon.call(ListTerminalSessions {}).await.sessions;
     let session_id = sessions[0].session_id.clone();
     let verb = steplatch_protocol::SendInput { session_id, input_text: text.to_owned(), ..Default::default() };
@@ -67,10 +67,10 @@ async fn typed(daemon: &TestDaemon, text: &str) {
 }
 
 #[tokio::test]
-async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
+async fn paused_run_finishes_its_step_and_stays_paused() {
     let daemon = TestDaemon::new().await;
-    let run = daemon.begin(listening()).await;
-    hears(&daemon, &run, "state_entered", Some("wait")).await;
+    let run = daemon.begin(listening_machine()).await;
+    wait_for_event(&daemon, &run, "state_entered", Some("wait")).await;
     let paused = pause(&daemon, &run).await;
     assert!(paused.success && paused.message.starts_with("Run paused"), "{paused:?}");
     assert_eq!((paused.state.as_str(), paused.paused.as_ref().unwrap().by.as_str()), ("running", "test"));
@@ -80,20 +80,20 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
 
     let daemon = daemon.restarted().await;
     assert_eq!(record(&daemon, &run).await.paused, paused.paused);
-    typed(&daemon, "echo go-on\n").await;
-    hears(&daemon, &run, "state_completed", Some("wait")).await;
+    type_line(&daemon, "echo go-on\n").await;
+    wait_for_event(&daemon, &run, "state_completed", Some("wait")).await;
     let daemon = daemon.restarted().await;
-    let looked = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5), ..GetRun::default() }).await;
-    assert_eq!((looked.status.as_str(), looked.states_executed), ("running", 2), "it goes nowhere");
-    assert_eq!(looked.paused, paused.paused);
+    let inspected = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5), ..GetRun::default() }).await;
+    assert_eq!((inspected.status.as_str(), inspected.states_executed), ("running", 2), "it goes nowhere");
+    assert_eq!(inspected.paused, paused.paused);
 
-    let resumed = go_on(&daemon, &run).await;
+    let resumed = resume(&daemon, &run).await;
     assert_eq!((resumed.success, resumed.message.as_str(), resumed.paused), (true, "Run resumed", None));
-    let over = end(&daemon, &run).await;
-    assert_eq!((over.status.as_str(), over.final_state.as_deref()), ("completed", Some("type")), "{:?}", over.error);
-    assert_eq!(over.paused, None);
-    assert_eq!(hears(&daemon, &run, "workflow_resumed", None).await, json!({"by": "test"}));
-    for reply in [pause(&daemon, &run).await, go_on(&daemon, &run).await] {
+    let ended = wait_for_end(&daemon, &run).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("type")), "{:?}", ended.error);
+    assert_eq!(ended.paused, None);
+    assert_eq!(wait_for_event(&daemon, &run, "workflow_resumed", None).await, json!({"by": "test"}));
+    for reply in [pause(&daemon, &run).await, resume(&daemon, &run).await] {
         assert_eq!((reply.success, reply.error.as_deref()), (false, Some("Run was already over: completed")));
     }
     let unknown = pause(&daemon, "run_x").await;
@@ -102,13 +102,13 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
 }
 
 #[tokio::test]
-async fn a_paused_run_is_cancelled_at_once_and_its_terminal_closed() {
+async fn paused_run_is_cancelled_at_once_with_its_terminal() {
     let daemon = TestDaemon::new().await;
-    let run = daemon.begin(listening()).await;
-    hears(&daemon, &run, "state_entered", Some("wait")).await;
+    let run = daemon.begin(listening_machine()).await;
+    wait_for_event(&daemon, &run, "state_entered", Some("wait")).await;
     pause(&daemon, &run).await;
-    typed(&daemon, "echo go-on\n").await;
-    hears(&daemon, &run, "state_completed", Some("wait")).await;
+    type_line(&daemon, "echo go-on\n").await;
+    wait_for_event(&daemon, &run, "state_completed", Some("wait")).await;
     let cancelled = daemon.call(CancelWorkflow { run_id: run.clone() }).await;
     assert_eq!((cancelled.state.as_str(), cancelled.message.as_str()), ("cancelled", "Run cancelled"));
     assert_eq!(record(&daemon, &run).await.paused, None);
@@ -117,7 +117,7 @@ async fn a_paused_run_is_cancelled_at_once_and_its_terminal_closed() {
 }
 
 #[tokio::test]
-async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
+async fn time_limit_stops_at_a_gate_and_in_a_pause() {
     const HOUR: Duration = Duration::from_secs(3600);
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
@@ -135,10 +135,10 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
         wait_seconds: Some(60.0),
         ..RunWorkflow::default()
     };
-    let begun = daemon.call(verb).await;
-    assert_eq!(begun.status, "waiting", "{begun:?}");
-    let run = begun.run_id;
-    // Each longer than its limit: first at the gate, then paused.
+    let started = daemon.call(verb).await;
+    assert_eq!(started.status, "waiting", "{started:?}");
+    let run = started.run_id;
+    // Both longer than the time limit: first at the gate, then paused.
     clock.advance(HOUR);
     pause(&daemon, &run).await;
     let answer = AnswerGate { run_id: run.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
@@ -146,7 +146,7 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
     clock.advance(HOUR);
     let daemon = daemon.restarted().await;
     assert_eq!(record(&daemon, &run).await.state, "running");
-    go_on(&daemon, &run).await;
+    resume(&daemon, &run).await;
     let limit = clock.now().after(Duration::from_secs(200));
     eventually("the rest of the limit is the whole limit", async || {
         if clock.sleepers().first() == Some(&limit) { Ok(()) } else { Err(clock.sleepers()) }
@@ -155,36 +155,36 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
     clock.advance(Duration::from_secs(199));
     assert_eq!(record(&daemon, &run).await.state, "running");
     clock.advance(Duration::from_secs(1));
-    let over = end(&daemon, &run).await;
-    assert_eq!(over.error.as_deref(), Some("Workflow execution timeout (200.0s) exceeded in state 'long'"));
+    let ended = wait_for_end(&daemon, &run).await;
+    assert_eq!(ended.error.as_deref(), Some("Workflow execution timeout (200.0s) exceeded in state 'long'"));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_run_below_rests_with_the_one_that_started_it_and_for_itself() {
+async fn nested_run_pauses_with_its_parent_or_alone() {
     let daemon = TestDaemon::new().await;
-    let run = daemon.begin(nesting(&listening())).await;
-    let told = hears(&daemon, &run, "nested_workflow_started", None).await;
-    let inner = told["child_run_id"].as_str().unwrap().to_owned();
-    hears(&daemon, &inner, "state_entered", Some("wait")).await;
+    let run = daemon.begin(nesting_machine(&listening_machine())).await;
+    let reported = wait_for_event(&daemon, &run, "nested_workflow_started", None).await;
+    let inner = reported["child_run_id"].as_str().unwrap().to_owned();
+    wait_for_event(&daemon, &inner, "state_entered", Some("wait")).await;
     pause(&daemon, &run).await;
-    assert_eq!(hears(&daemon, &inner, "workflow_paused", None).await, json!({"by": "test"}));
+    assert_eq!(wait_for_event(&daemon, &inner, "workflow_paused", None).await, json!({"by": "test"}));
     let daemon = daemon.restarted().await;
     assert!(record(&daemon, &inner).await.paused.is_some());
-    go_on(&daemon, &run).await;
-    hears(&daemon, &inner, "workflow_resumed", None).await;
+    resume(&daemon, &run).await;
+    wait_for_event(&daemon, &inner, "workflow_resumed", None).await;
 
-    // A run that was paused directly is what its parent waits for, and resuming the parent does not resume it.
+    // The parent waits for the directly paused run, and resuming the parent does not resume it.
     pause(&daemon, &inner).await;
-    hears(&daemon, &run, "nested_workflow_waiting", None).await;
+    wait_for_event(&daemon, &run, "nested_workflow_waiting", None).await;
     assert_eq!(record(&daemon, &run).await.state, "waiting");
     pause(&daemon, &run).await;
-    go_on(&daemon, &run).await;
-    typed(&daemon, "echo go-on\n").await;
-    hears(&daemon, &inner, "state_completed", Some("wait")).await;
+    resume(&daemon, &run).await;
+    type_line(&daemon, "echo go-on\n").await;
+    wait_for_event(&daemon, &inner, "state_completed", Some("wait")).await;
     assert!(record(&daemon, &inner).await.paused.is_some());
-    go_on(&daemon, &inner).await;
-    let over = end(&daemon, &run).await;
-    assert_eq!(over.status, "completed", "{:?}", over.error);
+    resume(&daemon, &inner).await;
+    let ended = wait_for_end(&daemon, &run).await;
+    assert_eq!(ended.status, "completed", "{:?}", ended.error);
     daemon.stop().await;
 }

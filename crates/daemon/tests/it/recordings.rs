@@ -1,4 +1,4 @@
-//! Recordings that are listed and read as screens.
+//! Recordings, listed and read as screens.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,8 +9,8 @@ use steplatch_testkit::TestDaemon;
 
 const HEADER: &str = "{\"version\":3,\"term\":{\"cols\":40,\"rows\":5},\"title\":\"build\"}\n";
 
-/// Writes a recording in the daemon's directory, and has it listed.
-fn recorded(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf) {
+/// Writes a recording into the daemon's directory and lists it.
+fn write_recording(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf) {
     let folder = daemon.place().recordings();
     std::fs::create_dir_all(&folder).unwrap();
     let file = daemon.place().state().join(format!("{}.cast", TerminalId::random()));
@@ -19,7 +19,7 @@ fn recorded(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf
     (Catalog::new(folder).add(&file, &TerminalId::random(), began).unwrap(), file)
 }
 
-/// Reads a recording from its beginning to its end, as a page does.
+/// Reads a recording from its beginning to its end, like the page.
 async fn read_whole(daemon: &TestDaemon, id: &RecordingId) -> Vec<ReadRecordingReply> {
     let mut all = Vec::new();
     let mut at_ms = Some(0);
@@ -34,23 +34,23 @@ async fn read_whole(daemon: &TestDaemon, id: &RecordingId) -> Vec<ReadRecordingR
 }
 
 #[tokio::test]
-async fn a_recording_is_read_in_stretches_that_follow_each_other() {
+async fn recording_is_read_in_consecutive_portions() {
     let daemon = TestDaemon::new().await;
     let mut lines = HEADER.to_owned();
     for number in 0..1500 {
         lines.push_str(&format!("[0.04,\"o\",\"{number}\\r\\n\"]\n"));
     }
-    let (id, _) = recorded(&daemon, &lines);
+    let (id, _) = write_recording(&daemon, &lines);
     let listed = daemon.call(ListRecordings::default()).await;
     let [one] = &listed.recordings[..] else { panic!("{listed:?}") };
     assert_eq!((one.recording_id.clone(), one.title.as_deref(), one.cols), (id.to_string(), Some("build"), Some(40)));
     let all = read_whole(&daemon, &id).await;
     assert!(all.len() > 2 && all.iter().all(|reply| reply.frames.len() <= 400), "{}", all.len());
     let changes = all.iter().flat_map(|reply| &reply.frames[1..]);
-    assert_eq!(changes.clone().count(), 1500, "each frame is in one stretch");
+    assert_eq!(changes.clone().count(), 1500, "each frame is in one portion");
     assert!(changes.clone().zip(changes.skip(1)).all(|(one, next)| one.at_ms < next.at_ms));
     assert_eq!(all[0].duration_ms, 60_000);
-    // From anywhere, the screen is the same as on the way.
+    // A position reached directly shows the same screen as reading up to it.
     let back = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: all[1].next_ms }).await;
     assert_eq!(back.frames[0], all[2].frames[0]);
     let missing = daemon.call(ReadRecording { recording_id: "../secret".to_owned(), at_ms: None }).await;
@@ -58,12 +58,12 @@ async fn a_recording_is_read_in_stretches_that_follow_each_other() {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_frame_title_or_marker_of_a_replay() {
+async fn replay_shows_no_secrets_in_frames_titles_or_markers() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    // The file is from elsewhere, or was recorded before the secret was known.
+    // The file comes from elsewhere, or was recorded before the secret was known.
     let header = HEADER.replace("build", "build hunter2-and-more");
-    let (id, _) = recorded(
+    let (id, _) = write_recording(
         &daemon,
         &format!(
             "{header}[0.5,\"o\",\"token hunter2-and-\"]\n[0.5,\"o\",\"more\\u001b]2;hunter2-and-more\\u0007\"]\n\
@@ -85,13 +85,13 @@ async fn secrets_are_in_no_frame_title_or_marker_of_a_replay() {
 }
 
 #[tokio::test]
-async fn a_damaged_recording_is_shown_as_far_as_it_can_be_read() {
+async fn damaged_recording_is_shown_up_to_the_damage() {
     let daemon = TestDaemon::new().await;
-    let (id, file) = recorded(&daemon, &format!("{HEADER}[0.5,\"o\",\"readable\"]\n[0.5,\"o\",\"cut of"));
+    let (id, file) = write_recording(&daemon, &format!("{HEADER}[0.5,\"o\",\"readable\"]\n[0.5,\"o\",\"cut of"));
     let all = read_whole(&daemon, &id).await;
     assert_eq!(all[0].damage.as_deref(), Some("the file ends within line 3"));
     assert!(all[0].frames[1].change.changed[0].runs[0].2 == "readable", "{all:?}");
-    // It was being written: the rest comes.
+    // A recording in progress: the rest follows later.
     std::fs::write(&file, format!("{HEADER}[0.5,\"o\",\"readable\"]\n[0.5,\"o\",\"cut off\"]\n")).unwrap();
     assert_eq!(read_whole(&daemon, &id).await[0].damage, None);
     std::fs::write(&file, "no recording").unwrap();

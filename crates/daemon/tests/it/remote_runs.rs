@@ -24,32 +24,32 @@ fn config(service: &FakeService) -> steplatch_remote::Config {
     }
 }
 
-fn using(config: steplatch_remote::Config) -> Configuration {
+fn configuration_with(config: steplatch_remote::Config) -> Configuration {
     Configuration { remotes: vec![config], ..Configuration::default() }
 }
 
-/// A daemon that has the list of the service.
+/// A daemon that has fetched the list of the service.
 async fn daemon_of(service: &FakeService) -> TestDaemon {
     daemon_with(config(service)).await
 }
 
 async fn daemon_with(config: steplatch_remote::Config) -> TestDaemon {
-    let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), using(config)).await;
+    let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), configuration_with(config)).await;
     let refreshed = daemon.call(RefreshWorkflows::default()).await;
     assert!(refreshed.success, "{refreshed:?}");
     daemon
 }
 
-fn calling(name: &str, arguments: Value, wait: f64) -> CallTool {
+fn call_request(name: &str, arguments: Value, wait: f64) -> CallTool {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     CallTool { name: name.to_owned(), arguments, wait_seconds: Some(wait), ..CallTool::default() }
 }
 
 async fn deploy(daemon: &TestDaemon, wait: f64) -> RunReply {
-    daemon.call(calling("workflow_deploy", json!({"to": "prod"}), wait)).await
+    daemon.call(call_request("workflow_deploy", json!({"to": "prod"}), wait)).await
 }
 
-async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(30.0), ..GetRun::default() }).await
 }
 
@@ -79,7 +79,7 @@ async fn events(daemon: &TestDaemon, run: &RunReply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_remote_workflow_is_a_tool_and_its_run_a_run_like_any_other() {
+async fn remote_workflow_is_a_tool_with_an_ordinary_run() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -101,9 +101,12 @@ async fn a_remote_workflow_is_a_tool_and_its_run_a_run_like_any_other() {
     assert_eq!(start.headers["authorization"], format!("Api-Key {TOKEN}"));
     assert_eq!(start.body["source"], "application");
 
-    let told = events(&daemon, &reply).await;
-    assert_eq!(told.first().map(String::as_str), Some("workflow_started"));
-    assert!(told.contains(&"remote_started".to_owned()) && told.contains(&"remote_status".to_owned()), "{told:?}");
+    let reported = events(&daemon, &reply).await;
+    assert_eq!(reported.first().map(String::as_str), Some("workflow_started"));
+    assert!(
+        reported.contains(&"remote_started".to_owned()) && reported.contains(&"remote_status".to_owned()),
+        "{reported:?}"
+    );
     let record = daemon.call(GetWorkflowRun { run_id: reply.run_id.clone() }).await.run.unwrap();
     assert_eq!((record.workflow_id.as_str(), record.state.as_str()), ("workflow_deploy", "completed"));
     let asked = CheckWorkflowStatus { workflow_id: "7".to_owned(), run_id: reply.run_id, remote: None };
@@ -118,7 +121,7 @@ async fn a_remote_workflow_is_a_tool_and_its_run_a_run_like_any_other() {
 }
 
 #[tokio::test]
-async fn by_name_and_below_other_runs_it_is_run_as_well() {
+async fn remote_workflow_runs_by_name_and_nested() {
     let service = FakeService::start().await;
     service.offer_entry(json!({
         "id": "7", "title": "Deploy",
@@ -133,7 +136,7 @@ async fn by_name_and_below_other_runs_it_is_run_as_well() {
     };
     let by_name = daemon.call(by_name).await;
     assert_eq!(by_name.status, "completed", "{by_name:?}");
-    assert_eq!(service.runs()[0].input, json!({"count": 3}), "a text is read as what the schema takes");
+    assert_eq!(service.runs()[0].input, json!({"count": 3}), "a text is read as the type in the schema");
 
     let executed = ExecuteWorkflow {
         workflow_id: "workflow_deploy".to_owned(),
@@ -163,12 +166,12 @@ async fn by_name_and_below_other_runs_it_is_run_as_well() {
     };
     let wrong = daemon.call(wrong).await;
     assert!(wrong.error.unwrap().contains("/count: "));
-    assert_eq!(service.runs().len(), 3, "nothing was asked of the service");
+    assert_eq!(service.runs().len(), 3, "no request was sent to the service");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_saved_workflow_that_is_named_like_a_remote_tool_is_not_started_in_its_place() {
+async fn saved_workflow_does_not_shadow_a_remote_tool() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -180,7 +183,7 @@ async fn a_saved_workflow_that_is_named_like_a_remote_tool_is_not_started_in_its
     let saved = daemon.call(saved).await;
     assert!(saved.success, "{saved:?}");
     let key = Some("once".to_owned());
-    let call = CallTool { idempotency_key: key, ..calling("workflow_deploy", json!({"to": "prod"}), 30.0) };
+    let call = CallTool { idempotency_key: key, ..call_request("workflow_deploy", json!({"to": "prod"}), 30.0) };
     let called = daemon.call(call.clone()).await;
     assert_eq!(called.result.as_ref().map(|result| &result["originalWorkflowId"]), Some(&json!("7")), "{called:?}");
     assert_eq!(service.runs().len(), 1);
@@ -200,10 +203,10 @@ async fn a_saved_workflow_that_is_named_like_a_remote_tool_is_not_started_in_its
     daemon.stop().await;
 }
 
-/// The start answer and the status answer that document 004 shows (lines 359 and 386-406), and the flow around them (lines
-/// 341-450): start by POST, ids out of the answer, status by GET until it is not RUNNING, result or error.
+/// The start and status replies of document 004 (lines 359 and 386-406), and the flow around them (lines 341-450):
+/// start by POST, ids from the reply, status by GET while it is RUNNING, then result or error.
 #[tokio::test]
-async fn the_documented_flow_runs_as_it_is_written() {
+async fn documented_flow_runs_as_written() {
     let service = FakeService::start().await;
     service.offer_entry(json!({
         "id": "2724", "name": "Competitor Analysis", "description": "Finds who competes with a domain.",
@@ -232,10 +235,10 @@ async fn the_documented_flow_runs_as_it_is_written() {
     let domain = json!({"target_domain": "example.com"});
     for (word, success, error) in [("FAILED", false, Some("Workflow execution failed")), ("COMPLETED", true, None)] {
         service.once(Route::Start, Answer::Json(started.clone()));
-        // Line 430: a status of RUNNING is requested again.
+        // Line 430: a RUNNING status is requested again.
         service.once(Route::Status, Answer::Json(running.clone()));
         service.once(Route::Status, Answer::Json(status(word)));
-        let reply = daemon.call(calling("workflow_competitor_analysis", domain.clone(), 30.0)).await;
+        let reply = daemon.call(call_request("workflow_competitor_analysis", domain.clone(), 30.0)).await;
         let result = reply.result.clone().unwrap();
         assert_eq!((&result["success"], &result["status"]), (&json!(success), &json!(word)), "{reply:?}");
         assert_eq!(result.get("error").and_then(Value::as_str), error, "line 445");
@@ -302,7 +305,7 @@ async fn the_documented_flow_runs_as_it_is_written() {
 }
 
 #[tokio::test]
-async fn those_beyond_what_the_service_may_have_stand_in_line() {
+async fn starts_beyond_the_service_limit_are_queued() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -312,9 +315,9 @@ async fn those_beyond_what_the_service_may_have_stand_in_line() {
     let second = deploy(&daemon, 0.0).await;
     let third = deploy(&daemon, 0.0).await;
     let client = daemon.person_named("follower").await;
-    let (_, mut told) =
+    let (_, mut reported) =
         client.subscribe(Subscribe { run_id: third.run_id.clone(), ..Subscribe::default() }).await.unwrap();
-    while told.next().await.unwrap()["event_type"] != "remote_queued" {}
+    while reported.next().await.unwrap()["event_type"] != "remote_queued" {}
     let remote = remotes(&daemon).await.remotes.remove(0);
     assert_eq!((remote.running, remote.queued), (1, 2));
     let waiting = daemon.call(GetRun { run_id: second.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
@@ -325,14 +328,14 @@ async fn those_beyond_what_the_service_may_have_stand_in_line() {
     let run = service.runs()[0].id.clone();
     service.script("7", vec![json!({"status": "COMPLETED", "output": {}})]);
     service.script_run(&run, vec![json!({"status": "COMPLETED", "output": {}})]);
-    assert_eq!(end_of(&daemon, &first).await.status, "completed");
-    assert_eq!(end_of(&daemon, &third).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &first).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &third).await.status, "completed");
     assert_eq!(service.count(Route::Start), 2);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_start_that_nobody_knows_about_is_unknown_and_never_repeated() {
+async fn unconfirmed_start_is_unknown_and_never_repeated() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -344,13 +347,13 @@ async fn a_start_that_nobody_knows_about_is_unknown_and_never_repeated() {
         assert_eq!(reply.result.as_ref().unwrap()["status"], "UNKNOWN");
         let error = reply.error.unwrap();
         assert!(error.contains("It is unknown whether") && error.contains(&reply.run_id), "{error}");
-        assert_eq!(service.count(Route::Start), number + 1, "it was asked once");
+        assert_eq!(service.count(Route::Start), number + 1, "one request was sent");
     }
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_start_that_was_certainly_refused_is_asked_again_only_if_that_may_help() {
+async fn refused_start_is_retried_only_if_that_may_help() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -368,13 +371,13 @@ async fn a_start_that_was_certainly_refused_is_asked_again_only_if_that_may_help
     service.once(Route::Start, Answer::Echo(401));
     let echoed = deploy(&daemon, 30.0).await;
     assert!(!serde_json::to_string(&echoed).unwrap().contains(TOKEN), "{echoed:?}");
-    let told = events(&daemon, &echoed).await;
-    assert!(!format!("{told:?}").contains(TOKEN));
+    let reported = events(&daemon, &echoed).await;
+    assert!(!format!("{reported:?}").contains(TOKEN));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn looks_that_fail_in_passing_do_not_end_a_run() {
+async fn temporary_poll_failures_do_not_end_a_run() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -397,7 +400,7 @@ async fn looks_that_fail_in_passing_do_not_end_a_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_somebody_there_says_so_and_its_time_stands_still() {
+async fn run_waiting_for_remote_input_reports_it_with_stopped_time() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let gate = json!({"prompt": "Ship it?", "choices": ["yes", "no"]});
@@ -407,17 +410,17 @@ async fn a_run_that_waits_for_somebody_there_says_so_and_its_time_stands_still()
     let waiting = deploy(&daemon, 30.0).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     assert!(waiting.next_step.as_deref().unwrap().contains("Ship it?"));
-    // Longer than its limit, which the daemon notices when it requests the status.
+    // Longer than the time limit, which the daemon checks when it requests the status.
     service.wait_for(Route::Status, 4).await;
     let run = service.runs()[0].id.clone();
     service.script_run(&run, vec![json!({"status": "COMPLETED", "output": {"shipped": true}})]);
-    let told = events(&daemon, &waiting).await;
-    assert_eq!(told.last().map(String::as_str), Some("workflow_completed"), "{told:?}");
+    let reported = events(&daemon, &waiting).await;
+    assert_eq!(reported.last().map(String::as_str), Some("workflow_completed"), "{reported:?}");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_cancel_and_the_time_limit_are_passed_on_and_say_what_became_of_it() {
+async fn cancel_and_time_limit_are_forwarded_with_their_outcome() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -427,28 +430,28 @@ async fn a_cancel_and_the_time_limit_are_passed_on_and_say_what_became_of_it() {
     let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
     assert_eq!(cancelled.state, "cancelled", "{cancelled:?}");
     assert!(service.runs()[0].is_cancelled);
-    let told = end_of(&daemon, &run).await;
-    assert_eq!((told.success, &told.result.unwrap()["status"]), (false, &json!("CANCELLED")));
+    let reported = wait_for_end(&daemon, &run).await;
+    assert_eq!((reported.success, &reported.result.unwrap()["status"]), (false, &json!("CANCELLED")));
 
     service.once(Route::Cancel, Answer::Refuse(405, "no".to_owned()));
     let run = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Start, 2).await;
     daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
-    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run continues"));
+    assert!(wait_for_end(&daemon, &run).await.error.unwrap().contains("the remote run continues"));
 
     let limit = Duration::from_secs(1);
-    daemon.configure(using(steplatch_remote::Config { execution_timeout: limit, ..config(&service) }));
+    daemon.configure(configuration_with(steplatch_remote::Config { execution_timeout: limit, ..config(&service) }));
     let late = deploy(&daemon, 30.0).await;
     assert_eq!(late.status, "failed", "{late:?}");
     assert!(late.error.unwrap().contains("longer than 1 s, which is its limit"));
-    // Document 004, lines 159 and 231: its status is final, so that a client which polls it stops.
+    // Document 004, lines 159 and 231: the status is final, so a polling client stops.
     assert_eq!(late.result.unwrap()["status"], "FAILED");
     assert!(service.runs()[2].is_cancelled);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_paused_run_asks_nothing() {
+async fn paused_run_sends_no_requests() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -459,19 +462,19 @@ async fn a_paused_run_asks_nothing() {
     let asked = service.count(Route::Status);
     let id = service.runs()[0].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {}})]);
-    // Another run is polled often enough that this one must have been polled as well.
+    // If another run was polled this often, this one would have been polled too.
     let other = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Status, asked + 2).await;
     let of_it = service.requests().iter().filter(|asked| asked.path.contains(&id)).count();
-    assert!(of_it <= 2, "{of_it} requests about a run that is paused");
+    assert!(of_it <= 2, "{of_it} requests about a paused run");
     assert!(daemon.call(ResumeWorkflow { run_id: run.run_id.clone() }).await.success);
-    assert_eq!(end_of(&daemon, &run).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &run).await.status, "completed");
     daemon.call(CancelWorkflow { run_id: other.run_id }).await;
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn the_next_daemon_goes_on_and_starts_nothing_twice() {
+async fn next_daemon_continues_and_starts_nothing_twice() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -482,7 +485,7 @@ async fn the_next_daemon_goes_on_and_starts_nothing_twice() {
     service.wait_for(Route::Status, 2).await;
     let id = service.runs()[0].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {"fine": true}})]);
-    let done = end_of(&daemon, &run).await;
+    let done = wait_for_end(&daemon, &run).await;
     assert_eq!(done.result.unwrap()["output"], json!({"fine": true}));
 
     // A run whose start is in progress when the daemon stops.
@@ -492,13 +495,13 @@ async fn the_next_daemon_goes_on_and_starts_nothing_twice() {
     let daemon = daemon.restarted().await;
     let id = service.runs()[1].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {}})]);
-    assert_eq!(end_of(&daemon, &run).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &run).await.status, "completed");
     assert_eq!(service.count(Route::Start), 2);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_or_talks_nonsense_takes_no_tool_away() {
+async fn failing_service_removes_no_tool() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let daemon = daemon_of(&service).await;
@@ -517,7 +520,7 @@ async fn a_service_that_is_down_or_talks_nonsense_takes_no_tool_away() {
     let remote = remotes(&daemon).await.remotes.remove(0);
     assert!(!remote.reachable && remote.error.is_some() && remote.last_discovery.is_some(), "{remote:?}");
 
-    // A daemon that starts while the service is down has the catalog of the last one.
+    // A daemon started while the service is down has the catalog of its predecessor.
     service.go_down();
     let daemon = daemon.restarted().await;
     assert_eq!(names(&daemon).await, ["workflow_deploy"]);
@@ -525,16 +528,16 @@ async fn a_service_that_is_down_or_talks_nonsense_takes_no_tool_away() {
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
     service.offer("8", "Rollback");
     service.come_up().await;
-    // The daemon requests the list again by itself.
-    let told =
+    // The daemon requests the list again on its own.
+    let reported =
         async { while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {} };
-    tokio::time::timeout(Duration::from_secs(60), told).await.expect("it recovers");
+    tokio::time::timeout(Duration::from_secs(60), reported).await.expect("it recovers");
     assert_eq!(names(&daemon).await, ["workflow_deploy", "workflow_rollback"]);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_refresh_counts_what_changed_and_settings_are_taken_over_at_once() {
+async fn refresh_counts_changes_and_applies_settings_at_once() {
     let service = FakeService::start().await;
     service.offer("1", "Stays");
     service.offer("2", "Changes");
@@ -555,18 +558,18 @@ async fn a_refresh_counts_what_changed_and_settings_are_taken_over_at_once() {
 
     let client = daemon.person_named("watcher").await;
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
-    daemon.configure(using(steplatch_remote::Config { enabled: false, ..config(&service) }));
+    daemon.configure(configuration_with(steplatch_remote::Config { enabled: false, ..config(&service) }));
     while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {}
     assert_eq!(names(&daemon).await, [""; 0]);
     let asked = service.requests().len();
     let refreshed = daemon.call(RefreshWorkflows::default()).await;
-    assert!(refreshed.success, "there is nothing to ask: {refreshed:?}");
-    assert_eq!(service.requests().len(), asked, "a service that is not used is not asked");
+    assert!(refreshed.success, "there is nothing to request: {refreshed:?}");
+    assert_eq!(service.requests().len(), asked, "an unused service gets no requests");
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_list_can_come_from_an_mcp_server() {
+async fn list_can_come_from_an_mcp_server() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let over_mcp = steplatch_remote::Config { discovery_mcp: Some(service.mcp_url()), ..config(&service) };
@@ -578,7 +581,7 @@ async fn a_list_can_come_from_an_mcp_server() {
 }
 
 #[tokio::test]
-async fn a_run_whose_service_is_taken_out_says_so_and_can_be_cancelled() {
+async fn run_of_a_removed_service_says_so_and_can_be_cancelled() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
@@ -588,26 +591,26 @@ async fn a_run_whose_service_is_taken_out_says_so_and_can_be_cancelled() {
     daemon.configure(Configuration::default());
     let client = daemon.person_named("watcher").await;
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
-    let told = async {
+    let reported = async {
         loop {
-            let told =
+            let reported =
                 daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
-            if let Some(error) = told.error {
+            if let Some(error) = reported.error {
                 return error;
             }
             changes.next().await;
         }
     };
-    let error = tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    let error = tokio::time::timeout(Duration::from_secs(60), reported).await.unwrap();
     assert!(error.contains("'team' is not configured"), "{error}");
     let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
     assert_eq!(cancelled.state, "cancelled", "{cancelled:?}");
-    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run may continue"));
+    assert!(wait_for_end(&daemon, &run).await.error.unwrap().contains("the remote run may continue"));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn what_a_service_says_that_it_waits_for_is_bounded() {
+async fn reported_reason_of_a_service_is_bounded() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let gate =
@@ -618,9 +621,9 @@ async fn what_a_service_says_that_it_waits_for_is_bounded() {
     assert_eq!(run.status, "waiting");
     let client = daemon.person_named("follower").await;
     let verb = Subscribe { run_id: run.run_id.clone(), ..Subscribe::default() };
-    let (_, mut told) = client.subscribe(verb).await.unwrap();
+    let (_, mut reported) = client.subscribe(verb).await.unwrap();
     let gate = loop {
-        let event = told.next().await.unwrap();
+        let event = reported.next().await.unwrap();
         if event["event_type"] == "remote_status" && !event["data"]["pending_gate"].is_null() {
             break event;
         }
@@ -632,8 +635,8 @@ async fn what_a_service_says_that_it_waits_for_is_bounded() {
 
 const SECRET: &str = "s3cret-value-of-nobody";
 
-/// Types a secret into a terminal of its own: the daemon masks it from then on.
-async fn types_a_secret(daemon: &TestDaemon) {
+/// Types a secret into another terminal: the daemon masks it from then on.
+async fn type_secret(daemon: &TestDaemon) {
     let session = daemon.bash().await;
     let secret = SendInput {
         session_id: session.id.clone(),
@@ -664,17 +667,17 @@ async fn told(daemon: &TestDaemon, run: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_secret_is_in_no_report_of_a_daemon_that_never_learned_it_and_the_run_goes_on_with_it() {
+async fn secret_unknown_to_a_daemon_is_in_none_of_its_reports() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
     let gate = json!({"prompt": format!("Use {SECRET}?"), "choices": [SECRET, "no"]});
     service.script("7", vec![json!({"status": "RUNNING", "output": {"pending_gate": gate}})]);
     let daemon = daemon_of(&service).await;
-    let before = daemon.call(calling("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
+    let before = daemon.call(call_request("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
     assert_eq!(before.status, "waiting", "{before:?}");
-    types_a_secret(&daemon).await;
-    let after = daemon.call(calling("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
-    assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service is given it");
+    type_secret(&daemon).await;
+    let after = daemon.call(call_request("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
+    assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service receives it");
     let runs = [before.run_id, after.run_id];
     let daemon = daemon.replaced().await;
     for run in &runs {

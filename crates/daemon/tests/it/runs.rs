@@ -10,7 +10,7 @@ use steplatch_protocol::{
 };
 use steplatch_testkit::{TestDaemon, eventually};
 
-/// Returns a state that does something and continues when it worked.
+/// Returns a state that runs an action and continues if it succeeded.
 fn state(tool: &str, params: &Value, next: &str) -> Value {
     json!({"action": {"tool": tool, "params": params},
            "transitions": [{"condition": {"success": true}, "next_state": next}]})
@@ -30,7 +30,7 @@ fn states_of(reply: &RunReply) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_machine_types_reads_and_branches() {
+async fn machine_types_reads_and_branches() {
     let daemon = TestDaemon::new().await;
     let reply = daemon
         .run(machine(
@@ -58,7 +58,7 @@ async fn a_machine_types_reads_and_branches() {
 }
 
 #[tokio::test]
-async fn variables_go_in_and_are_never_expanded_twice() {
+async fn variables_are_never_expanded_twice() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -81,7 +81,7 @@ async fn variables_go_in_and_are_never_expanded_twice() {
 }
 
 #[tokio::test]
-async fn a_run_that_loops_for_ever_is_stopped_and_its_terminal_closed() {
+async fn endless_run_is_stopped_and_its_terminal_closed() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -101,7 +101,7 @@ async fn a_run_that_loops_for_ever_is_stopped_and_its_terminal_closed() {
 }
 
 #[tokio::test]
-async fn a_state_that_takes_too_long_goes_where_it_should_or_fails_the_run() {
+async fn timed_out_state_follows_its_transition_or_fails_the_run() {
     let daemon = TestDaemon::new().await;
     let slow = |on_timeout: Option<&str>| {
         let mut slow = json!({
@@ -127,7 +127,7 @@ async fn a_state_that_takes_too_long_goes_where_it_should_or_fails_the_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_fails_names_the_state_and_the_error() {
+async fn failed_run_names_the_state_and_the_error() {
     let daemon = TestDaemon::new().await;
     let reply =
         daemon.run(machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}))).await;
@@ -137,7 +137,7 @@ async fn a_run_that_fails_names_the_state_and_the_error() {
 }
 
 #[tokio::test]
-async fn a_definition_that_is_not_valid_lists_every_problem_and_starts_nothing() {
+async fn invalid_definition_lists_every_problem_and_starts_nothing() {
     let daemon = TestDaemon::new().await;
     let reply = daemon
         .run(machine(
@@ -163,7 +163,7 @@ async fn a_definition_that_is_not_valid_lists_every_problem_and_starts_nothing()
 }
 
 #[tokio::test]
-async fn a_start_returns_at_once_and_the_run_goes_on() {
+async fn start_returns_at_once_and_the_run_continues() {
     let daemon = TestDaemon::new().await;
     let definition = machine("wait", json!({"wait": last("sleep", &json!({"seconds": 0.3}))}));
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
@@ -171,9 +171,9 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
     // Document 000, line 184, and document 001, line 680: `success` shows that the workflow has succeeded.
     assert_eq!((started.success, started.status.as_str(), started.error.as_deref()), (false, "running", None));
     assert!(started.next_step.unwrap().contains(&format!("get_run {{\"run_id\": \"{}\"", started.run_id)));
-    let over =
+    let ended =
         daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0), ..GetRun::default() }).await;
-    assert_eq!((over.success, over.status.as_str(), over.next_step), (true, "completed", None));
+    assert_eq!((ended.success, ended.status.as_str(), ended.next_step), (true, "completed", None));
     let record = daemon.call(GetWorkflowRun { run_id: started.run_id }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.workflow_id.as_str()), ("completed", "test"));
     assert!(record.completed_at.is_some());
@@ -181,7 +181,7 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
 
 /// The run may end while a report reads its history.
 #[tokio::test]
-async fn a_report_says_that_a_run_has_completed_only_with_its_end() {
+async fn report_shows_completion_only_after_the_end() {
     const STATES: u32 = 99;
     let daemon = TestDaemon::new().await;
     let mut states: serde_json::Map<String, Value> = (0..STATES)
@@ -209,7 +209,7 @@ async fn a_report_says_that_a_run_has_completed_only_with_its_end() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
+async fn cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -237,7 +237,7 @@ async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
 }
 
 #[tokio::test]
-async fn events_are_numbered_and_can_be_joined_late() {
+async fn events_are_numbered_and_support_late_subscribers() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "a",
@@ -264,7 +264,7 @@ async fn events_are_numbered_and_can_be_joined_late() {
 }
 
 #[tokio::test]
-async fn a_secret_of_a_run_is_in_no_event_and_no_report() {
+async fn secret_of_a_run_is_in_no_event_or_report() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -293,7 +293,7 @@ async fn a_secret_of_a_run_is_in_no_event_and_no_report() {
 }
 
 #[tokio::test]
-async fn a_run_in_a_given_terminal_leaves_it_open() {
+async fn run_in_a_given_terminal_leaves_it_open() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let definition = machine("say", json!({"say": last("send_input", &json!({"input_text": "echo from the run\n"}))}));
@@ -310,11 +310,11 @@ async fn a_run_in_a_given_terminal_leaves_it_open() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_explodes_fails_its_run_and_nothing_else() {
+async fn costly_pattern_fails_only_its_own_run() {
     let daemon = TestDaemon::new().await;
     let bash = daemon.bash().await;
-    bash.types("clear; printf 'a%.0s' {1..60}; echo '!c'; echo shown-$((1 + 1))\n").await;
-    bash.sees("^shown-2$").await;
+    bash.type_in("clear; printf 'a%.0s' {1..60}; echo '!c'; echo shown-$((1 + 1))\n").await;
+    bash.expect_text("^shown-2$").await;
     let exploding = json!({
         "initial_state": "look",
         "states": {"look": {
@@ -332,12 +332,12 @@ async fn a_pattern_that_explodes_fails_its_run_and_nothing_else() {
     assert_eq!(reply.status, "failed", "{reply:?}");
     let error = reply.error.unwrap();
     assert_eq!(error, r"State 'look': pattern '(a*)*\1c' takes too much work on this text");
-    bash.types("echo on-$((1 + 2))\n").await;
-    assert_eq!(bash.waits_for("^on-3$", 20.0).await.match_text.as_deref(), Some("on-3"), "the terminal still works");
+    bash.type_in("echo on-$((1 + 2))\n").await;
+    assert_eq!(bash.wait_for("^on-3$", 20.0).await.match_text.as_deref(), Some("on-3"), "the terminal still works");
 }
 
 #[tokio::test]
-async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
+async fn thousand_concurrent_runs_of_five_steps_lose_nothing() {
     const RUNS: usize = 1_000;
     let daemon = TestDaemon::new().await;
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -377,7 +377,7 @@ async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
     assert_eq!(ids.len(), RUNS);
     let listed = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
     assert_eq!(listed.into_iter().map(|run| run.run_id).collect::<BTreeSet<_>>(), ids);
-    // Every line that was typed arrived once, in any order.
+    // Every typed line arrived once, in any order.
     let lines = eventually("all lines are in the file", async || {
         let lines = std::fs::read_to_string(file.path()).unwrap();
         if lines.lines().count() < 2 * RUNS { Err(lines) } else { Ok(lines) }
@@ -391,7 +391,7 @@ async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
     assert!(lines == expected, "{} lines of {}", lines.len(), expected.len());
 }
 
-/// A machine that takes `ROOT` and `MODE` and leaves `STATUS`, in a terminal that it opens or is given.
+/// A machine that takes `ROOT` and `MODE` and returns `STATUS`, in its own or a given terminal.
 fn contract(opens: bool) -> Value {
     let mut document = machine(
         if opens { "open" } else { "work" },
@@ -420,7 +420,7 @@ fn with_root(definition: Value, session: Option<&str>) -> RunWorkflow {
 }
 
 #[tokio::test]
-async fn arguments_reach_the_shell_and_return_values_come_back_without_a_trace() {
+async fn arguments_and_return_values_pass_without_a_trace() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     for session_id in [Some(session.id.as_str()), None] {
@@ -437,7 +437,7 @@ async fn arguments_reach_the_shell_and_return_values_come_back_without_a_trace()
 }
 
 #[tokio::test]
-async fn a_run_whose_arguments_are_missing_types_nothing() {
+async fn run_with_missing_arguments_types_nothing() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let verb = RunWorkflow { initial_variables: None, ..with_root(contract(false), Some(&session.id)) };
@@ -452,7 +452,7 @@ async fn a_run_whose_arguments_are_missing_types_nothing() {
 }
 
 #[tokio::test]
-async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is_started() {
+async fn invalid_variable_is_refused_before_the_start() {
     let daemon = TestDaemon::new().await;
     let definition = json!({
         "name": "release",
@@ -482,7 +482,7 @@ async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
     assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 0);
 
-    // A run that is started by another one as well.
+    // The same for a nested run.
     let params = json!({"workflow_definition": definition, "initial_variables": {"VERSION": "1.2"}});
     let above = daemon.run(machine("nest", json!({"nest": last("run_workflow", &params)}))).await;
     assert_eq!((above.status.as_str(), above.states_executed), ("failed", 1), "{above:#?}");
@@ -495,7 +495,7 @@ async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is
 }
 
 #[tokio::test]
-async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_says_so() {
+async fn missing_return_value_fails_and_another_program_is_named() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let mut definition = contract(false);
@@ -513,7 +513,7 @@ async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_sa
 }
 
 #[tokio::test]
-async fn secret_variables_of_a_contract_are_hidden_however_short_they_are() {
+async fn secret_contract_variables_are_hidden_even_if_short() {
     let daemon = TestDaemon::new().await;
     let mut definition = contract(true);
     definition["arguments"]["ROOT"] = json!({"secret": true, "export": true});
@@ -524,13 +524,13 @@ async fn secret_variables_of_a_contract_are_hidden_however_short_they_are() {
     assert_eq!(reply.status, "completed", "{reply:#?}");
     assert_eq!(reply.return_values["STATUS"], "••••••");
     assert_eq!(reply.return_values["PIN"], "••••••");
-    let told = serde_json::to_string(&reply).unwrap();
-    assert!(!told.contains("it's here") && !told.contains("ereh s'ti"), "{told}");
-    assert!(!told.contains("q=Z"), "too short to be hidden in a screen, and told nowhere: {told}");
+    let reported = serde_json::to_string(&reply).unwrap();
+    assert!(!reported.contains("it's here") && !reported.contains("ereh s'ti"), "{reported}");
+    assert!(!reported.contains("q=Z"), "too short to mask on a screen, and in no report: {reported}");
 }
 
 #[tokio::test]
-async fn a_secret_that_is_too_short_to_be_looked_for_keeps_no_definition_from_being_saved() {
+async fn secret_too_short_to_mask_does_not_prevent_saving() {
     let daemon = TestDaemon::new().await;
     let mut definition = machine("rest", json!({"rest": last("sleep", &json!({"seconds": 0.01}))}));
     definition["arguments"] = json!({"PIN": {"secret": true}});
@@ -544,19 +544,19 @@ async fn a_secret_that_is_too_short_to_be_looked_for_keeps_no_definition_from_be
     assert_eq!((reply.status.as_str(), reply.error.as_deref(), reply.workflow_saved), ("completed", None, true));
 }
 
-/// A machine whose only state runs another one.
-fn nesting(inner: &Value) -> Value {
+/// Returns a machine whose only state runs another machine.
+fn nesting_machine(inner: &Value) -> Value {
     let mut outer = machine("nest", json!({"nest": last("run_workflow", &json!({"workflow_definition": inner}))}));
     outer["name"] = "outer".into();
     outer
 }
 
 #[tokio::test]
-async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
+async fn nested_run_has_its_own_run_and_its_end_is_the_result() {
     let daemon = TestDaemon::new().await;
     let mut inner = contract(true);
     inner["name"] = "inner".into();
-    let mut outer = nesting(&inner);
+    let mut outer = nesting_machine(&inner);
     outer["states"]["nest"]["action"]["params"]["initial_variables"] = json!({"ROOT": "{place}"});
     let verb = RunWorkflow {
         workflow_definition: Some(outer),
@@ -578,10 +578,10 @@ async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
 }
 
 #[tokio::test]
-async fn a_nested_run_that_fails_fails_its_state_and_names_why() {
+async fn failed_nested_run_fails_its_state_with_the_reason() {
     let daemon = TestDaemon::new().await;
     let inner = machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}));
-    let reply = daemon.run(nesting(&inner)).await;
+    let reply = daemon.run(nesting_machine(&inner)).await;
     assert_eq!(reply.status, "failed");
     let error = reply.error.unwrap();
     assert!(error.starts_with("State 'nest' failed: State 'open' failed: program 'no-such-shell'"), "{error}");
@@ -591,24 +591,24 @@ async fn a_nested_run_that_fails_fails_its_state_and_names_why() {
 }
 
 #[tokio::test]
-async fn a_nested_run_ends_with_its_parent_and_with_its_state() {
+async fn nested_run_ends_with_its_parent_and_with_its_state() {
     let daemon = TestDaemon::new().await;
     let inner = machine(
         "open",
         json!({"open": state("open_terminal", &json!({}), "wait"), "wait": last("sleep", &json!({"seconds": 600}))}),
     );
-    let mut outer = nesting(&inner);
+    let mut outer = nesting_machine(&inner);
     outer["states"]["nest"]["timeout"] = json!(1.5);
     let reply = daemon.run(outer).await;
     assert_eq!(reply.error.as_deref(), Some("State 'nest' timed out after 1.5s"));
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
 
-    let definition = nesting(&nesting(&inner));
+    let definition = nesting_machine(&nesting_machine(&inner));
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let run_id = daemon.call(verb).await.run_id;
     let innermost = loop {
         let runs = daemon.call(ListWorkflowRuns { state: Some("running".into()), ..Default::default() }).await.runs;
-        // It begins after its parents, which is soon, and each poll is a reply of the daemon.
+        // The nested run starts shortly after its parents; each poll is a reply of the daemon.
         if let Some(run) = runs.into_iter().find(|run| run.workflow_id == "test") {
             break run.run_id;
         }
@@ -637,16 +637,16 @@ fn nested(reply: &RunReply) -> &Value {
     &entry.unwrap_or_else(|| panic!("{reply:#?}"))["result"]
 }
 
-fn on_its_own(name: &str, states: Value) -> Value {
+fn in_own_terminal(name: &str, states: Value) -> Value {
     let initial = states.as_object().unwrap().keys().next().unwrap().clone();
     json!({"name": name, "initial_state": initial, "states": states})
 }
 
 #[tokio::test]
-async fn a_workflow_is_called_after_the_terminal_was_closed() {
+async fn workflow_can_be_called_after_its_terminal_was_closed() {
     // Document 000, lines 555-585: composition. The terminal is closed by the run itself, or by another client.
     let daemon = TestDaemon::new().await;
-    let listing = on_its_own("listing", json!({"list": last("list_terminal_sessions", &json!({}))}));
+    let listing = in_own_terminal("listing", json!({"list": last("list_terminal_sessions", &json!({}))}));
     let nest = last("run_workflow", &json!({"workflow_definition": listing}));
     let definition = machine(
         "open",
@@ -666,7 +666,7 @@ async fn a_workflow_is_called_after_the_terminal_was_closed() {
             "open": state("open_terminal", &json!({}), "leave"),
             "leave": state("run_workflow", &json!({
                 "session_id": "{session_id}",
-                "workflow_definition": on_its_own("closing", json!({"close": last("exit_terminal", &json!({}))})),
+                "workflow_definition": in_own_terminal("closing", json!({"close": last("exit_terminal", &json!({}))})),
             }), "nest"),
             "nest": nest,
         }),
@@ -677,10 +677,10 @@ async fn a_workflow_is_called_after_the_terminal_was_closed() {
 }
 
 #[tokio::test]
-async fn a_nested_run_returns_what_the_tool_returns_and_its_terminal_is_the_run_s() {
+async fn nested_run_uses_the_terminal_of_its_parent() {
     // Document 000, lines 178-195, 578 and 640-656.
     let daemon = TestDaemon::new().await;
-    let inner = on_its_own(
+    let inner = in_own_terminal(
         "inner",
         json!({
             "open": state("open_terminal", &json!({}), "say"),
@@ -710,12 +710,12 @@ async fn a_nested_run_returns_what_the_tool_returns_and_its_terminal_is_the_run_
 }
 
 #[tokio::test]
-async fn a_state_reads_the_log_of_its_nested_run_and_the_names_of_workflows() {
-    // Document 000, lines 182-195 and 559-579: the action returns what the tool returns.
+async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
+    // Document 000, lines 182-195 and 559-579: the action returns the tool's result.
     let daemon = TestDaemon::new().await;
     let child = |output: &str| {
         let command = format!("printf '%s' {output}");
-        on_its_own("inner", json!({"say": last("run_command", &json!({"command": command}))}))
+        in_own_terminal("inner", json!({"say": last("run_command", &json!({"command": command}))}))
     };
     let nest = |inner: Value, message: &str| {
         let definition = json!({
@@ -728,16 +728,16 @@ async fn a_state_reads_the_log_of_its_nested_run_and_the_names_of_workflows() {
     let names = "State 'look' failed: hello [\"inner\"]";
     assert_eq!(read.error.as_deref(), Some(names), "{read:#?}");
     assert_eq!(nested(&read)["available_workflows"], json!(["inner"]));
-    assert_eq!(read.final_variables.get("nest_execution_log"), None, "it is in the entry of the state");
+    assert_eq!(read.final_variables.get("nest_execution_log"), None, "the state's entry has it");
 
     // The nested run of a nested run keeps its log.
     let deep =
-        on_its_own("outer", json!({"mid": last("run_workflow", &json!({"workflow_definition": child("deep")}))}));
+        in_own_terminal("outer", json!({"mid": last("run_workflow", &json!({"workflow_definition": child("deep")}))}));
     let read = nest(deep, "{nest_execution_log.0.result.status}").await;
     assert_eq!(read.error.as_deref(), Some("State 'look' failed: completed"), "{read:#?}");
     assert_eq!(nested(&read)["execution_log"][0]["result"].get("execution_log"), None);
 
-    // A log is whole or omitted, and a state that reads an omitted one fails.
+    // A log is complete or omitted, and a state that reads an omitted log fails.
     let long = nest(child("$(printf '%070000d' 0)"), "{nest_execution_log.0.result.output}").await;
     assert_eq!(nested(&long)["log_omitted"], true, "{long:#?}");
     assert!(long.error.as_deref().is_some_and(|error| error.contains("nest_execution_log")), "{:?}", long.error);
@@ -745,13 +745,13 @@ async fn a_state_reads_the_log_of_its_nested_run_and_the_names_of_workflows() {
 }
 
 #[tokio::test]
-async fn an_inline_workflow_of_a_run_is_saved_unless_somebody_says_false() {
+async fn inline_workflow_is_saved_unless_disabled() {
     // Document 000, lines 164, 646-650 and 804-807.
     let daemon = TestDaemon::new().await;
-    let inner = |name: &str| on_its_own(name, json!({"rest": last("sleep", &json!({"seconds": 0}))}));
+    let inner = |name: &str| in_own_terminal(name, json!({"rest": last("sleep", &json!({"seconds": 0}))}));
     let outer = |name: &str, own: Value| {
         let nest = json!({"workflow_definition": inner(name), "save_on_success": own});
-        // The second state fails with the variables, so that the outer run is not saved itself.
+        // The second state fails with the variables, so that the outer run is not saved.
         machine(
             "nest",
             json!({
@@ -782,7 +782,7 @@ async fn an_inline_workflow_of_a_run_is_saved_unless_somebody_says_false() {
 }
 
 #[tokio::test]
-async fn an_initial_session_id_is_the_terminal_of_the_run() {
+async fn initial_session_id_is_the_terminal_of_the_run() {
     // Document 000, lines 148 and 502.
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
@@ -802,12 +802,12 @@ async fn an_initial_session_id_is_the_terminal_of_the_run() {
 }
 
 #[tokio::test]
-async fn a_pattern_is_searched_on_the_screen_after_an_action_that_returns_none() {
+async fn pattern_is_searched_on_screen_after_action_without_output() {
     // Document 001, lines 303-304; the first line of the screen matches alone (`^ok$`).
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    session.types("clear; PS1=; printf 'o%s\\n' k\n").await;
-    session.sees("(?m)^ok$").await;
+    session.type_in("clear; PS1=; printf 'o%s\\n' k\n").await;
+    session.expect_text("(?m)^ok$").await;
     let looking = |tool: &str, params: Value| {
         let mut look = json!({"action": {"tool": tool, "params": params}, "transitions": [
             {"condition": {"pattern_match": "^nothing like that$"}, "next_state": "wrong"},
@@ -841,7 +841,7 @@ async fn a_pattern_is_searched_on_the_screen_after_an_action_that_returns_none()
 }
 
 #[tokio::test]
-async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
+async fn secret_argument_is_in_no_environment_and_can_be_typed() {
     let daemon = TestDaemon::new().await;
     let definition = |secret: Value| {
         let mut document = machine(
@@ -868,7 +868,7 @@ async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
         daemon.call(verb).await
     };
     for (secret, expected) in [
-        // First the one that is not secret: a run's secret is masked by its value from then on.
+        // The case without a secret comes first: a secret of a run is masked by value from then on.
         (json!({"export": false}), "11:0:done"),
         (json!({"secret": true}), "11:0:done"),
         (json!({"secret": true, "export": true}), "11:1:done"),
@@ -883,7 +883,7 @@ async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
 }
 
 #[tokio::test]
-async fn a_default_of_a_secret_argument_stands_for_its_value_and_is_seen_nowhere() {
+async fn secret_default_replaces_a_value_and_is_never_shown() {
     let daemon = TestDaemon::new().await;
     let mut definition = machine(
         "open",

@@ -10,8 +10,8 @@ use steplatch_protocol::{
 };
 use steplatch_testkit::TestDaemon;
 
-/// Returns a machine that does almost nothing, each a different thing: the library treats two equivalent ones as one.
-fn greeting(name: &str) -> Value {
+/// Returns a trivial machine that differs by name: the library treats equivalent machines as one.
+fn greeting_machine(name: &str) -> Value {
     json!({
         "name": name,
         "description": "Greets somebody.",
@@ -20,7 +20,7 @@ fn greeting(name: &str) -> Value {
     })
 }
 
-fn offering() -> Configuration {
+fn tools_configuration() -> Configuration {
     Configuration { library_tools: true, ..Configuration::default() }
 }
 
@@ -49,7 +49,7 @@ async fn watch(client: &Client) -> Events {
 
 /// Waits for the notification that the tools changed.
 async fn tools_changed(events: &mut Events) {
-    let told = async {
+    let reported = async {
         while let Some(event) = events.next().await {
             if serde_json::from_value::<Change>(event).unwrap() == Change::Tools {
                 return;
@@ -57,10 +57,10 @@ async fn tools_changed(events: &mut Events) {
         }
         panic!("the connection ended");
     };
-    tokio::time::timeout(Duration::from_secs(60), told).await.expect("a change that is told");
+    tokio::time::timeout(Duration::from_secs(60), reported).await.expect("a reported change");
 }
 
-fn calling(name: &str, arguments: Value) -> CallTool {
+fn call_request(name: &str, arguments: Value) -> CallTool {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     CallTool { name: name.to_owned(), arguments, wait_seconds: Some(20.0), ..CallTool::default() }
 }
@@ -70,16 +70,16 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn proven_workflows_are_tools_when_the_configuration_says_so() {
+async fn proven_workflows_are_tools_if_configured() {
     let daemon = TestDaemon::configured(folder(), Configuration::default()).await;
-    prove(&daemon, greeting("greet")).await;
+    prove(&daemon, greeting_machine("greet")).await;
     assert_eq!(names(&tools(&daemon).await), [""; 0], "nobody asked for tools");
     let library = daemon.call(ListTools { scope: Some(ToolScope::Library) }).await;
-    assert_eq!(names(&library), ["workflow_greet"], "others are offered what is proven");
+    assert_eq!(names(&library), ["workflow_greet"], "other instances are offered the proven workflows");
 
     let client = daemon.person_named("watcher").await;
     let mut events = watch(&client).await;
-    daemon.configure(offering());
+    daemon.configure(tools_configuration());
     tools_changed(&mut events).await;
     let offered = tools(&daemon).await;
     assert_eq!(offered, library);
@@ -87,7 +87,7 @@ async fn proven_workflows_are_tools_when_the_configuration_says_so() {
     assert_eq!((tool.source.as_str(), tool.workflow_id.as_str()), ("library", "greet"));
     assert_eq!(tool.description, "Greets somebody.");
 
-    prove(&daemon, greeting("farewell")).await;
+    prove(&daemon, greeting_machine("farewell")).await;
     tools_changed(&mut events).await;
     assert_eq!(names(&tools(&daemon).await), ["workflow_farewell", "workflow_greet"]);
     daemon.call(DeleteWorkflow { name: "greet".to_owned() }).await;
@@ -100,9 +100,9 @@ async fn proven_workflows_are_tools_when_the_configuration_says_so() {
 }
 
 #[tokio::test]
-async fn a_file_that_comes_with_git_is_a_tool_at_once() {
-    let daemon = TestDaemon::configured(folder(), offering()).await;
-    let saved = prove(&daemon, greeting("greet")).await;
+async fn file_from_git_is_a_tool_at_once() {
+    let daemon = TestDaemon::configured(folder(), tools_configuration()).await;
+    let saved = prove(&daemon, greeting_machine("greet")).await;
     let client = daemon.person_named("watcher").await;
     let library = {
         let run = daemon.call(steplatch_protocol::ListWorkflows::default()).await;
@@ -122,29 +122,29 @@ async fn a_file_that_comes_with_git_is_a_tool_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
-    let daemon = TestDaemon::configured(folder(), offering()).await;
-    prove(&daemon, greeting("greet")).await;
+async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
+    let daemon = TestDaemon::configured(folder(), tools_configuration()).await;
+    prove(&daemon, greeting_machine("greet")).await;
     let client = daemon.person_named("watcher").await;
     let mut events = watch(&client).await;
-    // Counted and recorded in the library, and the same tool as before.
+    // Runs are counted in the library without changing the tool.
     for _ in 0..3 {
         let again =
             RunWorkflow { workflow_name: Some("greet".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
         assert_eq!(daemon.call(again).await.status, "completed");
     }
-    prove(&daemon, greeting("farewell")).await;
-    let mut told = 0;
+    prove(&daemon, greeting_machine("farewell")).await;
+    let mut reported = 0;
     let before_the_last = async {
         while let Some(event) = events.next().await {
             match serde_json::from_value(event).unwrap() {
                 Change::Tools => {
-                    told += 1;
-                    // The next event that is known to be sent after it.
-                    let last = daemon.call(calling("workflow_farewell", json!({}))).await.run_id;
+                    reported += 1;
+                    // The next event comes from a later change.
+                    let last = daemon.call(call_request("workflow_farewell", json!({}))).await.run_id;
                     while let Some(event) = events.next().await {
                         match serde_json::from_value(event).unwrap() {
-                            Change::Tools => told += 1,
+                            Change::Tools => reported += 1,
                             Change::Run { run_id } if run_id == last => return,
                             Change::Run { .. } => {}
                         }
@@ -155,14 +155,14 @@ async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), before_the_last).await.unwrap();
-    assert_eq!(told, 1);
+    assert_eq!(reported, 1);
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_tool_is_called_with_what_its_contract_takes_and_nothing_else() {
-    let daemon = TestDaemon::configured(folder(), offering()).await;
-    let mut definition = greeting("count");
+async fn tool_accepts_exactly_the_arguments_of_its_contract() {
+    let daemon = TestDaemon::configured(folder(), tools_configuration()).await;
+    let mut definition = greeting_machine("count");
     definition["arguments"] = json!({
         "COUNT": {"description": "how often", "required": true, "schema": {"type": "integer", "minimum": 1}}
     });
@@ -184,16 +184,16 @@ async fn a_tool_is_called_with_what_its_contract_takes_and_nothing_else() {
     let listed = tools(&daemon).await;
     assert_eq!(listed.tools[0].input_schema["required"], json!(["COUNT"]));
 
-    let wrong = daemon.call(calling("workflow_count", json!({"COUNT": 0}))).await;
+    let wrong = daemon.call(call_request("workflow_count", json!({"COUNT": 0}))).await;
     assert_eq!(wrong.final_state.as_deref(), Some("validation_failed"));
     assert!(wrong.error.as_deref().unwrap().contains("/COUNT: "), "{wrong:?}");
-    let missing = daemon.call(calling("workflow_count", json!({}))).await;
-    assert!(missing.error.unwrap().contains("COUNT"), "what is missing is named");
-    let unknown = daemon.call(calling("workflow_cuont", json!({}))).await;
+    let missing = daemon.call(call_request("workflow_count", json!({}))).await;
+    assert!(missing.error.unwrap().contains("COUNT"), "the missing variable is named");
+    let unknown = daemon.call(call_request("workflow_cuont", json!({}))).await;
     assert_eq!(unknown.final_state.as_deref(), Some("workflow_not_found"));
-    assert!(unknown.error.unwrap().contains("workflow_count"), "what there is is named");
+    assert!(unknown.error.unwrap().contains("workflow_count"), "the available names are listed");
 
-    let mut right = calling("workflow_count", json!({"COUNT": 7}));
+    let mut right = call_request("workflow_count", json!({"COUNT": 7}));
     right.idempotency_key = Some("once".to_owned());
     let first = daemon.call(right.clone()).await;
     assert_eq!(first.status, "completed", "{first:?}");

@@ -1,5 +1,5 @@
-//! Machines as their authors write them from the documentation for agents alone: each is valid without a warning, and does
-//! its work with real programs. Each broken variant is reported with its place.
+//! Machines written by their authors from the agents' documentation alone: each is valid without warnings and does its
+//! work with real programs. Each broken variant is reported with its place.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Returns the warnings and errors of a document, one a line.
+/// Returns the warnings and errors of a document, one per line.
 fn problems(document: &Value) -> String {
     match Definition::parse(document, &TerminalTools) {
         Ok(definition) => definition.warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
@@ -44,7 +44,7 @@ async fn run(daemon: &TestDaemon, text: &str, variables: &[(&str, &str)]) -> Run
 }
 
 /// Answers the gate of a run, and waits for its end.
-async fn answered(daemon: &TestDaemon, run: &RunReply, answer: &str) -> RunReply {
+async fn answer_gate(daemon: &TestDaemon, run: &RunReply, answer: &str) -> RunReply {
     assert_eq!(run.status, "waiting", "{:?} {run:?}", run.error);
     let verb = Decide { run_id: run.run_id.clone(), answer: answer.to_owned(), ..Decide::default() };
     let decided = daemon.call(verb).await;
@@ -60,7 +60,7 @@ fn shell(folder: &Path, script: &str) {
 const GIT: &str = "git init -q . && git config user.email a@b.c && git config user.name a";
 
 #[tokio::test]
-async fn a_release_is_tested_and_tagged_unless_something_is_not_committed() {
+async fn release_is_tested_and_tagged_unless_uncommitted() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     shell(
         folder.path(),
@@ -78,13 +78,13 @@ async fn a_release_is_tested_and_tagged_unless_something_is_not_committed() {
 }
 
 #[tokio::test]
-async fn a_backup_is_restored_once_that_is_approved() {
+async fn backup_is_restored_once_approved() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     shell(folder.path(), "mkdir store && echo 1 > store/data");
     let store = folder.path().join("store");
     let waiting = run(&daemon, RESTORE, &[("DIR", store.to_str().unwrap())]).await;
     fs::remove_file(store.join("data")).unwrap();
-    let restored = answered(&daemon, &waiting, "restore").await;
+    let restored = answer_gate(&daemon, &waiting, "restore").await;
     assert_eq!(restored.status, "completed", "{restored:?}");
     assert_eq!(restored.return_values["FILES"], "1");
     assert!(store.join("data").exists());
@@ -92,7 +92,7 @@ async fn a_backup_is_restored_once_that_is_approved() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_healthy_after_eight_tries_is_rolled_back() {
+async fn unhealthy_service_is_rolled_back_after_eight_attempts() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let healthy = "echo x >> tries; test $(wc -l < tries) -ge 3 && echo fine";
     fs::write(folder.path().join("healthy.sh"), healthy).unwrap();
@@ -109,7 +109,7 @@ async fn a_service_that_is_not_healthy_after_eight_tries_is_rolled_back() {
 }
 
 #[tokio::test]
-async fn a_bisection_finds_the_commit_and_resets_the_repository() {
+async fn bisection_finds_the_commit_and_resets_the_repository() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let commits = "for i in 1 2 3 4 5 6; do echo $i > n; git add .; git commit -qm $i; git tag c$i; done";
     shell(folder.path(), &format!("{GIT} && echo 'test $(cat n) -lt 4' > test.sh && git add . && {commits}"));
@@ -122,7 +122,7 @@ async fn a_bisection_finds_the_commit_and_resets_the_repository() {
 }
 
 #[tokio::test]
-async fn an_installer_is_answered_whatever_it_asks() {
+async fn installer_is_answered_in_any_order() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let script = "printf 'Port [8080]: '; read p; test -n \"$KEYLESS\" || { printf 'Licence key: '; stty -echo; read k; stty echo; echo; }
         printf 'Accept the licence? '; read l; echo \"$p $k $l\" > answers; echo Installed 2.0";
@@ -139,7 +139,7 @@ async fn an_installer_is_answered_whatever_it_asks() {
 }
 
 #[tokio::test]
-async fn a_login_trusts_a_new_key_once_that_is_approved_and_returns_what_it_read() {
+async fn login_trusts_a_new_key_once_approved() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let ssh = folder.path().join("ssh");
     let script = format!(
@@ -152,7 +152,7 @@ async fn a_login_trusts_a_new_key_once_that_is_approved_and_returns_what_it_read
     shell(folder.path(), "chmod +x ssh");
     let variables = |password: &'static str| [("SSH", ssh.to_str().unwrap()), ("HOST", "box"), ("PW", password)];
     let waiting = run(&daemon, LOGIN, &variables("hunter2")).await;
-    let read = answered(&daemon, &waiting, "yes").await;
+    let read = answer_gate(&daemon, &waiting, "yes").await;
     assert_eq!((read.status.as_str(), &read.return_values["LOAD"]), ("completed", &json!("0.42")), "{read:?}");
     let known = run(&daemon, LOGIN, &variables("hunter2")).await;
     assert_eq!((known.status.as_str(), known.states_executed), ("completed", 3), "{known:?}");
@@ -161,8 +161,8 @@ async fn a_login_trusts_a_new_key_once_that_is_approved_and_returns_what_it_read
     daemon.stop().await;
 }
 
-/// Changes a part of a document.
-fn broken(text: &str, pointer: &str, value: Value) -> Value {
+/// Returns a document with a changed part.
+fn broken_document(text: &str, pointer: &str, value: Value) -> Value {
     let mut document = document(text);
     *document.pointer_mut(pointer).unwrap() = value;
     document
@@ -185,42 +185,42 @@ fn each_broken_workflow_is_reported_with_its_place() {
         "close": {"action": {"tool": "exit_terminal"}}}});
     for (document, place, told) in [
         (
-            broken(RELEASE, "/states/tag/action/params/command", "git tag {nonexistent}".into()),
+            broken_document(RELEASE, "/states/tag/action/params/command", "git tag {nonexistent}".into()),
             "/states/tag/action/params/command",
             "{nonexistent} is neither an argument",
         ),
         (
-            broken(BISECT, "/states/bisect/action/params/input_text", "git bisect run sh test.sh".into()),
+            broken_document(BISECT, "/states/bisect/action/params/input_text", "git bisect run sh test.sh".into()),
             "/states/bisect/action/params/input_text",
             "the text is not entered",
         ),
         (
-            broken(INSTALL, "/states/install/action/params/rules/0/type", "yes".into()),
+            broken_document(INSTALL, "/states/install/action/params/rules/0/type", "yes".into()),
             "/states/install/action/params/rules/0/type",
             "the text is not entered",
         ),
         (
-            broken(INSTALL, "/states/install/action/params/rules/0", json!({"when": "x", "send": "yes\n"})),
+            broken_document(INSTALL, "/states/install/action/params/rules/0", json!({"when": "x", "send": "yes\n"})),
             "/states/install/action/params/rules/0",
             "the rule has no answer",
         ),
         (
-            broken(DEPLOY, "/states/ask/transitions/0", json!({"when": "success", "next": "done"})),
+            broken_document(DEPLOY, "/states/ask/transitions/0", json!({"when": "success", "next": "done"})),
             "/states/ask/transitions/0/next",
             "did you mean 'next_state'?",
         ),
         (
-            broken(DEPLOY, "/states/ask/transitions/0/condition", json!({"exit_code": 0})),
+            broken_document(DEPLOY, "/states/ask/transitions/0/condition", json!({"exit_code": 0})),
             "/states/ask/transitions/0/condition/exit_code",
             "field_equals",
         ),
         (
-            broken(BISECT, "/return_values/CULPRIT/from", "{bisect_group.1}".into()),
+            broken_document(BISECT, "/return_values/CULPRIT/from", "{bisect_group.1}".into()),
             "/return_values/CULPRIT/from",
             "did you mean 'bisect_groups'?",
         ),
         (
-            broken(DEPLOY, "/states/deploy/transitions/0/next_state", "asks".into()),
+            broken_document(DEPLOY, "/states/deploy/transitions/0/next_state", "asks".into()),
             "/states/deploy/transitions/0/next_state",
             "did you mean 'ask'?",
         ),

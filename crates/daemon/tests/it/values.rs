@@ -1,4 +1,4 @@
-//! Values that go from step to step: complete, or their step has failed.
+//! Values passed from step to step: complete, or their step has failed.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use steplatch_protocol::{ListTerminalSessions, PageServerRecord, RunReply, RunWorkflow};
 use steplatch_testkit::TestDaemon;
 
-/// A machine whose first states make a value, and whose last one writes it to a file.
-fn writing(states: &[(&str, Value)], value: &str, to: &Path) -> Value {
+/// Returns a machine whose first states produce a value, and whose last state writes it to a file.
+fn writing_machine(states: &[(&str, Value)], value: &str, to: &Path) -> Value {
     let names: Vec<&str> = states.iter().map(|(name, _)| *name).chain(["write"]).collect();
     let mut all: serde_json::Map<String, Value> = states
         .iter()
@@ -35,7 +35,7 @@ fn lines() -> String {
 type Case<'c> = (&'c str, Vec<(&'c str, Value)>, &'c str);
 
 #[tokio::test]
-async fn a_value_reaches_a_later_step_whole() {
+async fn value_reaches_a_later_step_unchanged() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let path = |name: &str| folder.path().join(name);
     fs::write(path("long"), lines()).unwrap();
@@ -65,7 +65,7 @@ async fn a_value_reaches_a_later_step_whole() {
         ("a branch's result", vec![("all", parallel(returns))], "{all_results.b.all.0}\n"),
     ];
     for (what, states, value) in cases {
-        let ended = daemon.run(writing(&states, value, &path("copy"))).await;
+        let ended = daemon.run(writing_machine(&states, value, &path("copy"))).await;
         assert_eq!(ended.status, "completed", "{what}: {:?}", ended.error);
         let copy = fs::read_to_string(path("copy")).unwrap();
         assert!(copy == lines(), "{what}: {} of {} bytes", copy.len(), lines().len());
@@ -79,7 +79,7 @@ async fn a_value_reaches_a_later_step_whole() {
             }
             _ => vec![("open", open.clone()), ("mark", marked.clone()), ("read", history(content_mode))],
         };
-        let ended = daemon.run(writing(&states, "{read_screen_content}", &path("copy"))).await;
+        let ended = daemon.run(writing_machine(&states, "{read_screen_content}", &path("copy"))).await;
         assert_eq!(ended.status, "completed", "{content_mode}: {:?}", ended.error);
         let copy = fs::read_to_string(path("copy")).unwrap();
         assert!(copy.contains(&format!("begin\n{}end", lines())), "{content_mode}: {} bytes", copy.len());
@@ -88,7 +88,7 @@ async fn a_value_reaches_a_later_step_whole() {
 }
 
 #[tokio::test]
-async fn a_value_beyond_the_bound_fails_its_step_and_no_part_of_it_goes_on() {
+async fn value_beyond_the_limit_fails_its_step_entirely() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let file = folder.path().join("long");
     fs::write(&file, "x".repeat((1 << 20) + 1)).unwrap();
@@ -103,13 +103,13 @@ async fn a_value_beyond_the_bound_fails_its_step_and_no_part_of_it_goes_on() {
         (vec![("first", json!({"tool": "get_file", "params": {"path": path}}))], "first", "{first_content}"),
     ] {
         let copy = folder.path().join("copy");
-        let ended = daemon.run(writing(&states, value, &copy)).await;
+        let ended = daemon.run(writing_machine(&states, value, &copy)).await;
         assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some(failed)), "{ended:?}");
         let error = ended.error.unwrap();
         assert!(error.contains("1048576 bytes") && error.contains("limit"), "{error}");
         assert!(!copy.exists());
     }
-    // With its own transitions, the author gets a failure too, and the exit code leads nowhere.
+    // With its own transitions the state also fails, and no transition on the exit code applies.
     let mut limited = to_file.clone();
     limited["params"]["limit"] = 2_000_000.into();
     let states = json!({
@@ -129,7 +129,7 @@ async fn a_value_beyond_the_bound_fails_its_step_and_no_part_of_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_limit_keeps_the_head_and_the_tail_apart_and_patterns_are_searched_in_both() {
+async fn truncated_output_keeps_head_and_tail_for_patterns() {
     let daemon = TestDaemon::new().await;
     let states = json!({
         "make": {"action": {"tool": "run_command", "params": {"command": "echo FIRST; seq 1 3000; echo LAST", "limit": 200}},
@@ -147,7 +147,7 @@ async fn a_limit_keeps_the_head_and_the_tail_apart_and_patterns_are_searched_in_
 }
 
 #[tokio::test]
-async fn an_output_has_no_newlines_at_its_end_wherever_it_is_read() {
+async fn output_never_ends_with_newlines() {
     let daemon = TestDaemon::new().await;
     let states = json!({
         "a": {"action": run_command("echo /tmp"), "transitions": [{"condition": "success", "next_state": "b"}]},
@@ -155,7 +155,7 @@ async fn an_output_has_no_newlines_at_its_end_wherever_it_is_read() {
               "transitions": [{"condition": "success", "next_state": "count"}]},
         "count": {"action": run_command("echo 3; echo"),
                   "transitions": [{"condition": {"field_equals": {"output": "3"}}, "next_state": "last"}]},
-        // As definitions of before compare.
+        // Comparisons as in older definitions.
         "last": {"action": run_command("echo 3"),
                  "transitions": [{"condition": {"field_equals": {"output": "3\n"}, "pattern_match": "3\\n"}, "next_state": "end"}]},
         "end": {"action": {"tool": "return", "params": {"result": ["{b_output}", "{count_output}", "{count_raw_output}"]}}}
@@ -169,7 +169,7 @@ async fn an_output_has_no_newlines_at_its_end_wherever_it_is_read() {
     daemon.stop().await;
 }
 
-async fn given(daemon: &TestDaemon, definition: &Value, variables: Value) -> RunReply {
+async fn run_with(daemon: &TestDaemon, definition: &Value, variables: Value) -> RunReply {
     let verb: RunWorkflow = serde_json::from_value(json!({
         "workflow_definition": definition, "initial_variables": variables, "wait_seconds": 60, "save_on_success": false
     }))
@@ -178,7 +178,7 @@ async fn given(daemon: &TestDaemon, definition: &Value, variables: Value) -> Run
 }
 
 #[tokio::test]
-async fn the_matches_of_a_search_and_the_results_of_a_list_are_whole_or_their_step_has_failed() {
+async fn search_matches_and_list_results_are_complete_or_fail() {
     let daemon = TestDaemon::new().await;
     let searching = |count: usize| {
         let print =
@@ -218,7 +218,7 @@ async fn the_matches_of_a_search_and_the_results_of_a_list_are_whole_or_their_st
 }
 
 #[tokio::test]
-async fn lists_and_objects_are_given_as_such_or_as_json() {
+async fn lists_and_objects_are_given_directly_or_as_json() {
     let daemon = TestDaemon::new().await;
     let definition = json!({
         "arguments": {
@@ -235,7 +235,7 @@ async fn lists_and_objects_are_given_as_such_or_as_json() {
         }
     });
     for hosts in [json!(["a", "b c"]), json!("[\"a\", \"b c\"]")] {
-        let ended = given(&daemon, &definition, json!({"hosts": hosts, "COUNT": 7})).await;
+        let ended = run_with(&daemon, &definition, json!({"hosts": hosts, "COUNT": 7})).await;
         assert_eq!(ended.status, "completed", "{ended:?}");
         let expected = json!([["a 7", "b c 7"], "b c", 2, ["a", "b c"], "[\"a\",\"b c\"]"]);
         assert_eq!(ended.result.unwrap(), expected);
@@ -247,20 +247,20 @@ async fn lists_and_objects_are_given_as_such_or_as_json() {
         (json!({"hosts": ["a"], "options": [1]}), "options=\"[1]\" must be an object, as JSON"),
         (json!({"hosts": null}), "argument hosts is missing"),
     ] {
-        let ended = given(&daemon, &definition, variables.clone()).await;
+        let ended = run_with(&daemon, &definition, variables.clone()).await;
         let error = ended.error.unwrap();
         assert!(ended.run_id.is_empty() && error.contains(problem), "{variables}: {error}");
     }
-    // Without an argument of that name, a list is a list too.
+    // A list without a declared argument of its name is a list too.
     let undeclared = json!({"initial_state": "end", "states": {
         "end": {"action": {"tool": "return", "params": {"result": ["{list.0}", "{list}", "{yes}"]}}}}});
-    let ended = given(&daemon, &undeclared, json!({"list": [1, {"a": 2}], "yes": true})).await;
+    let ended = run_with(&daemon, &undeclared, json!({"list": [1, {"a": 2}], "yes": true})).await;
     assert_eq!(ended.result.unwrap(), json!([1, [1, {"a": 2}], "true"]));
     daemon.stop().await;
 }
 
 #[tokio::test]
-async fn a_fan_out_says_which_item_failed_and_why() {
+async fn fan_out_names_the_failed_item_and_the_reason() {
     let daemon = TestDaemon::new().await;
     let one = json!({
         "initial_state": "try",
@@ -288,7 +288,7 @@ async fn a_fan_out_says_which_item_failed_and_why() {
             }
         })
     };
-    let ended = given(&daemon, &deploy(json!({"max_parallel": 2})), json!({})).await;
+    let ended = run_with(&daemon, &deploy(json!({"max_parallel": 2})), json!({})).await;
     let result = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
     let error = |host: &str| format!("State 'no' failed: {host}: unreachable");
     let failed = result[0].as_array().unwrap();
@@ -301,8 +301,8 @@ async fn a_fan_out_says_which_item_failed_and_why() {
     assert_eq!(result[1], json!(["web1", null, "web3", null]));
     assert_eq!(result[2], format!("bad4: {}", error("bad4")));
 
-    // One after the other, the first failure ends the list.
-    let ended = given(&daemon, &deploy(json!({})), json!({})).await;
+    // In sequence, the first failure ends the list.
+    let ended = run_with(&daemon, &deploy(json!({})), json!({})).await;
     let result = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
     let run_id = result[0][0]["run_id"].clone();
     assert!(run_id.is_string(), "{result}");
@@ -311,7 +311,7 @@ async fn a_fan_out_says_which_item_failed_and_why() {
 }
 
 #[tokio::test]
-async fn a_terminal_has_the_address_of_its_view_while_the_page_is_served() {
+async fn terminal_has_the_address_of_its_view_while_the_page_runs() {
     let daemon = TestDaemon::new().await;
     let states = json!({
         "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "end"}]},
@@ -320,7 +320,7 @@ async fn a_terminal_has_the_address_of_its_view_while_the_page_is_served() {
     let definition = json!({"initial_state": "open", "states": states});
     let unserved = daemon.run(definition.clone()).await;
     assert!(unserved.error.unwrap().contains("{web_url} has no value"));
-    // As the server does it.
+    // Written as by the page's server.
     let record = PageServerRecord { pid: 1, port: 7878, version: "1".to_owned() };
     let file = PageServerRecord::file(daemon.place().runtime());
     fs::write(&file, serde_json::to_string(&record).unwrap()).unwrap();
@@ -337,7 +337,7 @@ async fn a_terminal_has_the_address_of_its_view_while_the_page_is_served() {
 }
 
 #[tokio::test]
-async fn a_state_whose_command_did_not_run_has_failed() {
+async fn state_fails_if_its_command_did_not_run() {
     let daemon = TestDaemon::new().await;
     let rows = [
         ("bash", "echo )("),
@@ -370,7 +370,7 @@ async fn a_state_whose_command_did_not_run_has_failed() {
 }
 
 #[tokio::test]
-async fn a_command_in_a_shell_that_reports_no_exit_codes_is_no_success() {
+async fn command_in_a_shell_without_exit_codes_is_not_a_success() {
     let daemon = TestDaemon::new().await;
     let rows = [
         ("dash", None, "true", false, "unknown"),
@@ -416,7 +416,7 @@ async fn a_command_in_a_shell_that_reports_no_exit_codes_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_state_that_ran_out_of_time_names_the_question_of_the_program() {
+async fn timed_out_state_names_the_question_of_the_program() {
     let daemon = TestDaemon::new().await;
     let question = "read -p 'Go on? ' answer";
     let typed = json!({"input_text": format!("{question}\n"), "until": "prompt", "timeout": 1});
@@ -437,7 +437,7 @@ async fn a_state_that_ran_out_of_time_names_the_question_of_the_program() {
 }
 
 #[tokio::test]
-async fn a_variable_in_lower_case_is_the_argument_in_capitals() {
+async fn lower_case_variable_is_the_argument_in_capitals() {
     let daemon = TestDaemon::new().await;
     let says = json!({"tool": "run_command", "params": {"command": "echo {PROJECT}"}});
     let definition = json!({
@@ -453,8 +453,8 @@ async fn a_variable_in_lower_case_is_the_argument_in_capitals() {
         };
         let ended = daemon.call(verb).await;
         assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{name}: {ended:?}");
-        let said = ended.execution_log.iter().find(|entry| entry["state"] == "say");
-        assert_eq!(said.unwrap()["result"]["output"], "shop", "{name}: {ended:?}");
+        let output = ended.execution_log.iter().find(|entry| entry["state"] == "say");
+        assert_eq!(output.unwrap()["result"]["output"], "shop", "{name}: {ended:?}");
     }
     daemon.stop().await;
 }

@@ -56,7 +56,7 @@ fn choose_loop_side(bundles: &mut [Bundle]) {
 /// Numbers the lines on each side of each card, and returns the numbers of ports on the left and on the right; a loop has two.
 pub(super) fn number_ports(bundles: &mut [Bundle], card_count: usize) -> Vec<(usize, usize)> {
     let mut ports = vec![(0, 0); card_count];
-    // From the last row up: the line of an upper row is outside the lines of lower rows, and crosses none of them.
+    // From the last row up: the line of an upper row runs outside the lines of lower rows and crosses none of them.
     for bundle in bundles.iter_mut().rev() {
         let (left, right) = &mut ports[bundle.from];
         let count = match bundle.side {

@@ -8,7 +8,7 @@ fn target(path: &Path) -> WriteTarget {
     WriteTarget { path: path.to_owned(), transfer: "t1".to_owned() }
 }
 
-/// Writes `content` in pieces of `piece` bytes, each `times` times.
+/// Writes `content` in pieces of `piece` bytes, each sent `times` times.
 fn send(path: &Path, content: &[u8], piece: usize, times: usize) -> Result<(), FileError> {
     for _ in 0..times {
         write(&target(path), 0, &content[..content.len().min(piece)])?;
@@ -21,7 +21,7 @@ fn send(path: &Path, content: &[u8], piece: usize, times: usize) -> Result<(), F
     Ok(())
 }
 
-fn placed(path: &Path, content: &[u8], mode: Option<u32>, replace: bool) -> Result<FileWritten, FileError> {
+fn put_in_place(path: &Path, content: &[u8], mode: Option<u32>, replace: bool) -> Result<FileWritten, FileError> {
     finish(&target(path), content.len() as u64, FileDigest::from_content(content), mode, replace)
 }
 
@@ -32,15 +32,15 @@ fn names(folder: &Path) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Whatever the pieces, and however often each is sent, what is read is what was sent.
+    /// The content read back equals the content sent, for any piece size and any repetition of pieces.
     #[test]
-    fn a_file_that_is_sent_in_pieces_is_read_as_it_was(content in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700, times in 1_usize..3) {
+    fn file_sent_in_pieces_arrives_unchanged(content in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700, times in 1_usize..3) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a file");
         send(&path, &content, piece, times).unwrap();
         prop_assert!(!path.exists());
         for again in [false, true] {
-            let written = placed(&path, &content, None, true).unwrap();
+            let written = put_in_place(&path, &content, None, true).unwrap();
             let content = Some((content.len() as u64, FileDigest::from_content(&content)));
             prop_assert_eq!(written, FileWritten { path: display_path(&path), mode: 0o644, replaced: false, unchanged: again, content });
         }
@@ -58,51 +58,51 @@ proptest! {
 }
 
 #[test]
-fn a_file_that_is_replaced_keeps_its_permissions_unless_others_are_requested() {
+fn replaced_file_keeps_its_permissions_unless_requested() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("script");
     fs::write(&path, "old").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4750)).unwrap();
     send(&path, b"new", 10, 1).unwrap();
-    let written = placed(&path, b"new", None, true).unwrap();
+    let written = put_in_place(&path, b"new", None, true).unwrap();
     assert_eq!((written.mode, written.replaced), (0o750, true));
     send(&path, b"newer", 10, 1).unwrap();
-    assert_eq!(placed(&path, b"newer", Some(0o600), true).unwrap().mode, 0o600);
+    assert_eq!(put_in_place(&path, b"newer", Some(0o600), true).unwrap().mode, 0o600);
     assert_eq!(fs::read(&path).unwrap(), b"newer");
 }
 
 #[test]
-fn a_file_that_may_not_be_replaced_stays_as_it_is_and_the_same_content_is_no_error() {
+fn protected_file_stays_and_equal_content_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("note");
     send(&path, b"one", 10, 1).unwrap();
-    assert!(!placed(&path, b"one", None, false).unwrap().unchanged);
+    assert!(!put_in_place(&path, b"one", None, false).unwrap().unchanged);
     send(&path, b"one", 10, 1).unwrap();
-    assert!(placed(&path, b"one", None, false).unwrap().unchanged);
+    assert!(put_in_place(&path, b"one", None, false).unwrap().unchanged);
     send(&path, b"two", 10, 1).unwrap();
-    assert_eq!(placed(&path, b"two", None, false), Err(FileError::Exists(display_path(&path))));
+    assert_eq!(put_in_place(&path, b"two", None, false), Err(FileError::Exists(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"one");
     assert_eq!(names(folder.path()), ["note"]);
 }
 
 #[test]
-fn a_copy_that_differs_from_what_was_sent_does_not_take_the_place() {
+fn corrupted_copy_does_not_replace_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("note");
     fs::write(&path, "old").unwrap();
     for sent in [&b"ne"[..], b"nex", b"newer"] {
         send(&path, sent, 10, 1).unwrap();
-        assert_eq!(placed(&path, b"new", None, true), Err(FileError::Damaged(display_path(&path))));
+        assert_eq!(put_in_place(&path, b"new", None, true), Err(FileError::Damaged(display_path(&path))));
     }
-    // A piece whose predecessors are missing begins no file.
+    // A piece whose predecessors are missing starts no file.
     assert_eq!(write(&target(&path), 5, b"x"), Err(FileError::Lost(display_path(&path))));
-    assert_eq!(placed(&path, b"new", None, true), Err(FileError::Lost(display_path(&path))));
+    assert_eq!(put_in_place(&path, b"new", None, true), Err(FileError::Lost(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(names(folder.path()), ["note"]);
 }
 
 #[test]
-fn an_unfinished_copy_is_private_and_removed_when_it_is_abandoned() {
+fn unfinished_copy_is_private_and_removed_when_abandoned() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("note");
     send(&path, b"secret", 10, 1).unwrap();
@@ -113,13 +113,13 @@ fn an_unfinished_copy_is_private_and_removed_when_it_is_abandoned() {
 }
 
 #[test]
-fn a_link_is_followed_and_what_is_no_file_is_refused() {
+fn link_is_followed_and_non_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (real, link) = (folder.path().join("real"), folder.path().join("link"));
     fs::write(&real, "old").unwrap();
     symlink(&real, &link).unwrap();
     send(&link, b"new", 10, 1).unwrap();
-    placed(&link, b"new", None, true).unwrap();
+    put_in_place(&link, b"new", None, true).unwrap();
     assert_eq!(fs::read(&real).unwrap(), b"new");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 
@@ -140,7 +140,7 @@ fn a_link_is_followed_and_what_is_no_file_is_refused() {
 }
 
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn pipe_is_refused_without_blocking() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
@@ -149,12 +149,12 @@ fn a_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_file_that_another_one_replaces_or_that_shrinks_is_not_read_on() {
+fn replaced_or_shrunk_file_is_not_read_further() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     fs::write(&path, "one").unwrap();
     let facts = describe(&path).unwrap();
-    // It may grow.
+    // The file may grow.
     fs::write(&path, "one and more").unwrap();
     assert_eq!(digest(&path, facts.identity, 3).unwrap(), FileDigest::from_content(b"one"));
     fs::write(&path, "o").unwrap();
@@ -166,7 +166,7 @@ fn a_file_that_another_one_replaces_or_that_shrinks_is_not_read_on() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_refused() {
+fn out_of_range_requests_are_refused() {
     let path = Path::new("/nowhere");
     let identity = FileIdentity { device: 0, inode: 0 };
     assert!(matches!(read(path, identity, 0, MAX_PIECE_BYTES + 1), Err(FileError::Invalid(_))));
@@ -180,7 +180,7 @@ fn what_is_out_of_bounds_is_refused() {
 }
 
 #[test]
-fn a_relative_path_begins_at_the_home_directory() {
+fn relative_path_starts_at_the_home_directory() {
     let home = std::env::home_dir().unwrap();
     for (path, expected) in [
         ("~", home.clone()),
@@ -194,13 +194,13 @@ fn a_relative_path_begins_at_the_home_directory() {
 }
 
 #[test]
-fn a_full_disk_is_reported_in_the_words_of_the_system() {
+fn full_disk_is_reported_with_the_system_message() {
     let error = system_error(Path::new("/x"), &io::Error::from(Errno::NOSPC));
     assert_eq!(error.to_string(), "'/x': No space left on device");
 }
 
 #[test]
-fn a_directory_is_listed_with_what_its_entries_are_and_links_are_not_followed() {
+fn directory_lists_entry_kinds_without_following_links() {
     use std::os::unix::ffi::OsStrExt as _;
 
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use super::{MachineFiles, TransferError};
 /// Options of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Permissions of the target. `None` for those of the file that it replaces, or else those of its source.
+    /// Permissions of the target. `None` for those of the replaced file, or of the source if there is none.
     pub mode: Option<u32>,
     /// True if the copy may replace a file with other content.
     pub replace: bool,
@@ -20,7 +20,7 @@ pub struct CopyOptions {
     pub limit: u64,
 }
 
-/// Maximum length of a file that reports no length, such as those of `/proc`, in bytes. Only a read finds its end.
+/// Maximum length of a file that reports no length, such as those of `/proc`, in bytes. Only reading finds its end.
 const MAX_UNSIZED_BYTES: u64 = 256 << 20;
 
 /// A copied file.
@@ -28,9 +28,9 @@ const MAX_UNSIZED_BYTES: u64 = 256 << 20;
 pub struct Copied {
     /// The written file.
     pub file: FileWritten,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// Its digest.
+    /// The digest.
     pub digest: FileDigest,
 }
 
@@ -91,8 +91,8 @@ impl MachineFiles {
     /// copied bytes. If the source grows meanwhile, the copy has its initial length.
     ///
     /// # Errors
-    /// If reading or writing fails, or the source changes meanwhile or exceeds the limit. Then the unfinished copy is
-    /// removed.
+    /// If reading or writing fails, or the source changes meanwhile or exceeds the limit. The unfinished copy is
+    /// removed in these cases.
     pub async fn copy(
         &self,
         source: (&Path, &FileFacts),
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_is_dropped_at_its_end_is_not_removed_meanwhile() {
+    fn copy_dropped_at_its_end_is_not_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
@@ -239,7 +239,7 @@ mod tests {
             let files = MachineFiles::local();
             let mut writing = Writing::new(&files, &path);
             writing.write(b"content".to_vec()).await.unwrap();
-            // The only thread for files is busy: the end waits in its queue.
+            // The only thread for files is busy, so the end of the copy waits in its queue.
             let (release, released) = channel::<()>();
             let busy = tokio::task::spawn_blocking(move || released.recv());
             let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), tasks, "a removal was spawned");
             release.send(()).unwrap();
             busy.await.unwrap().unwrap();
-            // What was queued before this is over.
+            // Everything queued earlier has finished.
             tokio::task::spawn_blocking(|| ()).await.unwrap();
         });
         assert_eq!(std::fs::read(&path).unwrap(), b"content");

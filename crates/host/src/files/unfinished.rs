@@ -67,7 +67,7 @@ impl UnfinishedFiles {
 mod tests {
     use super::*;
 
-    fn begun(files: &UnfinishedFiles, folder: &std::path::Path) -> (WriteTarget, std::path::PathBuf) {
+    fn begin_copy(files: &UnfinishedFiles, folder: &std::path::Path) -> (WriteTarget, std::path::PathBuf) {
         let target = WriteTarget { path: folder.join("file"), transfer: "t1".to_owned() };
         files.touch(&target);
         disk::write(&target, 0, b"half").unwrap();
@@ -75,16 +75,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_is_not_finished_is_removed_after_a_while() {
+    async fn unfinished_file_is_removed_after_a_while() {
         let folder = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
-        let (target, part) = begun(&files, folder.path());
+        let (target, part) = begin_copy(&files, folder.path());
         tokio::time::sleep(UNFINISHED_TIMEOUT / 2).await;
         files.touch(&target);
         tokio::time::sleep(UNFINISHED_TIMEOUT * 3 / 4).await;
         assert!(part.exists(), "a piece came meanwhile");
         tokio::time::sleep(UNFINISHED_TIMEOUT / 2).await;
-        // The time is paused, but the removal happens in a thread.
+        // The clock is paused, but a separate thread removes the file.
         for _ in 0..1000 {
             if !part.exists() {
                 break;
@@ -96,10 +96,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_was_finished_is_not_touched_and_the_end_of_the_host_removes_the_others() {
+    async fn finished_file_stays_and_host_end_removes_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
-        let (target, part) = begun(&files, folder.path());
+        let (target, part) = begin_copy(&files, folder.path());
         files.forget(&target);
         tokio::time::sleep(UNFINISHED_TIMEOUT * 2).await;
         assert!(part.exists());

@@ -34,7 +34,7 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit of a connection that waits for a person's answer. The remote server ends it earlier (`LoginGraceTime`).
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time limit of each greeting of a host: that of the link, and that of the session.
+/// Time limit of each greeting of a host: the greeting of the link, and the greeting of the session.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for the exit code of an ended connection.
@@ -87,7 +87,7 @@ pub(crate) enum Connection {
     Down(Interruption),
     /// The host has ended.
     Ended {
-        /// Its process id on its machine; 0 if it was never connected.
+        /// The process id on its machine; 0 if it was never connected.
         pid: u32,
     },
 }
@@ -316,7 +316,8 @@ impl RemoteHost {
     /// Returns the session once it has a connection.
     ///
     /// # Errors
-    /// If there is none within `patience`, the host has ended, or an attempt fails for a reason that needs a person.
+    /// If the host has ended, no connection is made within `patience`, or an attempt fails for a reason that needs a
+    /// person.
     pub(crate) async fn wait_until_connected(&self, patience: Duration) -> Result<Host, AskError> {
         self.wait_for(patience, Awaited::Connection).await
     }
@@ -429,7 +430,7 @@ impl RemoteHost {
 
     /// Logs and returns the error for a reply that no valid host sends.
     pub(crate) fn implausible(&self, what: &'static str) -> AskError {
-        tracing::warn!(host = self.shared.route.config.name, what, "a machine sent an answer that cannot be");
+        tracing::warn!(host = self.shared.route.config.name, what, "a machine sent an impossible answer");
         AskError::Implausible { host: self.shared.route.config.name.clone(), what }
     }
 
@@ -582,7 +583,7 @@ impl Supervisor {
         if session.is_none() {
             *session = Some(OpenSession::new().map_err(|error| connection_failure(&error))?);
         }
-        let open = session.as_mut().expect("a session was begun if there was none");
+        let open = session.as_mut().expect("a missing session was begun");
         let hello = Hello {
             client: self.route.client_id,
             session: open.id,

@@ -1,4 +1,4 @@
-//! Reasons why a connection to a machine has failed, and what to do. They are read from the output of OpenSSH and the
+//! Reasons for failed connections to a machine, with their remedies. They are read from the output of OpenSSH and the
 //! remote shell. Pure.
 
 use crate::client::is_printable;
@@ -6,7 +6,7 @@ use crate::client::is_printable;
 /// Output of the remote script if steplatch is not installed.
 pub(super) const NOT_INSTALLED_TEXT: &str = "steplatch: not installed for this user";
 
-/// Reason why a connection to a machine has failed.
+/// Reason for a failed connection to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectFailure {
     /// The name of the machine is unknown.
@@ -58,13 +58,13 @@ pub enum ConnectFailure {
         host: String,
         /// The destination.
         ssh: String,
-        /// Its error text.
+        /// The text of the error.
         message: String,
     },
     /// The start of the remote terminal host failed.
     #[error("the terminal host there was not started: {0}")]
     Host(String),
-    /// The remote program speaks another protocol or violates it, so that another attempt would fail as well.
+    /// The remote program speaks another protocol or violates this one, so another attempt would fail too.
     #[error("{0}; 'steplatch hosts add' with --install installs this version there")]
     Protocol(String),
     /// The connection failed, or broke.
@@ -79,7 +79,7 @@ impl ConnectFailure {
     }
 }
 
-/// Exit code of `ssh` if the connection itself failed. Other codes are those of the remote program.
+/// Exit code of `ssh` if the connection itself failed. Other codes come from the remote program.
 const SSH_FAILURE_CODE: i32 = 255;
 
 /// Returns the reason why a connection to `host` ended before its relay greeted, from its error output and its exit
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ssh_prints_becomes_what_is_wrong_and_what_to_do() {
+    fn ssh_messages_become_problems_with_remedies() {
         let cases = [
             ("ssh: Could not resolve hostname nowhere: Name or service not known\r\n", "check the name with 'ssh box'"),
             (
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_over_there_is_no_failure_of_the_connection() {
+    fn remote_program_failure_is_not_a_connection_failure() {
         let cases = [
             ("", 139, "it ended without a word (exit code 139)"),
             ("steplatch: /lib/libc.so.6: version `GLIBC_2.38' not found\n", 1, "`GLIBC_2.38' not found (exit code 1)"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_has_to_settle_is_not_tried_again_and_again() {
+    fn failures_that_need_a_person_are_not_retried() {
         let passing = |errors: &str, asked| explain("build", "box", errors, asked, Some(255)).is_temporary();
         assert!(passing("ssh: connect to host box port 22: Connection timed out", false));
         assert!(passing("client_loop: send disconnect: Broken pipe", false));

@@ -81,7 +81,7 @@ pub(crate) struct Machine {
 pub(crate) struct OpeningGuard {
     machine: Arc<Machine>,
     step: String,
-    /// True if the notes had no opening of this step before.
+    /// True if the notes had no earlier opening of this step.
     pub(crate) is_first: bool,
 }
 
@@ -437,7 +437,7 @@ impl Machine {
     /// Records the terminal that a step has opened. `is_taken` returns whether an id is already in use on any machine.
     ///
     /// # Errors
-    /// If the id is not that of a new terminal of this machine.
+    /// If the id does not belong to a new terminal of this machine.
     pub(crate) async fn record_opened(
         &self,
         step: &str,
@@ -503,7 +503,7 @@ impl Machine {
     }
 
     /// Describes the terminals: in their current state if the host is connected, otherwise in their last known state.
-    /// Lists only terminals that this installation has opened, whatever the machine reports.
+    /// Lists only terminals that this installation has opened, regardless of the machine's report.
     pub(crate) async fn list(&self, is_taken: impl Fn(&TerminalId) -> bool) -> Vec<(Description, RemotePlace)> {
         let hosts = self.hosts();
         let listing = hosts.iter().map(|host| self.list_host(host, &is_taken));

@@ -1,5 +1,4 @@
-//! Notes about terminals on other machines, which the next daemon reads: a file for each machine in the state
-//! directory.
+//! Notes about terminals on other machines for the next daemon: a file per machine in the state directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -230,7 +229,7 @@ impl MachineNotes {
         closed
     }
 
-    /// Removes a terminal. Returns whether the notes had it.
+    /// Removes a terminal. Returns whether the notes contained it.
     pub(crate) fn forget(&mut self, id: &TerminalId) -> bool {
         self.openings.retain(|_, opening| opening.terminal.as_ref() != Some(id));
         let before = self.terminals.values().map(Vec::len).sum::<usize>();
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_of_a_host_that_has_ended_are_known_until_their_runs_have_stored_the_outcome() {
+    fn steps_of_an_ended_host_are_known_until_results_are_stored() {
         let mut notes = MachineNotes::default();
         let [first, second, third] = ["a/1", "b/1", "c/1"].map(|step| format!("{RUN}/{step}"));
         assert!(is_of_run(&first));
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_read_as_they_were_written_and_damaged_ones_begin_anew() {
+    fn notes_are_read_back_and_damaged_notes_start_over() {
         let folder = tempfile::tempdir().unwrap();
         let notes = MachineNotes::read(folder.path(), "build");
         assert_eq!(notes.client.len(), 32);

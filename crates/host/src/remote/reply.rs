@@ -1,9 +1,9 @@
 //! Checks of the replies of other machines.
 //!
-//! A terminal host on this machine runs this program. On another machine it may be any program, whose replies may hold
-//! impossible values: a screen of 65,535 columns, a match that ends before it begins, a name with a path in it. Other
-//! components rely on valid values. This module replaces control characters in texts; any other invalid value is an
-//! error of the request.
+//! A terminal host on this machine runs this program. On another machine it may be any program, and its replies may
+//! contain impossible values: a screen of 65,535 columns, a match that ends before it begins, a name that contains a
+//! path. Other components rely on valid values. This module replaces control characters in texts; any other invalid
+//! value is an error of the request.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +42,7 @@ const MAX_REASON_BYTES: usize = 128 << 10;
 /// Maximum length in bytes of a match and of each of its groups.
 const MAX_MATCH_BYTES: usize = 4 << 20;
 
-/// Maximum number of rows of a picture: those of the largest screen, and as many above it.
+/// Maximum number of rows of a picture: the rows of the largest screen, and as many above it.
 const MAX_PICTURE_ROWS: usize = 2000;
 
 /// Maximum number of bytes of a cell's text: a character and its combining marks.
@@ -233,7 +233,7 @@ fn check_size(size: Size) -> Result<(), Reason> {
     ensure(size.checked().is_some(), "a size that no terminal has")
 }
 
-/// Replaces control characters other than those of lines, which valid texts do not have.
+/// Replaces control characters other than line ends, which valid texts do not contain.
 fn clean(text: &mut String) {
     replace(text, |sign| sign.is_control() && !matches!(sign, '\n' | '\t' | '\r' | '\u{8}'));
 }

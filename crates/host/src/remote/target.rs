@@ -21,7 +21,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of the output of one program.
 const MAX_ANSWER_BYTES: u64 = 256 << 10;
 
-/// Machine to which connections to a host lead.
+/// Machine that connections to a host lead to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostTarget {
     /// The configured destination.
@@ -42,8 +42,8 @@ pub struct HostTarget {
 
 /// Settings of a connection from the lookup of its destination.
 ///
-/// They override the configuration, which `ssh` reads again when it connects: parts of it (`Match exec`) may have
-/// another result than at the lookup.
+/// They override the configuration, which `ssh` reads again when it connects: parts of it (`Match exec`) may then have
+/// another result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FixedConnection {
     /// Options of `ssh`, as `NAME=VALUE`.
@@ -277,7 +277,7 @@ mod tests {
         stricthostkeychecking ask\nuserknownhostsfile /h/known_hosts /h/known_hosts2\nglobalknownhostsfile /etc/known\n";
 
     #[test]
-    fn a_report_says_where_a_destination_leads_and_what_is_not_known() {
+    fn report_names_destination_and_unknowns() {
         let target = HostTarget::parse(REPORT);
         assert_eq!(target.address.as_deref(), Some("ana@build.example.com:2222"));
         assert_eq!((target.through, target.unknown), (None, Vec::new()));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_begun_with_what_was_reported() {
+    fn connection_starts_as_reported() {
         let options = fixed_options(REPORT);
         let address = ["HostName=build.example.com", "Port=2222", "User=ana", "ProxyCommand=none", "ControlPath=none"];
         assert_eq!(options[..5], address);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_was_killed_has_reported_nothing() {
+    async fn killed_program_has_reported_nothing() {
         for (script, expected) in [
             ("kill -KILL $$", None),
             ("echo user ana; kill -TERM $$", None),
@@ -322,10 +322,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_condition_that_knows_its_caller_changes_nothing_of_what_was_reported() {
+    async fn caller_dependent_condition_does_not_change_the_report() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        // It holds where ssh is not asked for its configuration.
+        // The condition holds only if ssh is not asked for its configuration.
         let condition = "tr '\\0' ' ' </proc/$PPID/cmdline | grep -q -- ' -G ' && exit 1\nexit 0\n";
         std::fs::write(path("condition"), condition).unwrap();
         let config = format!(
@@ -343,10 +343,10 @@ mod tests {
         let target = HostTarget::query(&host, &"ssh".into(), options()).await.unwrap();
         assert_eq!(target.address.as_deref(), Some("ana@build.example.com:2222"));
         assert_eq!((target.keys.len(), target.unknown.len()), (1, 0), "{target:?}");
-        // What a connection would use, as the real program reads it.
+        // The settings of a connection, as read by the real program.
         let (fixed, _file) = target.fixed.arguments().unwrap();
         let begun = |fixed: Vec<OsString>| async {
-            // The argument -G is hidden from the condition by the one before it.
+            // The preceding argument hides -G from the condition.
             let asked = ["ssh".into(), "-TG".into()].into_iter().chain(fixed).chain(options());
             run_for_output(asked.chain(["box".into()]).collect()).await.expect("ssh answers")
         };
@@ -357,13 +357,13 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_have_their_kind() {
+    fn fingerprints_include_their_kind() {
         let report = "# Host box found: line 1 \nbox ED25519 SHA256:abc \n# Host box found: line 2\n|1|x= RSA SHA256:def user@x\n";
         assert_eq!(fingerprints(report).collect::<Vec<_>>(), ["ED25519 SHA256:abc", "RSA SHA256:def"]);
     }
 
     #[tokio::test]
-    async fn the_users_ssh_is_asked() {
+    async fn ssh_of_the_user_is_queried() {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config");
         std::fs::write(&config, "Host box\n  HostName build.example.com\n  User ana\n  Port 2222\n").unwrap();
@@ -377,9 +377,9 @@ mod tests {
         assert!(missing.is_temporary() && missing.to_string().contains("where 'box' leads"), "{missing}");
     }
 
-    /// A missing answer does not count as an answer that nothing is known.
+    /// A missing answer differs from the answer that nothing is known.
     #[tokio::test]
-    async fn an_ssh_that_does_not_answer_in_time_is_an_error() {
+    async fn unresponsive_ssh_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let ssh = folder.path().join("ssh");
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };

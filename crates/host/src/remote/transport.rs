@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_relay_command_prefers_the_same_version_and_says_what_is_missing() {
+    fn relay_prefers_the_same_version_and_names_missing_parts() {
         let home = tempfile::tempdir().unwrap();
         let run = || {
             let mut shell = std::process::Command::new("sh");

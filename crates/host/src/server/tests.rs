@@ -44,7 +44,7 @@ impl TestHost {
     }
 
     /// Sends a request as a client that is killed before the answer.
-    async fn request_and_die(&self, ask: &Ask) {
+    async fn request_and_disconnect(&self, ask: &Ask) {
         let mut stream = UnixStream::connect(self.folder.path().join("host.sock")).await.unwrap();
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 7, ask);
@@ -56,7 +56,7 @@ fn open(step: &str, command: &[&str]) -> Ask {
     Ask::Open(Box::new(request(step, command)))
 }
 
-/// Opens a shell for a single command, which waits for a place for some time.
+/// Opens a shell for a single command, and waits some time for a place.
 fn open_for_command(step: &str, wait: Duration) -> Ask {
     Ask::Open(Box::new(request(step, &["bash", "--norc"]).at(PlacePolicy::ForCommand(wait))))
 }
@@ -107,10 +107,10 @@ async fn list(client: &Host) -> Vec<Description> {
     client.ask(&Ask::List).await.unwrap()
 }
 
-/// A host ignores the requests of a superseded daemon and keeps its connection: an end of the connection would mean the
-/// end of the host.
+/// A host ignores the requests of a superseded daemon but keeps its connection: closing it would signal the end of the
+/// host.
 #[tokio::test]
-async fn a_daemon_supersedes_the_one_before_it_and_no_other_client() {
+async fn new_daemon_supersedes_only_its_predecessor() {
     let host = TestHost::new(Options::default());
     let (other, first) = (host.client().await, host.connect(Role::Daemon).await);
     let before = opened(&first, &open("run/open/1", &["cat"])).await;
@@ -129,12 +129,12 @@ async fn a_daemon_supersedes_the_one_before_it_and_no_other_client() {
 }
 
 #[tokio::test]
-async fn an_opening_whose_client_is_gone_is_completed_once_and_found_by_every_later_client() {
+async fn abandoned_opening_completes_once_for_later_clients() {
     let host = TestHost::new(Options::default());
     let ask = open("run/open/1", &["cat"]);
     let mut ids = Vec::new();
     for _ in 0..20 {
-        host.request_and_die(&ask).await;
+        host.request_and_disconnect(&ask).await;
     }
     for _ in 0..3 {
         let client = host.client().await;
@@ -149,38 +149,38 @@ async fn an_opening_whose_client_is_gone_is_completed_once_and_found_by_every_la
 const STEP: &str = "run_p4vawdxx5897paed/build/1";
 
 #[tokio::test]
-async fn a_command_whose_client_is_gone_is_run_once_and_its_result_outlives_its_terminal() {
+async fn abandoned_command_runs_once_and_keeps_its_result() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
     let file = host.folder.path().join("ran");
     let ask = run(&id, STEP, &format!("echo x >> {} && echo done", file.display()));
     for _ in 0..20 {
-        host.request_and_die(&ask).await;
+        host.request_and_disconnect(&ask).await;
     }
-    let ran: CommandReply = client.ask(&ask).await.unwrap();
+    let result: CommandReply = client.ask(&ask).await.unwrap();
     let closed: steplatch_terminal::Closed =
         client.ask(&Ask::Terminal(id.clone(), TerminalAsk::Close(None))).await.unwrap();
     assert!(closed.survivors.is_empty());
     let again: CommandReply = host.client().await.ask(&ask).await.unwrap();
-    assert_eq!(again, ran);
-    assert!(ran.unwrap().output.contains("done"));
+    assert_eq!(again, result);
+    assert!(result.unwrap().output.contains("done"));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n");
     assert_eq!(client.unsettled().await.unwrap(), [STEP]);
     client.settle(STEP);
     assert!(client.unsettled().await.unwrap().is_empty());
-    // A request that arrives late runs nothing and does not report a success.
+    // A late request runs nothing and does not report a success.
     let late = client.ask::<CommandReply>(&ask).await;
     assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::OutcomeUnknown));
 }
 
 #[tokio::test]
-async fn a_shell_for_a_single_command_is_closed_once_its_step_is_settled_and_not_before() {
+async fn single_command_shell_closes_only_after_its_step_is_settled() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
-    let ran: CommandReply = client.ask(&run(&id, STEP, "echo done")).await.unwrap();
-    ran.unwrap();
+    let result: CommandReply = client.ask(&run(&id, STEP, "echo done")).await.unwrap();
+    result.unwrap();
     drop(client);
     let client = host.client().await;
     assert_eq!(list(&client).await.len(), 1);
@@ -190,7 +190,7 @@ async fn a_shell_for_a_single_command_is_closed_once_its_step_is_settled_and_not
 }
 
 #[tokio::test]
-async fn an_opening_that_is_given_up_leaves_no_terminal() {
+async fn abandoned_opening_leaves_no_terminal() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     for number in 0..20 {
@@ -207,7 +207,7 @@ async fn an_opening_that_is_given_up_leaves_no_terminal() {
 }
 
 #[tokio::test]
-async fn a_shell_for_a_single_command_waits_for_a_place_and_says_so_where_there_is_none() {
+async fn single_command_shell_waits_for_a_place() {
     let host = TestHost::new(Options { most: 1, ..Options::default() });
     let client = host.client().await;
     let first = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
@@ -227,14 +227,14 @@ async fn a_shell_for_a_single_command_waits_for_a_place_and_says_so_where_there_
 }
 
 #[tokio::test]
-async fn a_terminal_is_closed_once_for_its_step_whose_result_outlives_it() {
+async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let terminal = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
     let step = "run_p4vawdxx5897paed/close/1";
     let close = Ask::Terminal(terminal.clone(), TerminalAsk::CloseOnce(None, step.to_owned()));
-    // The client that requests it is killed before the answer, and later ones repeat the request.
-    host.request_and_die(&close).await;
+    // The requesting client is killed before the answer, and later clients repeat the request.
+    host.request_and_disconnect(&close).await;
     eventually("it is closed", async || list(&client).await.is_empty()).await;
     let mut replies = Vec::new();
     for _ in 0..3 {
@@ -245,14 +245,14 @@ async fn a_terminal_is_closed_once_for_its_step_whose_result_outlives_it() {
     assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
     assert_eq!(client.unsettled().await.unwrap(), ["run_p4vawdxx5897paed/close/1", "run_p4vawdxx5897paed/open/1"]);
     let _: () = client.ask(&Ask::Settle(vec![step.to_owned()])).await.unwrap();
-    // Another step that closes it finds no terminal, and says so.
+    // A close by another step finds no terminal, and reports that.
     let other = Ask::Terminal(terminal, TerminalAsk::CloseOnce(None, "run_p4vawdxx5897paed/close/2".to_owned()));
     let late: Result<steplatch_terminal::Closed, _> = client.ask(&other).await;
     assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::NoTerminal));
 }
 
 #[tokio::test]
-async fn a_file_is_put_in_its_place_once_for_its_step() {
+async fn file_is_put_in_place_once_for_its_step() {
     let host = TestHost::new(Options::default());
     let path = host.folder.path().join("file");
     let put = async |transfer: &str| {
@@ -277,7 +277,7 @@ async fn a_file_is_put_in_its_place_once_for_its_step() {
     eventually("the second copy is removed", async || left() == 2).await;
 }
 
-/// Returns the bytes with which a new session greets.
+/// Returns the greeting of a new session.
 async fn greeting() -> Vec<u8> {
     let hello = Hello { client: SessionId::random(), session: SessionId::random(), received: 0, is_new: true };
     let (near, mut far) = tokio::io::duplex(1 << 10);
@@ -291,7 +291,7 @@ async fn greeting() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_relay_sends_right_behind_the_answer_belongs_to_the_link() {
+async fn relay_output_after_the_answer_belongs_to_the_link() {
     let host = TestHost::new(Options::default());
     for _ in 0..200 {
         let (socket, bytes) = (host.folder.path().join("host.sock"), greeting().await);

@@ -1,4 +1,4 @@
-//! Terminal hosts in this process, over real sockets, and clients that come and go.
+//! Terminal hosts in this process, over real sockets, with changing clients.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,10 +20,10 @@ fn folder() -> TempDir {
 }
 
 async fn hosts(folder: &Path, version: &str) -> Hosts {
-    hosts_that_tell(folder, version, |_| {}).await
+    hosts_with_sink(folder, version, |_| {}).await
 }
 
-async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(SecretText) + Send + Sync + 'static) -> Hosts {
+async fn hosts_with_sink(folder: &Path, version: &str, told: impl Fn(SecretText) + Send + Sync + 'static) -> Hosts {
     let notes = folder.join("notes");
     std::fs::create_dir_all(&notes).unwrap();
     Hosts::find(Role::Visitor, folder, &notes, Starter::InProcess(Box::default()), version, told).await.unwrap()
@@ -43,11 +43,11 @@ pub(crate) fn spec(command: &[&str]) -> Spec {
     }
 }
 
-async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
+async fn open_terminal(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
     hosts.open(spec(command)).await.unwrap().0
 }
 
-/// A wait for this in the output, from the beginning on.
+/// A wait for this pattern in the output, from the beginning.
 pub(crate) fn wait(pattern: &str) -> WaitRequest {
     WaitRequest {
         patterns: vec![pattern.to_owned()],
@@ -61,29 +61,29 @@ pub(crate) fn wait(pattern: &str) -> WaitRequest {
     }
 }
 
-async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
+async fn wait_for_output(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
     let (waited, view) = terminal.wait(wait(pattern)).await.unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
     (waited, view)
 }
 
-fn typed(text: &str) -> Input {
+fn text_input(text: &str) -> Input {
     Input { text: text.to_owned(), ..Input::default() }
 }
 
 #[tokio::test]
-async fn who_comes_later_finds_everything_as_it_was() {
+async fn later_client_finds_everything_unchanged() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
-    let terminal = opened(&first, &["sh", "-c", "echo here; read x; echo got $x; exit 7"]).await;
-    sees(&terminal, "here").await;
+    let terminal = open_terminal(&first, &["sh", "-c", "echo here; read x; echo got $x; exit 7"]).await;
+    wait_for_output(&terminal, "here").await;
     drop(first);
     let second = hosts(folder.path(), "1").await;
     assert_eq!(second.list().await.len(), 1);
     let found = second.get(terminal.id().as_str()).await.unwrap().unwrap();
-    found.send(typed("word\n")).await.unwrap();
-    sees(&found, "got word").await;
-    let (_, view) = sees(&found, "here").await;
+    found.send(text_input("word\n")).await.unwrap();
+    wait_for_output(&found, "got word").await;
+    let (_, view) = wait_for_output(&found, "here").await;
     let ended = view.exit.or(found
         .wait(WaitRequest {
             patterns: Vec::new(),
@@ -104,24 +104,24 @@ async fn who_comes_later_finds_everything_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
+async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
     let folder = folder();
     let before = hosts(folder.path(), "1").await;
     let old = before.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await.unwrap().0;
     let after = hosts(folder.path(), "2").await;
-    let new = opened(&after, &["cat"]).await;
+    let new = open_terminal(&after, &["cat"]).await;
     let states: Vec<_> =
         after.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
     assert_eq!(states, [("1".into(), 1, HostState::Older), ("2".into(), 1, HostState::Current)]);
     for (terminal, word) in [(&old, "one"), (&new, "two")] {
         let found = after.get(terminal.id().as_str()).await.unwrap().unwrap();
-        found.send(typed(&format!("{word}\n"))).await.unwrap();
-        sees(&found, word).await;
+        found.send(text_input(&format!("{word}\n"))).await.unwrap();
+        wait_for_output(&found, word).await;
     }
     assert_eq!(after.get("old").await.unwrap().unwrap().id(), old.id());
     let taken = after.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await;
     assert!(matches!(taken, Err(HostsError::Refused(OpenRefused::NameTaken { .. }))), "{taken:?}");
-    // With its last terminal it ends, and its socket goes.
+    // The host ends with its last terminal, and removes its socket.
     old.close(Closing::default()).await.unwrap();
     eventually("the older host ends", async || {
         let files = std::fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path());
@@ -134,7 +134,7 @@ async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
 }
 
 #[tokio::test]
-async fn a_host_that_speaks_another_version_is_named_and_left_alone() {
+async fn host_of_another_version_is_named_and_left_alone() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let folder = folder();
@@ -151,7 +151,7 @@ async fn a_host_that_speaks_another_version_is_named_and_left_alone() {
         std::future::pending::<()>().await;
     });
     let hosts = hosts(folder.path(), "1").await;
-    let terminal = opened(&hosts, &["cat"]).await;
+    let terminal = open_terminal(&hosts, &["cat"]).await;
     let states: Vec<_> =
         hosts.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
     assert_eq!(states, [("9.0".into(), 3, HostState::Foreign), ("1".into(), 1, HostState::Current)]);
@@ -159,7 +159,7 @@ async fn a_host_that_speaks_another_version_is_named_and_left_alone() {
     terminal.close(Closing::default()).await.unwrap();
 }
 
-/// A process that is stopped, killed at the end of the test.
+/// A stopped process, killed at the end of the test.
 struct StoppedProcess(std::process::Child);
 
 impl StoppedProcess {
@@ -174,13 +174,13 @@ impl StoppedProcess {
 
 impl Drop for StoppedProcess {
     fn drop(&mut self) {
-        // It has ended where the test has ended it.
+        // The test may have ended it already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Listens in `folder` as a host with this process id and version 1, which greets its client and answers nothing more.
+/// Listens in `folder` as a host with this process id and version 1. Greets its client and then stays silent.
 fn stopped_host(folder: &Path, socket: &str, pid: u32) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -201,7 +201,7 @@ fn stopped_host(folder: &Path, socket: &str, pid: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_is_stopped_does_not_hold_up_what_concerns_all_hosts() {
+async fn stopped_host_does_not_delay_requests_to_all_hosts() {
     let folder = folder();
     let process = StoppedProcess::new();
     let pid = process.0.id();
@@ -217,12 +217,12 @@ async fn a_host_that_is_stopped_does_not_hold_up_what_concerns_all_hosts() {
 }
 
 #[tokio::test]
-async fn a_terminal_is_found_while_another_host_is_stopped() {
+async fn terminal_is_found_while_another_host_is_stopped() {
     let folder = folder();
     let process = StoppedProcess::new();
     let pid = process.0.id();
     stopped_host(folder.path(), "host-00000001.sock", pid);
-    // Of the two hosts, the one that is stopped is the older.
+    // The stopped host is the older of the two.
     tokio::time::pause();
     let hosts = hosts(folder.path(), "2").await;
     tokio::time::resume();
@@ -236,7 +236,7 @@ async fn a_terminal_is_found_while_another_host_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_is_stopped_is_continued_and_ended_at_the_end() {
+async fn stopped_host_is_resumed_and_ended_at_shutdown() {
     use std::os::unix::process::ExitStatusExt as _;
 
     let folder = folder();
@@ -248,7 +248,7 @@ async fn a_host_that_is_stopped_is_continued_and_ended_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_socket_that_nobody_listens_at_is_cleared_away() {
+async fn abandoned_socket_is_removed() {
     let folder = folder();
     let socket = folder.path().join("host-00000001.sock");
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
@@ -258,38 +258,39 @@ async fn a_socket_that_nobody_listens_at_is_cleared_away() {
 }
 
 #[tokio::test]
-async fn an_input_with_a_step_is_typed_once_whoever_asks_again() {
+async fn input_with_a_step_is_typed_once_for_any_client() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
-    let terminal = opened(&first, &["sh", "-c", "stty -echo; echo ready; while read x; do echo \"<$x>\"; done"]).await;
-    sees(&terminal, "ready").await;
+    let terminal =
+        open_terminal(&first, &["sh", "-c", "stty -echo; echo ready; while read x; do echo \"<$x>\"; done"]).await;
+    wait_for_output(&terminal, "ready").await;
     let settle = Some(Settle { quiet: Duration::from_millis(20), at_most: Duration::from_secs(5) });
-    let input = Input { step: Some("run/say/1".into()), settle, ..typed("word\n") };
+    let input = Input { step: Some("run/say/1".into()), settle, ..text_input("word\n") };
     assert_eq!(terminal.stage("run/say/1").await.unwrap(), None);
     let sent = terminal.send(input.clone()).await.unwrap();
-    sees(&terminal, "<word>").await;
+    wait_for_output(&terminal, "<word>").await;
     drop(first);
     let second = hosts(folder.path(), "1").await;
     let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
-    let told = again.send(input).await.unwrap();
-    assert_eq!(told.offset, sent.offset);
+    let reported = again.send(input).await.unwrap();
+    assert_eq!(reported.offset, sent.offset);
     assert_eq!(again.stage("run/say/1").await.unwrap(), Some(Stage::Done));
-    again.send(typed("end\n")).await.unwrap();
-    let (_, view) = sees(&again, "<end>").await;
+    again.send(text_input("end\n")).await.unwrap();
+    let (_, view) = wait_for_output(&again, "<end>").await;
     assert_eq!(view.screen.matches("<word>").count(), 1, "{}", view.screen);
     second.shut_down().await;
 }
 
 #[tokio::test]
-async fn an_input_that_was_begun_and_cannot_be_finished_is_in_doubt_and_is_not_typed_again() {
+async fn interrupted_input_is_in_doubt_and_not_typed_again() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
-    // Nothing reads what is typed, and the line discipline takes 4 kB at the most.
-    let terminal = opened(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
-    sees(&terminal, "ready").await;
+    // Nobody reads the input, and the line discipline buffers at most 4 kB.
+    let terminal = open_terminal(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
+    wait_for_output(&terminal, "ready").await;
     let minute = Duration::from_secs(60);
     let settle = Some(Settle { quiet: minute, at_most: minute });
-    let input = Input { step: Some("s".into()), settle, ..typed(&"x".repeat(200_000)) };
+    let input = Input { step: Some("s".into()), settle, ..text_input(&"x".repeat(200_000)) };
     let typing = tokio::spawn({
         let (terminal, input) = (terminal.clone(), input.clone());
         async move { terminal.send(input).await }
@@ -303,7 +304,7 @@ async fn an_input_that_was_begun_and_cannot_be_finished_is_in_doubt_and_is_not_t
 }
 
 #[tokio::test]
-async fn a_step_opens_one_terminal() {
+async fn step_opens_one_terminal() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
     let new = Spec { step: Some("run/open/1".into()), ..spec(&["cat"]) };
@@ -312,12 +313,12 @@ async fn a_step_opens_one_terminal() {
     assert_eq!(one.id(), again.id());
     assert_eq!(hosts.list().await.len(), 1);
     one.close(Closing::default()).await.unwrap();
-    // What the step did is known, although its terminal is closed since.
+    // The result of the step is known although its terminal has closed since.
     let (again, _) = hosts.open(new).await.unwrap();
     assert_eq!(again.id(), one.id());
     assert!(hosts.list().await.is_empty());
     assert_eq!(again.describe().await.unwrap_err(), AskError::Refused(Refusal::NoTerminal));
-    // An opening that failed did nothing, so it may be tried again.
+    // A failed opening had no effect, so it may be retried.
     let missing = Spec { step: Some("run/open/2".into()), ..spec(&["no-such-program"]) };
     for _ in 0..2 {
         let failed = hosts.open(missing.clone()).await;
@@ -326,9 +327,9 @@ async fn a_step_opens_one_terminal() {
     hosts.shut_down().await;
 }
 
-/// A client repeats, at the daemon of an update, a step that the host of the version before has performed.
+/// A client of an updated daemon repeats a step that the host of the previous version has performed.
 #[tokio::test]
-async fn a_repeated_step_of_a_client_belongs_to_the_older_host_that_performed_it() {
+async fn repeated_step_belongs_to_the_older_host_of_its_client() {
     let folder = folder();
     let before = hosts(folder.path(), "1").await;
     let new = |step: &str| Spec { step: Some(step.into()), ..spec(&["cat"]) };
@@ -342,7 +343,7 @@ async fn a_repeated_step_of_a_client_belongs_to_the_older_host_that_performed_it
     after.record_repeated("other");
     let other = after.open(new("other")).await.unwrap().0;
     assert_eq!(after.list().await.len(), 2);
-    // Without terminals it still keeps what it has performed.
+    // A host without terminals still keeps its results.
     open.close(Closing::default()).await.unwrap();
     let later = hosts(folder.path(), "2").await;
     later.record_repeated("closed");
@@ -353,59 +354,60 @@ async fn a_repeated_step_of_a_client_belongs_to_the_older_host_that_performed_it
 }
 
 #[tokio::test]
-async fn a_person_who_holds_a_terminal_types_alone_and_keeps_it_when_the_daemon_changes() {
+async fn person_holding_a_terminal_types_alone_across_daemons() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
-    let terminal = opened(&first, &["cat"]).await;
+    let terminal = open_terminal(&first, &["cat"]).await;
     let key = HoldKey("secret".into());
     let ann = LockHolder { name: "ann".into(), since: SystemTime::now() };
     assert_eq!(terminal.hold(ann.clone(), key.clone()).await, Ok(()));
     drop(first);
     let second = hosts(folder.path(), "1").await;
     let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
-    let refused = again.send(typed("x")).await;
+    let refused = again.send(text_input("x")).await;
     assert_eq!(refused.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
-    assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "she comes back");
-    again.send(Input { holder: Some(key.clone()), ..typed("hers\n") }).await.unwrap();
-    sees(&again, "^hers$").await;
+    assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "she returns");
+    again.send(Input { holder: Some(key.clone()), ..text_input("hers\n") }).await.unwrap();
+    wait_for_output(&again, "^hers$").await;
     again.give_back(key).await.unwrap();
     assert_eq!(again.handed_back().await.unwrap().unwrap().holder, ann);
     assert!(again.handed_back().await.unwrap().is_none(), "told once");
-    again.send(typed("mine\n")).await.unwrap();
+    again.send(text_input("mine\n")).await.unwrap();
     second.shut_down().await;
 }
 
 #[tokio::test]
-async fn what_is_typed_unseen_is_told_to_whoever_serves_the_terminals() {
+async fn hidden_input_is_reported_to_the_serving_daemon() {
     let folder = folder();
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let note = told.clone();
-    let first = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let note = reported.clone();
+    let first = hosts_with_sink(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     let terminal =
-        opened(&first, &["sh", "-c", "stty -echo; printf 'Password: '; read p; stty echo; echo; echo in; cat"]).await;
-    sees(&terminal, "Password").await;
-    terminal.send(typed("hunter2\n")).await.unwrap();
-    sees(&terminal, "^in$").await;
-    terminal.send(typed("seen\n")).await.unwrap();
-    sees(&terminal, "seen").await;
+        open_terminal(&first, &["sh", "-c", "stty -echo; printf 'Password: '; read p; stty echo; echo; echo in; cat"])
+            .await;
+    wait_for_output(&terminal, "Password").await;
+    terminal.send(text_input("hunter2\n")).await.unwrap();
+    wait_for_output(&terminal, "^in$").await;
+    terminal.send(text_input("seen\n")).await.unwrap();
+    wait_for_output(&terminal, "seen").await;
     first.remember(&[SecretText { terminal: None, text: "given".into() }]).await;
-    assert_eq!(*told.lock().unwrap(), ["hunter2", "given"]);
+    assert_eq!(*reported.lock().unwrap(), ["hunter2", "given"]);
     let later: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = later.clone();
-    let second = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
+    let second = hosts_with_sink(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     assert_eq!(*later.lock().unwrap(), ["hunter2", "given"]);
     second.shut_down().await;
 }
 
 #[tokio::test]
-async fn who_is_attached_sees_the_screen_then_what_comes_then_the_end() {
+async fn attached_client_sees_screen_output_and_end() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
-    let terminal = opened(&hosts, &["sh", "-c", "echo before; read x; echo after; exit 3"]).await;
-    sees(&terminal, "before").await;
+    let terminal = open_terminal(&hosts, &["sh", "-c", "echo before; read x; echo after; exit 3"]).await;
+    wait_for_output(&terminal, "before").await;
     let mut attached = terminal.attach().await.unwrap();
     assert!(attached.snapshot.contains("before"));
-    terminal.send(typed("\n")).await.unwrap();
+    terminal.send(text_input("\n")).await.unwrap();
     let mut bytes = Vec::new();
     let exit = loop {
         match attached.next().await.unwrap() {
@@ -424,13 +426,13 @@ async fn who_is_attached_sees_the_screen_then_what_comes_then_the_end() {
 }
 
 #[tokio::test]
-async fn a_listener_who_does_not_listen_is_shown_the_screen_anew_and_costs_little() {
+async fn slow_listener_gets_a_fresh_screen_at_low_cost() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
-    let terminal = opened(&hosts, &["sh", "-c", "read x; seq 1 200000; echo the end; read x"]).await;
+    let terminal = open_terminal(&hosts, &["sh", "-c", "read x; seq 1 200000; echo the end; read x"]).await;
     let mut attached = terminal.attach().await.unwrap();
-    terminal.send(typed("\n")).await.unwrap();
-    sees(&terminal, "the end").await;
+    terminal.send(text_input("\n")).await.unwrap();
+    wait_for_output(&terminal, "the end").await;
     let mut redrawn = None;
     while redrawn.is_none() {
         if let AttachEvent::Redrawn(snapshot) = attached.next().await.unwrap() {
@@ -441,9 +443,9 @@ async fn a_listener_who_does_not_listen_is_shown_the_screen_anew_and_costs_littl
     hosts.shut_down().await;
 }
 
-/// The note of a host that has ended stays until its steps are settled; what began since is not in doubt because of it.
+/// The note of an ended host stays until its steps are settled, but makes no later step doubtful.
 #[tokio::test]
-async fn a_host_that_has_ended_makes_no_step_doubtful_that_began_after_its_end() {
+async fn ended_host_makes_no_later_step_doubtful() {
     let folder = folder();
     let (before, since) = ("run_p4vawdxx5897paed/a/1", "run_p4vawdxx5897paed/b/1");
     let note = serde_json::json!({"socket": folder.path().join("host-1.sock"), "pid": 1});
@@ -455,7 +457,7 @@ async fn a_host_that_has_ended_makes_no_step_doubtful_that_began_after_its_end()
         next.doubt([pending.to_owned()].into(), are_all);
         next
     };
-    // While not all steps are known, any may have been performed by it.
+    // While some steps are unknown, the host may have performed any step.
     for _ in 0..2 {
         let daemon = next(before, false).await;
         assert!(daemon.is_in_doubt(before) && daemon.is_in_doubt(since));
@@ -465,5 +467,5 @@ async fn a_host_that_has_ended_makes_no_step_doubtful_that_began_after_its_end()
     assert!(daemon.is_in_doubt(before) && !daemon.is_in_doubt(since));
     daemon.settle(since);
     let daemon = next(before, true).await;
-    assert!(!daemon.is_in_doubt(before), "the note is gone with the last step that was waited for");
+    assert!(!daemon.is_in_doubt(before), "the note is removed with the last awaited step");
 }

@@ -1,5 +1,5 @@
-//! Other machines that lie, at each layer: the relay, the link, the frames, and the answers of the terminal host. A row of a table is
-//! one lie, and what must hold here.
+//! Lies of remote machines at each layer: the relay, the link, the frames, and the answers of the terminal host. A row
+//! of a table is one lie, with its required consequence.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::hosts::{spec, wait};
 use super::remote::folder;
 
-/// Everything that a machine wanted hidden.
+/// All secrets reported by the machine.
 #[derive(Debug, Default)]
 struct Heard(Mutex<Vec<(String, SecretText)>>);
 
@@ -40,7 +40,7 @@ impl MachineSecretSink for Heard {
     fn forget(&self, _: &TerminalId) {}
 }
 
-/// A daemon's hosts, with a machine that lies as `box`.
+/// A daemon's hosts, with a lying machine as `box`.
 struct Scene {
     liar: Liar,
     hosts: Hosts,
@@ -84,7 +84,7 @@ impl Scene {
 }
 
 /// Returns the reason why an answer was refused.
-fn refused<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt::Debug>, lie: &str) -> &'static str {
+fn refusal<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt::Debug>, lie: &str) -> &'static str {
     match answer.map_err(Into::into) {
         Err(AskError::Implausible { host, what }) if host == "box" => what,
         other => panic!("{lie}: {other:?}"),
@@ -111,7 +111,7 @@ fn is_view(ask: &TerminalAsk) -> bool {
 
 /// Lies about answers to requests to a terminal.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
+async fn impossible_answer_is_an_error_of_its_request() {
     enum Request {
         View,
         Picture,
@@ -214,13 +214,13 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
         (
             "a text at the prompt without end",
             View,
-            extended(view(), "typed", json!("x".repeat(400_000))),
+            with_field(view(), "typed", json!("x".repeat(400_000))),
             "a text that is too long",
         ),
         (
             "lines without end that were not entered",
             Run,
-            json!({"Ok": extended(answer::command(), "not_entered", json!("x\n".repeat(200_000)))}),
+            json!({"Ok": with_field(answer::command(), "not_entered", json!("x\n".repeat(200_000)))}),
             "a text that is too long",
         ),
         ("an input at the end of all times", Inputs, json!([with(answer::input(), "/at", end_of_times())]), time),
@@ -275,37 +275,37 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
             Scene::new(Lies::in_terminal_replies(|ask| !matches!(ask, TerminalAsk::Describe), Lie::Value(lie))).await;
         let terminal = scene.open().await;
         let what = match request {
-            View => refused(terminal.view(false).await, name),
-            Picture => refused(terminal.picture().await, name),
-            Scrollback => refused(terminal.scrollback(1000).await, name),
-            Rows => refused(terminal.watch_rows(None).await, name),
-            Read => refused(terminal.read(Part::From(0), Limit::Head(100)).await, name),
+            View => refusal(terminal.view(false).await, name),
+            Picture => refusal(terminal.picture().await, name),
+            Scrollback => refusal(terminal.scrollback(1000).await, name),
+            Rows => refusal(terminal.watch_rows(None).await, name),
+            Read => refusal(terminal.read(Part::From(0), Limit::Head(100)).await, name),
             Send => match terminal.send(Input { text: "x".to_owned(), ..Input::default() }).await {
                 Err(steplatch_host::SendError::Ask(error)) => {
                     assert!(error.is_outcome_unknown(), "{name}: it may have been typed");
-                    refused(Err::<(), _>(error), name)
+                    refusal(Err::<(), _>(error), name)
                 }
                 other => panic!("{name}: {other:?}"),
             },
-            Wait => refused(terminal.wait(wait("ab")).await.map_err(ask_error), name),
-            Run => refused(terminal.run(command()).await.map_err(ask_error), name),
-            Inputs => refused(terminal.inputs(0).await, name),
-            Variables => refused(terminal.variables(vec!["W".to_owned()]).await.map_err(ask_error), name),
-            State => refused(terminal.check_state("gate".to_owned()).await.map_err(ask_error), name),
-            FewRows => refused(terminal.scrollback(5).await, name),
-            Pieces => refused(terminal.pieces(vec![(0, 1), (1, 2)], 10).await, name),
+            Wait => refusal(terminal.wait(wait("ab")).await.map_err(ask_error), name),
+            Run => refusal(terminal.run(command()).await.map_err(ask_error), name),
+            Inputs => refusal(terminal.inputs(0).await, name),
+            Variables => refusal(terminal.variables(vec!["W".to_owned()]).await.map_err(ask_error), name),
+            State => refusal(terminal.check_state("gate".to_owned()).await.map_err(ask_error), name),
+            FewRows => refusal(terminal.scrollback(5).await, name),
+            Pieces => refusal(terminal.pieces(vec![(0, 1), (1, 2)], 10).await, name),
         };
         assert_eq!(what, expected, "{name}");
     }
 }
 
-/// A time that has no form in which it could be shown.
+/// A time that cannot be formatted.
 fn end_of_times() -> Value {
     json!({"secs_since_epoch": i64::MAX, "nanos_since_epoch": 0})
 }
 
-/// Returns an answer with another field.
-fn extended(mut answer: Value, field: &str, value: Value) -> Value {
+/// Returns an answer with a changed field.
+fn with_field(mut answer: Value, field: &str, value: Value) -> Value {
     answer[field] = value;
     answer
 }
@@ -324,9 +324,9 @@ fn command() -> CommandRequest {
     }
 }
 
-/// Lies that are no lies of their own: what is not in them is not missed.
+/// Lies by omission: missing parts have defaults.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_text_of_a_terminal_never_has_is_taken_out() {
+async fn impossible_characters_of_a_terminal_are_removed() {
     let text = "a\u{1b}]52;c;aGk=\u{7}b\u{9b}6n\u{7f}";
     let plain = "a\u{fffd}]52;c;aGk=\u{fffd}b\u{fffd}6n\u{fffd}";
     let reply = move |ask: &Ask| {
@@ -369,12 +369,12 @@ async fn what_a_text_of_a_terminal_never_has_is_taken_out() {
     assert_eq!((picture.rows[0][0].text.as_str(), &picture.rows[0][0].link, picture.cursor), (plain, &None, None));
     let variables = terminal.variables(vec!["WANTED".to_owned()]).await.unwrap();
     let names: Vec<_> = variables.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["WANTED"], "nobody asked for another one");
+    assert_eq!(names, ["WANTED"], "nobody requested another one");
 }
 
-/// Reasons of refusals, which people and agents read as a line of text.
+/// Reasons of refusals, which people and agents read as one line of text.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reason_is_one_line_and_acts_on_no_text_around_it() {
+async fn reason_is_one_line_without_effect_on_surrounding_text() {
     let text = "a\u{202e}b\nenter your password:\u{1b}[2J\u{9b}6n\u{2066}";
     let plain = "a\u{fffd}b⏎enter your password:\u{fffd}[2J\u{fffd}6n\u{fffd}";
     let reply = move |ask: &Ask| {
@@ -395,7 +395,7 @@ async fn a_reason_is_one_line_and_acts_on_no_text_around_it() {
                     json!({"Command": {"command": {"text": text}, "directory": text, "outcome": {"Refused": text}}});
                 let input = with(answer::input(), "/action", command);
                 let keys = with(with(answer::input(), "/number", 2), "/action/Typed/keys", json!([text]));
-                json!([extended(input, "highlighted", json!([text])), keys])
+                json!([with_field(input, "highlighted", json!([text])), keys])
             }
             _ => return None,
         }))
@@ -422,10 +422,10 @@ async fn a_reason_is_one_line_and_acts_on_no_text_around_it() {
     assert!(!inputs.contains("\\u{1b}") && !inputs.contains("\\u{9b}"), "{inputs}");
 }
 
-/// Lies about what was requested, in answers about one terminal: a gate and the hold of a run rely on its name.
+/// Lies about the request in answers about one terminal: gates and holds rely on its name.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_changes_nothing_that_this_installation_has_requested() {
-    let view = || extended(answer::view(), "name", json!("production"));
+async fn answer_cannot_change_the_request() {
+    let view = || with_field(answer::view(), "name", json!("production"));
     let reply = move |ask: &Ask| {
         let Ask::Terminal(_, ask) = ask else { return None };
         Some(Lie::Value(match ask {
@@ -460,9 +460,9 @@ async fn an_answer_changes_nothing_that_this_installation_has_requested() {
     }
 }
 
-/// Lies about files that a step has written.
+/// Lies about files written by a step.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_written_by_the_request_for_it_and_with_its_content() {
+async fn file_is_written_only_as_requested() {
     let other = json!({"path": "/etc/passwd", "mode": 0o644, "replaced": false, "unchanged": false,
         "content": [7, "07".repeat(32)]});
     let step = "run_0123456789abcdef/put/1";
@@ -478,7 +478,7 @@ async fn a_file_is_written_by_the_request_for_it_and_with_its_content() {
         let put = files.put(Path::new("run.sh"), b"mine", None, true).await;
         match is_finish {
             true => assert_eq!(
-                refused(put.map_err(transfer_error), name),
+                refusal(put.map_err(transfer_error), name),
                 "a written file with another content than was sent"
             ),
             false => assert_eq!((put.unwrap().length, name), (4, name)),
@@ -486,9 +486,9 @@ async fn a_file_is_written_by_the_request_for_it_and_with_its_content() {
     }
 }
 
-/// Connections that end as soon as they are there.
+/// Connections that end immediately.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_ends_each_connection_is_connected_to_once_a_second() {
+async fn disconnecting_machine_is_contacted_once_a_second() {
     let liar = Liar::new(Lies::default());
     let scene = Scene::of(liar.clone()).await;
     scene.open().await;
@@ -502,13 +502,13 @@ async fn a_machine_that_ends_each_connection_is_connected_to_once_a_second() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let dialed = liar.dialed() - before;
-    // Two for each pause: it does not know the session any more, and then begins another one.
+    // Two for each pause: one for the unknown session, and one for a new session.
     assert!((100..1300).contains(&dialed), "{dialed} in ten minutes");
 }
 
-/// Lists that lead to look-ups which are not answered.
+/// Lists that cause unanswered look-ups.
 #[tokio::test(start_paused = true)]
-async fn look_ups_that_are_not_answered_hold_no_list_up() {
+async fn unanswered_lookups_do_not_delay_a_list() {
     let reply = |ask: &Ask| match ask {
         Ask::Open(request) => {
             let step = serde_json::to_value(request).unwrap()["step"].as_str().unwrap().to_owned();
@@ -533,7 +533,7 @@ async fn look_ups_that_are_not_answered_hold_no_list_up() {
 
 /// Lies about the form of an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_request_is_unknown() {
+async fn unreadable_answer_leaves_the_outcome_unknown() {
     let of_another_type = json!({"Ok": {"offset": 0, "view": null}});
     let view = to_msgpack(&json!({"Ok": answer::view()}));
     let groups = json!({"Ok": {"Ok": [{"found": {"groups": vec![Value::Null; 1_000_000]}}]}});
@@ -544,7 +544,7 @@ async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_reques
         ("nothing", Lie::Body(Vec::new())),
         ("the half of it", Lie::Body(view[..view.len() / 2].to_vec())),
         ("bytes of no message", Lie::Body(vec![0xc1; 100])),
-        // An array of four billion elements, and a text of four gigabytes, of which nothing comes.
+        // An array of four billion elements and a text of four gigabytes, without any content.
         ("an array without its elements", Lie::Body(vec![0x81, 0xa2, b'O', b'k', 0xdd, 0xff, 0xff, 0xff, 0xff])),
         ("a text without its bytes", Lie::Body(vec![0x81, 0xa2, b'O', b'k', 0xdb, 0xff, 0xff, 0xff, 0xff])),
         ("a million arrays in each other", Lie::Body(vec![0x91; 1_000_000])),
@@ -562,9 +562,9 @@ async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_reques
     }
 }
 
-/// Lies about how much was requested.
+/// Lies about the requested amount.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request() {
+async fn too_long_answer_is_an_error_of_its_request() {
     let (long, more) = ("x".repeat(101), "more text than was requested");
     let of = |ask: fn(&TerminalAsk) -> bool, value: Value| Lies::in_terminal_replies(ask, Lie::Value(value));
     let is_run = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Run(_));
@@ -572,7 +572,7 @@ async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request(
     let ran = |lie: Value| async move {
         let terminal = Scene::new(of(is_run, lie)).await;
         let answer = terminal.open().await.run(command()).await.map_err(ask_error);
-        refused(answer, "a command")
+        refusal(answer, "a command")
     };
     assert_eq!(ran(json!({"Ok": with(answer::command(), "/output", long.clone())})).await, more);
     assert_eq!(ran(json!({"Ok": with(answer::command(), "/tail", long.clone())})).await, more);
@@ -582,21 +582,21 @@ async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request(
     );
     let read =
         Scene::new(of(|ask| matches!(ask, TerminalAsk::Read(..)), with(answer::excerpt(), "/head", long.clone())));
-    assert_eq!(refused(read.await.open().await.read(Part::From(0), Limit::Head(100)).await, "output"), more);
+    assert_eq!(refusal(read.await.open().await.read(Part::From(0), Limit::Head(100)).await, "output"), more);
     let pieces = Scene::new(of(|ask| matches!(ask, TerminalAsk::Pieces(..)), json!([long])));
-    assert_eq!(refused(pieces.await.open().await.pieces(vec![(0, 1)], 100).await, "pieces"), more);
+    assert_eq!(refusal(pieces.await.open().await.pieces(vec![(0, 1)], 100).await, "pieces"), more);
     let found = with(json!({"Ok": [answer::waited(), answer::view()]}), "/Ok/0/found/text", "x".repeat(5 << 20));
     let waited = Scene::new(of(is_wait, found)).await.open().await.wait(wait("ab")).await.map_err(ask_error);
-    assert_eq!(refused(waited, "a match"), "a match that is too long");
+    assert_eq!(refusal(waited, "a match"), "a match that is too long");
 
-    // What no answer to such a request comes near is not even kept, and the connection goes on.
+    // A far too large answer is not even stored, and the connection continues.
     let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Body(vec![0x91; 20 << 20]))).await;
     let terminal = scene.open().await;
     let error = terminal.view(false).await.unwrap_err();
     assert!(error.is_outcome_unknown() && error.to_string().contains("longer than the answer"), "{error}");
     terminal.describe().await.unwrap();
     assert_eq!(scene.liar.dialed(), 1);
-    // An error quotes no book.
+    // An error quotes only a short text.
     let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Value(json!({"x".repeat(500_000): 1})))).await;
     let error = scene.open().await.view(false).await.unwrap_err();
     assert!(error.to_string().len() < 1000, "{}", error.to_string().len());
@@ -604,7 +604,7 @@ async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request(
 
 /// Lists of millions of entries, each of a few bytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_without_end_takes_no_memory_and_holds_nothing_up() {
+async fn endless_list_takes_no_memory_and_blocks_nothing() {
     let list = |entry: &[u8], count: u32| {
         let mut body = vec![0x81, 0xa2, b'O', b'k', 0xdd];
         body.extend(count.to_be_bytes());
@@ -636,14 +636,14 @@ async fn a_list_without_end_takes_no_memory_and_holds_nothing_up() {
     is_endless.store(true, Ordering::Relaxed);
     assert_eq!(scene.hosts.unsettled(&mut std::collections::BTreeSet::new()).await, [""; 0]);
     let listed: Vec<_> = scene.hosts.list().await.into_iter().map(|listed| listed.description.id).collect();
-    assert_eq!(listed, [terminal.id().clone()], "as it was last seen");
+    assert_eq!(listed, [terminal.id().clone()], "in its last known state");
     terminal.view(false).await.unwrap();
-    assert_eq!(scene.liar.dialed(), 1, "the connection goes on");
+    assert_eq!(scene.liar.dialed(), 1, "the connection continues");
 }
 
-/// Lies about where a frame ends, and answers that end the session instead.
+/// Lies about the end of a frame, and answers that end the session.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_end() {
+async fn host_with_repeated_disconnects_is_abandoned() {
     let lies = [
         ("a frame of four gigabytes", Lie::Frames(vec![0xff; 12])),
         ("a frame without a number", Lie::Frames(vec![0, 0, 0, 3, 1, 2, 3])),
@@ -657,7 +657,7 @@ async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_
         let views =
             scene.liar.received_asks().into_iter().filter(|ask| matches!(ask, Ask::Terminal(_, ask) if is_view(ask)));
         assert_eq!(views.count(), 4, "{name}");
-        // What may be repeated only by its step is not reported as failed.
+        // An operation that may be repeated only under its step is not reported as failed.
         let scene = Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Send(_)), Lie::End)).await;
         let error = scene.open().await.send(Input { text: "x".to_owned(), ..Input::default() }).await.unwrap_err();
         let steplatch_host::SendError::Ask(error) = error else { panic!("{name}: {error:?}") };
@@ -666,7 +666,7 @@ async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_never_answered_ends() {
+async fn unanswered_request_ends() {
     let silent = |ask: &Ask| match ask {
         Ask::Terminal(..) | Ask::List => Some(Lie::Silence),
         _ => None,
@@ -687,7 +687,8 @@ async fn a_request_that_is_never_answered_ends() {
         assert!(error.is_outcome_unknown(), "{error:?}");
     }));
     assert!(viewed < 31.0 && attached < 61.0 && typed.await < 61.0, "{viewed} {attached}");
-    // A list shows the terminal as it was seen last, and that its machine does not answer. Only the first one waits long.
+    // A list shows the last known state of the terminal, and that its machine does not answer. Only the first list
+    // waits long.
     for limit in [11.0, 2.5, 2.5] {
         let listed = seconds(Box::pin(async {
             let [listed] = &scene.hosts.list().await[..] else { panic!("one terminal") };
@@ -698,11 +699,11 @@ async fn a_request_that_is_never_answered_ends() {
     }
 }
 
-/// A machine whose host reads nothing while its link stays alive. Each row is a request, and the number of requests after
-/// which no more are kept for it.
+/// A machine whose host reads nothing while its link stays alive. Each row is a request, with the number of requests
+/// after which the queue is full.
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_machine_that_reads_nothing_is_bounded_and_the_rest_is_refused() {
-    // The limits of the queue, and room for what is under way in the link and its sockets.
+async fn queue_for_a_stalled_machine_is_bounded() {
+    // The limits of the queue, plus the bytes in transit in the link and its sockets.
     const MAX_BYTES: usize = (32 << 20) + (4 << 20);
     const MAX_MESSAGES: usize = 4096;
     let text = |length: usize| Input { text: "x".repeat(length), ..Input::default() };
@@ -740,7 +741,7 @@ async fn what_waits_for_a_machine_that_reads_nothing_is_bounded_and_the_rest_is_
             }
         }
         assert!(unknown <= limit && unsent >= limit, "{name}: {unsent} refused, {unknown} of {limit} kept");
-        // Those that were given up wait no longer.
+        // Abandoned requests no longer wait.
         let error = terminal.send(text(length)).await.unwrap_err();
         assert!(
             matches!(error, steplatch_host::SendError::Ask(AskError::RemoteHostSilent { .. })),
@@ -750,15 +751,15 @@ async fn what_waits_for_a_machine_that_reads_nothing_is_bounded_and_the_rest_is_
     }
 }
 
-/// Lies of a host in its greeting, and the error of each.
+/// Lies in a host's greeting, and the error of each.
 #[tokio::test(start_paused = true)]
-async fn a_host_that_does_not_greet_is_named_within_half_a_minute() {
+async fn silent_host_is_named_within_half_a_minute() {
     let greeting = |lie: fn() -> Lie| move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(lie);
     let silent = Scene::new(Lies::in_replies(greeting(|| Lie::Silence))).await.check().await.unwrap_err();
     assert!(silent.to_string().contains("does not answer"), "{silent}");
-    // The head of a long answer, and nothing behind it.
-    let begun = || Lie::Frames([60_u32 << 20, 0, 1].map(u32::to_be_bytes).concat());
-    let slow = Scene::new(Lies::in_replies(greeting(begun))).await.check().await.unwrap_err();
+    // The head of a long answer without its content.
+    let started = || Lie::Frames([60_u32 << 20, 0, 1].map(u32::to_be_bytes).concat());
+    let slow = Scene::new(Lies::in_replies(greeting(started))).await.check().await.unwrap_err();
     assert!(slow.to_string().contains("does not answer"), "{slow}");
     let version = with(answer::hello(), "/version", "9.\u{202e}0");
     let scene = Scene::new(Lies::in_replies(move |ask: &Ask| {
@@ -769,12 +770,12 @@ async fn a_host_that_does_not_greet_is_named_within_half_a_minute() {
     assert!(old.to_string().contains("version 9.0, protocol 99"), "{old}");
 }
 
-/// Lies about whose terminal an id is.
+/// Lies about the owner of an id.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_machine_never_answers_for_terminals_that_it_did_not_open() {
+async fn machine_never_answers_for_foreign_terminals() {
     let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let claimed = victim.clone();
-    // It knows every name, every step and every list.
+    // The liar knows every name, step and list.
     let reply = move |ask: &Ask| {
         let victim = claimed.lock().unwrap().clone()?;
         Some(Lie::Value(match ask {
@@ -789,25 +790,25 @@ async fn another_machine_never_answers_for_terminals_that_it_did_not_open() {
     let _there = scene.open_as(Spec { name: Some("there".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     let (mine, _) = scene.hosts.open(Spec { name: Some("mine".to_owned()), ..spec(&["cat"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(mine.id().clone());
-    // The machine is not even asked.
+    // The machine is not even contacted.
     for name in ["mine", mine.id().as_str()] {
         let found = scene.hosts.get(name).await.unwrap().unwrap();
         found.send(Input { text: "secret\n".to_owned(), ..Input::default() }).await.unwrap();
     }
     assert_eq!(scene.hosts.get("no such name").await.unwrap().map(|found| found.id().clone()), None);
     assert!(scene.hosts.opened_by("no such step").await.unwrap().is_none());
-    // It opens none under the id of a terminal here.
+    // The liar cannot open a terminal with the id of a local one.
     let opened = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await;
     let Err(HostsError::Ask(error)) = opened else { panic!("{opened:?}") };
-    assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
-    // Its list names none: the terminal that was opened there is closed, as far as it says.
+    assert_eq!(refusal(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
+    // The liar's list is empty, so the terminal opened there counts as closed.
     let listed = scene.hosts.list().await;
     let ids: Vec<_> = listed.iter().map(|listed| (&listed.description.id, listed.place.is_some())).collect();
     assert_eq!(ids, [(mine.id(), false)]);
     assert!(scene.hosts.get("there").await.unwrap().is_none());
-    // The request may have opened one: only the machine could say which, and it does not.
+    // The request may have opened a terminal; only the machine knows which one, and does not report it.
     let error = scene.hosts.opened_by("step").await.unwrap_err();
-    assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
+    assert_eq!(refusal(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
     let asked = scene.liar.received_asks();
     assert!(!asked.iter().any(|ask| matches!(ask, Ask::Find(_))), "{asked:?}");
     let typed = asked.iter().filter(|ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Send(_))));
@@ -815,7 +816,7 @@ async fn another_machine_never_answers_for_terminals_that_it_did_not_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_of_one_other_machine_is_not_that_of_another_one() {
+async fn terminals_of_two_machines_are_distinct() {
     let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let claimed = victim.clone();
     let reply = move |ask: &Ask| match ask {
@@ -825,22 +826,22 @@ async fn a_terminal_of_one_other_machine_is_not_that_of_another_one() {
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
     scene.hosts.configure_remotes(&[config("box"), config("other")]);
-    // Both names lead to the liar: it answers the second one with the terminal of the first.
+    // Both names lead to the liar, which answers the second request with the first terminal.
     let first = scene.open_as(Spec { name: Some("first".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(first.id().clone());
     let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
     assert!(matches!(second, Err(HostsError::Ask(AskError::Implausible { .. }))), "{second:?}");
     let again = scene.open_as(spec(&["bash"])).await;
     let Err(HostsError::Ask(error)) = again else { panic!("{again:?}") };
-    assert_eq!(refused(Err::<(), _>(error), "the same id twice"), "the id of a terminal that was opened before");
+    assert_eq!(refusal(Err::<(), _>(error), "the same id twice"), "the id of a terminal that was opened before");
     let listed = scene.hosts.list().await;
     let places: Vec<_> = listed.iter().map(|listed| listed.place.as_ref().unwrap().host.as_str()).collect();
     assert_eq!(places, ["box"]);
 }
 
-/// Lies about what was requested: names, commands and times of terminals are those of this installation.
+/// Lies about the request: names, commands and times of terminals come from this installation.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_changes_nothing_that_this_installation_has_noted() {
+async fn list_cannot_change_the_notes_of_this_installation() {
     let names: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let known = names.clone();
     let reply = move |ask: &Ask| {
@@ -861,11 +862,11 @@ async fn a_list_changes_nothing_that_this_installation_has_noted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_whose_opening_had_no_answer_is_found_by_its_step() {
+async fn terminal_of_an_unanswered_opening_is_found_by_its_step() {
     let is_deaf = Arc::new(AtomicBool::new(true));
     let deaf = is_deaf.clone();
     let reply = move |ask: &Ask| match ask {
-        // The terminal is opened, and the answer is lost.
+        // The terminal opens, but the answer is lost.
         Ask::Open(_) if deaf.load(Ordering::Relaxed) => Some(Lie::Silence),
         _ => None,
     };
@@ -880,11 +881,11 @@ async fn a_terminal_whose_opening_had_no_answer_is_found_by_its_step() {
         () = asked => {}
     }
     is_deaf.store(false, Ordering::Relaxed);
-    // The honest answer of a host that has it.
+    // The honest answer of the terminal's host.
     let again = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     let found = scene.hosts.opened_by("step").await.unwrap().unwrap();
     assert_eq!(found.id(), again.id());
-    // The next daemon knows it, too.
+    // The next daemon finds it, too.
     let notes = scene.folder.path().join("machines");
     let next = here(folder().path()).await;
     next.reach(liar.setup(notes, Arc::<Heard>::default()));
@@ -895,7 +896,7 @@ async fn a_terminal_whose_opening_had_no_answer_is_found_by_its_step() {
 
 /// Sequences that act on a person's terminal instead of drawing on it.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
+async fn remote_sequences_do_not_affect_a_persons_terminal() {
     let lies = [
         ("the clipboard", "\u{1b}]52;c;aGk=\u{7}"),
         ("a question for the clipboard", "\u{1b}]52;c;?\u{1b}\\"),
@@ -932,7 +933,7 @@ async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
         let bytes = |text: &[u8]| json!({"Bytes": text});
         let (first, last) = around.as_bytes().split_at(around.len() / 2);
         let mut events: Vec<Value> = vec![bytes(around.as_bytes()), bytes(first), bytes(last)];
-        // A byte at a time, behind a sequence that does not end: a whole screen begins anew.
+        // Byte by byte after an unterminated sequence: a full redraw starts over.
         events.extend(around.as_bytes().chunks(1).map(bytes));
         events.push(bytes(b"\x1b]52;c;"));
         events.push(json!({"Redrawn": around}));
@@ -962,16 +963,16 @@ async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_screen_of_an_impossible_size_is_not_attached_to() {
+async fn impossible_screen_size_prevents_attaching() {
     let reply = json!({"snapshot": "", "size": {"cols": 65_535, "rows": 65_535}});
     let scene =
         Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Attach), Lie::Value(reply))).await;
-    assert_eq!(refused(scene.open().await.attach().await, "attach"), "a size that no terminal has");
+    assert_eq!(refusal(scene.open().await.attach().await, "attach"), "a size that no terminal has");
 }
 
 /// Lies about directories.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_of_a_listing_is_one_component_of_a_path() {
+async fn listed_name_is_one_path_component() {
     let entry = |name: &str| json!({"name": name, "kind": "File", "size": 3});
     let wrong = "a directory with an entry whose name is no name of a file";
     let mut lies: Vec<(String, Value, &str)> = Vec::new();
@@ -993,9 +994,9 @@ async fn a_name_of_a_listing_is_one_component_of_a_path() {
         let scene = Scene::new(Lies::in_replies(reply)).await;
         let files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
         let listed = files.list("site".into()).await.map_err(transfer_error);
-        assert_eq!(refused(listed, &name), expected, "{name}");
+        assert_eq!(refusal(listed, &name), expected, "{name}");
     }
-    // Names that a person would not choose are names all the same, and those that are not UTF-8 may look alike.
+    // Unusual names are valid names, and names that are not UTF-8 may look alike.
     let odd = json!([entry("…"), entry("a\nb\u{1b}[31m"), entry("-rf"), entry("..."),
         {"name": "\u{fffd}", "kind": null, "size": 1}, {"name": "\u{fffd}", "kind": null, "size": 2}]);
     let reply = move |ask: &Ask| match ask {
@@ -1009,7 +1010,7 @@ async fn a_name_of_a_listing_is_one_component_of_a_path() {
 
 /// Lies about the content of a file.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_takes_no_more_than_was_announced_and_leaves_nothing_behind() {
+async fn copy_is_bounded_by_its_announced_size_and_leaves_nothing() {
     let piece = |length: usize| json!({"Ok": {"bytes": vec![7; length]}});
     let more = "'/srv/a' changed while it was read";
     let lies: Vec<(&str, Value, Value, &str)> = vec![
@@ -1058,7 +1059,7 @@ async fn a_copy_takes_no_more_than_was_announced_and_leaves_nothing_behind() {
 
 /// Lies of the relay.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_relay_that_lies_is_not_connected_to() {
+async fn lying_relay_is_not_connected() {
     let open = |socket: &str| format!("{}\n", json!({"open": {"socket": socket, "is_current": true}}));
     let other = "it names another host than was requested, or none";
     let none = "the connection ended without a word";
@@ -1089,7 +1090,7 @@ async fn a_relay_that_lies_is_not_connected_to() {
         ("a greeting that is none", String::from("steplatch-relay {\n")),
     ] {
         let scene = Scene::new(Lies { greeting: Some(greeting), ..Lies::default() }).await;
-        // The first one goes on waiting for a greeting; nothing was asked of it.
+        // The first connection still waits for a greeting, and has received no request.
         let checked = tokio::time::timeout(Duration::from_secs(2), scene.check()).await;
         assert!(!matches!(checked, Ok(Ok(()))), "{name}");
         assert!(scene.liar.received_asks().is_empty(), "{name}");
@@ -1107,7 +1108,7 @@ async fn a_relay_that_lies_is_not_connected_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_still_waits() {
+async fn failure_that_needs_a_person_is_reported_while_waiting() {
     let is_settled = Arc::new(AtomicBool::new(true));
     let settled = is_settled.clone();
     let failed = format!("{}\n", json!({"failed": "the key is another one"}));
@@ -1139,7 +1140,7 @@ async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_sti
     assert_eq!(why, "the key is another one");
     let waited = tokio::time::timeout(before_it_ends, wait).await.unwrap().unwrap().map_err(ask_error);
     assert!(matches!(waited, Err(AskError::NotConnected { .. })), "{waited:?}");
-    // What was wrong before does not count once it is settled: the first check finds that out.
+    // An earlier problem does not count once resolved; the first check notices that.
     is_settled.store(true, Ordering::Relaxed);
     scene.check().await.unwrap();
     terminal.view(false).await.unwrap();
@@ -1147,7 +1148,7 @@ async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_sti
 
 /// Lies about how many hosts there are.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_with_thousands_of_hosts_has_few_connections() {
+async fn machine_with_thousands_of_hosts_has_few_connections() {
     let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
     let relay = move |_, _: &str| {
         Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
@@ -1157,7 +1158,7 @@ async fn a_machine_with_thousands_of_hosts_has_few_connections() {
     scene.open().await;
     assert_eq!((scene.liar.dialed(), scene.liar.connections()), (1, 1));
 
-    // Another host at each connection, none of which opens terminals.
+    // Each connection reaches another host, and none of them opens terminals.
     let relay = |number: usize, request: &str| {
         let wanted = request.trim().strip_prefix("{\"open\":\"").and_then(|rest| rest.strip_suffix("\"}"));
         let socket = wanted.map_or_else(|| format!("host-{number:08x}.sock"), str::to_owned);
@@ -1184,9 +1185,9 @@ impl SshEnvironment for NoVariables {
     }
 }
 
-/// An `ssh` that does not end by itself, and neither does what it has started.
+/// An `ssh` that does not end by itself, nor do its children.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ssh_that_is_given_up_is_ended_and_collected_with_what_it_has_started() {
+async fn abandoned_ssh_is_ended_with_its_children() {
     let folder = folder();
     let program = folder.path().join("ssh");
     let text = format!(
@@ -1219,7 +1220,7 @@ async fn an_ssh_that_is_given_up_is_ended_and_collected_with_what_it_has_started
 
 /// Lies of the link.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_lies_carries_nothing_and_another_machine_is_not_disturbed() {
+async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
     let number = |number: u64| number.to_be_bytes();
     let welcome = record(b'W', &number(0));
     let after = |record: Vec<u8>| [welcome.clone(), record].concat();
@@ -1248,25 +1249,25 @@ async fn a_link_that_lies_carries_nothing_and_another_machine_is_not_disturbed()
     ];
     for (name, bytes) in lies {
         let scene = Scene::new(Lies { link: Some(bytes), ..Lies::default() }).await;
-        // A session that has ended is followed by another one; what breaks the protocol would break it again.
+        // An ended session is followed by a new one, but a protocol violation would recur.
         let may_pass = matches!(name, "a refusal" | "the end at once");
         let patience = if may_pass { Duration::from_millis(300) } else { Duration::from_secs(600) };
         let opening = scene.hosts.open_on(spec(&["cat"]), Some("box"), patience, PlacePolicy::AtOnce);
         let opened = tokio::time::timeout(Duration::from_secs(60), opening).await;
-        let opened = opened.unwrap_or_else(|_| panic!("{name}: it is not reported at once"));
+        let opened = opened.unwrap_or_else(|_| panic!("{name}: not reported at once"));
         let Err(HostsError::Remote(RemoteError::Failed { why, .. })) = opened else { panic!("{name}: {opened:?}") };
         assert_eq!(may_pass, !matches!(why, ConnectFailure::Protocol(_)), "{name}: {why}");
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
         assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");
         assert!(scene.liar.connections() <= 1, "{name}");
-        // Not at once again: no more than a few connections in this time.
+        // Not immediately again: only a few connections in this time.
         assert!(scene.liar.dialed() < 10, "{name}: {}", scene.liar.dialed());
     }
 }
 
 /// Lies of a host's greeting.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_greets_as_another_one_is_named() {
+async fn host_greeting_as_another_one_is_named() {
     let hello = |pointer: &'static str, value: Value| {
         Lies::in_replies(move |ask| match ask {
             Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), pointer, value.clone()))),
@@ -1290,7 +1291,7 @@ async fn a_host_that_greets_as_another_one_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_machine_wants_hidden_is_its_own_matter() {
+async fn remote_secrets_affect_only_that_machine() {
     let secrets = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
     let in_hello = json!([{"terminal": null, "text": "DELETE"}]);
     let lies = Lies {
@@ -1300,16 +1301,16 @@ async fn what_a_machine_wants_hidden_is_its_own_matter() {
             _ => None,
         })
     };
-    // The sink of this machine's secrets panics.
+    // The sink for this machine's secrets panics.
     let scene = Scene::new(lies).await;
     scene.open().await;
-    let heard = scene.heard.0.lock().unwrap();
-    assert_eq!(heard.len(), 51_001);
-    assert!(heard.iter().all(|(machine, _)| machine == "box"));
+    let received = scene.heard.0.lock().unwrap();
+    assert_eq!(received.len(), 51_001);
+    assert!(received.iter().all(|(machine, _)| machine == "box"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_process_of_this_machine_is_touched_for_a_number_that_another_one_reports() {
+async fn reported_process_number_touches_no_local_process() {
     let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let pid = victim.id();
     let reply = move |ask: &Ask| match ask {
@@ -1327,7 +1328,7 @@ async fn no_process_of_this_machine_is_touched_for_a_number_that_another_one_rep
     let closed = terminal.close(steplatch_terminal::Closing { signal: Some(Signal::KILL) }).await.unwrap();
     assert_eq!(closed.survivors[0].name, "sleep\u{fffd}[31m");
     scene.hosts.closed(terminal.id()).await;
-    assert!(!scene.hosts.processes().contains(&pid), "a process of this machine would count as a terminal host");
+    assert!(!scene.hosts.processes().contains(&pid), "a local process would count as a terminal host");
     scene.hosts.shut_down().await;
     assert_eq!(victim.try_wait().unwrap(), None);
     victim.kill().unwrap();

@@ -28,7 +28,7 @@ pub(super) struct FarMachine {
     connections: Mutex<Vec<std::os::unix::net::UnixStream>>,
     pub(super) dialed: AtomicUsize,
     is_away: AtomicBool,
-    /// Number of the next connections that fail.
+    /// Number of upcoming connections that fail.
     pub(super) failures: AtomicUsize,
 }
 
@@ -36,7 +36,7 @@ impl FarMachine {
     /// Cuts every connection.
     pub(super) fn cut(&self) {
         for connection in self.connections.lock().unwrap().drain(..) {
-            // One that has ended cannot be cut.
+            // Ignore the error: an ended connection cannot be cut.
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
@@ -92,7 +92,7 @@ async fn far_host(folder: &Path) -> Hosts {
     host
 }
 
-/// A far machine with a terminal host, which the second value keeps.
+/// A remote machine with a terminal host, which the second value keeps alive.
 pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
     let folder = folder();
     let host = far_host(folder.path()).await;
@@ -106,7 +106,7 @@ pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
     (Arc::new(machine), host, folder)
 }
 
-/// For machines whose secrets are of no interest.
+/// For machines without secrets.
 #[derive(Debug)]
 struct Unheard;
 
@@ -118,7 +118,7 @@ impl MachineSecretSink for Unheard {
     fn forget(&self, _: &TerminalId) {}
 }
 
-/// A daemon's hosts, with the far machine as `box`.
+/// A daemon's hosts, with the remote machine as `box`.
 pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
     let hosts =
         Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
@@ -133,11 +133,11 @@ pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
     hosts
 }
 
-/// Cuts each connection a moment after it was made, until the task is aborted.
-pub(super) fn cut_again_and_again(machine: &Arc<FarMachine>) -> tokio::task::JoinHandle<()> {
+/// Cuts each connection shortly after it is made, until the task is aborted.
+pub(super) fn cut_repeatedly(machine: &Arc<FarMachine>) -> tokio::task::JoinHandle<()> {
     let machine = machine.clone();
     tokio::spawn(async move {
-        // A busy machine needs a longer pause now and then, in which a connection gets anywhere.
+        // A busy machine occasionally needs a longer pause for a connection to make progress.
         for pause in [20, 20, 20, 200].into_iter().cycle() {
             let before = machine.dialed.load(Ordering::Relaxed);
             machine.cut();
@@ -154,19 +154,19 @@ fn spec(command: &[&str]) -> Spec {
     Spec { inherited: vec![("HERE_ONLY".into(), "1".into())], ..super::hosts::spec(command) }
 }
 
-async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
+async fn open_terminal(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
     hosts.open_on(spec(command), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0
 }
 
 /// Answers each line.
 const ANSWERS: &[&str] = &["sh", "-c", "echo begins; while read line; do echo got $line; done"];
 
-async fn sees(terminal: &HostedTerminal, pattern: &str) {
+async fn wait_for_output(terminal: &HostedTerminal, pattern: &str) {
     let (waited, view) = terminal.wait(wait(pattern)).await.unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
 }
 
-fn typed(text: &str, step: &str) -> Input {
+fn text_input(text: &str, step: &str) -> Input {
     let settle = Some(Settle { quiet: Duration::ZERO, at_most: Duration::ZERO });
     Input { text: text.to_owned(), step: Some(step.to_owned()), settle, ..Input::default() }
 }
@@ -176,15 +176,15 @@ async fn output(terminal: &HostedTerminal) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_on_another_machine_is_used_like_one_here() {
+async fn remote_terminal_works_like_a_local_one() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
     assert_eq!(hosts.remote_status()[0].state, RemoteHostState::Idle);
-    let terminal = opened(&hosts, &["sh", "-c", "echo here:$HERE_ONLY; read x; echo got $x; sleep 1000"]).await;
-    sees(&terminal, "here:\n").await;
-    terminal.send(typed("word\n", "one")).await.unwrap();
-    sees(&terminal, "got word").await;
+    let terminal = open_terminal(&hosts, &["sh", "-c", "echo here:$HERE_ONLY; read x; echo got $x; sleep 1000"]).await;
+    wait_for_output(&terminal, "here:\n").await;
+    terminal.send(text_input("word\n", "one")).await.unwrap();
+    wait_for_output(&terminal, "got word").await;
     let [listed] = &hosts.list().await[..] else { panic!("one terminal") };
     assert_eq!((&listed.description.id, listed.place.as_ref().unwrap().host.as_str()), (terminal.id(), "box"));
     assert_eq!(listed.place.as_ref().unwrap().lost_since, None);
@@ -197,28 +197,28 @@ async fn a_terminal_on_another_machine_is_used_like_one_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_cut_lose_no_output_and_type_nothing_twice() {
+async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    // An echo would stand in the middle of what cat prints.
-    let terminal = opened(&hosts, &["sh", "-c", "stty -echo; echo begins; exec cat"]).await;
-    sees(&terminal, "begins\n").await;
+    // An echo would appear within the output of cat.
+    let terminal = open_terminal(&hosts, &["sh", "-c", "stty -echo; echo begins; exec cat"]).await;
+    wait_for_output(&terminal, "begins\n").await;
     let waiting = tokio::spawn({
         let terminal = terminal.clone();
         async move { terminal.wait(wait("line 199")).await }
     });
-    let cutter = cut_again_and_again(&machine);
+    let cutter = cut_repeatedly(&machine);
     for number in 0..200 {
-        // Half of them without a step: nothing but the session keeps those from being lost or typed twice.
+        // Half of the inputs have no step: only the session keeps those from being lost or typed twice.
         let step = (number % 2 == 0).then(|| number.to_string());
-        terminal.send(Input { step, ..typed(&format!("line {number}\n"), "") }).await.unwrap();
+        terminal.send(Input { step, ..text_input(&format!("line {number}\n"), "") }).await.unwrap();
     }
     assert!(waiting.await.unwrap().unwrap().0.found.is_some());
     cutter.abort();
     let lines: String = (0..200).map(|number| format!("line {number}\n")).collect();
     let expected = format!("begins\n{lines}");
-    eventually("all lines are there once, in their order", async || {
+    eventually("all lines have arrived once and in order", async || {
         let output = output(&terminal).await;
         if output == expected { Ok(()) } else { Err(output) }
     })
@@ -227,29 +227,29 @@ async fn connections_that_are_cut_lose_no_output_and_type_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_daemon_finds_the_terminals_and_an_input_with_a_step_is_typed_once() {
+async fn next_daemon_finds_terminals_and_types_a_step_once() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let first = near(folder.path(), &machine).await;
-    let terminal = opened(&first, ANSWERS).await;
-    terminal.send(typed("once\n", "step-1")).await.unwrap();
-    sees(&terminal, "got once").await;
+    let terminal = open_terminal(&first, ANSWERS).await;
+    terminal.send(text_input("once\n", "step-1")).await.unwrap();
+    wait_for_output(&terminal, "got once").await;
     let id = terminal.id().clone();
     drop((terminal, first));
     let second = near(folder.path(), &machine).await;
     let terminal = second.get(id.as_str()).await.unwrap().unwrap();
-    terminal.send(typed("once\n", "step-1")).await.unwrap();
-    terminal.send(typed("twice\n", "step-2")).await.unwrap();
-    sees(&terminal, "got twice").await;
+    terminal.send(text_input("once\n", "step-1")).await.unwrap();
+    terminal.send(text_input("twice\n", "step-2")).await.unwrap();
+    wait_for_output(&terminal, "got twice").await;
     assert_eq!(output(&terminal).await.matches("got once").count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_away_is_reported_and_its_terminals_stay_listed() {
+async fn unreachable_machine_is_reported_with_its_terminals() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    let terminal = opened(&hosts, ANSWERS).await.with_patience(Duration::from_millis(50));
+    let terminal = open_terminal(&hosts, ANSWERS).await.with_patience(Duration::from_millis(50));
     machine.go_away(true);
     eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
         RemoteHostState::Lost { .. } => Ok(()),
@@ -263,23 +263,23 @@ async fn a_machine_that_is_away_is_reported_and_its_terminals_stay_listed() {
     assert!(listed.place.as_ref().unwrap().lost_since.is_some());
     let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
     assert!(matches!(refused, Err(HostsError::Remote(_))));
-    // A run is patient, and goes on once the machine is back.
+    // A run is patient and continues once the machine is back.
     let patient = terminal.clone().with_patience(Duration::from_secs(60));
-    let typing = tokio::spawn(async move { patient.send(typed("back\n", "step")).await });
+    let typing = tokio::spawn(async move { patient.send(text_input("back\n", "step")).await });
     machine.go_away(false);
     typing.await.unwrap().unwrap();
-    sees(&terminal.with_patience(Duration::from_secs(60)), "got back").await;
+    wait_for_output(&terminal.with_patience(Duration::from_secs(60)), "got back").await;
     assert_eq!(hosts.check_remote("box", Duration::from_secs(60)).await.unwrap().state, RemoteHostState::Connected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn terminals_that_end_with_their_host_are_lost_and_another_host_is_started() {
+async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
     let (machine, host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    let terminal = opened(&hosts, &["cat"]).await.with_patience(Duration::from_secs(60));
+    let terminal = open_terminal(&hosts, &["cat"]).await.with_patience(Duration::from_secs(60));
     host.shut_down().await;
-    // While it ends, it may still answer that the terminal is closed.
+    // A terminal that is ending may still answer that it is closed.
     eventually("the host is known as lost", async || match terminal.describe().await {
         Err(AskError::RemoteHostLost { host, .. }) if host == "box" => Ok(()),
         other => Err(format!("{other:?}")),
@@ -293,7 +293,7 @@ async fn terminals_that_end_with_their_host_are_lost_and_another_host_is_started
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_another_one() {
+async fn step_of_an_ended_host_is_not_repeated_by_another() {
     let (machine, host, far_folder) = far().await;
     let folder = folder();
     let run = RunId::random().to_string();
@@ -322,14 +322,14 @@ async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_an
     let refused = second.files(Some("box"), patience, Some(write)).await;
     assert!(refused.as_ref().is_err_and(is_unknown), "{refused:?}");
     assert!(!written.exists());
-    // Once the outcome is stored, nothing is noted of them.
+    // Once the outcome is stored, their notes are removed.
     second.settle(&format!("{run}/"));
     assert_eq!(second.unsettled(&mut BTreeSet::new()).await, [""; 0]);
     second.open_on(spec(ANSWERS), Some("box"), patience, PlacePolicy::AtOnce).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_patient_request_makes_the_first_connection_after_failures_that_pass() {
+async fn patient_request_survives_temporary_failures() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -340,10 +340,10 @@ async fn a_patient_request_makes_the_first_connection_after_failures_that_pass()
     assert_eq!(refused.to_string(), "host 'box' was not reached: no route to it");
     failing(1);
     let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
-    assert_eq!(checked.to_string(), refused.to_string(), "a person is told the first failure");
+    assert_eq!(checked.to_string(), refused.to_string(), "a person learns the first failure");
     failing(2);
     hosts.open_on(spec(ANSWERS), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
-    // A session that is lost is waited for by a request, and not by a person.
+    // A request waits for a lost session, but a person does not.
     machine.go_away(true);
     eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
         RemoteHostState::Lost { .. } => Ok(()),
@@ -354,9 +354,9 @@ async fn a_patient_request_makes_the_first_connection_after_failures_that_pass()
     assert!(checked.to_string().contains("no route to it"), "{checked}");
 }
 
-/// An earlier daemon has requested the terminal, and this one does not reach its host.
+/// An earlier daemon requested the terminal, and this daemon cannot reach its host.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
+async fn unreachable_machine_does_not_lose_a_request() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let step = format!("{}/a/1", RunId::random());
@@ -366,7 +366,7 @@ async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
         first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0;
     let id = terminal.id().clone();
     drop((terminal, first));
-    // The answer did not come: nothing is noted but the request.
+    // The answer was lost: only the request is noted.
     forget_answers(folder.path());
     machine.go_away(true);
     let second = near(folder.path(), &machine).await;
@@ -375,10 +375,10 @@ async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
     assert!(second.has_requested_opening(&step));
     machine.go_away(false);
     for _ in 0..2 {
-        // The name is that of the step's own terminal.
+        // The name belongs to the step's own terminal.
         let again =
             second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
-        assert_eq!(again.0.id(), &id, "the terminal that was opened");
+        assert_eq!(again.0.id(), &id, "the opened terminal");
     }
     second.record_repeated(&step);
     assert!(second.is_repeated(&step));
@@ -386,7 +386,8 @@ async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
     assert!(!second.is_repeated(&step));
 }
 
-/// Makes the notes of the machine those of a daemon that was killed before the answer to its request for a terminal came.
+/// Changes the notes of the machine to those of a daemon killed before it received the answer to its request for a
+/// terminal.
 fn forget_answers(folder: &Path) {
     let file = folder.join("machines/box.machine");
     let mut notes: serde_json::Value = steplatch_liar::from_msgpack(&std::fs::read(&file).unwrap());

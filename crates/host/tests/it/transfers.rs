@@ -8,7 +8,7 @@ use steplatch_files::FileError;
 use steplatch_host::{CLIENT_CONNECT_TIMEOUT, Copied, CopyOptions, MachineFiles, TransferError};
 use steplatch_patience::eventually;
 
-use super::remote::{cut_again_and_again, far, folder, near};
+use super::remote::{cut_repeatedly, far, folder, near};
 
 const OPTIONS: CopyOptions = CopyOptions { mode: None, replace: true, limit: u64::MAX };
 
@@ -24,7 +24,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_goes_on_over_the_next_connection_in_both_directions() {
+async fn copy_continues_over_a_new_connection_in_both_directions() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -34,7 +34,7 @@ async fn a_copy_goes_on_over_the_next_connection_in_both_directions() {
         (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let (source, target, back) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
     std::fs::write(&source, &content).unwrap();
-    let cutter = cut_again_and_again(&machine);
+    let cutter = cut_repeatedly(&machine);
     let sent = copy(&here, &source, &there, &target).await.unwrap();
     let fetched = copy(&there, &target, &here, &back).await.unwrap();
     cutter.abort();
@@ -44,7 +44,7 @@ async fn a_copy_goes_on_over_the_next_connection_in_both_directions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() {
+async fn abandoned_or_changed_copy_leaves_nothing_behind() {
     let (machine, _host, far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -76,7 +76,7 @@ async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() 
     })
     .await;
 
-    // Changed after the first piece: what was read at first is not what is there in the end.
+    // Changed after the first piece, so the pieces do not match.
     let mut is_changed = false;
     let change = |_| {
         if !std::mem::replace(&mut is_changed, true) {
@@ -96,7 +96,7 @@ async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_without_a_length_is_read_to_its_end() {
+async fn file_without_a_length_is_read_to_its_end() {
     let (machine, _host, far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
@@ -106,7 +106,7 @@ async fn a_file_without_a_length_is_read_to_its_end() {
     let target = far_folder.path().join("type");
     copy(&there, source, &here, &target).await.unwrap();
     assert_eq!(std::fs::read(&target).unwrap(), b"Linux\n");
-    // An empty file is a file.
+    // An empty file is a file too.
     let empty = folder.path().join("empty");
     std::fs::write(&empty, "").unwrap();
     assert_eq!(copy(&here, &empty, &there, &target).await.unwrap().length, 0);

@@ -28,7 +28,7 @@ fn noon() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400)
 }
 
-/// Keeps `text` as it would be loaded from `flows/notes.py`.
+/// Keeps `text` as if loaded from `flows/notes.py`.
 fn load(library: &Library, text: &str, over: Option<&Signature>) -> Result<FunctionFile, CreateError> {
     let origin = Origin { file: "flows/notes.py".into(), hash: Signature::of_text(text) };
     let description = Some("Writes notes".to_owned());
@@ -41,7 +41,7 @@ fn about(library: &Library) -> PathBuf {
 }
 
 #[test]
-fn a_file_is_kept_as_it_was_written_with_what_became_of_it_beside_it() {
+fn file_is_kept_unchanged_with_metadata_beside_it() {
     let (_folder, library) = library();
     assert_eq!(library.functions().unwrap(), []);
     let kept = load(&library, NOTES, None).unwrap();
@@ -72,14 +72,11 @@ fn a_file_is_kept_as_it_was_written_with_what_became_of_it_beside_it() {
     let found = library.functions().unwrap();
     assert_eq!((found.len(), found[0].file.as_str(), found[0].name.as_ref().unwrap()), (1, "notes.py", &name("notes")));
     assert!(found[0].stamp.is_some() && found[0].about.is_some());
-    assert!(
-        library.list().unwrap().entries.is_empty() && library.list().unwrap().broken.is_empty(),
-        "it is no machine"
-    );
+    assert!(library.list().unwrap().entries.is_empty() && library.list().unwrap().broken.is_empty(), "not a machine");
 }
 
 #[test]
-fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
+fn run_counts_for_its_own_text_and_changed_text_is_a_draft() {
     let (_folder, library) = library();
     let kept = load(&library, NOTES, None).unwrap();
     let hash = kept.metadata.hash;
@@ -94,7 +91,7 @@ fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
     assert_eq!(notes.last_run.as_deref(), Some("2026-11-21T12:00:00Z"));
     assert_eq!(counts(&library, "other").status, Status::Draft);
 
-    // Edited by hand, without a notification to the library.
+    // Edited manually, without notifying the library.
     let path = library.function_path(&name("notes"));
     fs::write(&path, NOTES.replace("return 1", "return 2")).unwrap();
     let edited = library.function_file(&name("notes")).unwrap().metadata;
@@ -117,7 +114,7 @@ fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
 }
 
 #[test]
-fn a_text_takes_only_the_place_of_the_one_that_was_meant() {
+fn text_replaces_only_the_intended_version() {
     let (_folder, library) = library();
     let first = load(&library, NOTES, None).unwrap().metadata;
     let other = NOTES.replace("return 1", "return 2");
@@ -127,13 +124,13 @@ fn a_text_takes_only_the_place_of_the_one_that_was_meant() {
     assert_eq!(fs::read_to_string(library.function_path(&name("notes"))).unwrap(), NOTES);
     let second = load(&library, &other, Some(&first.hash)).unwrap().metadata;
     assert_eq!((second.version, &second.created), (2, &first.created));
-    assert_eq!(load(&library, &other, None).unwrap().metadata.version, 2, "the same text is no other one");
+    assert_eq!(load(&library, &other, None).unwrap().metadata.version, 2, "the same text is the same file");
     let long = "#".repeat((1 << 20) + 1);
     assert!(matches!(load(&library, &long, Some(&second.hash)), Err(CreateError::TooLarge { .. })));
 }
 
 #[test]
-fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
+fn invalid_metadata_loses_counts_but_not_the_file() {
     let (_folder, library) = library();
     let kept = load(&library, NOTES, None).unwrap().metadata;
     for junk in ["", "[]", "{\"workflows\": 7}", "{\"version\": -1}", "\u{0}", "{\"hash\": {}}"] {
@@ -142,7 +139,7 @@ fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
         assert_eq!((file.text.as_str(), &file.metadata.hash), (NOTES, &kept.hash), "{junk}");
         assert!(file.metadata_error.is_some() && file.metadata.workflows.is_empty(), "{junk}");
     }
-    // What a newer build wrote is kept, also within one workflow of many.
+    // Fields of a newer build are kept, even in one of many workflows.
     fs::write(about(&library), json!({"hash": kept.hash, "colour": "red", "version": 4}).to_string()).unwrap();
     assert!(library.record_function_run(&name("notes"), "notes", "run_6", &kept.hash, true, noon()).unwrap());
     let about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();
@@ -153,7 +150,7 @@ fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
 }
 
 #[test]
-fn a_file_that_came_with_git_needs_nothing_beside_it() {
+fn file_from_git_needs_no_metadata() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     fs::write(library.folder().join("notes.py"), NOTES).unwrap();
@@ -173,7 +170,7 @@ fn a_file_that_came_with_git_needs_nothing_beside_it() {
 }
 
 #[test]
-fn a_removed_file_leaves_nothing_behind() {
+fn removed_file_leaves_nothing_behind() {
     let (_folder, library) = library();
     load(&library, NOTES, None).unwrap();
     library.delete_functions(&name("notes")).unwrap();
@@ -185,7 +182,7 @@ fn a_removed_file_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_machine_that_is_kept_takes_no_name_that_somebody_has() {
+fn kept_machine_takes_no_existing_name() {
     let (_folder, library) = library();
     let machine = json!({"name": "notes", "initial_state": "a", "states": {"a": {}}});
     let kept = library.keep_proven(&machine, None, &|name| name.as_str() == "notes", &Author::default()).unwrap();
@@ -193,7 +190,7 @@ fn a_machine_that_is_kept_takes_no_name_that_somebody_has() {
 }
 
 #[test]
-fn a_change_is_seen_in_the_stamp_and_a_fresh_one_is_not_trusted() {
+fn stamp_shows_changes_and_a_fresh_stamp_is_not_trusted() {
     let (folder, _) = library();
     let file = folder.path().join("a.py");
     assert_eq!(Stamp::at(&file), None);

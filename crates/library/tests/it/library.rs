@@ -10,7 +10,7 @@ use steplatch_ids::WorkflowName;
 use steplatch_library::{Author, CreateError, FolderError, Library, LookupError, SaveOutcome, Signature, Status};
 use tempfile::TempDir;
 
-/// A library in a folder that is not there yet.
+/// A library in a directory that does not exist yet.
 fn library() -> (TempDir, Library) {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path().join("project/.terminal_control_workflows"));
@@ -37,7 +37,7 @@ fn unnamed(command: &str) -> Value {
     machine
 }
 
-/// A moment that is the same in every test.
+/// A time that is the same in every test.
 fn noon() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400)
 }
@@ -46,7 +46,7 @@ fn names(library: &Library) -> Vec<String> {
     library.list().unwrap().entries.into_iter().map(|entry| entry.name.to_string()).collect()
 }
 
-/// The visible files of a folder and what is in them.
+/// The visible files of a directory with their content.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(folder)
         .unwrap()
@@ -65,7 +65,7 @@ fn edit(file: &Path, from: &str, to: &str) {
 }
 
 #[test]
-fn a_workflow_is_one_file_with_its_keys_in_the_order_of_the_document() {
+fn workflow_is_one_file_with_keys_in_document_order() {
     let (_folder, library) = library();
     let definition = json!({"states": {"b": {}, "a": {}}, "name": "build", "initial_state": "b"});
     let stored = library.create(&definition, false, &Author::default()).unwrap();
@@ -98,7 +98,7 @@ fn a_workflow_is_one_file_with_its_keys_in_the_order_of_the_document() {
 }
 
 #[test]
-fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
+fn run_changes_only_the_lines_about_runs() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = fs::read_to_string(library.file(&stored.name)).unwrap();
@@ -116,7 +116,7 @@ fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
 }
 
 #[test]
-fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
+fn taken_name_is_refused_unless_overwriting() {
     let (_folder, library) = library();
     let first = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.record_run(&first.name, &first.metadata.hash, true, 1, noon()).unwrap();
@@ -127,7 +127,7 @@ fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
     let mut described = machine("build", "make\n");
     described["description"] = json!("Makes everything");
     let same = library.create(&described, true, &Author::default()).unwrap();
-    assert_eq!((same.metadata.version, same.metadata.status), (1, Status::Proven), "it does what it did");
+    assert_eq!((same.metadata.version, same.metadata.status), (1, Status::Proven), "equal behaviour");
     assert_eq!(library.list().unwrap().entries[0].description.as_deref(), Some("Makes everything"));
 
     let other = library.create(&machine("build", "ninja\n"), true, &Author::default()).unwrap();
@@ -136,7 +136,7 @@ fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
 }
 
 #[test]
-fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
+fn invalid_file_names_are_refused_and_create_nothing() {
     let (folder, library) = library();
     for bad in ["..", "../evil", "a/b", "/etc/passwd", "", "a b", &"x".repeat(65)] {
         let refused = library.create(&machine(bad, "x"), true, &Author::default());
@@ -156,7 +156,7 @@ fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
 }
 
 #[test]
-fn what_ran_is_kept_once_under_a_name_that_is_free() {
+fn executed_definition_is_kept_once_under_a_free_name() {
     let (_folder, library) = library();
     let keep = |definition: &Value, wanted: Option<&str>| {
         let SaveOutcome { saved, name } =
@@ -183,7 +183,7 @@ fn what_ran_is_kept_once_under_a_name_that_is_free() {
 }
 
 #[test]
-fn a_draft_that_ran_to_its_end_is_proven() {
+fn completed_draft_is_proven() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let kept = library.keep_proven(&machine("inline", "make\n"), None, &|_| false, &Author::default()).unwrap();
@@ -192,14 +192,14 @@ fn a_draft_that_ran_to_its_end_is_proven() {
 }
 
 #[test]
-fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
+fn successes_count_only_for_the_saved_definition() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let note = |hash: &Signature, succeeded| library.record_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
     assert!(note(&stored.metadata.hash, false));
     assert_eq!(library.get(&stored.name).unwrap().metadata.status, Status::Draft);
     assert!(note(&stored.metadata.hash, true));
-    assert!(!note(&Signature::of_value(&machine("build", "old\n")), true), "a run of what it was before");
+    assert!(!note(&Signature::of_value(&machine("build", "old\n")), true), "a run of the former definition");
     let metadata = library.get(&stored.name).unwrap().metadata;
     assert_eq!((metadata.run_count, metadata.success_count, metadata.total_states), (2, 1, 4));
     let missing = library.record_run(&name("missing"), &stored.metadata.hash, true, 1, noon());
@@ -207,7 +207,7 @@ fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
 }
 
 #[test]
-fn what_a_person_edits_is_a_draft_again() {
+fn edited_workflow_is_a_draft_again() {
     let (_folder, library) = library();
     library.keep_proven(&machine("build", "make\n"), None, &|_| false, &Author::default()).unwrap();
     assert_eq!(library.list().unwrap().entries[0].metadata.status, Status::Proven);
@@ -215,11 +215,11 @@ fn what_a_person_edits_is_a_draft_again() {
     let entry = library.list().unwrap().entries.remove(0);
     assert_eq!((entry.metadata.status, entry.metadata.version), (Status::Draft, 2));
     assert_eq!(entry.metadata.hash, Signature::of_value(&machine("", "just\n")));
-    // Only what a workflow does makes it another.
+    // Only different behaviour makes a different workflow.
     library.keep_proven(&machine("build", "just\n"), None, &|_| false, &Author::default()).unwrap();
     edit(&library.file(&name("build")), "Types a command", "Types another command");
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
-    // A copy has the name of its file, and a file without metadata is a draft.
+    // A copy takes the name of its file, and a file without metadata is a draft.
     fs::copy(library.file(&name("build")), library.file(&name("copy"))).unwrap();
     assert_eq!(library.get(&name("copy")).unwrap().definition["name"], "copy");
     fs::write(library.file(&name("bare")), r#"{"definition": {"states": {}}}"#).unwrap();
@@ -228,7 +228,7 @@ fn what_a_person_edits_is_a_draft_again() {
 }
 
 #[test]
-fn what_a_newer_build_wrote_about_a_workflow_stays() {
+fn metadata_of_a_newer_build_stays() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     edit(&library.file(&stored.name), r#""total_states": 0"#, r#""total_states": 0, "stars": 5"#);
@@ -238,7 +238,7 @@ fn what_a_newer_build_wrote_about_a_workflow_stays() {
 
 /// Document 001, lines 436-446: a file of `store_workflow`, and beside it its index (lines 451-469).
 #[test]
-fn a_library_of_document_001_line_436_is_read_listed_and_counted_on() {
+fn library_of_document_001_line_436_is_read_and_counted() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     let definition = machine("build_project", "make\n");
@@ -263,7 +263,7 @@ fn a_library_of_document_001_line_436_is_read_listed_and_counted_on() {
 
 /// Document 000, lines 70-79: a file of `save_successful_workflow`. Line 77: `total_states` are those of one execution.
 #[test]
-fn a_library_of_document_000_line_70_is_read_and_counted_on() {
+fn library_of_document_000_line_70_is_read_and_counted() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     let definition = machine("duplicate_test", "make\n");
@@ -284,7 +284,7 @@ fn a_library_of_document_000_line_70_is_read_and_counted_on() {
 }
 
 #[test]
-fn no_metadata_make_a_definition_unreadable() {
+fn metadata_never_makes_a_definition_unreadable() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     let definition = machine("build", "make\n");
@@ -310,7 +310,7 @@ fn no_metadata_make_a_definition_unreadable() {
 
 /// Document 001, lines 452-462: an entry of the index.
 #[test]
-fn a_list_tells_the_contract_and_the_number_of_states() {
+fn list_has_the_contract_and_the_number_of_states() {
     let (_folder, library) = library();
     let mut definition = machine("build", "make\n");
     definition["arguments"] = json!({"ROOT": "where"});
@@ -323,7 +323,7 @@ fn a_list_tells_the_contract_and_the_number_of_states() {
 }
 
 #[test]
-fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
+fn broken_files_are_named_with_reasons_and_hide_nothing() {
     let (_folder, library) = library();
     library.create(&machine("good", "make\n"), false, &Author::default()).unwrap();
     let at = |name: &str| library.folder().join(name);
@@ -341,7 +341,7 @@ fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
     for round in ["read", "from the index"] {
         let listing = library.list().unwrap();
         assert_eq!(listing.entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["good"], "{round}");
-        let told: Vec<String> =
+        let reported: Vec<String> =
             listing.broken.iter().map(|broken| format!("{}: {}", broken.file, broken.reason)).collect();
         expect![[r#"
             bytes.json: this is not JSON: invalid unicode code point at line 1 column 17
@@ -353,7 +353,7 @@ fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
             list.json: this is not a JSON object
             no name.json: its name cannot be that of a workflow: 'no name' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')
             text.json: its 'definition' is not a JSON object"#]]
-        .assert_eq(&told.join("\n"));
+        .assert_eq(&reported.join("\n"));
     }
     let broken = library.get(&name("cut")).unwrap_err();
     assert!(matches!(broken, LookupError::Broken { .. }), "{broken}");
@@ -369,7 +369,7 @@ fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
 }
 
 #[test]
-fn an_index_that_is_missing_stale_or_broken_is_made_anew() {
+fn missing_stale_or_broken_index_is_rebuilt() {
     let (_folder, library) = library();
     library.create(&machine("one", "1"), false, &Author::default()).unwrap();
     let listing = library.list().unwrap();
@@ -385,7 +385,7 @@ fn an_index_that_is_missing_stale_or_broken_is_made_anew() {
     fs::remove_file(&index).unwrap();
     assert_eq!(library.list().unwrap(), listing);
     assert!(index.exists());
-    // As after 'git checkout': files come, go and change behind its back.
+    // As after `git checkout`: files appear, disappear and change without the library.
     fs::copy(library.file(&name("one")), library.file(&name("two"))).unwrap();
     assert_eq!(names(&library), ["one", "two"]);
     fs::remove_file(library.file(&name("one"))).unwrap();
@@ -393,7 +393,7 @@ fn an_index_that_is_missing_stale_or_broken_is_made_anew() {
 }
 
 #[test]
-fn a_workflow_can_be_deleted_once() {
+fn workflow_can_be_deleted_once() {
     let (_folder, library) = library();
     assert!(matches!(library.delete(&name("build")), Err(LookupError::NotFound { .. })));
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
@@ -404,7 +404,7 @@ fn a_workflow_can_be_deleted_once() {
 }
 
 #[test]
-fn a_definition_of_ten_megabytes_is_refused_and_changes_nothing() {
+fn ten_megabyte_definition_is_refused_and_changes_nothing() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = files(library.folder());
@@ -416,13 +416,13 @@ fn a_definition_of_ten_megabytes_is_refused_and_changes_nothing() {
         assert!(matches!(refused, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{refused:?}");
     }
     assert_eq!(files(library.folder()), before);
-    // The largest that is taken can be read again.
+    // The largest accepted definition can be read again.
     library.create(&machine("large", &"x".repeat(1_044_000)), false, &Author::default()).unwrap();
     assert_eq!(names(&library), ["build", "large"]);
 }
 
 #[test]
-fn git_is_told_to_leave_alone_what_is_not_a_workflow() {
+fn git_ignores_other_files_of_the_library() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.list().unwrap();
@@ -437,7 +437,7 @@ fn git_is_told_to_leave_alone_what_is_not_a_workflow() {
 }
 
 #[test]
-fn what_a_writer_left_unfinished_is_cleared_by_the_next() {
+fn next_writer_removes_unfinished_files() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let left = library.folder().join(".unfinished-1-0");
@@ -448,12 +448,12 @@ fn what_a_writer_left_unfinished_is_cleared_by_the_next() {
 }
 
 #[test]
-fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
+fn read_only_directory_is_named_and_can_be_read() {
     let (folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let hash = library.get(&name("build")).unwrap().metadata.hash;
     use std::os::unix::fs::PermissionsExt as _;
-    // The tests may run as root, for whom permissions do not count; a thread can change its user.
+    // Tests may run as root, who bypasses permissions; a thread can change its user.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o555)).unwrap();
     let before = files(library.folder());

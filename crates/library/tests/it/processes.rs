@@ -1,6 +1,6 @@
-//! Several processes that use one library, and a process that finds no disk space.
+//! Several processes that share one library, and a process without disk space.
 //!
-//! The test program starts itself again, with one of the ignored tests.
+//! The test program starts itself again with one of the ignored tests.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -49,7 +49,7 @@ fn save_from_many_threads() {
 }
 
 #[test]
-fn of_forty_saves_by_four_processes_none_is_lost() {
+fn forty_saves_by_four_processes_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path());
     library.create(&machine("shared", "x"), false, &Author::default()).unwrap();
@@ -99,16 +99,16 @@ fn save_without_room() {
     let keep = library.keep_proven(&machine("other", &large), None, &|_| false, &Author::default()).unwrap_err();
     assert!(no_room(&keep), "{keep:?}");
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Draft);
-    // What finds room is saved, right after what found none.
+    // A file that fits is saved right after one that did not.
     library.create(&machine("small", "x"), false, &Author::default()).unwrap();
 }
 
 #[test]
-fn a_full_disk_is_named_and_changes_nothing() {
+fn full_disk_is_named_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path());
     let before = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    // Blocks of 512 or 1024 bytes, as the shell has it; the signal that comes with the limit would end the process.
+    // Blocks of 512 or 1024 bytes, depending on the shell. The signal at the limit would end the process.
     let status = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" processes::save_without_room --exact --ignored"])
         .arg(std::env::current_exe().unwrap())

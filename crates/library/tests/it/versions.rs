@@ -1,4 +1,4 @@
-//! The versions of a machine: kept on every change, by whom and why, and bounded.
+//! The versions of a machine: kept on every change, with author and reason, and bounded.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn library() -> (TempDir, Library) {
     (folder, library)
 }
 
-fn build() -> WorkflowName {
+fn build_name() -> WorkflowName {
     "build".parse().unwrap()
 }
 
@@ -41,7 +41,7 @@ fn told(versions: &[SavedVersion]) -> Vec<(u32, Option<&str>, &str, bool)> {
 }
 
 #[test]
-fn a_change_keeps_the_version_before_with_its_author() {
+fn change_keeps_the_previous_version_with_its_author() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "first")).unwrap();
     library.create(&machine("ninja"), true, &author("claude", "faster")).unwrap();
@@ -49,17 +49,18 @@ fn a_change_keeps_the_version_before_with_its_author() {
     let mut described = machine("ninja");
     described["description"] = json!("Builds faster");
     library.create(&described, true, &author("bob", "words")).unwrap();
-    let versions = library.versions(&build()).unwrap();
+    let versions = library.versions(&build_name()).unwrap();
     assert_eq!(told(&versions), [(2, Some("claude"), "ninja", true), (1, Some("ana"), "make", false)]);
     assert_eq!(versions[0].definition["description"], "Builds faster");
     assert_eq!(versions[0].author.reason.as_deref(), Some("faster"));
     assert!(versions.iter().all(|version| version.saved_at.is_some()));
-    assert_eq!(library.version(&build(), 1).unwrap().definition, machine("make"));
-    let none = library.version(&build(), 7).unwrap_err();
+    assert_eq!(library.version(&build_name(), 1).unwrap().definition, machine("make"));
+    let none = library.version(&build_name(), 7).unwrap_err();
     assert!(matches!(&none, VersionError::NoVersion { .. }), "{none}");
     assert_eq!(none.to_string(), "workflow 'build' has no version 7; there are 2, 1");
-    // Going back is a new version.
-    let back = library.create(&library.version(&build(), 1).unwrap().definition, true, &author("ana", "back")).unwrap();
+    // Restoring an old version creates a new version.
+    let back =
+        library.create(&library.version(&build_name(), 1).unwrap().definition, true, &author("ana", "back")).unwrap();
     assert_eq!((back.metadata.version, back.metadata.status), (3, Status::Draft));
     assert_eq!(library.list().unwrap().entries.len(), 1, "versions are no workflows");
     assert!(library.list().unwrap().broken.is_empty());
@@ -68,109 +69,110 @@ fn a_change_keeps_the_version_before_with_its_author() {
 }
 
 #[test]
-fn a_file_that_was_edited_by_hand_is_a_version_without_an_author() {
+fn manually_edited_file_is_a_version_without_author() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "first")).unwrap();
-    let file = library.file(&build());
+    let file = library.file(&build_name());
     let edited = fs::read_to_string(&file).unwrap().replace("\"make\"", "\"make -j\"");
     fs::write(&file, edited).unwrap();
-    let versions = library.versions(&build()).unwrap();
+    let versions = library.versions(&build_name()).unwrap();
     assert_eq!(told(&versions), [(2, None, "make -j", true), (1, Some("ana"), "make", false)]);
     library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
-    let versions = library.versions(&build()).unwrap();
+    let versions = library.versions(&build_name()).unwrap();
     assert_eq!(
         told(&versions),
         [(3, Some("bob"), "ninja", true), (2, None, "make -j", false), (1, Some("ana"), "make", false)]
     );
-    assert_eq!(versions[0].author.reason, None, "an empty reason is none");
+    assert_eq!(versions[0].author.reason, None, "an empty reason is no reason");
 }
 
 #[test]
-fn a_library_of_before_and_a_file_from_elsewhere_lose_nothing() {
+fn older_library_and_foreign_file_lose_nothing() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
-    let first = fs::read_to_string(library.file(&build())).unwrap();
+    let first = fs::read_to_string(library.file(&build_name())).unwrap();
     // An earlier steplatch has recorded nothing.
     fs::remove_dir_all(library.folder().join(".versions")).unwrap();
     library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
-    let versions = library.versions(&build()).unwrap();
+    let versions = library.versions(&build_name()).unwrap();
     assert_eq!(told(&versions), [(2, Some("bob"), "ninja", true), (1, None, "make", false)]);
-    // Git brings a file with a number that is taken by another definition.
-    let other =
-        first.replace("\"make\"", "\"just\"").replace(&library.versions(&build()).unwrap()[1].hash.to_string(), "");
-    fs::write(library.file(&build()), other).unwrap();
-    let before = library.versions(&build()).unwrap();
+    // Git brings a file with a number taken by another definition.
+    let other = first
+        .replace("\"make\"", "\"just\"")
+        .replace(&library.versions(&build_name()).unwrap()[1].hash.to_string(), "");
+    fs::write(library.file(&build_name()), other).unwrap();
+    let before = library.versions(&build_name()).unwrap();
     assert!(before.iter().any(|version| version.is_current));
     library.create(&machine("bazel"), true, &author("eve", "")).unwrap();
     let commands: Vec<_> =
-        told(&library.versions(&build()).unwrap()).into_iter().map(|told| told.2.to_owned()).collect();
+        told(&library.versions(&build_name()).unwrap()).into_iter().map(|told| told.2.to_owned()).collect();
     for command in ["make", "ninja", "just", "bazel"] {
         assert!(commands.iter().any(|known| known == command), "{command} of {commands:?}");
     }
 }
 
 #[test]
-fn versions_outlive_the_workflow_until_they_are_forgotten() {
+fn versions_outlive_the_workflow_until_forgotten() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     library.create(&machine("ninja"), true, &author("ana", "")).unwrap();
-    library.delete(&build()).unwrap();
-    let versions = library.versions(&build()).unwrap();
+    library.delete(&build_name()).unwrap();
+    let versions = library.versions(&build_name()).unwrap();
     assert_eq!(told(&versions), [(2, Some("ana"), "ninja", false), (1, Some("ana"), "make", false)]);
     let again = library.create(&machine("ninja"), false, &author("bob", "")).unwrap();
     assert_eq!(again.metadata.version, 3, "numbers are not used again");
-    assert_eq!(library.forget_versions(&build()).unwrap(), 2);
-    assert_eq!(told(&library.versions(&build()).unwrap()), [(3, Some("bob"), "ninja", true)]);
-    library.delete(&build()).unwrap();
-    assert_eq!(library.forget_versions(&build()).unwrap(), 1);
-    assert!(matches!(library.versions(&build()), Err(LookupError::NotFound { .. })));
-    assert_eq!(library.forget_versions(&build()).unwrap(), 0);
+    assert_eq!(library.forget_versions(&build_name()).unwrap(), 2);
+    assert_eq!(told(&library.versions(&build_name()).unwrap()), [(3, Some("bob"), "ninja", true)]);
+    library.delete(&build_name()).unwrap();
+    assert_eq!(library.forget_versions(&build_name()).unwrap(), 1);
+    assert!(matches!(library.versions(&build_name()), Err(LookupError::NotFound { .. })));
+    assert_eq!(library.forget_versions(&build_name()).unwrap(), 0);
 }
 
 #[test]
-fn the_oldest_versions_are_forgotten_and_files_that_are_none_are_left_out() {
+fn oldest_versions_are_forgotten_and_other_files_skipped() {
     let (_folder, library) = library();
     for number in 0..MAX_VERSIONS + 5 {
         library.create(&machine(&format!("make {number}")), true, &author("ana", "")).unwrap();
     }
-    let versions = library.versions(&build()).unwrap();
+    let versions = library.versions(&build_name()).unwrap();
     assert_eq!((versions.len(), versions.last().unwrap().version), (MAX_VERSIONS, 6));
     let folder = library.folder().join(".versions/build");
     fs::write(folder.join("54.json"), "{").unwrap();
     fs::write(folder.join("notes.json"), "{}").unwrap();
     fs::write(folder.join("53.json"), r#"{"format": 99, "version": 53, "definition": {}}"#).unwrap();
-    assert_eq!(library.versions(&build()).unwrap().len(), MAX_VERSIONS - 2);
+    assert_eq!(library.versions(&build_name()).unwrap().len(), MAX_VERSIONS - 2);
 }
 
 #[test]
-fn a_version_that_cannot_be_kept_prevents_the_change() {
+fn unstorable_version_prevents_the_change() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     fs::remove_dir_all(library.folder().join(".versions")).unwrap();
     fs::write(library.folder().join(".versions"), "a file in its place").unwrap();
     assert!(library.create(&machine("ninja"), true, &author("ana", "")).is_err());
-    assert_eq!(library.get(&build()).unwrap().definition, machine("make"));
+    assert_eq!(library.get(&build_name()).unwrap().definition, machine("make"));
 }
 
 #[test]
-fn a_replacement_takes_only_the_definition_that_it_is_of() {
+fn replacement_applies_only_to_its_own_definition() {
     let (folder, library) = library();
     let replace = |before: &str, after: &str| {
-        let replaced = library.replace(&build(), (&machine(before), &machine(after)), &author("ana", "repaired"));
+        let replaced = library.replace(&build_name(), (&machine(before), &machine(after)), &author("ana", "repaired"));
         replaced.unwrap().map(|stored| stored.metadata.version)
     };
     assert!(
-        library.replace(&build(), (&machine("make"), &machine("ninja")), &Author::default()).is_err(),
+        library.replace(&build_name(), (&machine("make"), &machine("ninja")), &Author::default()).is_err(),
         "none there"
     );
     library.create(&machine("make"), false, &author("bob", "first")).unwrap();
     assert_eq!(replace("make", "ninja"), Some(2));
     assert_eq!(replace("make", "ninja"), Some(2), "again");
-    assert_eq!(replace("make", "meson"), None, "it was changed meanwhile");
-    assert_eq!(library.get(&build()).unwrap().definition, machine("ninja"));
-    // A process that is killed behind the file leaves its version without an author.
+    assert_eq!(replace("make", "meson"), None, "changed meanwhile");
+    assert_eq!(library.get(&build_name()).unwrap().definition, machine("ninja"));
+    // A process killed after writing the file leaves its version without an author.
     fs::remove_file(folder.path().join("library/.versions/build/2.json")).unwrap();
     assert_eq!(replace("make", "ninja"), Some(2));
-    let versions = library.versions(&build()).unwrap();
+    let versions = library.versions(&build_name()).unwrap();
     assert_eq!(told(&versions), [(2, Some("ana"), "ninja", true), (1, Some("bob"), "make", false)]);
 }

@@ -1,9 +1,9 @@
 //! A server with the tools, prompts and resources that the public test suite for MCP servers expects
-//! (<https://github.com/modelcontextprotocol/conformance>), on the server implementation that agents use: the server is
-//! tested, the offer is the suite's.
+//! (<https://github.com/modelcontextprotocol/conformance>), on the server implementation that agents use: the suite
+//! tests the server with the suite's own offer.
 //!
 //! It listens on a free port of the loopback, prints its address on standard output, and ends when its standard input
-//! ends. `conformance contract PROGRAM STATE_FOLDER` offers the steplatch contract instead, and starts the daemon with
+//! ends. `conformance contract PROGRAM STATE_FOLDER` offers steplatch's contract instead, and starts the daemon with
 //! PROGRAM.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for tests")]
 

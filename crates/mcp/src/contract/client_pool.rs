@@ -1,5 +1,4 @@
-//! Connections to the daemon, one for each client name, so that the terminals and runs that a client opens carry its
-//! name.
+//! Connections to the daemon, one for each client name, so that a client's terminals and runs carry its name.
 //!
 //! The first client uses the initial connection, which is the only one over standard input.
 

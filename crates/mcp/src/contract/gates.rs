@@ -212,7 +212,7 @@ fn ask_question(reply: Value, gate: &GateInfo, rejected: Option<(&str, usize)>, 
         digest: gate.digest.clone(),
         attempts,
     };
-    let carried = serde_json::to_value(state).expect("where a call stands has only JSON in it");
+    let carried = serde_json::to_value(state).expect("the state of a call contains only JSON");
     let request = InputRequest::Elicitation(ElicitRequest::new(form));
     let questions = InputRequests::from([(QUESTION_NAME.to_owned(), request)]);
     let moot = Box::pin(wait_until_closed(gate.clone(), caller.daemon.clone()));
@@ -253,7 +253,7 @@ async fn gate_for_people(reply: &Value, daemon: &ReconnectingClient) -> Result<O
     Ok(gates.into_iter().find(|gate| gate.answered_by == "human"))
 }
 
-/// Returns the reply of a call whose gate others answer.
+/// Returns the reply of a call whose gate must be answered elsewhere.
 fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> GateStep {
     // The gate may have received an answer in the meantime.
     if reply["status"] == "waiting" {

@@ -101,7 +101,7 @@ async fn review(run_id: String, daemon: &ReconnectingClient) -> Result<(&'static
     }
     let run = daemon.call(GetRun { run_id: run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     let run = run.map_err(|error| internal_error(&error))?;
-    let text = serde_json::to_string_pretty(&run).expect("a reply has only JSON in it");
+    let text = serde_json::to_string_pretty(&run).expect("a reply contains only JSON");
     let (text, cut) = match text.char_indices().nth(MAX_RUN_CHARS) {
         Some((end, _)) => (&text[..end], "\n(cut; get_run tells all of it)"),
         None => (text.as_str(), ""),

@@ -148,7 +148,7 @@ async fn terminal(
     }
     let mut reply = daemon.call(verb).await?;
     let Some(text) = reply.screen_content.take().filter(|_| reply.success) else { return Ok(None) };
-    let about = serde_json::to_value(reply).expect("a reply has only JSON in it");
+    let about = serde_json::to_value(reply).expect("a reply contains only JSON");
     Ok(Some(ResourceContents::text(text, uri).with_mime_type(TEXT).with_meta(meta(about))))
 }
 
@@ -195,12 +195,12 @@ async fn events(
 }
 
 fn event_line(event: &RunEvent) -> String {
-    let line = serde_json::to_string(event).expect("an event has only JSON in it");
+    let line = serde_json::to_string(event).expect("an event contains only JSON");
     format!("{line}\n")
 }
 
 fn json_content(uri: &str, reply: &impl serde::Serialize) -> ResourceContents {
-    let text = serde_json::to_string_pretty(reply).expect("a reply has only JSON in it");
+    let text = serde_json::to_string_pretty(reply).expect("a reply contains only JSON");
     ResourceContents::text(text, uri).with_mime_type(JSON)
 }
 

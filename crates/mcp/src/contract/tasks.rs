@@ -119,7 +119,7 @@ pub(super) async fn begin(
 
 fn without_waiting<V: Verb>(params: Value, changed: impl FnOnce(V) -> V) -> Option<(Value, Vec<String>)> {
     let parsed = read::<V>(params).ok()?;
-    let params = serde_json::to_value(changed(parsed.verb)).expect("the parameters of a verb have only JSON in them");
+    let params = serde_json::to_value(changed(parsed.verb)).expect("the parameters of a verb contain only JSON");
     Some((params, parsed.warnings))
 }
 

@@ -71,8 +71,8 @@ fn remove_parameters<'n>(parameters: &mut JsonObject, names: impl Iterator<Item 
     }
 }
 
-/// Removes from a schema the parts that a model does not need for a call: bounds, which an error names, and the
-/// description of a parameter whose name says everything.
+/// Removes from a schema the parts that a model does not need for a call: bounds, which errors name, and the
+/// descriptions of self-explanatory parameters.
 fn shorten(parameters: &mut JsonObject) {
     let required = parameters.get("required").cloned().unwrap_or_default();
     let is_required = |name: &str| required.as_array().is_some_and(|all| all.iter().any(|known| known == name));
@@ -139,21 +139,21 @@ mod tests {
 
     use super::*;
 
-    /// The size of all tools' definitions, in bytes. Raise it only with a reason.
+    /// Maximum size of all tools' definitions, in bytes. Raise it only with a reason.
     const BUDGET: usize = 28_200;
 
-    /// The size of what clients pass to a model: names, descriptions and parameters. 3.9k tokens of four bytes, of
-    /// which capture takes 0.2k, files 0.3k, repairs 0.1k, a run that runs again 0.1k, hosts 60 and the engine of a run 30.
+    /// Maximum size of the text that clients pass to a model: names, descriptions and parameters. 3.9k tokens of four
+    /// bytes, of which capture takes 0.2k, files 0.3k, repairs 0.1k, reruns 0.1k, hosts 60 and the engine of a run 30.
     const BUDGET_OF_MODELS: usize = 16_000;
 
     #[test]
-    fn the_list_of_tools_is_the_committed_one() {
+    fn list_of_tools_matches_the_committed_file() {
         let listed = serde_json::to_string_pretty(&all()).unwrap();
         expect_file!["../../tools.json"].assert_eq(&format!("{listed}\n"));
     }
 
     #[test]
-    fn the_list_of_tools_stays_within_its_budget() {
+    fn list_of_tools_stays_within_its_budget() {
         let bytes = serde_json::to_string(&all()).unwrap().len();
         assert!(bytes <= BUDGET, "{bytes} bytes");
         let tools = all();

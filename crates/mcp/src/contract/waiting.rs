@@ -1,4 +1,4 @@
-//! Waits that report progress.
+//! Waits with progress reports.
 //!
 //! A client that sends a progress token with its call receives the states that a run enters and the gates that open,
 //! from the events of the run. Only the wait belongs to the call: a lost or cancelled call does not affect the run.
@@ -68,7 +68,7 @@ async fn begin<V: Verb>(
     progress: &mut Progress,
 ) -> Answer {
     let began = Instant::now();
-    let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+    let params = serde_json::to_value(verb).expect("the parameters of a verb contain only JSON");
     let (started, _) = daemon.call_raw(V::NAME, params).await?;
     let run = started["run_id"].as_str().unwrap_or_default().to_owned();
     if started["status"] != "running" || run.is_empty() {

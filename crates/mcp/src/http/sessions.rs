@@ -72,7 +72,7 @@ impl SessionManager for Sessions {
         for evicted in self.admit(&id) {
             tracing::info!("the least recently used session is closed to make room");
             if let Err(error) = self.inner.close_session(&evicted).await {
-                tracing::debug!(%error, "a session did not end well");
+                tracing::debug!(%error, "a session ended with an error");
             }
         }
         Ok((id, transport))
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_session_that_was_used_the_longest_ago_gives_way() {
+    async fn least_recently_used_session_is_dropped() {
         let sessions = Sessions::new(LocalSessionManager::default(), 2);
         let (first, _first) = sessions.create_session().await.unwrap();
         let (second, _second) = sessions.create_session().await.unwrap();

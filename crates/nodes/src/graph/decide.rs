@@ -1,7 +1,7 @@
 //! The decisions of a graph.
 //!
 //! Pure: the time arrives with an input, and this module reads nothing else. The caller appends the events first, then
-//! performs the effects, and brings their outcomes back as the next inputs.
+//! performs the effects, and returns their outcomes as the next inputs.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::outcome::ErrorType;
 pub enum GraphInput {
     /// The graph starts.
     Start {
-        /// Its input.
+        /// The input.
         input: Value,
     },
     /// An attempt ended.
@@ -28,7 +28,7 @@ pub enum GraphInput {
         step: NodeId,
         /// The number of the attempt.
         attempt: u32,
-        /// Its outcome.
+        /// The outcome.
         outcome: StepOutcome,
     },
     /// The time of an effect `Wait` has come.
@@ -51,9 +51,9 @@ pub enum Effect {
         attempt: u32,
         /// The node.
         node: NodeId,
-        /// Its input.
+        /// The input.
         input: Value,
-        /// Its time limit.
+        /// The time limit.
         timeout: Option<Duration>,
         /// True if an earlier daemon may have made this call already.
         again: bool,

@@ -14,7 +14,7 @@ use crate::result::NodeResult;
 pub enum GraphEvent {
     /// The graph began.
     Started {
-        /// Its input.
+        /// The input.
         input: Value,
     },
     /// A call of a node for a step is about to begin.
@@ -25,7 +25,7 @@ pub enum GraphEvent {
         attempt: u32,
         /// The node: the step's own, or its fallback.
         node: NodeId,
-        /// Its input.
+        /// The input.
         input: Value,
     },
     /// The call ended.
@@ -34,7 +34,7 @@ pub enum GraphEvent {
         step: NodeId,
         /// The number of the attempt.
         attempt: u32,
-        /// Its outcome.
+        /// The outcome.
         outcome: StepOutcome,
     },
     /// The step waits for a retry.
@@ -58,7 +58,7 @@ pub enum GraphEvent {
     StepEnded {
         /// The step.
         step: NodeId,
-        /// Its ending.
+        /// The ending.
         ending: Ending,
     },
     /// The graph has ended.
@@ -79,7 +79,7 @@ pub enum StepOutcome {
     },
     /// The attempt exceeded its time limit.
     TimedOut,
-    /// It is unknown whether the call happened. There is no second call.
+    /// It is unknown whether the call happened. The call is not repeated.
     Unknown,
 }
 

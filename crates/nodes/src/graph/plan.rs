@@ -14,7 +14,7 @@ use super::{MAX_STEPS, Step};
 pub(super) struct Plan {
     /// The dependencies of each step.
     dependencies: Vec<Vec<usize>>,
-    /// All steps, each after its dependencies; in declared order if that leaves a choice.
+    /// All steps, each after its dependencies, otherwise in declared order.
     order: Vec<usize>,
 }
 
@@ -130,7 +130,7 @@ fn sort_steps(dependencies: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     Ok(order)
 }
 
-/// Finds a cycle among the unplaced steps: each of them depends on another one of them.
+/// Finds a cycle among the unplaced steps, each of which depends on another unplaced step.
 fn find_cycle(dependencies: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
     let is_unplaced = |index: &usize| !placed[*index];
     let mut path: Vec<usize> = (0..dependencies.len()).find(is_unplaced).into_iter().collect();

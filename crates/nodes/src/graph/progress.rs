@@ -49,7 +49,7 @@ pub enum Status {
     Running {
         /// The node.
         node: NodeId,
-        /// Its input.
+        /// The input.
         input: Arc<Value>,
     },
     /// The step waits for the time of a retry.

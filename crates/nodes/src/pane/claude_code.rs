@@ -1,8 +1,7 @@
 //! The reader of Claude Code's panes.
 //!
-//! Answers and uses of tools begin with a bullet (`●`, `⏺`), results of tools with `⎿`, thoughts with `✻ Thinking…`,
-//! typed input with `>`. While the program works, a line ends in `esc to interrupt)`; otherwise there is a prompt in a
-//! frame.
+//! Answers and tool uses begin with a bullet (`●`, `⏺`), results of tools with `⎿`, thoughts with `✻ Thinking…`, typed
+//! input with `>`. While the program works, a line ends in `esc to interrupt)`; otherwise there is a prompt in a frame.
 
 use super::frame::{Block, is_rule, is_selection, split_blocks};
 use super::{Reading, SectionBuilder, SectionKind};

@@ -22,7 +22,7 @@ async fn sh(command: &str) -> NodeResult {
     nodes().run(&node(json!({"id": "sh", "type": "bash"})), Call::new(command)).await
 }
 
-/// Waits until a process has left its number behind, and returns it.
+/// Waits until a process has written its id, and returns it.
 async fn pid_in(file: &Path) -> i32 {
     eventually(&format!("a process id in {}", file.display()), async || {
         let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -31,7 +31,7 @@ async fn pid_in(file: &Path) -> i32 {
     .await
 }
 
-/// Returns whether a process runs; one that has ended and was not collected does not.
+/// Returns whether a process runs. An ended process that was not reaped does not run.
 fn runs(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|fields| fields.split_ascii_whitespace().next().map(str::to_owned));
@@ -39,21 +39,21 @@ fn runs(pid: i32) -> bool {
 }
 
 #[tokio::test]
-async fn output_errors_and_exit_code_are_told_apart() {
+async fn output_errors_and_exit_code_are_separate() {
     let result = sh("echo out; echo err >&2; exit 3").await;
     assert!(!result.success);
     assert_eq!((&result.output, &result.attributes["stdout"]), (&json!("out"), &json!("out\n")));
     assert_eq!(result.error_type, Some(ErrorType::ExitCode));
     assert_eq!(result.error.as_deref(), Some("The command ended with exit code 3: err"));
-    let told = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 3,
+    let reported = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 3,
         "command": "echo out; echo err >&2; exit 3", "interrupted": false});
-    assert_eq!(Value::Object(result.attributes), told);
+    assert_eq!(Value::Object(result.attributes), reported);
     let result = sh("printf fine").await;
     assert_eq!((result.success, result.output, result.error), (true, json!("fine"), None));
 }
 
 #[tokio::test]
-async fn an_input_is_quoted_where_the_declaration_says_so_and_read_where_it_says_stdin() {
+async fn input_is_quoted_or_passed_on_stdin_as_declared() {
     let nodes = nodes();
     let quoted = node(json!({"id": "q", "type": "bash", "command": "printf %s {input|sh}"}));
     let hostile = "it's; echo $HOME `id` {secret:X}";
@@ -66,7 +66,7 @@ async fn an_input_is_quoted_where_the_declaration_says_so_and_read_where_it_says
 }
 
 #[tokio::test]
-async fn a_secret_reaches_the_command_and_nobody_else() {
+async fn secret_reaches_only_the_command() {
     let secrets = BTreeMap::from([("TOKEN".to_owned(), "hunter22".to_owned())]);
     let node_environment =
         NodeEnvironment { secrets: Arc::new(secrets), ..NodeEnvironment::of_this_process().unwrap() };
@@ -82,7 +82,7 @@ async fn a_secret_reaches_the_command_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_flood_fails_its_command_and_has_no_part_under_the_name_of_the_whole() {
+async fn flood_fails_its_command_and_returns_no_partial_output() {
     let result = sh("echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last").await;
     assert_eq!((result.success, result.error_type), (false, Some(ErrorType::TooLarge)));
     assert!(result.error.unwrap().contains("524288 bytes"));
@@ -90,31 +90,31 @@ async fn a_flood_fails_its_command_and_has_no_part_under_the_name_of_the_whole()
     let text = |name: &str| result.attributes[name].as_str().unwrap();
     assert!(text("stdout_head").starts_with("first\n") && text("stdout_tail").ends_with("x\nlast\n"));
     assert_eq!(result.attributes["stdout_left_out"], 20_000_000 + 12 - 2 * (256 << 10));
-    // Its messages are no output, and do not fail a command that succeeded.
+    // Messages on standard error are not output, and do not fail a successful command.
     let loud = sh("head -c 2000000 /dev/zero | tr '\\0' x >&2; echo done").await;
     assert_eq!((loud.success, loud.output, loud.attributes.get("stderr")), (true, json!("done"), None));
     assert!(loud.attributes.contains_key("stderr_tail"), "{:?}", loud.attributes.keys());
 }
 
 #[tokio::test]
-async fn a_command_that_ends_is_not_held_up_by_what_it_left_running() {
+async fn background_processes_do_not_delay_an_ended_command() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let began = std::time::Instant::now();
     let result = sh(&format!("sleep 300 & echo $! > {}; echo done", file.display())).await;
     assert_eq!(result.output, "done");
-    assert!(began.elapsed() < Duration::from_secs(60), "it waited for what it left running");
+    assert!(began.elapsed() < Duration::from_secs(60), "the command waited for its background processes");
     let left = pid_in(&file).await;
     assert!(runs(left));
     std::process::Command::new("kill").arg(left.to_string()).status().unwrap();
 }
 
 #[tokio::test]
-async fn an_interrupt_ends_everything_that_the_command_started() {
+async fn interrupt_ends_everything_started_by_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let (job, session, orphan) = (file("job"), file("session"), file("orphan"));
-    // A job that is deaf to politeness, one in a session of its own, and one whose parents are gone.
+    // A job that ignores signals, one in its own session, and one without parents.
     let command = format!(
         "(trap '' TERM HUP INT; echo $BASHPID > {}; while :; do sleep 1; done) & \
          setsid sh -c 'echo $$ > {}; exec sleep 1000' & \
@@ -141,7 +141,7 @@ async fn an_interrupt_ends_everything_that_the_command_started() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_leaves_nothing_running() {
+async fn dropped_call_leaves_nothing_running() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let command = format!("setsid sh -c 'echo $$ > {}; exec sleep 1000' & sleep 1000", file.display());
@@ -154,7 +154,7 @@ async fn a_call_that_is_dropped_leaves_nothing_running() {
 }
 
 #[tokio::test]
-async fn a_time_limit_of_the_node_or_of_the_call_is_told_with_what_was_printed() {
+async fn time_limit_is_reported_with_the_output() {
     let nodes = nodes();
     let slow = node(json!({"id": "slow", "type": "bash", "timeout": 0.3}));
     let result = nodes.run(&slow, Call::new("echo begun; sleep 1000")).await;
@@ -166,7 +166,7 @@ async fn a_time_limit_of_the_node_or_of_the_call_is_told_with_what_was_printed()
 }
 
 #[tokio::test]
-async fn what_cannot_begin_is_an_error_of_its_own() {
+async fn failure_to_start_has_its_own_error() {
     let nodes = nodes();
     let nowhere = node(json!({"id": "n", "type": "bash", "command": "true", "cwd": "/no/such/folder"}));
     let result = nodes.run(&nowhere, Call::default()).await;

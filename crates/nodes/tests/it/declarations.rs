@@ -8,7 +8,7 @@ fn problems(document: &Value) -> String {
     Node::parse(document).expect_err("it is wrong").to_string()
 }
 
-/// One of every kind, with all keys that it has.
+/// One node of every kind, with all its keys.
 fn all() -> Vec<Value> {
     vec![
         json!({"id": "same", "type": "identity", "description": "d", "timeout": 5}),
@@ -26,7 +26,7 @@ fn all() -> Vec<Value> {
 }
 
 #[test]
-fn every_kind_is_read_and_written_the_same() {
+fn every_kind_round_trips() {
     for document in all() {
         let node = Node::parse(&document).unwrap_or_else(|problems| panic!("{document}: {problems}"));
         let written = serde_json::to_value(&node).unwrap();
@@ -35,7 +35,7 @@ fn every_kind_is_read_and_written_the_same() {
 }
 
 #[test]
-fn the_schema_knows_every_key_that_is_read_and_no_other() {
+fn schema_knows_exactly_the_keys_that_are_read() {
     let schema = schema();
     for document in all() {
         let of_kind = |kind: &&Value| kind["properties"]["type"]["const"] == document["type"];
@@ -58,7 +58,7 @@ fn the_schema_knows_every_key_that_is_read_and_no_other() {
 }
 
 #[test]
-fn problems_name_the_place_and_what_was_probably_meant() {
+fn problems_name_the_place_and_a_suggestion() {
     expect!["/type: there is no node of type 'bsh', did you mean 'bash'?"]
         .assert_eq(&problems(&json!({"id": "a", "type": "bsh"})));
     expect!["'type' is missing"].assert_eq(&problems(&json!({"id": "a", "comand": "x"})));
@@ -96,7 +96,7 @@ fn problems_name_the_place_and_what_was_probably_meant() {
 }
 
 #[test]
-fn an_input_that_goes_unquoted_into_a_command_is_warned_of() {
+fn unquoted_input_in_a_command_causes_a_warning() {
     let warned = |command: &str| {
         let node = Node::parse(&json!({"id": "a", "type": "bash", "command": command})).unwrap();
         node.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -111,7 +111,7 @@ fn an_input_that_goes_unquoted_into_a_command_is_warned_of() {
 }
 
 #[tokio::test]
-async fn an_identity_returns_its_input_and_what_nobody_can_run_says_so() {
+async fn identity_returns_its_input_and_unsupported_kind_says_so() {
     let nodes = Nodes::new(NodeEnvironment::of_this_process().unwrap());
     let same = Node::parse(&json!({"id": "same", "type": "identity"})).unwrap();
     let result = nodes.run(&same, Call::new(json!({"a": [1]}))).await;

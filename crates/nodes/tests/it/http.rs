@@ -16,7 +16,7 @@ fn nodes() -> Nodes {
 }
 
 #[tokio::test]
-async fn a_request_carries_what_was_declared_and_the_answer_is_a_value() {
+async fn request_is_sent_as_declared_and_its_answer_is_a_value() {
     let server = Server::start(|_, _| support::json(&json!({"id": 7}))).await;
     let post = node(
         json!({"id": "post", "type": "http", "method": "POST", "url": format!("{}/v1/{{name}}?q={{input}}", server.url),
@@ -34,7 +34,7 @@ async fn a_request_carries_what_was_declared_and_the_answer_is_a_value() {
 }
 
 #[tokio::test]
-async fn a_status_that_is_no_success_is_a_failure_with_the_body() {
+async fn error_status_is_a_failure_with_the_body() {
     let server = Server::start(|_, _| response("404 Not Found", "content-type: text/plain\r\n", "no such thing")).await;
     let get = node(json!({"id": "get", "type": "http", "url": "{input}"}));
     let result = nodes().run(&get, Call::new(format!("{}/x", server.url))).await;
@@ -44,7 +44,7 @@ async fn a_status_that_is_no_success_is_a_failure_with_the_body() {
 }
 
 #[tokio::test]
-async fn a_secret_goes_to_the_server_and_never_into_a_result() {
+async fn secret_reaches_the_server_but_no_result() {
     let server = Server::start(|request, _| response("200 OK", "", &format!("you sent {:?}", request.headers))).await;
     let get = node(json!({"id": "get", "type": "http", "url": format!("{}/?k={{secret:KEY}}", server.url),
         "headers": {"Authorization": "Bearer {secret:KEY}"}}));
@@ -52,8 +52,8 @@ async fn a_secret_goes_to_the_server_and_never_into_a_result() {
     let request = &server.requests()[0];
     assert_eq!(request.header("authorization"), Some("Bearer hunter22"));
     assert_eq!(request.line, "GET /?k=hunter22 HTTP/1.1");
-    let told = serde_json::to_string(&result).unwrap();
-    assert!(!told.contains("hunter22") && told.contains(MASK), "{told}");
+    let reported = serde_json::to_string(&result).unwrap();
+    assert!(!reported.contains("hunter22") && reported.contains(MASK), "{reported}");
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn redirects_are_followed_and_secrets_stay_with_their_origin() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_cut_and_refused() {
+async fn endless_answer_is_cut_and_refused() {
     let server = Server::start(|_, _| {
         let mut pieces = vec![b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n".to_vec()];
         pieces.extend(std::iter::repeat_n(vec![b'x'; 1000], 1000));
@@ -110,11 +110,11 @@ async fn an_answer_without_end_is_cut_and_refused() {
     let get = node(json!({"id": "get", "type": "http", "url": server.url, "max_bytes": 1500}));
     let result = nodes().run(&get, Call::default()).await;
     assert_eq!(result.error_type, Some(ErrorType::TooLarge));
-    assert_eq!(result.output, Value::Null, "a part is no value");
+    assert_eq!(result.output, Value::Null, "a part is not a value");
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_or_not_there_is_told_apart() {
+async fn silent_and_missing_servers_are_distinguished() {
     let server = Server::start(|_, _| Answer::Silence).await;
     let get = node(json!({"id": "get", "type": "http", "url": "{input}", "timeout": 0.2}));
     let result = nodes().run(&get, Call::new(server.url.clone())).await;

@@ -10,7 +10,7 @@ use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, NodeResult, Nodes}
 /// Makes this test program request this URL, and requires an answer.
 const TRUSTED: &str = "STEPLATCH_TEST_TRUSTED_URL";
 
-/// A server of openssl, while this value lives.
+/// A server of openssl that runs while this value exists.
 struct Server(Child);
 
 impl Server {
@@ -25,10 +25,10 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("openssl is installed; cargo xtask test sees to it");
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap() == "ACCEPT"), "the server ended instead of listening");
-        // It keeps writing, and a closed pipe would end it.
-        std::thread::spawn(move || said.for_each(drop));
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(output.any(|line| line.unwrap() == "ACCEPT"), "the server ended instead of listening");
+        // The server keeps writing, and a closed pipe would end it.
+        std::thread::spawn(move || output.for_each(drop));
         Self(child)
     }
 }
@@ -46,7 +46,7 @@ async fn get(url: String) -> NodeResult {
 }
 
 #[tokio::test]
-async fn a_certificate_counts_only_where_the_system_trusts_it() {
+async fn certificate_counts_only_if_the_system_trusts_it() {
     if let Ok(url) = std::env::var(TRUSTED) {
         let result = get(url).await;
         assert!(result.success && result.output.as_str().unwrap().contains("TLSv1.3"), "{result:?}");
@@ -72,16 +72,16 @@ async fn a_certificate_counts_only_where_the_system_trusts_it() {
     assert_eq!(result.error_type, Some(ErrorType::Connection), "{result:?}");
     assert!(result.error.as_ref().unwrap().contains("certificate"), "{result:?}");
 
-    let told = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "https::a_certificate_counts_only_where_the_system_trusts_it", "--nocapture"])
+    let reported = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "https::certificate_counts_only_if_the_system_trusts_it", "--nocapture"])
         .env(TRUSTED, &url)
         .env("SSL_CERT_FILE", &certificate)
         .output()
         .unwrap();
     assert!(
-        told.status.success(),
+        reported.status.success(),
         "{}{}",
-        String::from_utf8_lossy(&told.stdout),
-        String::from_utf8_lossy(&told.stderr)
+        String::from_utf8_lossy(&reported.stdout),
+        String::from_utf8_lossy(&reported.stderr)
     );
 }

@@ -1,4 +1,4 @@
-//! Models, played by a local server that speaks chat completions.
+//! Models, simulated by a local server with the chat completions API.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,14 +21,14 @@ fn model(server: &Server, more: Value) -> Node {
     node(declared)
 }
 
-/// An answer in one piece, as OpenAI documents it.
+/// An answer in one piece, as documented by OpenAI.
 fn completion(text: &str) -> Answer {
     support::json(&json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "small-1-2026",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text, "refusal": null}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}}))
 }
 
-/// The head of a stream, and the events behind it.
+/// The head of a stream, with its events.
 fn stream(events: &[Value], done: bool) -> Vec<u8> {
     let mut sent =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n: ping\n\n".to_owned();
@@ -47,7 +47,7 @@ fn delta(delta: Value, finish: Option<&str>) -> Value {
 }
 
 #[tokio::test]
-async fn a_question_is_asked_in_the_words_of_the_api() {
+async fn request_has_the_format_of_the_api() {
     let server = Server::start(|_, _| completion("42")).await;
     let asked = model(&server, json!({"system": "Be brief.", "prompt": "Why? {input}", "options": {"temperature": 0}}));
     let result = nodes().run(&asked, Call::new("{secret:KEY}")).await;
@@ -72,7 +72,7 @@ async fn a_question_is_asked_in_the_words_of_the_api() {
 }
 
 #[tokio::test]
-async fn a_stream_is_passed_on_as_it_comes_wherever_its_bytes_are_cut() {
+async fn stream_is_forwarded_wherever_its_bytes_are_cut() {
     let server = Server::start(|_, count| {
         let sent = stream(
             &[
@@ -90,8 +90,8 @@ async fn a_stream_is_passed_on_as_it_comes_wherever_its_bytes_are_cut() {
     })
     .await;
     for _ in 0..3 {
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let telling = told.clone();
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let telling = reported.clone();
         let call = Call {
             on_text: Some(Arc::new(move |text| telling.lock().unwrap().push(text.to_owned()))),
             ..Call::new("hi")
@@ -101,14 +101,14 @@ async fn a_stream_is_passed_on_as_it_comes_wherever_its_bytes_are_cut() {
         assert_eq!(result.output, "Grüße, Welt");
         assert_eq!(result.attributes["usage"]["total_tokens"], 9);
         assert_eq!(result.attributes["tool_calls"][0]["function"], json!({"name": "add", "arguments": "{\"a\":1}"}));
-        assert_eq!(*told.lock().unwrap(), ["Grüße", ", Welt"]);
+        assert_eq!(*reported.lock().unwrap(), ["Grüße", ", Welt"]);
     }
     let asked = server.requests()[0].json();
     assert_eq!((&asked["stream"], &asked["stream_options"]), (&json!(true), &json!({"include_usage": true})));
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_busy_is_asked_again() {
+async fn busy_endpoint_is_retried() {
     let server = Server::start(|_, count| match count {
         0 => response("429 Too Many Requests", "retry-after: 0\r\n", r#"{"error": {"message": "slow down"}}"#),
         1 => response("503 Service Unavailable", "", "overloaded"),
@@ -121,7 +121,7 @@ async fn an_endpoint_that_is_busy_is_asked_again() {
 }
 
 #[tokio::test]
-async fn retries_end_and_what_is_wrong_for_good_is_not_tried_again() {
+async fn retries_end_and_permanent_errors_are_not_retried() {
     let busy =
         Server::start(|_, _| response("429 Too Many Requests", "", r#"{"error": {"message": "quota is used up"}}"#))
             .await;
@@ -143,7 +143,7 @@ async fn retries_end_and_what_is_wrong_for_good_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn the_wait_that_an_endpoint_names_is_kept() {
+async fn requested_delay_of_an_endpoint_is_observed() {
     let server = Server::start(|_, count| match count {
         0 => response("429 Too Many Requests", "retry-after: 1\r\n", ""),
         _ => completion("now"),
@@ -155,7 +155,7 @@ async fn the_wait_that_an_endpoint_names_is_kept() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_keeps_what_came_and_is_not_asked_again() {
+async fn broken_stream_keeps_its_text_and_is_not_retried() {
     let server =
         Server::start(|_, _| Answer::Pieces(vec![stream(&[delta(json!({"content": "half"}), None)], false)])).await;
     let result = nodes().run(&model(&server, json!({"stream": true})), Call::new("hi")).await;
@@ -169,7 +169,7 @@ async fn a_stream_that_breaks_keeps_what_came_and_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_short_keeps_what_came() {
+async fn interrupted_call_keeps_its_text() {
     let server = Server::start(|_, _| Answer::Silence).await;
     let result = nodes().run(&model(&server, json!({"timeout": 0.2})), Call::new("hi")).await;
     assert_eq!((result.error_type, &result.attributes["attempts"]), (Some(ErrorType::Timeout), &json!(1)));

@@ -1,4 +1,4 @@
-//! Every kind of node against real programs and servers of the tests.
+//! Every kind of node with real programs and the tests' servers.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod bash;

@@ -1,4 +1,4 @@
-//! MCP nodes against an independent server: the one with which the protocol's authors test clients.
+//! MCP nodes with an independent server: the protocol authors' test server for clients.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -19,35 +19,35 @@ fn nodes() -> Nodes {
     Nodes::new(node_environment)
 }
 
-/// Returns the server's program: it is in the target directory, like this test program.
-fn everything() -> PathBuf {
+/// Returns the server's program, in the target directory like this test program.
+fn everything_server() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let path = "mcp-server/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let found = exe.ancestors().map(|folder| folder.join(path)).find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("no MCP server is installed; run cargo xtask test, which installs it"))
 }
 
-/// A server that leaves its number behind in `file`, a line for each start.
+/// A server that appends its process id to `file` at each start.
 fn server(file: &Path) -> Value {
     let script = "echo $$ >> \"$1\"; exec node \"$2\" stdio";
-    json!({"command": "sh", "args": ["-c", script, "sh", file, everything()], "env": {"WITH_KEY": "{secret:KEY}"}})
+    json!({"command": "sh", "args": ["-c", script, "sh", file, everything_server()], "env": {"WITH_KEY": "{secret:KEY}"}})
 }
 
 fn pids(file: &Path) -> Vec<i32> {
     std::fs::read_to_string(file).unwrap_or_default().lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn runs(pid: i32) -> bool {
+fn is_running(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}/status")).exists()
         && !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default().contains(") Z ")
 }
 
-async fn ends(pid: i32) {
-    eventually(&format!("process {pid} ends"), async || !runs(pid)).await;
+async fn wait_for_end(pid: i32) {
+    eventually(&format!("process {pid} ends"), async || !is_running(pid)).await;
 }
 
 #[tokio::test]
-async fn a_tool_is_called_with_what_was_declared_or_with_the_input() {
+async fn tool_is_called_with_declared_arguments_or_the_input() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let nodes = nodes();
@@ -70,13 +70,13 @@ async fn a_tool_is_called_with_what_was_declared_or_with_the_input() {
     let result = nodes.run(&any, Call::new(json!({"tool": "get-env"}))).await;
     let text = result.output.as_str().unwrap();
     assert!(text.contains("\"WITH_KEY\": \"••••••\"") && !text.contains("hunter22"), "{text}");
-    assert_eq!(pids(&file).len(), 1, "declarations that are the same share a server");
+    assert_eq!(pids(&file).len(), 1, "equal declarations share a server");
     nodes.close().await;
-    assert!(!runs(pids(&file)[0]));
+    assert!(!is_running(pids(&file)[0]));
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_is_a_failure_of_the_tool() {
+async fn refusal_by_a_server_is_a_failure_of_the_tool() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes();
     let any = node(json!({"id": "any", "type": "mcp", "server": server(&folder.path().join("pids"))}));
@@ -94,7 +94,7 @@ async fn what_a_server_refuses_is_a_failure_of_the_tool() {
 }
 
 #[tokio::test]
-async fn a_server_that_died_is_started_again_and_what_it_was_at_is_unknown() {
+async fn ended_server_is_restarted_and_its_call_is_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let nodes = nodes();
@@ -105,7 +105,7 @@ async fn a_server_that_died_is_started_again_and_what_it_was_at_is_unknown() {
 
     let long = json!({"tool": "trigger-long-running-operation", "args": {"duration": 1000, "steps": 2}});
     let mut under_way = Box::pin(nodes.run(&any, Call::new(long)));
-    // Calls are sent in order, so once the second is answered the first is in progress.
+    // Calls are sent in order, so the first is in progress once the second is answered.
     let echoed = tokio::select! {
         biased;
         result = &mut under_way => panic!("{result:?}"),
@@ -121,11 +121,11 @@ async fn a_server_that_died_is_started_again_and_what_it_was_at_is_unknown() {
     assert!(result.success, "{result:?}");
     assert_eq!(pids(&file).len(), 2);
     nodes.close().await;
-    ends(pids(&file)[1]).await;
+    wait_for_end(pids(&file)[1]).await;
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_short_leaves_the_server_to_others() {
+async fn interrupted_call_leaves_the_server_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
     let nodes = nodes();
@@ -138,11 +138,11 @@ async fn a_call_that_is_cut_short_leaves_the_server_to_others() {
     assert!(nodes.run(&any, echo()).await.success);
     assert_eq!(pids(&file).len(), 1);
     drop(nodes);
-    ends(pids(&file)[0]).await;
+    wait_for_end(pids(&file)[0]).await;
 }
 
 #[tokio::test]
-async fn what_keeps_a_server_from_starting_is_told_in_its_own_words() {
+async fn failed_server_start_is_reported_with_its_output() {
     let nodes = nodes();
     let silent = json!({"command": "sh", "args": ["-c", "echo 'no licence, {secret:KEY}' >&2; exit 1"]});
     let result =
@@ -159,7 +159,7 @@ async fn what_keeps_a_server_from_starting_is_told_in_its_own_words() {
     );
 }
 
-/// The same server over HTTP, while this value lives.
+/// The same server over HTTP, which runs while this value exists.
 struct OverHttp {
     child: Child,
     url: String,
@@ -170,7 +170,7 @@ impl OverHttp {
         let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let port = port.unwrap_or_else(free);
         let mut child = Command::new("node")
-            .arg(everything())
+            .arg(everything_server())
             .arg("streamableHttp")
             .env("PORT", port.to_string())
             .stdin(Stdio::null())
@@ -178,11 +178,11 @@ impl OverHttp {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut output = BufReader::new(child.stderr.take().unwrap()).lines();
         let listening = tokio::task::spawn_blocking(move || {
-            let found = said.find(|line| line.as_ref().unwrap().contains("listening"));
-            // It keeps writing, and a pipe without a reader would block it.
-            std::thread::spawn(move || said.for_each(drop));
+            let found = output.find(|line| line.as_ref().unwrap().contains("listening"));
+            // The server keeps writing, and a pipe without a reader would block it.
+            std::thread::spawn(move || output.for_each(drop));
             found.is_some()
         });
         assert!(listening.await.unwrap(), "the server ended instead of listening");
@@ -202,7 +202,7 @@ impl Drop for OverHttp {
 }
 
 #[tokio::test]
-async fn a_server_behind_an_address_is_called_and_found_again() {
+async fn server_at_an_address_is_called_and_reconnected() {
     let server = OverHttp::start(None).await;
     let nodes = nodes();
     let declared = json!({"url": server.url, "headers": {"X-Key": "{secret:KEY}"}});

@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 use steplatch_nodes::pane::Parser;
 
-/// Reads a pane and writes what was found, a section with its kind in brackets, then whether it is ready.
-fn reads(parser: Parser, pane: &str, expected: Expect) {
+/// Reads a pane and writes its sections, each with its kind in brackets, and whether it is ready.
+fn read_pane(parser: Parser, pane: &str, expected: Expect) {
     let path = format!("{}/tests/it/panes/{pane}.txt", env!("CARGO_MANIFEST_DIR"));
     let reading = parser.read(&std::fs::read_to_string(path).unwrap());
     let mut found = String::new();
@@ -18,7 +18,7 @@ fn reads(parser: Parser, pane: &str, expected: Expect) {
 
 #[test]
 fn shells() {
-    reads(
+    read_pane(
         Parser::Shell,
         "shell_bash",
         expect![[r#"
@@ -30,7 +30,7 @@ fn shells() {
         [input] cd /tmp
         ready"#]],
     );
-    reads(
+    read_pane(
         Parser::Shell,
         "shell_zsh",
         expect![[r#"
@@ -39,7 +39,7 @@ fn shells() {
         [input] false
         ready"#]],
     );
-    reads(
+    read_pane(
         Parser::Shell,
         "shell_arrow",
         expect![[r#"
@@ -48,7 +48,7 @@ fn shells() {
         [text] cc -o shop shop.c
         ready"#]],
     );
-    reads(
+    read_pane(
         Parser::Shell,
         "shell_root",
         expect![[r#"
@@ -57,7 +57,7 @@ fn shells() {
         $ neither
         ready"#]],
     );
-    reads(
+    read_pane(
         Parser::Shell,
         "shell_busy",
         expect![[r#"
@@ -70,7 +70,7 @@ fn shells() {
 
 #[test]
 fn claude_code() {
-    reads(
+    read_pane(
         Parser::ClaudeCode,
         "claude_answered",
         expect![[r#"
@@ -94,7 +94,7 @@ fn claude_code() {
         - keep thousandths
         ready"#]],
     );
-    reads(
+    read_pane(
         Parser::ClaudeCode,
         "claude_rules",
         expect![[r#"
@@ -102,7 +102,7 @@ fn claude_code() {
         [text] I would call it rounded_price.
         ready"#]],
     );
-    reads(
+    read_pane(
         Parser::ClaudeCode,
         "claude_busy",
         expect![[r#"
@@ -115,7 +115,7 @@ fn claude_code() {
         [status] ✽ Migrating… (34s · ↓ 1.2k tokens · esc to interrupt)
         not ready"#]],
     );
-    reads(
+    read_pane(
         Parser::ClaudeCode,
         "claude_asks",
         expect![[r#"
@@ -133,7 +133,7 @@ fn claude_code() {
           3. No, and tell Claude what to do differently
         not ready"#]],
     );
-    reads(
+    read_pane(
         Parser::ClaudeCode,
         "claude_asks_bare",
         expect![[r#"
@@ -153,7 +153,7 @@ fn claude_code() {
 
 #[test]
 fn gemini_cli() {
-    reads(
+    read_pane(
         Parser::GeminiCli,
         "gemini_answered",
         expect![[r#"
@@ -173,7 +173,7 @@ fn gemini_cli() {
         2. black
         ready"#]],
     );
-    reads(
+    read_pane(
         Parser::GeminiCli,
         "gemini_busy",
         expect![[r#"
@@ -182,7 +182,7 @@ fn gemini_cli() {
         [status] ⠏ Brewing the summary (esc to cancel, 12s)
         not ready"#]],
     );
-    reads(
+    read_pane(
         Parser::GeminiCli,
         "gemini_asks",
         expect![[r#"
@@ -202,13 +202,13 @@ fn gemini_cli() {
 }
 
 #[test]
-fn the_answer_is_the_text_behind_the_last_input() {
+fn answer_is_the_text_after_the_last_input() {
     let pane = "$ echo one\none\n$ echo two\ntwo\n$ ";
     assert_eq!(Parser::Shell.read(pane).answer(), "two");
 }
 
 #[test]
-fn an_empty_pane_says_nothing() {
+fn empty_pane_has_no_answer() {
     for parser in [Parser::Shell, Parser::ClaudeCode, Parser::GeminiCli] {
         for pane in ["", "\n\n", "   ", "╭", "│", "──────────────", "● ", "> "] {
             let reading = parser.read(pane);

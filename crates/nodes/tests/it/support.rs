@@ -12,7 +12,7 @@ pub(crate) fn node(declaration: Value) -> Node {
     Node::parse(&declaration).unwrap()
 }
 
-/// A request, as it came.
+/// A request as received.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) line: String,
@@ -34,7 +34,7 @@ impl Request {
 pub(crate) enum Answer {
     /// Sends these bytes and closes the connection.
     Bytes(String),
-    /// Sends these one by one, each flushed.
+    /// Sends these parts one by one, each flushed.
     Pieces(Vec<Vec<u8>>),
     /// Sends nothing.
     Silence,
@@ -94,7 +94,7 @@ async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&Request, usize) -> An
             }
         }
         Answer::Silence => {
-            // Until the client gives up.
+            // Until the client disconnects.
             let _ = stream.read(&mut [0; 1]).await;
         }
     }

@@ -11,7 +11,7 @@ fn error(pattern: &str) -> String {
 }
 
 #[test]
-fn an_error_names_the_pattern_the_reason_and_the_place() {
+fn error_names_the_pattern_the_reason_and_the_place() {
     expect!["pattern 'ab(c' does not compile: unclosed group at position 2"].assert_eq(&error("ab(c"));
     expect!["pattern 'é[a' does not compile: unterminated character set at position 1"].assert_eq(&error("é[a"));
     expect![r"pattern '\q' does not compile: bad escape \q at position 0"].assert_eq(&error(r"\q"));
@@ -19,7 +19,7 @@ fn an_error_names_the_pattern_the_reason_and_the_place() {
 }
 
 #[test]
-fn a_page_of_pattern_is_refused_without_repeating_it() {
+fn page_long_pattern_is_refused_without_repeating_it() {
     let long = "x".repeat(10_001);
     assert!(matches!(Pattern::new(&long), Err(PatternError::TooLarge { .. })));
     let message = error(&long);
@@ -28,7 +28,7 @@ fn a_page_of_pattern_is_refused_without_repeating_it() {
 }
 
 #[test]
-fn a_pattern_that_explodes_when_compiled_is_refused_soon() {
+fn pattern_exploding_during_compilation_is_refused_quickly() {
     for pattern in [r"(?:a{1000}){1000}", r"\w{9999}", r"(?:(?:\w{99}){99}){99}"] {
         let started = Instant::now();
         assert!(matches!(Pattern::new(pattern), Err(PatternError::TooLarge { .. })), "{pattern}");
@@ -37,26 +37,26 @@ fn a_pattern_that_explodes_when_compiled_is_refused_soon() {
 }
 
 #[test]
-fn a_pattern_nested_without_end_is_refused() {
+fn endlessly_nested_pattern_is_refused() {
     let deep = format!("{}a{}", "(".repeat(3000), ")".repeat(3000));
     expect!["groups nested too deeply at position 40"].assert_eq(error(&deep).rsplit("compile: ").next().unwrap());
 }
 
 #[test]
-fn a_catastrophic_pattern_without_look_around_is_quick() {
+fn catastrophic_pattern_without_lookaround_is_fast() {
     let text = format!("{}!", "a".repeat(5_000));
     assert_eq!(Pattern::new("(a+)+$").unwrap().is_match(&text), Ok(false));
 }
 
 #[test]
-fn a_catastrophic_pattern_with_back_references_is_given_up() {
+fn catastrophic_pattern_with_back_references_is_abandoned() {
     let text = format!("{}!c", "a".repeat(60));
     let error = Pattern::new(r"(a*)*\1c").unwrap().is_match(&text).unwrap_err();
     expect![[r"pattern '(a*)*\1c' takes too much work on this text"]].assert_eq(&error.to_string());
 }
 
 #[test]
-fn work_is_bounded_also_where_every_step_would_look_far_ahead() {
+fn work_is_bounded_even_with_lookahead_at_each_step() {
     let text = format!("{}Q", "lorem ipsu".repeat(30_000));
     for pattern in [
         r"(?=.*zzz)(?!y)\w|zzz",
@@ -74,7 +74,7 @@ fn work_is_bounded_also_where_every_step_would_look_far_ahead() {
 }
 
 #[test]
-fn an_ordinary_look_around_is_found_in_a_megabyte_of_output() {
+fn ordinary_lookaround_is_found_in_a_megabyte() {
     let text = format!("{}undone\nstep 7 done: ok\n", "undone and unready\n".repeat(55_000));
     for (pattern, expected) in [
         (r"(?<!un)done", "done"),
@@ -101,7 +101,7 @@ fn groups_are_found_by_number_and_by_name() {
 }
 
 #[test]
-fn what_comes_before_the_start_is_seen_but_not_searched() {
+fn text_before_the_start_is_seen_but_not_searched() {
     let find = |pattern: &str, from| {
         Pattern::new(pattern).unwrap().find_at("one two\ntwo", from).unwrap().map(|found| found.range.start)
     };
@@ -114,7 +114,7 @@ fn what_comes_before_the_start_is_seen_but_not_searched() {
 }
 
 #[test]
-fn a_search_from_within_a_character_begins_at_the_next() {
+fn search_within_a_character_starts_at_the_next() {
     for source in [".", "(?=.)."] {
         let pattern = Pattern::new(source).unwrap();
         assert_eq!(pattern.find_at("éa", 1).unwrap().map(|found| found.range), Some(2..3));
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn a_match_lies_within_the_text(source in pieces(), text in "[ab é0\n]{0,12}", from in 0usize..14) {
+    fn match_lies_within_the_text(source in pieces(), text in "[ab é0\n]{0,12}", from in 0usize..14) {
         let pattern = match Pattern::new(&source) {
             Ok(pattern) => pattern,
             Err(PatternError::Invalid { position, .. }) => {

@@ -1,4 +1,4 @@
-//! Patterns of users on texts of programs: a pattern, a zero byte, and a text.
+//! User patterns on program output: a pattern, a zero byte, and a text.
 
 use steplatch_fuzz::Target;
 use steplatch_pattern::{Match, Pattern, PatternError, escape};
@@ -117,12 +117,12 @@ fn patterns() {
             if let Some(later) = &later {
                 check(later, &pattern, text, from);
             }
-            // The first match is found from every place up to its begin.
+            // The first match is found from every position up to its start.
             if found.as_ref().is_none_or(|found| from <= found.range.start) {
                 assert_eq!(later, found, "from {from}");
             }
         }
-        // A look-around that always holds chooses the other engine.
+        // An always true look-around selects the other engine.
         if let Ok(other) = Pattern::new(&format!("(?:{source})(?=)"))
             && let Ok(again) = other.find_at(text, 0)
         {

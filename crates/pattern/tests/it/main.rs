@@ -1,4 +1,4 @@
-//! Patterns beside the dialect of Python, and their bounds.
+//! Patterns compared with the Python dialect, and their limits.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod bounds;

@@ -118,7 +118,7 @@ const FOUND: &[(&str, &str, Option<&str>)] = &[
     ("(?:)*", "", Some("")),
 ];
 
-/// A pattern that `re.compile` refuses, and the position that it names (0 where it names none).
+/// A pattern that `re.compile` refuses, and the reported position (0 if none).
 #[rustfmt::skip]
 const REFUSED: &[(&str, usize)] = &[
     ("[a--c]", 1),
@@ -163,7 +163,7 @@ const REFUSED: &[(&str, usize)] = &[
 ];
 
 #[test]
-fn patterns_find_what_python_finds() {
+fn patterns_find_the_same_as_in_python() {
     for (pattern, text, expected) in FOUND {
         let compiled = Pattern::new(pattern).unwrap_or_else(|error| panic!("{error}"));
         let found = compiled.find_at(text, 0).unwrap().map(|found| &text[found.range]);
@@ -173,7 +173,7 @@ fn patterns_find_what_python_finds() {
 }
 
 #[test]
-fn patterns_that_python_refuses_are_refused_at_the_same_place() {
+fn patterns_refused_by_python_are_refused_at_the_same_place() {
     for (pattern, expected) in REFUSED {
         match Pattern::new(pattern) {
             Err(PatternError::Invalid { position, .. }) => assert_eq!(position, *expected, "{pattern:?}"),

@@ -25,7 +25,7 @@ use super::{OsString, PathBuf};
 /// Time for which a request waits for a busy worker.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Time limit of a request in addition to that of the function: for compiling the file and sending the reply.
+/// Time limit of a request in addition to the function's limit: for compiling the file and sending the reply.
 const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Method of starting workers.
@@ -203,7 +203,7 @@ impl Worker {
         self.status.pending_requests.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of memory that the worker had in use at its last reply.
+    /// Returns the bytes of memory used by the worker at its last reply.
     pub(super) fn memory(&self) -> usize {
         self.status.memory.load(Ordering::Relaxed)
     }
@@ -268,7 +268,7 @@ struct Task {
     silent_since: Instant,
     /// Time of the next check, if the worker remains silent.
     next_check: Instant,
-    /// Processor time that the worker had used at the first check of this silence.
+    /// Processor time used by the worker at the first check of this silence.
     initial_processor_time: Option<Duration>,
     status: Arc<WorkerStatus>,
 }

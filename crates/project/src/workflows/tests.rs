@@ -20,7 +20,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
 }
 
 /// Returns the workflows of a caller without functions.
-fn alone() -> Workflows {
+fn without_functions() -> Workflows {
     Workflows::new(Workers::new(WorkerStarter::Disabled))
 }
 
@@ -39,15 +39,15 @@ fn machine(name: &str, seconds: u32) -> Value {
 }
 
 #[tokio::test]
-async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
+async fn completed_run_is_kept_once_found_by_name_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let workflows = alone();
+    let workflows = without_functions();
     let library = workflows.folder(&caller);
     assert_eq!(library, folder.path().join("library"));
     let kept = workflows.keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     assert!(kept.saved && kept.name.as_str() == "nap");
-    assert!(!workflows.keep_definition(&library, machine("other", 1).into()).await.unwrap().saved, "it does the same");
+    assert!(!workflows.keep_definition(&library, machine("other", 1).into()).await.unwrap().saved, "equal behaviour");
     assert_eq!(workflows.keep_definition(&library, machine("nap", 2).into()).await.unwrap().name.as_str(), "nap_2");
     assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
 
@@ -59,7 +59,7 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     }
     let counted = Library::open(&library).get(&saved.name).unwrap().metadata;
     assert_eq!((counted.run_count, counted.success_count, counted.total_states), (2, 1, 3));
-    // A workflow that was removed in the meantime is not an error.
+    // A workflow removed in the meantime is not an error.
     workflows.delete(&caller, DeleteWorkflow { name: "nap".to_owned() }).await;
     workflows.record_run(&library, &saved.name, &saved.signature, true, 3, noon).await;
     assert_eq!(
@@ -69,10 +69,10 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
 }
 
 #[tokio::test]
-async fn no_more_names_are_available_than_somebody_reads() {
+async fn number_of_listed_names_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let workflows = alone();
+    let workflows = without_functions();
     for number in 0..60 {
         workflows
             .keep_definition(&workflows.folder(&caller), machine(&format!("w{number:02}"), number).into())
@@ -84,13 +84,13 @@ async fn no_more_names_are_available_than_somebody_reads() {
 }
 
 #[tokio::test]
-async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader_at_all() {
+async fn held_lock_delays_writers_only_for_a_while() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let disk = BlockingPool::new();
-    let workflows = Workflows { disk: disk.with_timeout(Duration::from_millis(100)), ..alone() };
+    let workflows = Workflows { disk: disk.with_timeout(Duration::from_millis(100)), ..without_functions() };
     let library = workflows.folder(&caller);
-    alone().keep_definition(&library, machine("nap", 1).into()).await.unwrap();
+    without_functions().keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     let lock = fs::File::open(library.join(".lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for _ in 0..=MAX_WRITERS {
@@ -107,7 +107,7 @@ async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader
 }
 
 #[test]
-fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
+fn read_only_library_can_be_read_and_names_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let folders = LibrarySearch::for_caller(&caller).folders();
@@ -116,7 +116,7 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
     assert!(crate::verbs::create(&folders, &empty(), &verb("nap"), &Author::default()).success);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
-    // The tests may run as root, for whom permissions do not count; a thread can have another user.
+    // Tests may run as root, who bypasses permissions; a thread can change its user.
     let as_somebody = || {
         if rustix::process::geteuid().is_root() {
             let nobody = rustix::process::Uid::from_raw(65534);

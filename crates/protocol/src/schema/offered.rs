@@ -1,8 +1,8 @@
-//! Simplified schemas of foreign tools, which common clients accept.
+//! Simplified schemas of foreign tools, in a form that common clients accept.
 //!
-//! Some model services refuse a whole list of tools because of one schema: for a
-//! choice or a condition at its top level, or for a property whose name has other than
-//! plain characters. Arguments are still checked against the original schema.
+//! Some model services refuse a whole list of tools because of one schema: for a choice or a condition at its top
+//! level, or for a property with special characters in its name. Arguments are still checked against the original
+//! schema.
 
 use serde_json::{Map, Value};
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_take_stays_as_it_is() {
+    fn acceptable_schema_is_unchanged() {
         let schema = json!({
             "type": "object",
             "description": "Deploys",
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_them_refuse_a_whole_list_is_left_out() {
+    fn unacceptable_parts_are_omitted() {
         let schema = json!({
             "properties": { "a": {}, "rule[]": {}, "größe": {} },
             "required": ["a", "größe"],
@@ -92,8 +92,12 @@ mod tests {
         assert_eq!(Value::Object(offered(&schema)), expected);
         assert_eq!(Value::Object(offered(&json!(true))), json!({ "type": "object" }));
         let many: Map<String, Value> = (0..1_000).map(|number| (format!("p {number}"), json!({}))).collect();
-        let told = offered(&json!({ "properties": many, "description": "Some." }));
-        assert!(told["description"].as_str().is_some_and(|told| told.starts_with("Some. Also takes 'p 0', 'p 1'")));
-        assert!(told["description"].as_str().is_some_and(|told| told.len() < 600));
+        let reported = offered(&json!({ "properties": many, "description": "Some." }));
+        assert!(
+            reported["description"]
+                .as_str()
+                .is_some_and(|reported| reported.starts_with("Some. Also takes 'p 0', 'p 1'"))
+        );
+        assert!(reported["description"].as_str().is_some_and(|reported| reported.len() < 600));
     }
 }

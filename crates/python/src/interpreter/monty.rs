@@ -1,8 +1,8 @@
 //! The implementation of an interpreter with the crate `monty`.
 //!
 //! The crate measures time, and memory if the process has its allocator (`monty-alloc`). Memory is one number for the
-//! whole process, so this module resets it around each piece of work of an execution. A process with that allocator
-//! must run executions on one thread.
+//! whole process, so this module resets it around each piece of an execution's work. A process with that allocator must
+//! run executions on one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -97,7 +97,7 @@ impl Paused for Calling {
             Resume::Later => call.resume_pending(print),
             Resume::Abort(message) => call.abort(exception_of("RuntimeError", message), print),
             Resume::Arrived(..) | Resume::AllRaise(..) => {
-                unreachable!("a program that calls out waits for nothing else")
+                unreachable!("a program with an open call waits for nothing else")
             }
         })
     }
@@ -135,7 +135,7 @@ impl Paused for Waiting {
             }
             Resume::Abort(message) => futures.abort(exception_of("RuntimeError", message), print),
             Resume::Return(_) | Resume::Raise { .. } | Resume::Later => {
-                unreachable!("a program that waits has called out before")
+                unreachable!("a waiting program has made its calls before")
             }
         })
     }
@@ -195,8 +195,8 @@ fn pack(program: &impl Serialize, info: &ExecutionInfo) -> Option<Box<[u8]>> {
 
 fn unpack<T: DeserializeOwned>(bytes: &[u8], info: &ExecutionInfo) -> T {
     let whole = lz4_flex::block::decompress_size_prepended_with_dict(bytes, &info.packed);
-    let whole = whole.expect("what was packed here can be unpacked");
-    postcard::from_bytes(&whole).expect("what was packed here can be read")
+    let whole = whole.expect("packed text can be unpacked");
+    postcard::from_bytes(&whole).expect("packed data can be read")
 }
 
 /// Reads the arguments of a call: its name, and its parameters by name.

@@ -1,4 +1,4 @@
-//! A client of a worker with blocking calls, for tests and benchmarks.
+//! A client with blocking calls to a worker, for tests and benchmarks.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use steplatch_python_api::client::{WorkerError, WorkerEvent, WorkerProtocol};
 use steplatch_python_api::wire::{Ask, Reply};
 
-/// A worker process with blocking calls. It ends when this is dropped.
+/// A worker process with blocking calls, which ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
@@ -19,7 +19,7 @@ impl Worker {
     /// Starts a worker: a program that calls `steplatch_python::worker::serve` with its standard input and output.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If it does not start.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
@@ -31,7 +31,7 @@ impl Worker {
     /// Sends a request, and waits for the answer.
     ///
     /// # Errors
-    /// If the worker is lost. It accepts no further request then.
+    /// If the worker is lost. It then accepts no further request.
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Reply, WorkerError> {
         let (_, line) = self.conversation.ask(ask);
         // A lost worker is noticed below, with the reason.
@@ -47,12 +47,12 @@ impl Worker {
         }
     }
 
-    /// Returns the state of the conversation with it.
+    /// Returns the state of the conversation with the worker.
     pub(crate) fn conversation(&self) -> &WorkerProtocol {
         &self.conversation
     }
 
-    /// Returns the id of its process.
+    /// Returns the process id of the worker.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -60,7 +60,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A worker keeps nothing that a kill would lose.
+        // A worker has no state that a kill would lose.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The declarations of files, and the errors in invalid ones.
+//! The declarations of files, and the errors of invalid files.
 
 use expect_test::{Expect, expect};
 use serde_json::json;
@@ -6,12 +6,12 @@ use steplatch_python_api::{Answer, FailureKind, Kind};
 
 use crate::story::{Story, load, refused, start_of};
 
-fn says(text: &str, expected: &Expect) {
+fn check_error(text: &str, expected: &Expect) {
     expected.assert_eq(&refused(text).to_string());
 }
 
 #[test]
-fn a_file_declares_workflows_nodes_and_graphs() {
+fn file_declares_workflows_nodes_and_graphs() {
     let program = load(
         r#"from steplatch import Workflow, BashNode, Graph, Step, session
 
@@ -39,9 +39,9 @@ Graph(id="both", session=session, steps=[
 ], max_parallel=2)
 "#,
     );
-    let told: Vec<_> = program.declarations().iter().map(|one| (one.id.as_str(), one.kind, one.line)).collect();
+    let reported: Vec<_> = program.declarations().iter().map(|one| (one.id.as_str(), one.kind, one.line)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("one", Kind::Bash, None),
             ("two", Kind::Bash, None),
@@ -76,7 +76,7 @@ Graph(id="both", session=session, steps=[
 }
 
 #[test]
-fn a_file_may_use_the_names_that_python_has() {
+fn file_may_use_the_names_of_python() {
     let names = ["list", "range", "len", "min", "str", "repr", "dict", "tuple", "int", "isinstance"];
     let nodes: String = names.iter().map(|name| format!("{name} = BashNode(id='{name}', command='ls')\n")).collect();
     let program = load(&format!(
@@ -89,7 +89,7 @@ fn a_file_may_use_the_names_that_python_has() {
     assert_eq!((&run.result()[0]["node_id"], &run.result()[1]), (&json!("list"), &json!("two")));
 }
 
-// 003 L1474-1497, 1506-1509: `fn` is a lambda or a function, written with `async def` or without.
+// 003 L1474-1497, 1506-1509: `fn` is a lambda or a function, with or without `async def`.
 #[test]
 fn every_callable_can_be_the_function() {
     let program = load(
@@ -119,7 +119,7 @@ fn every_callable_can_be_the_function() {
 }
 
 #[test]
-fn what_cannot_be_called_with_the_context_is_refused() {
+fn callable_without_a_context_parameter_is_refused() {
     for (fn_, said) in [
         ("3", "fn of Workflow 'it' must be a function that takes the context, not 3"),
         ("'it'", "fn of Workflow 'it' must be a function that takes the context, not 'it'"),
@@ -134,7 +134,7 @@ fn what_cannot_be_called_with_the_context_is_refused() {
     }
 }
 
-// 003 L813-818: the text for an ID that is not one.
+// 003 L813-818: the text for an invalid id.
 #[test]
 fn ids_are_checked() {
     let rule = "Must start with letter and contain only letters, numbers, underscores, hyphens.";
@@ -157,8 +157,8 @@ fn ids_are_checked() {
 }
 
 #[test]
-fn an_id_can_be_used_once() {
-    says(
+fn id_can_be_used_once() {
+    check_error(
         "BashNode(id='x', session=session, command='ls')\nasync def it(ctx):\n    pass\nif True:\n    y = Workflow(id='x', session=session, fn=it)\n",
         &expect![[r#"
             Traceback (most recent call last):
@@ -170,8 +170,8 @@ fn an_id_can_be_used_once() {
 }
 
 #[test]
-fn a_file_that_is_not_python_is_refused_with_the_place() {
-    says(
+fn non_python_file_is_refused_with_the_place() {
+    check_error(
         "x = 1\nasync def it(ctx):\n    return (1 +\n",
         &expect![[r#"
               File "flow.py", line 3
@@ -179,7 +179,7 @@ fn a_file_that_is_not_python_is_refused_with_the_place() {
                            ^
             SyntaxError: unexpected EOF while parsing"#]],
     );
-    says(
+    check_error(
         "def it(:\n    pass\n",
         &expect![[r#"
           File "flow.py", line 1
@@ -190,7 +190,7 @@ fn a_file_that_is_not_python_is_refused_with_the_place() {
 }
 
 #[test]
-fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
+fn unavailable_feature_is_refused_with_the_place() {
     for (text, expected) in [
         (
             "class A(B):\n    pass\n",
@@ -307,12 +307,12 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
             AttributeError: 'Session' object has no attribute 'run'"#]],
         ),
     ] {
-        says(text, &expected);
+        check_error(text, &expected);
     }
 }
 
 #[test]
-fn a_file_only_declares() {
+fn file_only_declares() {
     let failure = refused("ctx = WorkflowContext(None, {})\nawait ctx.run('a')\n");
     assert_eq!(failure.kind, FailureKind::Stuck);
     assert_eq!(failure.message, "a file only declares; what asks for something belongs into a function");

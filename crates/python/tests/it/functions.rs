@@ -1,4 +1,4 @@
-//! Abilities of functions, and the errors when they fail.
+//! Capabilities of functions, and the errors of failing functions.
 
 use expect_test::expect;
 use serde_json::json;
@@ -13,7 +13,7 @@ fn node(output: &str) -> serde_json::Value {
 }
 
 #[test]
-fn the_function_of_the_contract_runs_as_printed() {
+fn function_of_the_contract_runs_as_printed() {
     let program = load(RELEASE_NOTES);
     let declared = &program.declarations()[0];
     assert_eq!(declared.description.as_deref(), Some("Draft release notes and let a person have the last word."));
@@ -53,7 +53,7 @@ fn the_function_of_the_contract_runs_as_printed() {
 }
 
 #[test]
-fn a_timeout_can_be_caught_by_either_name() {
+fn timeout_can_be_caught_by_either_name() {
     for name in ["TimeoutError", "asyncio.TimeoutError"] {
         let mut run = Story::of(&format!(
             "try:\n    return await ctx.gate('Well?', timeout=0)\nexcept {name} as error:\n    return f'late: {{error}}'"
@@ -64,7 +64,7 @@ fn a_timeout_can_be_caught_by_either_name() {
 }
 
 #[test]
-fn what_is_raised_and_not_caught_fails_the_run_where_it_was_called() {
+fn uncaught_exception_fails_the_run_at_its_call() {
     let mut run = Story::of("x = 1\nreturn await ctx.run('nope', x)");
     run.answer(1, Answer::refused("Node 'nope' not found in session"));
     expect![[r#"
@@ -78,7 +78,7 @@ fn what_is_raised_and_not_caught_fails_the_run_where_it_was_called() {
 }
 
 #[test]
-fn gathered_calls_are_asked_at_once_and_answered_in_any_order() {
+fn gathered_calls_are_made_at_once_and_answered_in_any_order() {
     let mut run = Story::of("return await asyncio.gather(ctx.run('a'), ctx.run('b'), ctx.run('c'))");
     assert_eq!(run.waiting(), [1, 2, 3]);
     run.value(3, json!("c"));
@@ -89,7 +89,7 @@ fn gathered_calls_are_asked_at_once_and_answered_in_any_order() {
 }
 
 #[test]
-fn one_that_fails_is_raised_at_once_and_the_others_go_on_until_the_end() {
+fn failure_is_raised_at_once_and_the_other_calls_continue() {
     let mut run = Story::of(
         "try:\n    await asyncio.gather(ctx.run('a'), ctx.run('b'))\n\
          except ValueError as error:\n    return await ctx.run('c', str(error))",
@@ -104,7 +104,7 @@ fn one_that_fails_is_raised_at_once_and_the_others_go_on_until_the_end() {
 }
 
 #[test]
-fn an_exception_can_be_caught_within_one_of_several_gathered_functions() {
+fn exception_can_be_caught_in_one_gathered_function() {
     let mut run = Story::of(
         "async def careful(node):\n    try:\n        return await ctx.run(node, timeout=1)\n    except asyncio.TimeoutError:\n        \
          return 'late'\nreturn await asyncio.gather(careful('a'), careful('b'))",
@@ -115,7 +115,7 @@ fn an_exception_can_be_caught_within_one_of_several_gathered_functions() {
 }
 
 #[test]
-fn parallel_calls_keep_their_order_and_their_limit() {
+fn parallel_calls_keep_their_order_and_limit() {
     let mut run = Story::of("return await ctx.run_parallel([('a', 1), ('b', 2), ('c', 3)], limit=2)");
     assert_eq!(run.waiting(), [1, 2]);
     run.answer(2, Answer::refused("Node 'b' not found in session"));
@@ -132,7 +132,7 @@ fn parallel_calls_keep_their_order_and_their_limit() {
 }
 
 #[test]
-fn everything_else_of_the_context_is_a_call_of_its_own() {
+fn every_other_context_method_is_a_separate_call() {
     let mut run = Story::of(
         "ctx.state['n'] = 1\nprint('hello', 'you')\nprint('there')\nt = ctx.now()\nr = ctx.random()\n\
          await ctx.sleep(1.5)\nw = await ctx.run_workflow('other', {'a': 1}, params={'p': 2}, timeout=3)\n\
@@ -152,7 +152,7 @@ fn everything_else_of_the_context_is_a_call_of_its_own() {
 }
 
 #[test]
-fn an_answer_that_comes_while_the_time_is_asked_is_kept() {
+fn answer_during_a_time_request_is_kept() {
     let mut run = Story::of(
         "async def timed():\n    await ctx.run('a')\n    return ctx.now()\nreturn await asyncio.gather(timed(), ctx.run('b'))",
     );
@@ -176,7 +176,7 @@ fn closures_dataclasses_and_the_library_work() {
 }
 
 #[test]
-fn what_is_not_json_fails_with_the_place() {
+fn non_json_value_fails_with_the_place() {
     for (body, message) in [
         ("return {'a': [1, {2}]}", r#"the result is not JSON: at ["a"][1] it has a set; sorted(…) makes a list of it"#),
         ("return float('nan')", "the result is not JSON: it is the number NaN, which JSON does not have"),
@@ -186,7 +186,7 @@ fn what_is_not_json_fails_with_the_place() {
         assert_eq!(failure.kind, FailureKind::NotJson);
         assert!(failure.message.starts_with(message), "{}", failure.message);
     }
-    // A function can catch the error about an argument that is not JSON.
+    // A function can catch the error about a non-JSON argument.
     let run = Story::of("try:\n    await ctx.run('a', {1, 2})\nexcept TypeError as error:\n    return str(error)");
     assert_eq!(run.result(), json!("input of ctx.run is not JSON: it is a set; sorted(…) makes a list of it"));
     let run = Story::of("try:\n    await ctx.gate('x', timeout=-1)\nexcept TypeError as error:\n    return str(error)");
@@ -194,7 +194,7 @@ fn what_is_not_json_fails_with_the_place() {
 }
 
 #[test]
-fn a_function_node_is_executed_like_a_workflow() {
+fn function_node_is_executed_like_a_workflow() {
     let program = load(
         "async def shout(ctx):\n    return ctx.input.upper()\nFunctionNode(id='shout', session=session, fn=shout)\n",
     );
@@ -202,14 +202,14 @@ fn a_function_node_is_executed_like_a_workflow() {
 }
 
 #[test]
-fn a_function_that_is_not_there_is_named() {
+fn missing_function_is_named() {
     let run = Story::begin(&load(&workflow("return 1")), &start_of("other", json!(null)));
     assert_eq!(run.failure().kind, FailureKind::Unknown);
     assert_eq!(run.failure().message, "no workflow and no function node 'other' is declared in the file");
 }
 
 #[test]
-fn files_and_clocks_are_out_of_reach() {
+fn files_and_clocks_are_inaccessible() {
     for body in
         ["open('/etc/passwd').read()", "from datetime import datetime\ndatetime.now()", "import os\nos.getenv('HOME')"]
     {

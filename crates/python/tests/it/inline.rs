@@ -1,4 +1,4 @@
-//! Function nodes that an execution executes itself, and executions that are cancelled.
+//! Function nodes that an execution performs itself, and cancelled executions.
 
 use serde_json::json;
 use steplatch_python::{Execution, Program};
@@ -6,8 +6,8 @@ use steplatch_python_api::{Answer, CallKind, FailureKind, Limits, Progress, Stat
 
 use crate::story::{Story, load, start_of};
 
-/// Answers ended functions as a daemon does, with their return values, until something else is waited for.
-fn settled(run: &mut Story) -> Vec<String> {
+/// Answers ended functions with their return values, as a daemon does, until other calls are pending.
+fn answer_ended(run: &mut Story) -> Vec<String> {
     let mut asked = run.asked();
     loop {
         let ended = run.progress.calls.iter().find_map(|call| match &call.kind {
@@ -38,7 +38,7 @@ fn same_after_replay(program: &Program, run: &Story) {
 
 // 003 L1611-1637: the node and the workflow share the module's variables.
 #[test]
-fn a_node_that_is_left_to_its_caller_shares_the_variables_of_the_module() {
+fn inline_node_shares_the_variables_of_the_module() {
     let program = load(
         "counter = {'value': 0}\n\
          FunctionNode(id='increment', session=session, fn=lambda ctx: counter.__setitem__('value', counter['value'] + 1) or counter['value'])\n\
@@ -48,14 +48,14 @@ fn a_node_that_is_left_to_its_caller_shares_the_variables_of_the_module() {
     let mut run = Story::begin(&program, &start_of("it", json!("in")));
     for round in 0..3 {
         run.inline(1 + 2 * round);
-        settled(&mut run);
+        answer_ended(&mut run);
     }
     assert_eq!(run.result(), json!([[1, 2, 3], 3]));
     same_after_replay(&program, &run);
 }
 
 #[test]
-fn what_a_node_asks_for_names_the_call_that_it_is_made_within() {
+fn calls_of_a_node_name_their_enclosing_call() {
     let program = load(
         "async def outer(ctx):\n    a = await ctx.run('inner', ctx.input + 1, extra='x')\n    ctx.emit('between')\n    return [a['output'], ctx.params, ctx.state]\n\
          async def inner(ctx):\n    ctx.state['n'] = 1\n    b = await ctx.run('command', ctx.input)\n    return [b, ctx.params]\n\
@@ -77,10 +77,10 @@ fn what_a_node_asks_for_names_the_call_that_it_is_made_within() {
     assert_eq!(run.asked(), [r#"6 ctx.run(node="command", input=2)"#]);
     assert_eq!(run.progress.calls[0].within, Some(4));
     run.value(6, json!("first"));
-    settled(&mut run);
+    answer_ended(&mut run);
     assert_eq!(run.waiting(), [2, 3, 5]);
     run.value(5, json!("second"));
-    settled(&mut run);
+    answer_ended(&mut run);
     assert_eq!(
         run.result(),
         json!([[["first", {"extra": "x"}], {}, {}], [["second", {"extra": "x"}], {}, {}], {"n": 0}])
@@ -89,7 +89,7 @@ fn what_a_node_asks_for_names_the_call_that_it_is_made_within() {
 }
 
 #[test]
-fn a_node_that_raises_fails_alone_and_one_that_returns_no_json_says_so() {
+fn failing_node_fails_alone_and_non_json_result_is_named() {
     let program = load(
         "async def broken(ctx):\n    raise ValueError('so it is')\n\
          def deep(ctx):\n    return deep(ctx)\n\
@@ -102,7 +102,7 @@ fn a_node_that_raises_fails_alone_and_one_that_returns_no_json_says_so() {
     let mut run = Story::begin(&program, &start_of("it", json!("in")));
     for round in 0..3 {
         run.inline(1 + 2 * round);
-        settled(&mut run);
+        answer_ended(&mut run);
     }
     let result = run.result();
     assert_eq!(result[0], "ValueError: so it is");
@@ -112,7 +112,7 @@ fn a_node_that_raises_fails_alone_and_one_that_returns_no_json_says_so() {
 }
 
 #[test]
-fn an_answer_that_comes_before_its_end_leaves_a_node_behind() {
+fn early_answer_leaves_a_node_behind() {
     let program = load(
         "told = []\n\
          async def slow(ctx):\n    told.append('begun')\n    await ctx.run('command')\n    told.append('never')\n\
@@ -133,7 +133,7 @@ fn an_answer_that_comes_before_its_end_leaves_a_node_behind() {
 
 // 003 L364-366, 608: a cancel raises CancelledError where the function waits.
 #[test]
-fn a_cancel_raises_wherever_the_function_waits_and_what_it_does_then_is_asked_for() {
+fn cancel_is_raised_at_waits_and_later_calls_are_made() {
     for name in ["asyncio.CancelledError", "CancelledError", "BaseException"] {
         let program = load(&format!(
             "import asyncio\nfrom asyncio import CancelledError, gather\n\
@@ -156,7 +156,7 @@ fn a_cancel_raises_wherever_the_function_waits_and_what_it_does_then_is_asked_fo
             "{name}"
         );
         run.value(6, json!(null));
-        assert_eq!(run.waiting(), [5], "the function is over when all have cleaned up");
+        assert_eq!(run.waiting(), [5], "the function ends once all have cleaned up");
         run.value(5, json!(null));
         assert_eq!(
             (run.failure().kind, run.failure().exception.as_str()),
@@ -167,7 +167,7 @@ fn a_cancel_raises_wherever_the_function_waits_and_what_it_does_then_is_asked_fo
 }
 
 #[test]
-fn a_cancel_reaches_nodes_first_and_their_callers_after_them() {
+fn cancel_reaches_nodes_before_their_callers() {
     let program = load(
         "import asyncio\ntold = []\n\
          async def node(ctx):\n    try:\n        await ctx.sleep(1)\n    finally:\n        await ctx.run('cleans')\n        told.append('node')\n\
@@ -180,13 +180,13 @@ fn a_cancel_reaches_nodes_first_and_their_callers_after_them() {
     run.cancel();
     assert_eq!(run.waiting(), [1, 3], "its own call waits for the node");
     run.value(3, json!(null));
-    settled(&mut run);
+    answer_ended(&mut run);
     assert_eq!(run.result(), json!(["node", "caller"]));
     same_after_replay(&program, &run);
 }
 
 #[test]
-fn a_cancel_waits_for_a_call_that_stops_the_function() {
+fn cancel_waits_for_a_blocking_call() {
     let program = load(
         "async def it(ctx):\n    at = ctx.now()\n    try:\n        await ctx.run('a', at)\n    finally:\n        ctx.emit('cleans')\n\
          Workflow(id='it', session=session, fn=it)\n",
@@ -194,14 +194,14 @@ fn a_cancel_waits_for_a_call_that_stops_the_function() {
     let mut run = Story::begin(&program, &start_of("it", json!("in")));
     assert!(run.cancel().calls.is_empty());
     let progress = run.value(1, json!(7));
-    assert_eq!(progress.abandoned, [2], "it is asked and given up at once");
+    assert_eq!(progress.abandoned, [2], "it is called and abandoned at once");
     assert_eq!(run.failure().kind, FailureKind::Cancelled);
     same_after_replay(&program, &run);
     assert!(matches!(run.execution.state(), State::Failed(_)));
 }
 
 #[test]
-fn what_swallows_a_cancel_goes_on() {
+fn function_that_swallows_a_cancel_continues() {
     let program = load(
         "async def it(ctx):\n    try:\n        await ctx.gate('a')\n    except BaseException:\n        pass\n    return await ctx.gate('b')\n\
          Workflow(id='it', session=session, fn=it)\n",

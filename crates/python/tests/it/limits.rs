@@ -7,16 +7,16 @@ use steplatch_python_api::{Failure, FailureKind, Limits};
 
 use crate::story::{Story, load, refused, start_of, workflow};
 
-fn within(limits: &Limits, body: &str) -> Story {
+fn run_within(limits: &Limits, body: &str) -> Story {
     Story::within(&load(&workflow(body)), &start_of("it", json!(null)), limits)
 }
 
 fn failure(limits: &Limits, body: &str) -> Failure {
-    within(limits, body).failure()
+    run_within(limits, body).failure()
 }
 
 #[test]
-fn a_function_that_loops_for_ever_fails_after_its_time_and_cannot_catch_that() {
+fn endless_function_fails_after_its_time_uncatchably() {
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
     let began = Instant::now();
     let failure = failure(
@@ -25,18 +25,18 @@ fn a_function_that_loops_for_ever_fails_after_its_time_and_cannot_catch_that() {
     );
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_eq!(failure.kind, FailureKind::Time, "{failure}");
-    let said = "the function computed for longer than its limit of 50ms between two calls (before its first call)";
-    assert_eq!(failure.message, said);
+    let output = "the function computed for longer than its limit of 50ms between two calls (before its first call)";
+    assert_eq!(failure.message, output);
 }
 
 #[test]
-fn the_time_begins_anew_with_each_call() {
+fn time_starts_over_with_each_call() {
     let limits = Limits { time: Duration::from_secs(1), ..Limits::default() };
     let busy = "def busy():\n    total = 0\n    for i in range(2000):\n        total += i\n";
-    let mut run = within(&limits, &format!("{busy}while await ctx.run('more'):\n    busy()\nreturn 1"));
+    let mut run = run_within(&limits, &format!("{busy}while await ctx.run('more'):\n    busy()\nreturn 1"));
     let began = Instant::now();
     let mut ordinal = 1;
-    // All of it takes longer than what one part may take.
+    // The total takes longer than the limit of each part.
     while began.elapsed() < limits.time * 2 {
         run.value(ordinal, json!(true));
         ordinal += 1;
@@ -46,7 +46,7 @@ fn the_time_begins_anew_with_each_call() {
 }
 
 #[test]
-fn a_function_that_calls_itself_for_ever_fails() {
+fn endless_recursion_fails() {
     let failure = failure(&Limits::default(), "def deeper(n):\n    return deeper(n + 1)\nreturn deeper(0)");
     assert_eq!(failure.kind, FailureKind::Recursion, "{failure}");
     assert_eq!(failure.message, "the function calls itself more deeply than its limit of 500 levels");
@@ -54,15 +54,17 @@ fn a_function_that_calls_itself_for_ever_fails() {
 }
 
 #[test]
-fn a_function_that_asks_without_end_fails() {
+fn endless_calls_fail() {
     let limits = Limits { calls: 100, ..Limits::default() };
-    let mut run =
-        within(&limits, "while True:\n    try:\n        ctx.emit('again')\n    except BaseException:\n        pass");
+    let mut run = run_within(
+        &limits,
+        "while True:\n    try:\n        ctx.emit('again')\n    except BaseException:\n        pass",
+    );
     assert_eq!(run.failure().kind, FailureKind::Calls, "{}", run.failure());
     assert_eq!(run.failure().message, "the function asked and told more than its limit of 100 calls");
     assert_eq!(run.progress.calls.len(), 100);
 
-    run = within(&limits, "while True:\n    await ctx.run('a')");
+    run = run_within(&limits, "while True:\n    await ctx.run('a')");
     for ordinal in 1..=100 {
         run.value(ordinal, json!(null));
     }
@@ -70,25 +72,25 @@ fn a_function_that_asks_without_end_fails() {
 }
 
 #[test]
-fn a_function_that_prints_without_end_fails() {
+fn endless_printing_fails() {
     let failure = failure(&Limits::default(), "while True:\n    print('x' * 1000)");
     assert_eq!(failure.kind, FailureKind::Told, "{failure}");
-    let said = "the function prints more than its limit of 8192 KiB between two calls";
-    assert!(failure.message.starts_with(said), "{failure}");
+    let output = "the function prints more than its limit of 8192 KiB between two calls";
+    assert!(failure.message.starts_with(output), "{failure}");
 }
 
 #[test]
-fn a_function_that_tells_without_end_fails() {
+fn endless_events_fail() {
     let limits = Limits { told: 1 << 20, ..Limits::default() };
-    let mut run = within(
+    let mut run = run_within(
         &limits,
         "await ctx.run('a')\nwhile True:\n    try:\n        ctx.emit('x', ['y' * 10000])\n    except BaseException:\n        pass",
     );
     run.value(1, json!(null));
     assert_eq!(run.failure().kind, FailureKind::Told, "{}", run.failure());
     assert!((95..106).contains(&run.progress.calls.len()), "{} of 10 kB each", run.progress.calls.len());
-    // Sent in portions, it may be more in total.
-    let mut run = within(&limits, "for _ in range(20):\n    await ctx.run('a', 'y' * 100000)\nreturn 1");
+    // In separate portions, the total may exceed the limit.
+    let mut run = run_within(&limits, "for _ in range(20):\n    await ctx.run('a', 'y' * 100000)\nreturn 1");
     for ordinal in 1..=20 {
         run.value(ordinal, json!(null));
     }
@@ -96,13 +98,13 @@ fn a_function_that_tells_without_end_fails() {
 }
 
 #[test]
-fn a_file_that_does_not_end_is_refused() {
+fn endless_file_is_refused() {
     let failure = refused("while True:\n    pass\n");
     assert_eq!(failure.kind, FailureKind::Time);
 }
 
 #[test]
-fn a_file_that_is_nested_too_deeply_is_refused() {
+fn too_deeply_nested_file_is_refused() {
     let deep = format!("x = {}1{}\n", "(".repeat(5000), ")".repeat(5000));
     assert_eq!(refused(&deep).kind, FailureKind::Unreadable);
     let deep = format!("x = {}1\n", "-".repeat(50_000));
@@ -110,13 +112,13 @@ fn a_file_that_is_nested_too_deeply_is_refused() {
 }
 
 #[test]
-fn a_result_that_is_nested_too_deeply_is_refused() {
+fn too_deeply_nested_result_is_refused() {
     let failure = failure(&Limits::default(), "x = []\nfor _ in range(5000):\n    x = [x]\nreturn x");
     assert_eq!(failure.kind, FailureKind::NotJson, "{failure}");
 }
 
 #[test]
-fn a_result_that_is_too_large_fails_rather_than_being_kept_where_nobody_can_read_it() {
+fn too_large_result_fails_instead_of_being_unreadable() {
     let limits = Limits { told: 1 << 20, ..Limits::default() };
     assert_eq!(failure(&limits, "return 'x' * 2_000_000").message, "the result is larger than its limit of 1024 KiB");
 }

@@ -10,11 +10,11 @@ use steplatch_python_api::{Answer, CallKind, Entry, Limits, Start, State};
 
 use crate::story::{Story, load, start_of, workflow};
 
-/// One thing that a function does.
+/// One action of a function.
 #[derive(Debug, Clone)]
 enum Piece {
     Run,
-    /// A function node of the file, which is left to the execution.
+    /// A function node of the file, which the execution performs itself.
     Node,
     Catch,
     Emit,
@@ -56,7 +56,7 @@ async def node(ctx):
 FunctionNode(id='node', session=session, fn=node)
 ";
 
-/// Writes pieces down as Python.
+/// Formats actions as Python code.
 fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut String) {
     let tab = "    ".repeat(indentation);
     for piece in pieces {
@@ -98,9 +98,9 @@ fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut Str
     }
 }
 
-/// Executes a function to its end, with answers by `choices`. Returns the history, with the state after each entry that
-/// is an answer, and the state after the start.
-fn played(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bool) -> (Vec<Entry>, Vec<State>) {
+/// Executes a function to its end, with answers by `choices`. Returns the history, with the state after each answer and
+/// after the start.
+fn play(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bool) -> (Vec<Entry>, Vec<State>) {
     let mut story = Story::begin(program, start);
     let mut states = vec![story.execution.state().clone()];
     let (mut inlined, mut ended) = (Vec::new(), Vec::new());
@@ -121,7 +121,7 @@ fn played(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bo
             states.push(story.execution.state().clone());
             continue;
         }
-        // Sometimes it times out before it ends.
+        // The node sometimes times out before it ends.
         if is_node && !ended.contains(&ordinal) && what % 4 != 0 {
             continue;
         }
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_prefix_of_a_history_leads_to_where_the_function_was(
+    fn every_history_prefix_restores_the_function(
         pieces in pieces(),
         choices in prop::collection::vec((0..8usize, any::<u8>()), 1..40),
     ) {
@@ -153,9 +153,9 @@ proptest! {
         body.push_str("return [seen, shared]");
         let program = load(&format!("{NODE}{}", workflow(&body)));
         let start = start_of("it", json!(null));
-        let (history, states) = played(&program, &start, &choices, false);
-        prop_assert_eq!(&(history.clone(), states.clone()), &played(&program, &start, &choices, true), "parked meanwhile");
-        // As it is read from a journal.
+        let (history, states) = play(&program, &start, &choices, false);
+        prop_assert_eq!(&(history.clone(), states.clone()), &play(&program, &start, &choices, true), "parked meanwhile");
+        // As read from a journal.
         let text = serde_json::to_string(&history).expect("a history is JSON");
         let read: Vec<Entry> = serde_json::from_str(&text).expect("it was written like this");
         prop_assert_eq!(&read, &history);
@@ -163,7 +163,7 @@ proptest! {
             let (known, rest) = read.split_at(length);
             let (execution, progress) =
                 Execution::replay(&program, &start, &Limits::default(), known.to_vec(), || ()).expect("it follows");
-            // Calls that were made and not recorded any more are made again, under the same numbers.
+            // Calls whose entries were lost are made again, with the same numbers.
             let lost: Vec<_> = rest.iter().map_while(|entry| match entry {
                 Entry::Called(call) => Some(call.clone()),
                 Entry::Answered { .. } | Entry::Inlined { .. } | Entry::Cancelled => None,
@@ -176,7 +176,7 @@ proptest! {
 }
 
 #[test]
-fn a_replayed_execution_goes_on() {
+fn replayed_execution_continues() {
     let program = load(&workflow("a = await ctx.run('a')\nb = await ctx.run('b', a)\nreturn [a, b]"));
     let start = start_of("it", json!(null));
     let mut first = Story::begin(&program, &start);
@@ -188,7 +188,7 @@ fn a_replayed_execution_goes_on() {
 }
 
 #[test]
-fn a_function_that_was_edited_shows_the_first_difference() {
+fn edited_function_shows_the_first_difference() {
     let start = start_of("it", json!(null));
     let program = load(&workflow("await ctx.run('a', 'x')\nawait ctx.run('b')\nreturn 1"));
     let mut run = Story::begin(&program, &start);
@@ -227,8 +227,8 @@ fn a_function_that_was_edited_shows_the_first_difference() {
 }
 
 #[test]
-fn a_history_that_an_older_prelude_led_to_is_followed() {
-    // Written by a worker from before function nodes were executed by their callers.
+fn history_of_an_older_prelude_is_followed() {
+    // Written by a worker from before callers executed their function nodes.
     let older: serde_json::Value = serde_json::from_str(include_str!("older.json")).expect("it is JSON");
     let program = load(older["file"].as_str().expect("a file"));
     let history: Vec<Entry> = serde_json::from_value(older["history"].clone()).expect("a history");

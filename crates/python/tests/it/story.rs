@@ -1,4 +1,4 @@
-//! Functions whose calls are answered by a test.
+//! Functions with calls that a test answers.
 
 use serde_json::{Map, Value, json};
 use steplatch_python::{Execution, Program};
@@ -19,13 +19,13 @@ pub(crate) fn start_of(id: &str, input: Value) -> Start {
     Start { id: id.to_owned(), input, params: Map::new(), at: None }
 }
 
-/// Loads a file that is right.
+/// Loads a valid file.
 #[must_use]
 pub(crate) fn load(text: &str) -> Program {
     Program::load("flow.py", text).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Loads a file that is wrong.
+/// Loads an invalid file.
 #[must_use]
 pub(crate) fn refused(text: &str) -> Failure {
     match Program::load("flow.py", text) {
@@ -34,7 +34,7 @@ pub(crate) fn refused(text: &str) -> Failure {
     }
 }
 
-/// Makes a file of the body of an async function of `ctx`.
+/// Makes a file from the body of an async function of `ctx`.
 #[must_use]
 pub(crate) fn workflow(body: &str) -> String {
     let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
@@ -101,7 +101,7 @@ impl Story {
         match self.execution.state() {
             State::Completed(result) => result.clone(),
             State::Failed(failure) => panic!("{failure}"),
-            state => panic!("it is not over: {state:?}"),
+            state => panic!("it has not ended: {state:?}"),
         }
     }
 
@@ -113,7 +113,7 @@ impl Story {
         }
     }
 
-    /// The calls that followed the last answer.
+    /// The calls after the last answer.
     #[must_use]
     pub(crate) fn asked(&self) -> Vec<String> {
         self.progress.calls.iter().map(|call| format!("{} {}", call.ordinal, call.kind.describe())).collect()

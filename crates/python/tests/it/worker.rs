@@ -43,9 +43,9 @@ fn progress(reply: Reply) -> Progress {
 const POLITE: &str = "name = await ctx.gate('Who?')\nreturn f'hello {name}'";
 
 #[test]
-fn one_that_goes_too_far_fails_alone() {
+fn excessive_execution_fails_alone() {
     let mut worker = worker(512);
-    let before = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
+    let before = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
     assert_eq!(before.state, State::Waiting(vec![1]));
     let bad = [
         ("def deeper(n):\n    return deeper(n)\nreturn deeper(0)", FailureKind::Recursion),
@@ -60,35 +60,39 @@ fn one_that_goes_too_far_fails_alone() {
         ("import re\nreturn bool(re.match(r'(?=(a+)+$)(a|a)*\\1b', 'a' * 60 + 'c'))", FailureKind::Raised),
     ];
     for (at, (body, kind)) in bad.iter().enumerate() {
-        match progress(worker.ask(begin(3 + at as u64, body, Vec::new())).expect("it lives")).state {
+        match progress(worker.ask(begin(3 + at as u64, body, Vec::new())).expect("the worker runs")).state {
             State::Failed(failure) => assert_eq!(failure.kind, *kind, "{body}: {failure}"),
             state => panic!("{body}: {state:?}"),
         }
     }
     let endless = begin_within(Duration::from_secs(2), 2, "while True:\n    pass", Vec::new());
-    match progress(worker.ask(endless).expect("it lives")).state {
+    match progress(worker.ask(endless).expect("the worker runs")).state {
         State::Failed(failure) => {
             assert_eq!(failure.kind, FailureKind::Time, "{failure}");
             assert!(failure.message.contains("limit of 2s"), "{failure}");
         }
         state => panic!("{state:?}"),
     }
-    let after = progress(worker.ask(answer(1, 1, json!("ana"))).expect("it lives"));
+    let after = progress(worker.ask(answer(1, 1, json!("ana"))).expect("the worker runs"));
     assert_eq!(after.state, State::Completed(json!("hello ana")));
-    assert_eq!(worker.ask(answer(1, 1, json!("ana"))).expect("it lives"), Reply::Unknown, "it is over");
+    assert_eq!(
+        worker.ask(answer(1, 1, json!("ana"))).expect("the worker runs"),
+        Reply::Unknown,
+        "the execution has ended"
+    );
 }
 
 #[test]
-fn each_execution_has_memory_of_its_own() {
+fn each_execution_has_its_own_memory() {
     let mut worker = worker(512);
-    // Ten of them have more in all than each may have.
+    // Ten executions together use more than the limit of one.
     let body = "x = ['y' * 1000 + str(n) for n in range(6000)]\nawait ctx.gate('Go on?')\nx += ['z' * 1000 + str(n) for n in range(int(await ctx.run('n')))]\nreturn len(x)";
     for execution in 0..10 {
-        progress(worker.ask(begin(execution, body, Vec::new())).expect("it lives"));
+        progress(worker.ask(begin(execution, body, Vec::new())).expect("the worker runs"));
     }
     for (execution, more) in [(3, 100), (4, 20000)] {
-        progress(worker.ask(answer(execution, 1, json!(""))).expect("it lives"));
-        let state = progress(worker.ask(answer(execution, 2, json!(more))).expect("it lives")).state;
+        progress(worker.ask(answer(execution, 1, json!(""))).expect("the worker runs"));
+        let state = progress(worker.ask(answer(execution, 2, json!(more))).expect("the worker runs")).state;
         match state {
             State::Completed(length) => assert_eq!((more, length), (100, json!(6100))),
             State::Failed(failure) => assert_eq!((more, failure.kind), (20000, FailureKind::Memory), "{failure}"),
@@ -98,27 +102,27 @@ fn each_execution_has_memory_of_its_own() {
 }
 
 #[test]
-fn large_answers_that_are_let_go_do_not_add_up() {
+fn dropped_large_answers_do_not_accumulate() {
     let mut worker = worker(512);
-    // The process has more than one execution may, so that what is counted wrongly shows.
+    // The process uses more than the limit of one execution, which would reveal wrong accounting.
     let body = "x = ['y' * 1000 + str(n) for n in range(12000)]\nawait ctx.gate('Go on?')";
     for execution in 10..14 {
-        progress(worker.ask(begin(execution, body, Vec::new())).expect("it lives"));
+        progress(worker.ask(begin(execution, body, Vec::new())).expect("the worker runs"));
     }
     let body = "total = 0\nfor n in range(40):\n    total += len(await ctx.run('n', 'x' * 500000))\nreturn total";
-    progress(worker.ask(begin(1, body, Vec::new())).expect("it lives"));
+    progress(worker.ask(begin(1, body, Vec::new())).expect("the worker runs"));
     for ordinal in 1..=39 {
-        let now = progress(worker.ask(answer(1, ordinal, json!("y".repeat(1 << 20)))).expect("it lives"));
+        let now = progress(worker.ask(answer(1, ordinal, json!("y".repeat(1 << 20)))).expect("the worker runs"));
         assert!(matches!(now.state, State::Waiting(_)), "{:?}", now.state);
         assert_eq!(now.calls.last().map(|call| call.ordinal), Some(ordinal + 1));
     }
-    let state = progress(worker.ask(answer(1, 40, json!("y"))).expect("it lives")).state;
+    let state = progress(worker.ask(answer(1, 40, json!("y"))).expect("the worker runs")).state;
     assert_eq!(state, State::Completed(json!((39 << 20) + 1)));
-    // What is kept does.
+    // Values that are kept do add up.
     let body = "kept = []\nfor n in range(40):\n    kept.append(await ctx.run('n'))";
-    progress(worker.ask(begin(2, body, Vec::new())).expect("it lives"));
+    progress(worker.ask(begin(2, body, Vec::new())).expect("the worker runs"));
     let fails = (1..=40).find_map(|ordinal| {
-        match progress(worker.ask(answer(2, ordinal, json!("y".repeat(1 << 20)))).expect("it lives")).state {
+        match progress(worker.ask(answer(2, ordinal, json!("y".repeat(1 << 20)))).expect("the worker runs")).state {
             State::Failed(failure) => Some((ordinal, failure.kind)),
             _ => None,
         }
@@ -129,10 +133,10 @@ fn large_answers_that_are_let_go_do_not_add_up() {
 }
 
 #[test]
-fn a_worker_that_dies_says_why_and_its_executions_go_on_in_another() {
+fn ended_worker_gives_a_reason_and_another_one_continues() {
     let mut first = worker(24);
-    let begun = progress(first.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
-    // More than the whole process may have, in one piece and past what the interpreter can see coming.
+    let started = progress(first.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
+    // More than the limit of the whole process, in one allocation that the interpreter cannot foresee.
     let limits = Limits { memory: 1 << 40, ..Limits::default() };
     let text = workflow("x = list(range(1000000))\nwhile True:\n    x = x + x");
     let (file, start) = ("flow.py".to_owned(), start_of("it", json!(null)));
@@ -141,19 +145,19 @@ fn a_worker_that_dies_says_why_and_its_executions_go_on_in_another() {
         Err(WorkerError::Memory) => {}
         other => panic!("it lives: {other:?}"),
     }
-    assert_eq!(first.conversation().busy_with(), Some(Some(2)), "that one is to blame");
+    assert_eq!(first.conversation().busy_with(), Some(Some(2)), "that execution is to blame");
     let mut second = worker(24);
-    let history = begun.calls.into_iter().map(Entry::Called).collect();
-    let again = progress(second.ask(begin(1, POLITE, history)).expect("it lives"));
+    let history = started.calls.into_iter().map(Entry::Called).collect();
+    let again = progress(second.ask(begin(1, POLITE, history)).expect("the worker runs"));
     assert_eq!((again.calls.len(), again.state), (0, State::Waiting(vec![1])));
-    let end = progress(second.ask(answer(1, 1, json!("bo"))).expect("it lives"));
+    let end = progress(second.ask(answer(1, 1, json!("bo"))).expect("the worker runs"));
     assert_eq!(end.state, State::Completed(json!("hello bo")));
 }
 
 #[test]
-fn a_worker_that_is_killed_is_lost_and_nothing_else() {
+fn killed_worker_loses_only_itself() {
     let mut worker = worker(64);
-    progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
+    progress(worker.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
     let killed = Command::new("kill").args(["-9", &worker.process().to_string()]).status().expect("kill runs");
     assert!(killed.success());
     match worker.ask(answer(1, 1, json!("x"))) {
@@ -163,17 +167,17 @@ fn a_worker_that_is_killed_is_lost_and_nothing_else() {
 }
 
 #[test]
-fn five_hundred_that_wait_take_little_room() {
+fn five_hundred_waiting_executions_take_little_memory() {
     let mut worker = worker(512);
     let text = include_str!("release_notes.py").to_owned();
     let mut at = |execution| {
         let start = start_of("release_notes", json!(null));
         let (file, text, limits) = ("notes.py".to_owned(), text.clone(), Limits::default());
         let ask = Ask::Begin(Box::new(Begin { execution, file, text, start, limits, history: Vec::new() }));
-        progress(worker.ask(ask).expect("it lives"));
+        progress(worker.ask(ask).expect("the worker runs"));
         let node = |output: &str| json!({ "success": true, "output": output });
-        progress(worker.ask(answer(execution, 1, node("fix: a"))).expect("it lives"));
-        let now = progress(worker.ask(answer(execution, 2, node("We fixed a."))).expect("it lives"));
+        progress(worker.ask(answer(execution, 1, node("fix: a"))).expect("the worker runs"));
+        let now = progress(worker.ask(answer(execution, 2, node("We fixed a."))).expect("the worker runs"));
         assert!(matches!(now.calls[1].kind, CallKind::Gate { .. }));
         worker.conversation().memory()
     };
@@ -181,40 +185,40 @@ fn five_hundred_that_wait_take_little_room() {
     let after = (1..=500).map(&mut at).last().expect("500 of them");
     let each = (after - before) / 500;
     assert!(each < 20_000, "{each} bytes each");
-    // An execution that was parked can be resumed.
-    let end = progress(worker.ask(answer(1, 4, json!("publish"))).expect("it lives"));
+    // A parked execution can be resumed.
+    let end = progress(worker.ask(answer(1, 4, json!("publish"))).expect("the worker runs"));
     assert_eq!(end.state, State::Completed(json!("We fixed a.")));
 }
 
 #[test]
-fn a_file_is_read_in_a_worker_too() {
+fn file_is_read_in_a_worker_too() {
     let mut worker = worker(64);
     let load = |text: &str| Ask::Load { file: "flow.py".to_owned(), text: text.to_owned() };
-    match worker.ask(load(&workflow("return 1"))).expect("it lives") {
+    match worker.ask(load(&workflow("return 1"))).expect("the worker runs") {
         Reply::Declares(declared) => assert_eq!(declared[0].id, "it"),
         reply => panic!("{reply:?}"),
     }
-    match worker.ask(load("def")).expect("it lives") {
+    match worker.ask(load("def")).expect("the worker runs") {
         Reply::Refused(failure) => assert_eq!(failure.kind, FailureKind::Unreadable),
         reply => panic!("{reply:?}"),
     }
 }
 
 #[test]
-fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
+fn long_replay_reports_that_it_is_alive() {
     let busy = "def busy():\n    total = 0\n    for i in range(50000):\n        total += i\n    return total\n";
     let body = format!("{busy}while True:\n    for _ in range(int(await ctx.run('n'))):\n        busy()");
     let mut quick = worker(64);
-    // All of it takes longer than a worker is silent.
+    // The total takes longer than a worker may be silent.
     let mut history = Vec::new();
-    let mut now = progress(quick.ask(begin(1, &body, Vec::new())).expect("it lives"));
+    let mut now = progress(quick.ask(begin(1, &body, Vec::new())).expect("the worker runs"));
     let began = Instant::now();
     let mut ordinal = 0;
     while began.elapsed() < Duration::from_secs(5) {
         ordinal += 1;
         history.extend(now.calls.drain(..).map(Entry::Called));
         history.push(Entry::Answered { ordinal, answer: Answer::Value(json!(2)) });
-        now = progress(quick.ask(answer(1, ordinal, json!(2))).expect("it lives"));
+        now = progress(quick.ask(answer(1, ordinal, json!(2))).expect("the worker runs"));
         assert!(matches!(now.state, State::Waiting(_)), "{:?}", now.state);
     }
     let mut child = Command::new(env!("CARGO_BIN_EXE_steplatch-python-worker"))
@@ -235,7 +239,7 @@ fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
             }
         }
     }
-    // The first line was its greeting.
+    // The first line was the worker's greeting.
     assert!(alive >= 2, "{alive} signs");
     assert_eq!(conversation.busy_with(), None);
     drop(child.stdin.take());
@@ -243,20 +247,24 @@ fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
 }
 
 #[test]
-fn a_history_that_is_not_followed_is_told() {
+fn unfollowed_history_is_reported() {
     let mut worker = worker(64);
-    let mut now = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
+    let mut now = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
     let history: Vec<Entry> = now.calls.drain(..).map(Entry::Called).collect();
-    match worker.ask(begin(1, "return await ctx.gate('Why?')", history)).expect("it lives") {
+    match worker.ask(begin(1, "return await ctx.gate('Why?')", history)).expect("the worker runs") {
         Reply::Diverged(divergence) => assert!(divergence.to_string().contains(r#"ctx.gate(prompt="Who?")"#)),
         reply => panic!("{reply:?}"),
     }
-    assert_eq!(worker.ask(answer(1, 1, json!("x"))).expect("it lives"), Reply::Unknown, "it took the other's place");
-    assert_eq!(worker.ask(Ask::Forget { execution: 1 }).expect("it lives"), Reply::Forgotten);
+    assert_eq!(
+        worker.ask(answer(1, 1, json!("x"))).expect("the worker runs"),
+        Reply::Unknown,
+        "it took the place of another"
+    );
+    assert_eq!(worker.ask(Ask::Forget { execution: 1 }).expect("the worker runs"), Reply::Forgotten);
 }
 
 #[test]
-fn what_no_worker_says_is_noticed() {
+fn impossible_worker_message_is_noticed() {
     let mut conversation = WorkerProtocol::new();
     assert_eq!(conversation.receive(r#"{"hello":{"wire":99}}"#), Err(ConversationError::Version(99)));
     assert_eq!(conversation.receive(r#"{"hello":{"wire":1}}"#), Ok(WorkerEvent::Alive));
@@ -272,12 +280,12 @@ fn what_no_worker_says_is_noticed() {
 }
 
 #[test]
-fn two_processes_do_the_same() {
+fn two_processes_behave_identically() {
     let body = "names = {f'name {n}' for n in range(200)} | {1, 2.5, None, (1, 'x')}\n\
                 counts = {hash(name): name for name in names}\n\
                 return [str(names), str(counts), [hash(n) for n in ('x', 1.5, (1, 2))], str(frozenset(names)), repr(it), repr(ctx)]";
     let states: Vec<State> =
-        (0..3).map(|_| progress(worker(64).ask(begin(1, body, Vec::new())).expect("it lives")).state).collect();
+        (0..3).map(|_| progress(worker(64).ask(begin(1, body, Vec::new())).expect("the worker runs")).state).collect();
     assert!(matches!(&states[0], State::Completed(_)), "{:?}", states[0]);
     assert!(states.iter().all(|state| *state == states[0]));
 }

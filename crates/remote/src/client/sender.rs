@@ -16,7 +16,7 @@ use super::error::{SendError, root_cause};
 use crate::blocking::run_blocking;
 use crate::config::{Secret, Token};
 
-/// Maximum idle time of a connection: shorter than that of most services, so that the client closes it first.
+/// Maximum idle time of a connection: shorter than most services' own, so that the client closes it first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A request that is sent once.

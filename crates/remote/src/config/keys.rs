@@ -5,15 +5,15 @@ use std::ops::RangeInclusive;
 /// A key of a service's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    /// Its name in a table.
+    /// The name in a table.
     pub name: &'static str,
-    /// Its environment variable.
+    /// The environment variable.
     pub variable: &'static str,
-    /// Its default value.
+    /// The default value.
     pub default: &'static str,
     /// The allowed values, as shown to people.
     pub bounds: &'static str,
-    /// Its meaning.
+    /// The meaning.
     pub about: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub(super) const MAX_CONCURRENT_EXECUTIONS: RangeInclusive<u64> = 1..=100;
 pub(super) const STATUS_CHECK_INTERVAL: RangeInclusive<u64> = 1_000..=300_000;
 pub(super) const RETRY_ATTEMPTS: RangeInclusive<u64> = 0..=10;
 
-/// All keys. The name of a service is not one of them.
+/// All keys, except the name of a service.
 pub const KEYS: &[Key] = &[
     Key {
         name: "enabled",

@@ -23,7 +23,7 @@ fn check(text: &str, expected: Expect) {
 }
 
 #[test]
-fn a_table_says_everything() {
+fn complete_table_is_read() {
     let config = table(
         r#"
         enabled = true
@@ -55,7 +55,7 @@ fn a_table_says_everything() {
 }
 
 #[test]
-fn what_is_not_said_is_as_documented() {
+fn missing_settings_have_documented_defaults() {
     let config = table("").expect("nothing is wrong");
     assert_eq!(config, Config { name: "main".to_owned(), ..Config::default() });
     let key = |name| keys::find(name).expect("a key").default.to_owned();
@@ -67,7 +67,7 @@ fn what_is_not_said_is_as_documented() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     check(
         r#"
         enabled = "maybe"
@@ -97,7 +97,7 @@ fn everything_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn an_enabled_service_is_somewhere() {
+fn enabled_service_needs_an_address() {
     check(
         "enabled = true",
         expect![[r#"
@@ -107,7 +107,7 @@ fn an_enabled_service_is_somewhere() {
 }
 
 #[test]
-fn the_environment_names_one_service() {
+fn environment_configures_one_service() {
     assert_eq!(environment(&[]), Ok(None));
     assert_eq!(environment(&[("WORKFLOWS_ENABLED", ""), ("OTHER", "x")]), Ok(None));
     let config = environment(&[
@@ -127,7 +127,7 @@ fn the_environment_names_one_service() {
 }
 
 #[test]
-fn a_wrong_variable_is_named_with_its_bounds() {
+fn invalid_variable_is_named_with_its_bounds() {
     let wrong = environment(&[
         ("WORKFLOWS_ENABLED", "yes"),
         ("WORKFLOWS_API_TOKEN", "s3cr3t with room"),
@@ -144,7 +144,7 @@ fn a_wrong_variable_is_named_with_its_bounds() {
 }
 
 #[test]
-fn a_url_leads_to_where_a_token_may_go() {
+fn url_must_be_safe_for_a_token() {
     let good = [
         ("https://x", "https://x"),
         ("https://x/", "https://x"),
@@ -183,7 +183,7 @@ fn a_url_leads_to_where_a_token_may_go() {
 }
 
 #[test]
-fn a_reference_is_one_of_three() {
+fn token_reference_has_one_of_three_forms() {
     assert_eq!(Token::parse("env:A_B"), Ok(Token::Environment("A_B".to_owned())));
     assert_eq!(Token::parse("file:/run/a b"), Ok(Token::File("/run/a b".into())));
     assert_eq!(Token::parse("keyring:work"), Ok(Token::Keyring("work".to_owned())));
@@ -194,7 +194,7 @@ fn a_reference_is_one_of_three() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_each_time() {
+async fn file_is_read_each_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("token");
     let token = Token::File(path.clone());
@@ -211,7 +211,7 @@ async fn a_file_is_read_each_time() {
 }
 
 #[tokio::test]
-async fn a_variable_that_is_not_set_is_named() {
+async fn unset_variable_is_named() {
     let token = Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned());
     let error = token.resolve().await.expect_err("it is not set");
     assert_eq!(
@@ -221,7 +221,7 @@ async fn a_variable_that_is_not_set_is_named() {
 }
 
 #[test]
-fn a_token_is_taken_out_by_value() {
+fn token_is_removed_by_value() {
     let secret = Secret::new("s3\"cr3t\n").expect("a token");
     assert_eq!(secret.mask("it is s3\"cr3t, s3\"cr3t"), "it is ••••••, ••••••");
     assert_eq!(secret.mask(r#"{"echo": "s3\"cr3t"}"#), r#"{"echo": "••••••"}"#);
@@ -232,7 +232,7 @@ fn a_token_is_taken_out_by_value() {
 }
 
 #[test]
-fn the_documentation_has_all_keys() {
+fn documentation_has_all_keys() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/remote.md");
     let text = std::fs::read_to_string(path).expect("the documentation");
     let mut table = "| key | variable | without | |\n|---|---|---|---|\n".to_owned();
@@ -240,8 +240,8 @@ fn the_documentation_has_all_keys() {
         let default = if default.is_empty() { "–".to_owned() } else { format!("`{default}`") };
         table += &format!("| `{name}` | `{variable}` | {default} | {about}; {bounds} |\n");
     }
-    let (before, rest) = text.split_once("compared by a test -->\n").expect("where it begins");
-    let (told, after) = rest.split_once("<!-- end of keys -->").expect("where it ends");
+    let (before, rest) = text.split_once("compared by a test -->\n").expect("the start");
+    let (told, after) = rest.split_once("<!-- end of keys -->").expect("the end");
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let written = format!("{before}compared by a test -->\n{table}<!-- end of keys -->{after}");
         std::fs::write(path, written).expect("the documentation can be written");

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_found_with_unseen_characters_in_it() {
+    fn token_with_invisible_characters_is_found() {
         let secret = Secret::new("FLOWTOKEN-99887766").expect("a token");
         for hidden in
             ["a FLOWTOKEN-99887766 b", "a FLOWTO\u{200b}KEN-998\u{1b}[31m87766 b", "a FLOW\u{ad}TOKEN-99887766 b"]
@@ -263,13 +263,13 @@ mod tests {
             let masked = secret.mask_value(serde_json::json!([{hidden: hidden}]));
             assert!(!visible_text(&masked.to_string()).contains(secret.expose()), "{masked}");
         }
-        assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "what has no token in it stays as it is");
+        assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "text without a token is unchanged");
     }
 
-    /// Programs that answer as `secret-tool` does on success, without an entry, when it is missing, and wrongly. The
-    /// first one prints its first argument.
+    /// Programs that answer like `secret-tool`: with success, without an entry, missing, and with an error. The first
+    /// one prints its first argument.
     #[tokio::test]
-    async fn a_keyring_is_asked_with_its_program() {
+    async fn keyring_is_queried_with_its_program() {
         let ask = async |program| read_keyring("work", program).await;
         assert_eq!(ask("printf").await, Secret::new("lookup"));
         let words = async |program| ask(program).await.expect_err("no token").to_string();
@@ -278,6 +278,6 @@ mod tests {
         );
         assert!(words("steplatch-no-such-program").await.contains("which is not installed"));
         assert_eq!(ask("echo").await, Err(TokenError::Unusable));
-        assert!(ask("yes").await.is_err(), "it never ends by itself");
+        assert!(ask("yes").await.is_err(), "it does not end by itself");
     }
 }

@@ -11,7 +11,7 @@ fn listing(answer: Value) -> Listing {
     listing
 }
 
-/// Returns the content of a list, in a few words.
+/// Returns the content of a list in short form.
 fn summary(listing: &Listing) -> String {
     let entries = listing.workflows.iter().map(|workflow| {
         let RemoteWorkflow { id, title, description, category, version, execution, .. } = workflow;
@@ -26,7 +26,7 @@ fn check(answer: Value, expected: Expect) {
 }
 
 #[test]
-fn an_array_is_read_with_its_defaults() {
+fn array_is_read_with_its_defaults() {
     check(
         json!([
             {
@@ -46,7 +46,7 @@ fn an_array_is_read_with_its_defaults() {
 }
 
 #[test]
-fn a_page_is_read_with_its_defaults() {
+fn page_is_read_with_its_defaults() {
     let page = json!({
         "count": 3, "next": "https://x/?page=2", "previous": null,
         "results": [
@@ -65,7 +65,7 @@ fn a_page_is_read_with_its_defaults() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_read_does_the_others_no_harm() {
+fn unreadable_entry_does_not_affect_the_others() {
     let answer = json!([
         { "id": "a", "name": "Fine" },
         "text", null, 7, [],
@@ -115,7 +115,7 @@ fn foreign_text_is_cleaned_and_marked() {
 }
 
 #[test]
-fn the_result_of_a_tool_is_read_in_all_its_forms() {
+fn result_of_a_tool_is_read_in_all_its_forms() {
     let list = json!([{ "id": "a", "name": "Deploy" }]);
     let page = json!({ "results": list, "next": null });
     let text = |text: String| json!([{ "type": "text", "text": text }]);
@@ -144,7 +144,7 @@ fn the_result_of_a_tool_is_read_in_all_its_forms() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_tool_takes_nothing_away() {
+async fn tool_page_removes_no_entries() {
     let result = json!({ "structuredContent": { "results": [{ "id": "a", "name": "A" }], "next": "?page=2" } });
     let listing = Listing::from_tool_result(result).await.expect("a list");
     assert!(listing.is_cut && ids(&listing.workflows) == ["a"]);
@@ -153,7 +153,7 @@ async fn a_page_of_a_tool_takes_nothing_away() {
 }
 
 #[test]
-fn what_is_no_list_is_said_to_be_none() {
+fn non_list_is_reported_as_such() {
     for (answer, why) in [
         (json!(null), "the list is neither an array nor a page"),
         (json!("x"), "the list is neither an array nor a page"),
@@ -167,7 +167,7 @@ fn what_is_no_list_is_said_to_be_none() {
 }
 
 #[test]
-fn a_hash_pins_what_a_model_is_told_and_nothing_else() {
+fn hash_covers_exactly_the_text_shown_to_a_model() {
     let hash = |entry: Value| RemoteWorkflow::read(&entry).expect("an entry").hash;
     let first = hash(json!({ "id": "a", "name": "x", "description": "y", "inputSchema": { "a": 1, "b": 2 } }));
     assert_eq!(first.len(), 64);
@@ -190,7 +190,7 @@ fn ids(workflows: &[RemoteWorkflow]) -> Vec<&str> {
 }
 
 #[test]
-fn a_workflow_that_worked_stays_while_its_entry_is_broken() {
+fn working_workflow_stays_while_its_entry_is_broken() {
     let old =
         listing(json!([{ "id": "a", "name": "A" }, { "id": "b", "name": "B" }, { "id": "c", "name": "C" }])).workflows;
     let new = listing(json!([{ "id": "new", "name": "N" }, { "id": "a", "name": "A2" }, { "id": "b", "name": 7 }]));
@@ -200,7 +200,7 @@ fn a_workflow_that_worked_stays_while_its_entry_is_broken() {
 }
 
 #[test]
-fn a_list_that_is_too_long_takes_nothing_away() {
+fn too_long_list_removes_nothing() {
     let entries = |from: usize| {
         (from..from + MAX_WORKFLOWS)
             .map(|id| json!({ "id": id, "name": "x" }))
@@ -215,7 +215,7 @@ fn a_list_that_is_too_long_takes_nothing_away() {
 }
 
 #[test]
-fn entries_that_are_none_are_not_looked_at_for_ever() {
+fn number_of_inspected_invalid_entries_is_bounded() {
     let entries: Vec<Value> =
         (0..10_000).map(|id| json!({ "id": id })).chain([json!({ "id": "a", "name": "A" })]).collect();
     let listing = listing(Value::Array(entries));
@@ -228,7 +228,7 @@ fn execution(listing: &Listing) -> Execution {
     listing.workflows[0].execution
 }
 
-/// Values that look like lists often enough.
+/// Values that often resemble lists.
 fn answer() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -271,7 +271,7 @@ fn answer() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_a_service_answers_is_read_within_bounds(answer in answer()) {
+    fn any_answer_of_a_service_is_read_within_bounds(answer in answer()) {
         for page in [Page::read(answer.clone()), Page::read_tool_result(answer)].into_iter().flatten() {
             let mut listing = Listing::default();
             listing.add(page.clone());

@@ -6,12 +6,12 @@ fn key(id: &str) -> Key {
     Key::new("main", id)
 }
 
-fn named(known: &BTreeMap<Key, String>, entries: &[(&str, &str)]) -> BTreeMap<Key, String> {
+fn names_of(known: &BTreeMap<Key, String>, entries: &[(&str, &str)]) -> BTreeMap<Key, String> {
     assign(known, &BTreeSet::new(), entries.iter().map(|(id, title)| (key(id), *title)))
 }
 
 #[test]
-fn a_title_becomes_a_name() {
+fn title_becomes_a_name() {
     let cases = [
         ("Deploy", "workflow_deploy"),
         ("  Deploy -- to  Stage! ", "workflow_deploy_to_stage"),
@@ -25,64 +25,64 @@ fn a_title_becomes_a_name() {
         ),
     ];
     for (title, name) in cases {
-        let names = named(&BTreeMap::new(), &[("1", title)]);
+        let names = names_of(&BTreeMap::new(), &[("1", title)]);
         assert_eq!(names[&key("1")], name, "{title:?}");
     }
 }
 
 #[test]
-fn a_title_without_letters_is_named_by_its_id() {
-    let names = named(&BTreeMap::new(), &[("1", "日本"), ("2", "!!!"), ("3", "日本")]);
+fn title_without_letters_is_named_by_its_id() {
+    let names = names_of(&BTreeMap::new(), &[("1", "日本"), ("2", "!!!"), ("3", "日本")]);
     assert_eq!(names[&key("1")], "workflow_b02d920a");
     let different: BTreeSet<&String> = names.values().collect();
     assert_eq!(different.len(), 3);
 }
 
 #[test]
-fn workflows_of_the_same_title_all_get_a_suffix_and_keep_it() {
-    let names = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "deploy!"), ("3", "Build")]);
+fn workflows_of_the_same_title_all_keep_a_suffix() {
+    let names = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "deploy!"), ("3", "Build")]);
     assert_eq!(names[&key("3")], "workflow_build");
     let (one, two) = (&names[&key("1")], &names[&key("2")]);
     assert!(one.starts_with("workflow_deploy_") && two.starts_with("workflow_deploy_") && one != two);
-    assert_eq!(&named(&names, &[("1", "Deploy")])[&key("1")], one, "the other one is gone");
+    assert_eq!(&names_of(&names, &[("1", "Deploy")])[&key("1")], one, "the other one has disappeared");
 }
 
 #[test]
-fn who_came_first_keeps_the_name_without_a_suffix() {
-    let first = named(&BTreeMap::new(), &[("1", "Deploy")]);
-    let second = named(&first, &[("2", "Deploy"), ("1", "Deploy")]);
+fn first_workflow_keeps_the_name_without_a_suffix() {
+    let first = names_of(&BTreeMap::new(), &[("1", "Deploy")]);
+    let second = names_of(&first, &[("2", "Deploy"), ("1", "Deploy")]);
     assert_eq!(second[&key("1")], "workflow_deploy");
     assert_ne!(second[&key("2")], "workflow_deploy");
-    let third = named(&first, &[("2", "Deploy")]);
+    let third = names_of(&first, &[("2", "Deploy")]);
     assert_eq!(third[&key("2")], second[&key("2")], "a name is remembered while its owner is away");
 }
 
 #[test]
-fn a_changed_title_gives_a_new_name() {
-    let first = named(&BTreeMap::new(), &[("1", "Deploy")]);
-    assert_eq!(named(&first, &[("1", "DEPLOY?")])[&key("1")], "workflow_deploy");
-    assert_eq!(named(&first, &[("1", "Release")])[&key("1")], "workflow_release");
+fn changed_title_gives_a_new_name() {
+    let first = names_of(&BTreeMap::new(), &[("1", "Deploy")]);
+    assert_eq!(names_of(&first, &[("1", "DEPLOY?")])[&key("1")], "workflow_deploy");
+    assert_eq!(names_of(&first, &[("1", "Release")])[&key("1")], "workflow_release");
 }
 
 #[test]
-fn a_title_that_looks_like_a_suffix_takes_nobodys_name() {
-    let deploys = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy")]);
+fn title_with_a_suffix_takes_no_existing_name() {
+    let deploys = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy")]);
     let title = deploys[&key("1")].strip_prefix(PREFIX).expect("a prefix").to_owned();
-    let names = named(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy"), ("3", &title)]);
+    let names = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy"), ("3", &title)]);
     let different: BTreeSet<&String> = names.values().collect();
     assert_eq!(different.len(), 3, "{names:?}");
-    let later = named(&deploys, &[("3", &title)]);
+    let later = names_of(&deploys, &[("3", &title)]);
     assert_ne!(later[&key("3")], deploys[&key("1")]);
 }
 
 #[test]
-fn titles_that_spell_out_all_suffixes_take_nobodys_name() {
+fn titles_with_all_suffixes_take_no_existing_name() {
     let names: Vec<String> = suffixed_names(&key("1"), "deploy").take(20).collect();
     let ids: Vec<String> = (2..30).map(|id| id.to_string()).collect();
     let titles = names.iter().map(|name| name.strip_prefix(PREFIX).expect("a prefix"));
     let mut entries: Vec<(&str, &str)> = ids.iter().map(String::as_str).zip(titles).collect();
     entries.extend([("1", "Deploy"), ("0", "Deploy")]);
-    let given = named(&BTreeMap::new(), &entries);
+    let given = names_of(&BTreeMap::new(), &entries);
     let different: BTreeSet<&String> = given.values().collect();
     assert_eq!(different.len(), entries.len());
     let taken: BTreeSet<String> = names.into_iter().collect();
@@ -91,7 +91,7 @@ fn titles_that_spell_out_all_suffixes_take_nobodys_name() {
 }
 
 #[test]
-fn the_same_id_at_two_services_is_two_workflows() {
+fn same_id_at_two_services_is_two_workflows() {
     let entries = [(Key::new("a", "1"), "Deploy"), (Key::new("b", "1"), "Deploy")];
     let names = assign(&BTreeMap::new(), &BTreeSet::new(), entries);
     let different: BTreeSet<&String> = names.values().collect();
@@ -99,13 +99,13 @@ fn the_same_id_at_two_services_is_two_workflows() {
 }
 
 #[test]
-fn what_others_have_is_not_given() {
+fn taken_name_is_not_given() {
     let taken = BTreeSet::from(["workflow_deploy".to_owned()]);
     let names = assign(&BTreeMap::new(), &taken, [(key("1"), "Deploy")]);
     assert_eq!(names[&key("1")], "workflow_deploy_b02d920a");
 }
 
-/// Few titles, so that many are the same.
+/// Few titles, so that many are equal.
 fn title() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec!["Deploy", "deploy!", "Build", "日本", "", "workflow deploy", "a"])
@@ -122,13 +122,13 @@ fn entries() -> impl Strategy<Value = Vec<(String, String)>> {
     ids.prop_map(|entries| entries.into_iter().collect::<Vec<_>>()).prop_shuffle()
 }
 
-fn assigned(known: &BTreeMap<Key, String>, entries: &[(String, String)]) -> BTreeMap<Key, String> {
+fn assigned_names(known: &BTreeMap<Key, String>, entries: &[(String, String)]) -> BTreeMap<Key, String> {
     assign(known, &BTreeSet::new(), entries.iter().map(|(id, title)| (key(id), title.as_str())))
 }
 
 proptest! {
     #[test]
-    fn names_are_unique_and_can_be_called(entries in entries(), taken in prop::collection::btree_set("workflow_[a-c]{1,2}", 0..6)) {
+    fn names_are_unique_and_callable(entries in entries(), taken in prop::collection::btree_set("workflow_[a-c]{1,2}", 0..6)) {
         let names = assign(&BTreeMap::new(), &taken, entries.iter().map(|(id, title)| (key(id), title.as_str())));
         prop_assert_eq!(names.len(), entries.len());
         let different: BTreeSet<&String> = names.values().collect();
@@ -142,28 +142,28 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_a_list_does_not_count(known in entries(), entries in entries(), seed in any::<u64>()) {
-        let known = assigned(&BTreeMap::new(), &known);
+    fn order_of_a_list_does_not_matter(known in entries(), entries in entries(), seed in any::<u64>()) {
+        let known = assigned_names(&BTreeMap::new(), &known);
         let mut turned = entries.clone();
         turned.reverse();
         let middle = if entries.is_empty() { 0 } else { seed as usize % entries.len() };
         turned.rotate_left(middle);
-        prop_assert_eq!(assigned(&known, &entries), assigned(&known, &turned));
+        prop_assert_eq!(assigned_names(&known, &entries), assigned_names(&known, &turned));
     }
 
     #[test]
-    fn removing_and_adding_and_renaming_touch_nobody_else(
+    fn removing_adding_and_renaming_affects_no_other_workflow(
         before in entries(),
         after in entries(),
         stays in prop::collection::vec(any::<bool>(), 25),
     ) {
-        let first = assigned(&BTreeMap::new(), &before);
+        let first = assigned_names(&BTreeMap::new(), &before);
         let mut next: BTreeMap<String, String> = after.into_iter().collect();
         let kept: Vec<(String, String)> =
             before.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(entry, _)| entry.clone()).collect();
         next.extend(kept.clone());
         let next: Vec<(String, String)> = next.into_iter().collect();
-        let second = assigned(&first, &next);
+        let second = assigned_names(&first, &next);
         for (id, _) in &kept {
             prop_assert_eq!(&second[&key(id)], &first[&key(id)]);
         }
@@ -172,12 +172,12 @@ proptest! {
                 prop_assert!(key == other || name != theirs, "{:?} was given the name of {:?}", key, other);
             }
         }
-        // Whatever happens in between, a workflow that comes back has its name.
+        // A workflow that returns keeps its name, whatever happens in between.
         let mut known = first.clone();
         for (key, name) in &second {
             known.entry(key.clone()).or_insert_with(|| name.clone());
         }
-        let third = assigned(&known, &before);
+        let third = assigned_names(&known, &before);
         prop_assert_eq!(third, first);
     }
 }

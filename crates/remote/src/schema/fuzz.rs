@@ -81,7 +81,7 @@ fn schemas() {
         let validator = Validator::new(&cleaned.schema).unwrap_or_else(|error| panic!("{error}: {}", cleaned.schema));
         let again = clean(&cleaned.schema);
         assert_eq!(again.schema, cleaned.schema, "cleaned twice");
-        assert!(again.notes.is_empty(), "what is clean is left as it is: {:?}", again.notes);
+        assert!(again.notes.is_empty(), "clean text is unchanged: {:?}", again.notes);
         let violations = validator.validate(&arguments);
         assert!(violations.len() <= 100 && cleaned.notes.len() <= 20);
         assert!(violations.iter().all(|violation| violation.problem.chars().count() <= 301));

@@ -1,7 +1,7 @@
 //! Detection of circular and exploding references in a schema, before its compilation.
 //!
 //! Twenty definitions with two references to the next definition each expand to a million schemas, and a definition
-//! with a reference to itself expands without end.
+//! with a reference to itself expands endlessly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,7 @@ fn collect<'a>(schema: &'a Value, pointer: String, nodes: &mut BTreeMap<String, 
 }
 
 impl SchemaNodes<'_> {
-    /// Returns the number of schemas in the expansion of the one at a pointer, and their depth.
+    /// Returns the number of schemas in the expansion of the schema at a pointer, and their depth.
     fn expand(&mut self, pointer: &str, depth: &mut usize) -> Result<(u64, usize), TooLarge> {
         let node = self.by_pointer.get_mut(pointer).expect("collect() inserted all pointers");
         if let State::Expanded { size, height } = node.state {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 
 fn violations(schema: &Value, arguments: &Value) -> String {
-    let told = Validator::new(schema).expect("a schema").validate(arguments);
-    told.iter().map(|violation| format!("{violation}\n")).collect()
+    let reported = Validator::new(schema).expect("a schema").validate(arguments);
+    reported.iter().map(|violation| format!("{violation}\n")).collect()
 }
 
 fn check(schema: &Value, arguments: &Value, expected: Expect) {
@@ -14,7 +14,7 @@ fn check(schema: &Value, arguments: &Value, expected: Expect) {
 }
 
 #[test]
-fn every_violation_is_told_with_its_place() {
+fn every_violation_is_reported_with_its_place() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -46,7 +46,7 @@ fn every_violation_is_told_with_its_place() {
 }
 
 #[test]
-fn a_good_schema_stays_as_it_is() {
+fn valid_schema_is_unchanged() {
     let schema = json!({
         "type": "object",
         "title": "Deploy",
@@ -66,7 +66,7 @@ fn a_good_schema_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_no_schema_of_an_object_takes_anything() {
+fn non_object_schema_accepts_anything() {
     let cases = [
         (Value::Null, "the service has no schema"),
         (json!([]), "the schema is not an object"),
@@ -85,7 +85,7 @@ fn what_is_no_schema_of_an_object_takes_anything() {
 }
 
 #[test]
-fn what_cannot_be_used_is_left_out_and_told() {
+fn unusable_parts_are_omitted_and_reported() {
     let cases = [
         (
             json!({"$schema": "http://json-schema.org/draft-07/schema#", "$id": "http://x/y", "x-ours": 1}),
@@ -146,7 +146,7 @@ fn what_cannot_be_used_is_left_out_and_told() {
 }
 
 #[test]
-fn a_list_that_contains_itself_is_cut_where_the_circle_closes() {
+fn recursive_list_is_cut_at_the_cycle() {
     let cleaned = clean(&json!({
         "properties": { "tree": { "$ref": "#/$defs/node" } },
         "$defs": { "node": { "type": "object", "properties": {
@@ -159,7 +159,7 @@ fn a_list_that_contains_itself_is_cut_where_the_circle_closes() {
     assert_eq!(violations(&cleaned.schema, &tree), "/tree/name: 1 is not of type \"string\"\n");
 }
 
-/// Definitions that each refer to the next one twice.
+/// Definitions that each refer twice to the next one.
 fn doubling(definitions: usize) -> Value {
     let mut named = serde_json::Map::new();
     for number in 0..definitions {
@@ -171,7 +171,7 @@ fn doubling(definitions: usize) -> Value {
 }
 
 #[test]
-fn a_small_schema_with_a_million_parts_is_not_taken() {
+fn small_schema_with_a_million_parts_is_rejected() {
     let few = clean(&doubling(5));
     assert_eq!(few.notes, Vec::<String>::new());
     assert_ne!(violations(&few.schema, &json!({})), "");
@@ -181,7 +181,7 @@ fn a_small_schema_with_a_million_parts_is_not_taken() {
 }
 
 #[test]
-fn a_long_chain_of_references_is_not_taken() {
+fn long_chain_of_references_is_rejected() {
     let mut named = serde_json::Map::new();
     for number in 0..1_500 {
         named.insert(format!("d{number}"), json!({ "$ref": format!("#/$defs/d{}", number + 1) }));
@@ -201,14 +201,14 @@ fn patterns_of_a_schema_are_counted() {
 }
 
 #[test]
-fn patterns_take_no_longer_for_being_cunning() {
+fn malicious_patterns_take_no_longer() {
     let cleaned = clean(&json!({ "properties": { "a": { "type": "string", "pattern": "^(a+)+$" } } }));
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     assert_ne!(violations(&cleaned.schema, &json!({ "a": "a".repeat(100_000) + "!" })), "");
-    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    assert!(started.elapsed() < std::time::Duration::from_secs(5));
 }
 
-/// Values that look like schemas often enough.
+/// Values that often resemble schemas.
 fn schema_like() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -271,7 +271,7 @@ fn schema_like() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_a_service_says_becomes_a_schema_of_an_object(raw in schema_like()) {
+    fn any_answer_becomes_an_object_schema(raw in schema_like()) {
         let cleaned = clean(&raw);
         prop_assert_eq!(&cleaned.schema["type"], "object");
         let validator = Validator::new(&cleaned.schema);
@@ -281,14 +281,14 @@ proptest! {
     }
 
     #[test]
-    fn a_cleaned_schema_takes_what_the_raw_one_took(raw in schema_like(), arguments in schema_like()) {
+    fn cleaned_schema_accepts_the_same_as_the_raw_one(raw in schema_like(), arguments in schema_like()) {
         let Value::Object(_) = arguments else { return Ok(()) };
-        // The circles that are cut would be compiled here.
+        // Compiling would find cycles that were not cut.
         if raw.to_string().contains("$ref") { return Ok(()) }
         if let Ok(meant) = Validator::new(&raw) && meant.validate(&arguments).is_empty() {
             let cleaned = clean(&raw);
-            let told = violations(&cleaned.schema, &arguments);
-            prop_assert_eq!(&told, "", "{} became {} for {}", raw, cleaned.schema, arguments);
+            let reported = violations(&cleaned.schema, &arguments);
+            prop_assert_eq!(&reported, "", "{} became {} for {}", raw, cleaned.schema, arguments);
         }
     }
 }

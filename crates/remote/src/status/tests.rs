@@ -8,7 +8,7 @@ fn read(answer: Value) -> Status {
 }
 
 #[test]
-fn three_words_end_a_run_and_all_others_do_not() {
+fn exactly_three_statuses_end_a_run() {
     let cases = [
         ("RUNNING", State::Running),
         ("running", State::Running),
@@ -28,7 +28,7 @@ fn three_words_end_a_run_and_all_others_do_not() {
 }
 
 #[test]
-fn what_has_no_status_is_nonsense() {
+fn missing_status_is_invalid() {
     for answer in [
         json!(null),
         json!([]),
@@ -43,7 +43,7 @@ fn what_has_no_status_is_nonsense() {
 }
 
 #[test]
-fn a_gate_is_passed_on_while_it_is_open() {
+fn gate_is_forwarded_while_it_is_open() {
     let gate = json!({ "message": "Deploy?" });
     assert_eq!(
         read(json!({ "status": "RUNNING", "output": { "pending_gate": gate } })).pending_gate,
@@ -54,7 +54,7 @@ fn a_gate_is_passed_on_while_it_is_open() {
 }
 
 #[test]
-fn failures_are_told_in_the_words_of_the_service() {
+fn failures_keep_the_message_of_the_service() {
     let cases = [
         (json!({ "error": "disk full", "message": "no" }), "disk full"),
         (json!({ "error": null, "message": "no" }), "no"),
@@ -83,7 +83,7 @@ fn result_text(status: Option<&Status>) -> String {
     serde_json::to_string_pretty(&result(&ids(), status, None)).expect("a result")
 }
 
-/// The status answer that document 004 shows (lines 386-406).
+/// The status reply of document 004 (lines 386-406).
 fn documented_answer() -> Value {
     json!({
         "create_time": 1_753_703_781_802_i64,
@@ -106,9 +106,9 @@ fn documented_answer() -> Value {
     })
 }
 
-// Document 004, lines 386-406: the status answer; lines 152-178: the result made of it.
+// Document 004, lines 386-406: the status reply; lines 152-178: its result.
 #[test]
-fn the_documented_status_answer_gives_the_documented_result() {
+fn documented_status_gives_the_documented_result() {
     let answer = documented_answer();
     let status = read(answer.clone());
     assert_eq!((status.state, status.workflow.as_deref()), (State::Failed, Some("2724")));
@@ -125,7 +125,7 @@ fn the_documented_status_answer_gives_the_documented_result() {
         "originalWorkflowId": "2724",
         "input": answer["input"],
         "output": {"competitors_analysis": null},
-        // Line 445: the error of a failed workflow that says none.
+        // Line 445: the error of a failed workflow without a message.
         "error": "Workflow execution failed",
         "startTime": 1_753_703_781_802_i64,
         "endTime": 1_753_703_781_904_i64,
@@ -136,7 +136,7 @@ fn the_documented_status_answer_gives_the_documented_result() {
     assert_eq!(result(&ids, Some(&status), None), expected);
 }
 
-// Document 004, lines 188-202: the fields of a status, and those that are processed fields.
+// Document 004, lines 188-202: the fields of a status, and the processed fields.
 #[test]
 fn both_spellings_of_a_status_are_read() {
     let snake = json!({
@@ -161,7 +161,7 @@ fn both_spellings_of_a_status_are_read() {
 }
 
 #[test]
-fn a_result_keeps_everything_that_is_known() {
+fn result_keeps_all_known_fields() {
     let status = read(json!({
         "status": "COMPLETED", "input": { "a": 1 }, "output": { "b": 2 },
         "startTime": 1_700_000_000_000_i64, "endTime": "2023-11-14T22:13:21.500Z", "createTime": "1699999999000", "updateTime": null,
@@ -189,19 +189,19 @@ fn a_result_keeps_everything_that_is_known() {
 }
 
 #[test]
-fn what_did_not_get_there_is_no_success() {
+fn unreached_run_is_not_a_success() {
     let failed = read(json!({ "status": "FAILED", "output": { "error": "disk full", "log": "x" } }));
-    let told = result(&ids(), Some(&failed), None);
+    let reported = result(&ids(), Some(&failed), None);
     assert_eq!(
-        (&told["success"], &told["error"], &told["output"]["log"]),
+        (&reported["success"], &reported["error"], &reported["output"]["log"]),
         (&json!(false), &json!("disk full"), &json!("x"))
     );
-    // Document 004, lines 159 and 231: a run that ran out of time is FAILED, not RUNNING.
+    // Document 004, lines 159 and 231: a timed-out run is FAILED, not RUNNING.
     let running = read(json!({ "status": "RUNNING" }));
     let late = LocalEnd { status: "FAILED", error: "It took longer than 5 minutes." };
-    let told = result(&ids(), Some(&running), Some(late));
-    assert_eq!((&told["success"], &told["status"]), (&json!(false), &json!("FAILED")));
-    assert_eq!(told["error"], "It took longer than 5 minutes.");
+    let reported = result(&ids(), Some(&running), Some(late));
+    assert_eq!((&reported["success"], &reported["status"]), (&json!(false), &json!("FAILED")));
+    assert_eq!(reported["error"], "It took longer than 5 minutes.");
     let unseen = result(&ids(), None, Some(LocalEnd { status: "UNKNOWN", error: "No answer came." }));
     assert_eq!((&unseen["status"], &unseen["input"]), (&json!("UNKNOWN"), &Value::Null));
     let under_way = result(&ids(), Some(&running), None);
@@ -209,7 +209,7 @@ fn what_did_not_get_there_is_no_success() {
 }
 
 #[test]
-fn a_start_is_known_by_two_ids() {
+fn start_has_two_ids() {
     let started = StartedRun::read(&json!({ "correlation_id": "c", "workflow_id": 7 })).expect("ids");
     assert_eq!((started.correlation_id.as_str(), started.workflow_instance.as_str()), ("c", "7"));
     for answer in [
@@ -257,7 +257,7 @@ fn answer() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_a_service_answers_is_read(answer in answer()) {
+    fn any_answer_of_a_service_is_read(answer in answer()) {
         let _ = StartedRun::read(&answer);
         if let Ok(status) = Status::read(&answer) {
             let result = result(&ids(), Some(&status), None);

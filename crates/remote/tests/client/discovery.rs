@@ -20,7 +20,7 @@ async fn all_pages_are_followed() {
 }
 
 #[tokio::test]
-async fn pages_without_end_end() {
+async fn endless_pages_end() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     service.next_page_is(&format!("{}/api/v1/service/workflows/mcp?page=1", service.url()));
@@ -30,7 +30,7 @@ async fn pages_without_end_end() {
 }
 
 #[tokio::test]
-async fn more_pages_than_are_taken_are_left() {
+async fn pages_beyond_the_limit_are_ignored() {
     let service = FakeService::start().await;
     for number in 0..150 {
         service.offer(&format!("w{number}"), &format!("Workflow {number}"));
@@ -41,7 +41,7 @@ async fn more_pages_than_are_taken_are_left() {
 }
 
 #[tokio::test]
-async fn a_question_that_failed_in_passing_is_asked_again() {
+async fn temporarily_failed_request_is_retried() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = impatient_client(&service);
@@ -61,7 +61,7 @@ async fn a_question_that_failed_in_passing_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_question_is_not_asked_for_ever() {
+async fn retries_are_bounded() {
     let service = FakeService::start().await;
     let client = client(&service);
     service.always(Route::List, Answer::Refuse(503, "down for a while".to_owned()));
@@ -81,7 +81,7 @@ async fn a_question_is_not_asked_for_ever() {
 }
 
 #[tokio::test]
-async fn an_answer_is_read_up_to_a_bound() {
+async fn answer_is_read_up_to_a_limit() {
     let service = FakeService::start().await;
     let client = client(&service);
     service.always(Route::List, Answer::Huge(9 << 20));
@@ -89,7 +89,7 @@ async fn an_answer_is_read_up_to_a_bound() {
 }
 
 #[tokio::test]
-async fn hostile_entries_become_harmless_ones() {
+async fn hostile_entries_are_made_harmless() {
     let service = FakeService::start().await;
     service.offer_only(vec![
         json!({ "id": "a", "name": "\u{1b}]0;owned\u{7}Same", "description": "\u{202e}live\u{202c} text\u{e0041}" }),
@@ -106,7 +106,7 @@ async fn hostile_entries_become_harmless_ones() {
 }
 
 #[tokio::test]
-async fn what_is_filtered_is_not_listed() {
+async fn filtered_workflow_is_not_listed() {
     let service = FakeService::start().await;
     for title in ["Deploy to stage", "Deploy to prod", "Build"] {
         service.offer(title, title);
@@ -117,7 +117,7 @@ async fn what_is_filtered_is_not_listed() {
 }
 
 #[tokio::test]
-async fn a_service_that_flaps_is_found_when_it_is_there() {
+async fn flapping_service_is_found_while_available() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     for _ in 0..3 {

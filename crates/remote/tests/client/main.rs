@@ -1,4 +1,4 @@
-//! The client against a service that misbehaves.
+//! The client against a misbehaving service.
 
 mod discovery;
 mod running;

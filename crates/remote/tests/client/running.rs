@@ -9,7 +9,7 @@ use steplatch_remote::{Cancelled, Client, Config, RequestError, StartError, Stat
 use crate::support::{client, config, impatient_client, input, limits, started, titles};
 
 #[tokio::test]
-async fn a_run_is_started_followed_and_over() {
+async fn run_is_started_and_followed_to_its_end() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
@@ -18,12 +18,12 @@ async fn a_run_is_started_followed_and_over() {
     assert_eq!((started.correlation_id.as_str(), started.workflow_instance.as_str()), ("cor-1", "run-1"));
     let running = client.status("deploy", "run-1").await.expect("a status");
     assert_eq!((running.state, running.output), (State::Running, Value::Null));
-    let over = client.status("deploy", "run-1").await.expect("a status");
-    assert_eq!((over.state, over.output), (State::Completed, json!({ "echo": { "branch": "main" } })));
+    let ended = client.status("deploy", "run-1").await.expect("a status");
+    assert_eq!((ended.state, ended.output), (State::Completed, json!({ "echo": { "branch": "main" } })));
 }
 
 #[test]
-fn a_client_can_be_asked_from_any_thread() {
+fn client_is_usable_from_any_thread() {
     fn may_be_sent<T: Send>(_: &impl Fn(Client) -> T) {}
     may_be_sent(&|client: Client| async move { client.list().await });
     may_be_sent(&|client: Client| async move { client.start("deploy", &Map::new(), "k").await });
@@ -32,7 +32,7 @@ fn a_client_can_be_asked_from_any_thread() {
 }
 
 #[tokio::test]
-async fn requests_are_as_the_dialect_wants_them() {
+async fn requests_follow_the_dialect() {
     let service = FakeService::start().await;
     service.offer("a/b c%", "Deploy");
     let config = Config { base_url: format!("{}/team", service.url()), ..config(&service) };
@@ -62,7 +62,7 @@ async fn requests_are_as_the_dialect_wants_them() {
 }
 
 #[tokio::test]
-async fn an_id_that_would_lead_elsewhere_is_none() {
+async fn path_traversal_in_an_id_is_refused() {
     let service = FakeService::start().await;
     let client = client(&service);
     for id in ["", ".", ".."] {
@@ -73,7 +73,7 @@ async fn an_id_that_would_lead_elsewhere_is_none() {
 }
 
 #[tokio::test]
-async fn a_start_that_was_refused_started_nothing() {
+async fn refused_start_started_nothing() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
@@ -95,7 +95,7 @@ async fn a_start_that_was_refused_started_nothing() {
 }
 
 #[tokio::test]
-async fn a_start_that_nobody_knows_of_is_not_made_twice() {
+async fn unconfirmed_start_is_not_repeated() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = impatient_client(&service);
@@ -121,7 +121,7 @@ async fn a_start_that_nobody_knows_of_is_not_made_twice() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_starts_a_run_once() {
+async fn closed_idle_connection_starts_a_run_once() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
@@ -133,7 +133,7 @@ async fn a_connection_that_was_closed_meanwhile_starts_a_run_once() {
 }
 
 #[tokio::test]
-async fn a_start_has_a_connection_of_its_own() {
+async fn start_has_its_own_connection() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
@@ -148,7 +148,7 @@ async fn a_start_has_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn looks_say_whether_another_one_is_worth_it() {
+async fn status_failures_say_whether_to_retry() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = impatient_client(&service);
@@ -180,7 +180,7 @@ async fn looks_say_whether_another_one_is_worth_it() {
 }
 
 #[tokio::test]
-async fn a_service_that_cannot_cancel_says_so() {
+async fn service_without_cancellation_says_so() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);

@@ -1,4 +1,4 @@
-//! Clients of the fake service, with times that a test can wait for.
+//! Clients of the fake service, with times short enough for a test.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) fn config(service: &FakeService) -> Config {
     Config { enabled: true, base_url: service.url(), token: Some(Token::Value(TOKEN.to_owned())), ..Config::default() }
 }
 
-/// Short pauses, and time enough for an answer on a machine that is busy with other things.
+/// Short pauses, and a request timeout that suffices on a busy machine.
 pub(crate) fn limits() -> Limits {
     let request_timeout = Duration::from_secs(60);
     Limits {
@@ -25,7 +25,7 @@ pub(crate) fn client(service: &FakeService) -> Client {
     Client::with_limits(&config(service), limits()).expect("a client")
 }
 
-/// A client of a service that does not answer at all: the test waits for its limits.
+/// A client of a silent service: the test waits for its limits.
 pub(crate) fn impatient_client(service: &FakeService) -> Client {
     let request_timeout = Duration::from_secs(3);
     Client::with_limits(&config(service), Limits { request_timeout, start_timeout: request_timeout, ..limits() })

@@ -1,4 +1,4 @@
-//! Origins that the token is sent to.
+//! Origins that receive the token.
 
 use serde_json::json;
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};
@@ -7,7 +7,7 @@ use steplatch_remote::{Client, Config, StartError, Token};
 use crate::support::{client, config, input, limits, titles};
 
 #[tokio::test]
-async fn the_token_goes_nowhere_else() {
+async fn token_is_sent_only_to_its_service() {
     let (service, other) = (FakeService::start().await, FakeService::start().await);
     service.offer("deploy", "Deploy");
     let client = client(&service);
@@ -31,7 +31,7 @@ async fn the_token_goes_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_redirect_within_the_service_is_followed_for_questions_only() {
+async fn redirect_within_the_service_is_followed_for_reads_only() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
@@ -46,7 +46,7 @@ async fn a_redirect_within_the_service_is_followed_for_questions_only() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_echoed_is_taken_out() {
+async fn echoed_token_is_removed() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
@@ -54,13 +54,13 @@ async fn a_token_that_is_echoed_is_taken_out() {
         service.always(Route::List, Answer::Echo(status));
         service.always(Route::Start, Answer::Echo(status));
         service.always(Route::Status, Answer::Echo(status));
-        let said = [
+        let output = [
             format!("{:?}", client.list().await.expect_err("an error")),
             format!("{:?}", client.start("deploy", &input(), "k").await.expect_err("an error")),
             format!("{:?}", client.status("deploy", "run-1").await.expect_err("an error")),
         ];
-        for said in said {
-            assert!(!said.contains(TOKEN) && said.contains("no rights for Api-Key ••••••, sorry"), "{said}");
+        for output in output {
+            assert!(!output.contains(TOKEN) && output.contains("no rights for Api-Key ••••••, sorry"), "{output}");
         }
     }
     service.well();
@@ -73,7 +73,7 @@ async fn a_token_that_is_echoed_is_taken_out() {
 }
 
 #[tokio::test]
-async fn a_wrong_or_missing_token_is_told_without_it() {
+async fn wrong_or_missing_token_is_reported_without_it() {
     let service = FakeService::start().await;
     let client_with = |token| Client::with_limits(&Config { token, ..config(&service) }, limits()).expect("a client");
     let error = client_with(Some(Token::Value("another-t0ken".to_owned()))).list().await.expect_err("refused");
@@ -87,11 +87,11 @@ async fn a_wrong_or_missing_token_is_told_without_it() {
         matches!(&error, StartError::Refused { message, .. } if message.contains("STEPLATCH_NO_SUCH_VARIABLE")),
         "{error}"
     );
-    assert_eq!(service.requests().len(), before, "nothing is asked without the token that is configured");
+    assert_eq!(service.requests().len(), before, "no requests without the configured token");
 }
 
 #[tokio::test]
-async fn a_new_token_in_a_file_counts_at_once() {
+async fn new_token_in_a_file_applies_at_once() {
     let service = FakeService::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("token");

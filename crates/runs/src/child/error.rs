@@ -45,7 +45,7 @@ impl ChildError {
 /// Failure to start the run of a step.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildStartError {
-    /// The name refers to no workflow that can be run.
+    /// The name refers to no executable workflow.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The definition is invalid. Its author can correct it.

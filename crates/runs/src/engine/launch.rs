@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_run_of_a_step_begins_once_there_is_room_and_every_other_error_is_returned() {
+    async fn run_of_a_step_waits_for_room_but_returns_other_errors() {
         let full = || StartError::NotStored(StorageError::Full("full".into()));
         for (last, expected) in [(Ok(7), Some(7)), (Err(StartError::Stopping), None)] {
             let (last, attempts) = (Cell::new(Some(last)), Cell::new(0));
@@ -120,8 +120,8 @@ mod tests {
                 attempts.set(attempts.get() + 1);
                 if attempts.get() < 9 { Err(full()) } else { last.take().expect("one further attempt") }
             };
-            let begun = begin_for_step(StartError::lacks_room, begin).await;
-            assert_eq!((begun.ok(), attempts.get()), (expected, 9));
+            let started = begin_for_step(StartError::lacks_room, begin).await;
+            assert_eq!((started.ok(), attempts.get()), (expected, 9));
         }
     }
 }

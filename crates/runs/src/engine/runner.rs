@@ -66,7 +66,7 @@ pub(crate) trait RunKind: Recovery {
     /// Returns whether work remains after the last entry of the run.
     fn leaves_work(&self) -> bool;
 
-    /// Returns the secrets of the run to seal wherever they occur in an entry.
+    /// Returns the secrets of the run, to be sealed wherever they occur in an entry.
     fn own_secrets(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
@@ -101,7 +101,7 @@ pub(crate) trait RunKind: Recovery {
 
     /// Prepares the run for the next daemon; by default, stores the secrets that this daemon has learned.
     fn stop(&mut self) -> impl Future<Output = ()> + Send {
-        // The next daemon may not know the secrets that this one has learned.
+        // The next daemon may not know the secrets that this daemon has learned.
         async {
             self.record(&[]).await;
         }

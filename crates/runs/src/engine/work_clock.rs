@@ -1,4 +1,4 @@
-//! Time that a run has been at work, for its time limit.
+//! Time that a run has spent working, for its time limit.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_do_not_count_and_a_clock_that_was_set_back_extends_nothing() {
+    fn pauses_do_not_count_and_a_clock_set_back_adds_nothing() {
         let at = |seconds: i64| Timestamp(seconds * 1_000_000);
         let limit = Duration::from_secs(10);
         let mut clock = WorkClock::default();

@@ -183,7 +183,7 @@ pub(crate) struct Started {
     pub(crate) input: Value,
     /// `ctx.params`
     pub(crate) params: Map<String, Value>,
-    /// Its limits.
+    /// The limits.
     pub(crate) limits: Limits,
     /// The nodes of the file and of the project, as declarations of `nodes`.
     pub(crate) nodes: Vec<Value>,
@@ -227,7 +227,7 @@ impl SealedEntry for Entry {
     fn sealed_text(&self, seal: &Seal) -> String {
         let mut entry = self.clone();
         entry.close(seal);
-        serde_json::to_string(&entry).expect("an entry has only JSON in it")
+        serde_json::to_string(&entry).expect("an entry contains only JSON")
     }
 }
 
@@ -375,14 +375,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_functions_are_stored_as_in_the_golden_file() {
+    fn function_entries_match_the_golden_file() {
         let golden = include_str!("../../golden/function_entries.jsonl");
         steplatch_golden::check_enum::<Entry>(golden, steplatch_golden::Tag::Field("function"));
     }
     use steplatch_access::hides_in_names;
 
     #[test]
-    fn an_entry_of_a_machine_and_one_of_a_function_are_never_taken_for_each_other() {
+    fn machine_and_function_entries_are_never_confused() {
         let cancelled = Entry::Cancelled { at: Timestamp(1), reason: "so".to_owned() };
         let text = serde_json::to_string(&cancelled).unwrap();
         let read = |text: String| Entry::read(&Record { seq: 7, version: 1, text }, &Seal::default());
@@ -396,10 +396,10 @@ mod tests {
     }
 
     /// Every kind of entry, with a secret in each foreign text.
-    fn entries(secret: &str) -> Vec<Entry> {
+    fn sample_entries(secret: &str) -> Vec<Entry> {
         let (at, number) = (Timestamp(1), 1);
         let text = || format!("it is {secret}, says somebody");
-        // A word of lowercase letters may be the name of a field of an entry, and is not hidden there.
+        // A lowercase word may be a field name of an entry, and is not hidden there.
         let name = || if hides_in_names(secret) { text() } else { "name".to_owned() };
         let value = || json!({"list": [text(), 7], "deeper": {name(): {name(): text()}}});
         let fields = || Map::from_iter([("field".to_owned(), value()), (name(), value())]);
@@ -472,13 +472,12 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
-        // One that looks like a part of JSON, one that is a word of the entries themselves, and one that a program may
-        // print.
+    fn every_entry_hides_its_secrets_and_opens_with_the_key() {
+        // One that resembles JSON, one that is a word of the entries themselves, and one that a program may print.
         for secret in ["quo\"te\\d", "function", "\u{FDD0}0\u{FDD1}x"] {
             let mut seal = Seal::default();
             seal.learn(secret);
-            for entry in entries(secret) {
+            for entry in sample_entries(secret) {
                 let mut closed = entry.clone();
                 closed.close(&seal);
                 let text = serde_json::to_string(&closed).unwrap();
@@ -494,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_an_older_daemon_wrote_is_read_as_it_is() {
+    fn entry_of_an_older_daemon_is_read_unchanged() {
         let text = r#"{"function":"failed","at":1,"error":"Traceback\nValueError: bad \u{FDD0}x\u{FDD1} \u{FDD0}"}"#;
         let text = text.replace("\\u{FDD0}", "\u{FDD0}").replace("\\u{FDD1}", "\u{FDD1}");
         let read = Entry::read(&Record { seq: 1, version: 1, text }, &Seal::default()).unwrap();
@@ -506,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_function_emits_is_never_taken_for_what_happened_to_the_run() {
+    fn emitted_event_is_never_taken_for_a_run_event() {
         assert_eq!(event_name("half_done"), "half_done");
         for ours in ["workflow_completed", "gate_answered", "node_error", "log", RunEvent::UNREADABLE] {
             assert_eq!(event_name(ours), format!("custom_{ours}"));

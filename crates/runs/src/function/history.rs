@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_a_run_below_waits_for_a_person_is_no_time_at_work() {
+    fn waiting_time_of_a_nested_run_is_not_working_time() {
         let call = json!({"ordinal": 1, "call": "run_workflow", "workflow": "inner", "input": null, "params": {}, "timeout": null});
         let call: Call = serde_json::from_value(call).unwrap();
         let called = |number| Entry::Called { at: at(1), number, frame: ROOT, within: None, call: call.clone() };
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((run.work_deadline(TimeSpan::from_seconds(60.0)), run.state()), (None, RunState::Waiting));
         run.apply(&Entry::ChildWaits { at: at(20), number: 2 });
         run.apply(&Entry::ChildGoesOn { at: at(30), number: 1 });
-        assert_eq!(run.work_deadline(TimeSpan::from_seconds(60.0)), None, "the other one waits");
+        assert_eq!(run.work_deadline(TimeSpan::from_seconds(60.0)), None, "the other call waits");
         let answer = Answer::Value(Value::Null);
         let asked = run.open.get(2).unwrap().label(&RunId::random(), 2);
         run.apply(&Entry::Answered { at: at(100), number: 2, asked, answer, by: None, timeout: None });

@@ -56,7 +56,7 @@ impl DeclaredNodes {
         self.performer.get().map(NodeExecutor::resolved).unwrap_or_default()
     }
 
-    /// Takes over the terminals that nodes had under another daemon.
+    /// Takes over the nodes' terminals from an earlier daemon.
     pub(super) fn adopt(&self, terminals: BTreeMap<String, Option<String>>) {
         for (node, terminal) in terminals {
             if self.nodes.get(&node).is_some_and(|node| matches!(node.kind, NodeKind::Pty(_))) {

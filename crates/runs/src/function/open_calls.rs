@@ -1,8 +1,8 @@
 //! The calls of a run that have no answer yet.
 //!
-//! A function may wait for tens of thousands of calls at once, and each answer looks some of them up. So every query
-//! made after each answer has an index: which calls wait for a person, which calls descend from a call, which call a
-//! function means by its own number, and which calls have lost their enclosing call.
+//! A function may wait for tens of thousands of calls at once, and each answer requires some lookups. So every query
+//! made after an answer has an index: the calls that wait for a person, the descendants of a call, the call with a
+//! function's own number, and the calls that have lost their enclosing call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 
 use super::work::CallOutcome;
 
-/// Maximum bytes of the outcome of one call, as JSON: a Temporal payload has at most 2 MB. The outcome of a node
-/// contains its output twice. The daemon shortens the output to 512 KiB, so the outcome fits unless JSON escapes most
-/// of it.
+/// Maximum size of the outcome of one call, in bytes of JSON: a Temporal payload has at most 2 MB. The outcome of a
+/// node contains its output twice. The daemon shortens the output to 512 KiB, so the outcome fits unless JSON escapes
+/// most of it.
 pub(super) const MAX_OUTCOME_BYTES: usize = 1_900_000;
 
 /// Maximum duration of a turn of a function that does not wait. The engine delivers new inputs before the next turn, so
@@ -56,7 +56,7 @@ struct OuterCall {
 #[derive(Debug)]
 struct PendingTurn {
     number: u64,
-    /// For each of its inputs, true if it had an effect.
+    /// For each of its inputs, true if the input had an effect.
     taken: Vec<bool>,
     began: Instant,
     reply: oneshot::Sender<EngineAnswer>,
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_reports_what_began_and_ended_since_the_last_one_and_a_repeated_one_the_same() {
+    fn turn_reports_changes_once_and_repeats_identically() {
         let mut work = OuterWork::default();
         work.add(1, Call { number: 1 });
         work.add_timer(2, None, Duration::from_secs(1), CallOutcome::value(Value::Null));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_of_a_function_that_never_waits_ends_and_the_engine_asks_for_the_next_one() {
+    fn turn_of_a_busy_function_ends_and_the_engine_continues() {
         let mut work = OuterWork::default();
         for number in 1..=2 {
             let (now, (reply, mut answer)) = (Instant::now(), oneshot::channel());
@@ -242,14 +242,14 @@ mod tests {
             assert!(work.is_between_turns());
             let EngineAnswer::Advanced { turn } = answer.try_recv().unwrap() else { panic!("no turn") };
             assert_eq!(names(&turn.begun), [format!("next/{number}")]);
-            assert!(work.take_timer(&format!("next/{number}")).is_none(), "nothing follows from it");
+            assert!(work.take_timer(&format!("next/{number}")).is_none(), "no event follows from it");
         }
         assert_eq!(turn(&mut work, 3).begun, [], "it waits");
         assert!(!work.is_between_turns());
     }
 
     #[test]
-    fn a_call_is_begun_once_and_its_outcome_is_kept_until_it_is_answered() {
+    fn call_begins_once_and_keeps_its_outcome_until_answered() {
         let mut work = OuterWork::default();
         work.add(1, Call { number: 1 });
         let ask = |work: &mut OuterWork| {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_with_a_call_are_its_own_timers_and_not_those_of_a_call_with_a_longer_number() {
+    fn call_ends_only_its_own_timers() {
         let mut work = OuterWork::default();
         let second = Duration::from_secs(1);
         work.add_timer(1, Some("step/7".to_owned()), second, CallOutcome::Begin);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_that_is_too_large_is_passed_as_its_size() {
+    fn too_large_outcome_is_passed_as_its_size() {
         let large = CallOutcome::value("x".repeat(MAX_OUTCOME_BYTES + 1)).passed();
         let read: CallOutcome = serde_json::from_value(large).unwrap();
         assert!(matches!(read, CallOutcome::TooLarge { bytes } if bytes > MAX_OUTCOME_BYTES));

@@ -65,7 +65,7 @@ impl CallOutcome {
     /// Returns the outcome as a function's answer.
     pub(super) fn into_answer(self) -> Answer {
         match self {
-            Self::Node(result) => Answer::Value(serde_json::to_value(result).expect("a result has only JSON in it")),
+            Self::Node(result) => Answer::Value(serde_json::to_value(result).expect("a result contains only JSON")),
             Self::Answer(answer) => answer,
             Self::TimedOut(message) => Answer::timed_out(message),
             Self::Begin | Self::DelayOver(_) | Self::TooLarge { .. } => Answer::Value(Value::Null),
@@ -74,7 +74,7 @@ impl CallOutcome {
 
     /// Returns the outcome as an outer engine stores it.
     pub(super) fn passed(&self) -> Value {
-        let json = |outcome: &Self| serde_json::to_value(outcome).expect("an outcome has only JSON in it");
+        let json = |outcome: &Self| serde_json::to_value(outcome).expect("an outcome contains only JSON");
         let passed = json(self);
         match passed.to_string().len() {
             bytes if bytes > MAX_OUTCOME_BYTES => json(&Self::TooLarge { bytes }),

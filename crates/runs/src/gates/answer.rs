@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_taken_is_refused_in_the_words_of_the_document() {
+    fn rejected_answer_has_the_documented_message() {
         // 003 L674: `Invalid choice 'd'. Must be one of: ['a', 'b', 'c']`
         let refused = read(&["a", "b", "c"], "d").unwrap_err().to_string();
         assert_eq!(refused, "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");

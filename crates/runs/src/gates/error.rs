@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_are_listed_as_python_lists_them() {
+    fn choices_are_listed_as_in_python() {
         let choices = ["it's", "say \"so\"", "both ' and \"", "a\\b\nc"].map(str::to_owned);
         assert_eq!(listed(&choices), r#"["it's", 'say "so"', 'both \' and "', 'a\\b\nc']"#);
         assert_eq!(listed(&[]), "[]");

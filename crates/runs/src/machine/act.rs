@@ -111,11 +111,11 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     }
 }
 
-/// Checks that the person who answered has seen a terminal, and replaces its name by its id.
+/// Checks that the person who answered has seen a terminal, and replaces its name with its id.
 ///
 /// # Errors
 ///
-/// If neither the person has seen it nor the run has opened it.
+/// If the person has not seen it and the run has not opened it.
 pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
     let Some(approved) = caller.approved_terminals.as_ref().filter(|_| !session.is_empty()) else { return Ok(()) };
     // An id always refers to the same terminal, but a name does not.

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_of_the_caller_is_not_what_its_environment_says() {
+    fn callers_directory_does_not_come_from_its_environment() {
         let environment = [("PWD", "/home/ana"), ("EDITOR", "vi")].map(|(name, value)| (name.into(), value.into()));
         let caller = Caller::unnamed("/home/ana/shop".into(), environment.into());
         assert_eq!(inherited(&caller, "PWD"), Some("/home/ana/shop"));

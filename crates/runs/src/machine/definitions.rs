@@ -58,19 +58,19 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_one_document_share_its_definition_while_one_of_them_is_in_progress() {
+    fn concurrent_runs_of_one_document_share_its_definition() {
         let cache = DefinitionCache::default();
         let first = cache.share(sleeping("one"));
         assert!(Arc::ptr_eq(&first, &cache.share(sleeping("one"))));
         assert!(!Arc::ptr_eq(&first, &cache.share(sleeping("two"))));
         let gone = Arc::downgrade(&first);
         drop(first);
-        assert!(gone.upgrade().is_none(), "the cache holds none itself");
+        assert!(gone.upgrade().is_none(), "the cache itself holds no definition");
         cache.share(sleeping("one"));
     }
 
     #[test]
-    fn documents_that_show_differently_are_not_shared() {
+    fn differently_displayed_documents_are_not_shared() {
         let cache = DefinitionCache::default();
         let (one, other) = (
             r#"{"initial_state":"a","states":{"a":{"action":{"tool":"sleep","params":{"seconds":0}}}}}"#,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_that_are_gone_leave_the_cache() {
+    fn dropped_definitions_leave_the_cache() {
         let cache = DefinitionCache::default();
         let kept = cache.share(sleeping("kept"));
         (0..1000).for_each(|number| drop(cache.share(sleeping(&format!("w{number}")))));

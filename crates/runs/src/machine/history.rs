@@ -44,7 +44,7 @@ impl Engine {
         self.run_blocking(move || parse_all(records, &seal)).await
     }
 
-    /// Returns the events that followers of a machine see for these records, the first of which is entry number `from`.
+    /// Returns the events for a machine's followers from these records, the first of which is entry number `from`.
     pub(crate) async fn machine_events(
         &self,
         run: &Run,

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_whole_or_omitted() {
+    fn variables_are_complete_or_omitted() {
         let long = "x".repeat(900);
         let all = json!({"a": "1", "b": long, "c": "y".repeat(80), "d": [1, 2]});
         let mut variables = all.as_object().unwrap().clone();

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_screen_is_its_end_without_secrets() {
+    fn last_screen_is_its_end_without_secrets() {
         let secrets = Redactor::default();
         secrets.add("open sesame");
         let screen = |lines: usize| {
@@ -311,9 +311,9 @@ mod tests {
             json!({"phase": "execution", "result": {"screen_content": format!("{}\n\n\n", lines.join("\n"))}})
         };
         let log = [screen(3), screen(100), json!({"phase": "execution", "result": {"success": false}}), json!({})];
-        let told = last_screen(&log, &secrets).unwrap();
-        assert!(told.starts_with("line 77 ••") && told.ends_with("••••••"), "{told}");
-        assert!(!told.contains("sesame") && told.lines().count() == MAX_SCREEN_LINES, "{told}");
+        let reported = last_screen(&log, &secrets).unwrap();
+        assert!(reported.starts_with("line 77 ••") && reported.ends_with("••••••"), "{reported}");
+        assert!(!reported.contains("sesame") && reported.lines().count() == MAX_SCREEN_LINES, "{reported}");
         let wide = json!({"result": {"screen_content": "x".repeat(100_000)}});
         assert_eq!(last_screen(&[wide], &secrets).unwrap().chars().count(), MAX_TEXT_CHARS);
         assert_eq!(last_screen(&[json!({"result": {"screen_content": " \n"}})], &secrets), None);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_text_is_the_beginning_or_the_end_of_the_whole_one_and_nothing_else() {
+    fn shortened_text_is_only_the_head_or_the_tail() {
         let mut screen = json!({"x_screen_content": format!("begin{}end", "x".repeat(2000))});
         let mut cut = Vec::new();
         shorten(&mut screen, 5, "", &mut cut);

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_is_lost_and_repeated_gets_the_outcome_of_one_action() {
+    async fn repeated_request_gets_the_outcome_of_one_action() {
         let (openings, step): (_, StepId) = (Openings::default(), STEP.parse().unwrap());
         let (begun, go_on) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let action = || {
@@ -113,13 +113,13 @@ mod tests {
             }
         };
         {
-            // The first worker is lost.
+            // The first worker disappears.
             let mut first = std::pin::pin!(openings.perform_or_join(&step, action()));
             assert!(futures_poll(first.as_mut()).is_none());
         }
         go_on.notify_one();
         assert_eq!(openings.perform_or_join(&step, action()).await, finished());
-        // Once more, since its reply may be lost too.
+        // Repeated, because its reply may be lost too.
         assert_eq!(openings.perform_or_join(&step, action()).await, finished());
         assert_eq!(begun.load(Ordering::Relaxed), 1);
         openings.forget_run(&"run_0123456789abcdef".parse().unwrap());
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_its_run_drops_an_action_in_progress() {
+    async fn end_of_its_run_drops_an_action_in_progress() {
         let (openings, step): (_, StepId) = (Arc::new(Openings::default()), STEP.parse().unwrap());
         let (alive, dropped) = tokio::sync::oneshot::channel::<()>();
         let action = async move {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_a_terminal_of_its_own_is_held() {
+    fn only_actions_with_their_own_terminal_are_held() {
         let params = |session: Value| Map::from_iter([("session_id".to_owned(), session)]);
         assert!(opens_own_terminal("open_terminal", &Map::new()));
         assert!(

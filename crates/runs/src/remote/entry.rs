@@ -123,7 +123,7 @@ pub(crate) struct RemoteStart {
     pub(crate) workflow_id: String,
     /// Input of the workflow.
     pub(crate) input: Map<String, Value>,
-    /// Time limit, given by the caller; the service's limit applies as well.
+    /// Time limit set by the caller; the service's own limit applies too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<TimeSpan>,
 }
@@ -132,7 +132,7 @@ impl SealedEntry for Entry {
     fn sealed_text(&self, seal: &Seal) -> String {
         let mut entry = self.clone();
         entry.close(seal);
-        serde_json::to_string(&entry).expect("an entry has only JSON in it")
+        serde_json::to_string(&entry).expect("an entry contains only JSON")
     }
 }
 
@@ -196,13 +196,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_remotes_are_stored_as_in_the_golden_file() {
+    fn remote_entries_match_the_golden_file() {
         let golden = include_str!("../../golden/remote_entries.jsonl");
         steplatch_golden::check_enum::<Entry>(golden, steplatch_golden::Tag::Field("remote"));
     }
 
     #[test]
-    fn an_entry_is_read_as_it_was_written_and_never_taken_for_one_of_another_kind() {
+    fn entry_is_read_back_and_never_confused_with_another_kind() {
         let at = Timestamp(7);
         let began = RemoteStart {
             at,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
+    fn every_entry_hides_its_secrets_and_opens_with_the_key() {
         let secret = "s3cret \"quoted\"";
         let mut seal = Seal::default();
         seal.learn(secret);

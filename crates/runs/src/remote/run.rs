@@ -241,7 +241,7 @@ impl RunKind for RemoteRun {
             self.pending_request = None;
             self.handle_reply(reply).await;
         }
-        // The next daemon may not know the secrets that this one has learned.
+        // The next daemon may not know the secrets that this daemon has learned.
         self.record(&[]).await;
     }
 
@@ -484,7 +484,7 @@ impl RemoteRun {
     }
 }
 
-/// Waits for the answer to the request in progress; forever if there is none.
+/// Waits for the answer to the request in progress, or forever without one.
 async fn answer(pending_request: &mut Option<PendingRequest>) -> ServiceReply {
     match pending_request {
         Some(request) => request.answer.as_mut().await,

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_asked_for_once_and_what_nobody_answered_is_unknown() {
+    fn start_is_requested_once_and_unanswered_is_unknown() {
         let asked = [Entry::Starting { at: at(1) }];
         assert_eq!(folded(&[]).next(false), Next::Start { not_before: None });
         assert_eq!(folded(&asked).next(true), Next::Wait, "its answer may still come");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_wanted_while_the_service_is_asked_comes_as_soon_as_it_can_be_named() {
+    fn end_requested_during_a_start_follows_once_possible() {
         let early = [Entry::Starting { at: at(1) }, cancelling(2)];
         assert_eq!(folded(&early).next(true), Next::Wait);
         assert_eq!(folded(&early).next(false), Next::Unknown);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_and_waits_for_somebody_are_no_work() {
+    fn pauses_and_waits_for_people_are_not_working_time() {
         let mut state = folded(&[Entry::Starting { at: at(1) }, started(10)]);
         assert_eq!(state.work_deadline(Duration::from_secs(60)), Some(at(70)));
         state.apply(&gate(20, Some(json!({"prompt": "ship?"}))));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_run_is_cancelled_all_the_same() {
+    fn paused_run_can_be_cancelled() {
         let paused = Entry::Paused { at: at(3), by: "me".to_owned(), above: false };
         let state = folded(&[Entry::Starting { at: at(1) }, started(2), paused, cancelling(4)]);
         assert_eq!(state.next(false), Next::Cancel);

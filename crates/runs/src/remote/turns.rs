@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_ends_once_the_run_stands_elsewhere_than_its_turn_reported() {
+    fn call_ends_once_the_run_differs_from_the_reported_status() {
         let mut turns = Turns::default();
         assert_eq!(turn(&mut turns, 1, at("RUNNING")).shown, "RUNNING");
         let mut call = follow(&mut turns, 1, &at("RUNNING"));
@@ -125,11 +125,11 @@ mod tests {
         assert!(call.try_recv().is_ok());
         turn(&mut turns, 2, at("WAITING"));
         assert!(follow(&mut turns, 1, &at("WAITING")).try_recv().is_ok(), "of an earlier turn");
-        assert!(follow(&mut turns, 2, &at("COMPLETED")).try_recv().is_ok(), "it has gone on meanwhile");
+        assert!(follow(&mut turns, 2, &at("COMPLETED")).try_recv().is_ok(), "it has continued meanwhile");
     }
 
     #[test]
-    fn a_repeated_turn_has_the_same_answer_and_a_repeated_call_replaces_the_lost_one() {
+    fn repeated_turn_is_identical_and_replaces_the_lost_call() {
         let mut turns = Turns::default();
         let first = turn(&mut turns, 1, at("RUNNING"));
         assert!(!turns.is_new(1) && turns.is_new(2));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_an_earlier_daemon_reported_ends_at_once() {
+    fn call_reported_by_an_earlier_daemon_ends_at_once() {
         assert!(follow(&mut Turns::default(), 4, &at("RUNNING")).try_recv().is_ok());
     }
 }

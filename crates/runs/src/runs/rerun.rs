@@ -39,7 +39,7 @@ enum RerunError {
         "run {0} is a function or a remote workflow, which has no states; run it again as a whole, without from_state"
     )]
     NoMachine(RunId),
-    /// The text of the function is in no library.
+    /// No library contains the text of the function.
     #[error("run {0} is a function from a file; run the file again")]
     FromFile(RunId),
     /// The named workflow is not a machine.

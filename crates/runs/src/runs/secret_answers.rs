@@ -41,7 +41,7 @@ impl Runs {
         let run = match self.start(caller, verb, None, None).await {
             Ok(run) => run,
             Err(reply) => {
-                tracing::warn!(error = reply.error, "a question of the daemon is not asked");
+                tracing::warn!(error = reply.error, "a question of the daemon cannot be asked");
                 return None;
             }
         };

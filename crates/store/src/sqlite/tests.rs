@@ -1,5 +1,4 @@
-//! Properties that only this journal promises: durability, detection of damage, and that it stops when it
-//! must.
+//! Properties that only this journal promises: durability, detection of damage, and stopping when necessary.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{MemoryJournal, Summary};
 
-/// A journal whose directory is removed with it.
+/// A journal that removes its directory on drop.
 #[derive(Debug)]
 struct Temporary {
     journal: SqliteJournal,
@@ -83,7 +82,7 @@ fn open_with(folder: &TempDir, options: &SqliteOptions) -> SqliteJournal {
     SqliteJournal::open(&file(folder), options).unwrap()
 }
 
-/// Changes the database without the journal.
+/// Changes the database directly, without the journal.
 fn tamper(folder: &TempDir, statement: &str) {
     Connection::open(file(folder)).unwrap().execute_batch(statement).unwrap();
 }
@@ -101,7 +100,7 @@ fn long(seed: usize) -> String {
     (0..20_000).map(|line| format!("{} ", line * seed)).collect()
 }
 
-/// Text that no compression makes smaller by much.
+/// Nearly incompressible text.
 fn dense(length: usize) -> String {
     let mut state = 1u64;
     let mut next = || {
@@ -112,7 +111,7 @@ fn dense(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn what_was_appended_is_there_when_the_file_is_opened_again() {
+async fn appended_entries_survive_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunId::random();
     let journal = open(&folder);
@@ -137,13 +136,13 @@ fn only_its_user_can_read_the_file() {
 }
 
 #[tokio::test]
-async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
+async fn private_text_is_in_no_file_once_the_log_is_empty() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
     let private = "a secret that nobody reads";
-    let begun = Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_private(private);
-    journal.write(begun).await.unwrap();
+    let started = Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_private(private);
+    journal.write(started).await.unwrap();
     let holds = || {
         let files = std::fs::read_dir(folder.path().join("state")).unwrap().flatten();
         let texts = files.map(|file| std::fs::read(file.path()).unwrap());
@@ -152,7 +151,7 @@ async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
     assert!(holds());
     let summary = Summary { state: "completed".into(), finished_at: Some(1), text: String::new() };
     journal.write(Append::new(run, 1, 1, vec!["over".into()]).with_summary(summary)).await.unwrap();
-    // A reader in the middle of a read blocks the emptying of the log, and the reply says so.
+    // A reader in the middle of a read prevents emptying the log, and the reply says so.
     let reader = rusqlite::Connection::open(file(&folder)).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM runs").unwrap();
     assert!(!journal.empty_log().await.unwrap());
@@ -162,13 +161,13 @@ async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
 }
 
 #[tokio::test]
-async fn the_next_owner_empties_the_log_that_a_killed_one_left() {
+async fn next_owner_empties_the_log_of_a_killed_one() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     append(&journal, &RunId::random(), 0, &["one"]).await.unwrap();
     let log = file(&folder).with_extension("db-wal");
     assert!(std::fs::metadata(&log).unwrap().len() > 0);
-    // The killed one's connections are not closed.
+    // The connections of the killed journal are never closed.
     let next = open(&folder);
     assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
     next.close();
@@ -176,7 +175,7 @@ async fn the_next_owner_empties_the_log_that_a_killed_one_left() {
 }
 
 #[tokio::test]
-async fn a_journal_whose_file_is_gone_writes_nothing_where_nobody_finds_it() {
+async fn journal_with_a_removed_file_refuses_to_write() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -191,7 +190,7 @@ async fn a_journal_whose_file_is_gone_writes_nothing_where_nobody_finds_it() {
 }
 
 #[tokio::test]
-async fn a_former_owner_is_refused_and_can_still_read() {
+async fn former_owner_is_refused_but_can_read() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunId::random();
     let former = open(&folder);
@@ -205,7 +204,7 @@ async fn a_former_owner_is_refused_and_can_still_read() {
 }
 
 #[tokio::test]
-async fn of_many_writers_with_one_history_in_mind_one_is_taken() {
+async fn one_of_many_concurrent_writers_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(open(&folder));
     let run = RunId::random();
@@ -223,7 +222,7 @@ async fn of_many_writers_with_one_history_in_mind_one_is_taken() {
 }
 
 #[tokio::test]
-async fn a_history_longer_than_one_read_comes_whole() {
+async fn history_longer_than_one_read_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -234,7 +233,7 @@ async fn a_history_longer_than_one_read_comes_whole() {
 }
 
 #[tokio::test]
-async fn an_entry_that_was_changed_stops_the_reader_by_name() {
+async fn changed_entry_stops_the_reader_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let damages = [
@@ -249,14 +248,14 @@ async fn an_entry_that_was_changed_stops_the_reader_by_name() {
         append(&journal, &run, 0, &["one", "two", "three"]).await.unwrap();
         let of_run = format!("number = (SELECT number FROM runs WHERE run = '{run}')");
         tamper(&folder, &format!("UPDATE records SET {change} WHERE seq = 2 AND {of_run}"));
-        let said = journal.read(&run, 1).await.unwrap_err().to_string();
-        assert_eq!(said, format!("entry 2 of run {run} is damaged: {what}"));
-        assert!(journal.read(&run, 3).await.is_ok(), "an entry behind it can be looked at on its own");
+        let output = journal.read(&run, 1).await.unwrap_err().to_string();
+        assert_eq!(output, format!("entry 2 of run {run} is damaged: {what}"));
+        assert!(journal.read(&run, 3).await.is_ok(), "a later entry can be read on its own");
     }
 }
 
 #[tokio::test]
-async fn an_entry_of_another_run_is_not_taken_for_one() {
+async fn entry_of_another_run_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let (run, other) = (RunId::random(), RunId::random());
@@ -267,7 +266,7 @@ async fn an_entry_of_another_run_is_not_taken_for_one() {
 }
 
 #[tokio::test]
-async fn a_long_text_that_was_changed_stops_the_reader() {
+async fn changed_long_text_stops_the_reader() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -281,27 +280,27 @@ async fn a_long_text_that_was_changed_stops_the_reader() {
     ];
     for (change, what) in changes {
         tamper(&folder, change);
-        let said = journal.read(&run, 1).await.unwrap_err().to_string();
-        assert_eq!(said, format!("entry 1 of run {run} is damaged: {what}"));
+        let output = journal.read(&run, 1).await.unwrap_err().to_string();
+        assert_eq!(output, format!("entry 1 of run {run} is damaged: {what}"));
     }
 }
 
 #[tokio::test]
-async fn an_entry_of_a_newer_version_stops_the_reader_by_name() {
+async fn entry_of_a_newer_version_stops_the_reader_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open_with(&folder, &SqliteOptions { newest_version: 1, ..SqliteOptions::default() });
     let run = RunId::random();
     append(&journal, &run, 0, &["one"]).await.unwrap();
     journal.append(&run, 1, 2, vec!["two".into()]).await.unwrap();
-    let said = journal.read(&run, 1).await.unwrap_err().to_string();
-    assert_eq!(said, format!("entry 2 of run {run} has version 2, and 1 is the newest that is known here"));
+    let output = journal.read(&run, 1).await.unwrap_err().to_string();
+    assert_eq!(output, format!("entry 2 of run {run} has version 2, and 1 is the newest that is known here"));
     tamper(&folder, "UPDATE records SET format = 3 WHERE seq = 1");
-    let said = journal.read(&run, 1).await.unwrap_err().to_string();
-    assert_eq!(said, format!("entry 1 of run {run} has version 3, and 2 is the newest that is known here"));
+    let output = journal.read(&run, 1).await.unwrap_err().to_string();
+    assert_eq!(output, format!("entry 1 of run {run} has version 3, and 2 is the newest that is known here"));
 }
 
 #[tokio::test]
-async fn a_long_text_is_kept_once_and_as_long_as_anybody_has_it() {
+async fn long_text_is_stored_once_while_referenced() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let (run, other) = (RunId::random(), RunId::random());
@@ -316,7 +315,7 @@ async fn a_long_text_is_kept_once_and_as_long_as_anybody_has_it() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_named_changes_nothing_and_is_over_when_there_is_room() {
+async fn full_disk_is_named_and_recovers_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open_with(&folder, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() });
     let (old, run) = (RunId::random(), RunId::random());
@@ -330,7 +329,7 @@ async fn a_full_disk_is_named_changes_nothing_and_is_over_when_there_is_room() {
     let known = journal.runs(RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
     assert_eq!((known[0].last, &known[0].summary), (1, &None));
     assert_eq!(journal.run_with_key("k").await.unwrap(), None);
-    // What is small still finds room, and what is large does when something goes.
+    // A small entry still fits, and the large one fits once another run is removed.
     assert_eq!(append(&journal, &run, 1, &["two"]).await.unwrap(), 2);
     journal.forget(&old).await.unwrap();
     let written = journal.write(Append { after: 2, ..large }).await.unwrap();
@@ -339,7 +338,7 @@ async fn a_full_disk_is_named_changes_nothing_and_is_over_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn one_that_finds_no_room_does_not_take_those_along_that_wait_with_it() {
+async fn entry_without_room_does_not_fail_its_batch() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(open_with(&folder, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() }));
     let tasks: Vec<_> = (0..40)
@@ -361,7 +360,7 @@ async fn one_that_finds_no_room_does_not_take_those_along_that_wait_with_it() {
 }
 
 #[tokio::test]
-async fn a_file_that_can_only_be_read_is_named_and_writes_again_later() {
+async fn read_only_file_is_named_and_becomes_writable_later() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
@@ -379,7 +378,7 @@ async fn a_file_that_can_only_be_read_is_named_and_writes_again_later() {
 }
 
 #[tokio::test]
-async fn a_journal_of_a_newer_build_is_refused_by_its_format_and_left_alone() {
+async fn journal_of_a_newer_build_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     open(&folder).close();
     tamper(&folder, "PRAGMA user_version = 7");
@@ -387,11 +386,11 @@ async fn a_journal_of_a_newer_build_is_refused_by_its_format_and_left_alone() {
     assert!(matches!(refused, OpenError::Newer { found: 7, known: 1, .. }), "{refused:?}");
     assert!(refused.to_string().ends_with("has format 7, and 1 is the newest that is known here"));
     tamper(&folder, "PRAGMA user_version = 1");
-    assert_eq!(open(&folder).epoch(), 2, "the attempt has not taken it over");
+    assert_eq!(open(&folder).epoch(), 2, "the attempt has not taken the journal over");
 }
 
 #[test]
-fn what_is_no_journal_is_left_as_it_is() {
+fn foreign_file_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(file(&folder).parent().unwrap()).unwrap();
     tamper(&folder, "CREATE TABLE bookmarks (url TEXT)");
@@ -419,11 +418,11 @@ async fn commits_wait_for_the_disk() {
         assert_eq!(request("journal_mode")?, "wal".to_owned().into());
         Ok(())
     };
-    // A claim that fails ends the writer, which closes the journal.
+    // A failed claim ends the writer, which closes the journal.
     assert!(journal.request(WriterCommand::Tamper(Box::new(check))).await.is_ok());
 }
 
-/// Something done to a journal; runs and keys are numbers, so that operations meet.
+/// An operation on a journal. Runs and keys are numbers, so that operations interact.
 #[derive(Debug, Clone)]
 enum Operation {
     Append { run: usize, behind: u64, texts: Vec<String>, summary: Option<(u8, Option<u64>)>, key: Option<u8> },
@@ -452,7 +451,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Returns the result of an append, in a form by which two journals can be compared.
+/// Returns the result of an append in a form that two journals can be compared by.
 fn comparable(result: Result<Appended, AppendError>) -> String {
     format!("{result:?}")
 }
@@ -461,7 +460,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_done_it_is_what_a_journal_in_memory_would_be(
+    fn journal_behaves_like_one_in_memory(
         operations in proptest::collection::vec(operation(), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -519,12 +518,12 @@ async fn compare(operations: Vec<Operation>) {
     }
     sqlite.close();
     for table in ["runs", "records", "blobs", "keys"] {
-        assert_eq!(count(&folder, table), 0, "{table} are left when every run is forgotten");
+        assert_eq!(count(&folder, table), 0, "{table} has rows after every run was removed");
     }
 }
 
 #[test]
-fn a_file_that_is_damaged_is_named_as_such_and_one_beside_which_there_is_room_is_not_called_full() {
+fn damaged_file_is_named_and_not_called_full() {
     let folder = tempfile::tempdir().unwrap();
     open(&folder).close();
     let mut bytes = std::fs::read(file(&folder)).unwrap();
@@ -532,14 +531,14 @@ fn a_file_that_is_damaged_is_named_as_such_and_one_beside_which_there_is_room_is
     std::fs::write(file(&folder), bytes).unwrap();
     let error = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&error, OpenError::Storage { cause: StorageError::Damaged(_), .. }), "{error:?}");
-    // A directory where the log belongs: the file cannot be used, and the disk is not full.
+    // A directory in place of the log: the file is unusable, and the disk is not full.
     let folder = tempfile::tempdir().unwrap();
     open(&folder).close();
     std::fs::create_dir(file(&folder).with_extension("db-wal")).unwrap();
     let error = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&error, OpenError::Storage { cause: StorageError::Failed(_), .. }), "{error:?}");
     let left = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("room")), "the trial leaves nothing");
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("room")), "the trial leaves nothing behind");
 }
 
 const FULL_DISK: &str = "STEPLATCH_FULL_DISK";
@@ -560,7 +559,7 @@ fn the_owner_of_a_journal_on_a_full_disk() {
 }
 
 #[test]
-fn a_journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
+fn journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
     let folder = tempfile::tempdir().unwrap();
     // In a separate mount namespace, which ends with its processes. The first process kills itself.
     let script = "mount -t tmpfs -o size=1m none \"$STEPLATCH_FULL_DISK\" || exit 77; \"$@\"; exec \"$@\"";

@@ -1,8 +1,7 @@
 //! The thread that writes: one transaction for all waiting requests.
 //!
-//! A transaction costs one synchronisation of the disk, however many requests share it. While it
-//! lasts, further requests queue up, and the next transaction takes all of them: the busier the
-//! journal, the cheaper an append.
+//! A transaction costs one synchronisation of the disk, regardless of the number of requests. Meanwhile further
+//! requests queue up, and the next transaction takes all of them: the busier the journal, the cheaper an append.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

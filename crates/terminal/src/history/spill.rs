@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_read_back_also_where_the_ring_begins_anew() {
+    fn blocks_read_back_across_the_end_of_the_ring() {
         let mut spill = Spill::new(&std::env::temp_dir(), 10).unwrap();
         let bytes_before_wrap = spill.write(b"abcdef").unwrap();
         assert!(!spill.has_room_for(5) && spill.could_hold(10) && !spill.could_hold(11));
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_error() {
+    fn missing_directory_is_an_error() {
         assert!(Spill::new(Path::new("/no/such/folder"), 10).is_err());
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_task_may_write_and_read() {
+    async fn task_may_write_and_read() {
         let length = tokio::spawn(async {
             let mut spill = Spill::new(&std::env::temp_dir(), 100).unwrap();
             let position = spill.write(b"from a task").unwrap();

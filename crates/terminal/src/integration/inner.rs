@@ -1,4 +1,4 @@
-//! Shells within shells: the integration of a shell within `ssh`, `su`, `docker exec` or another shell.
+//! Nested shells: the integration of a shell within `ssh`, `su`, `docker exec` or another shell.
 //!
 //! Another program starts such a shell, which reads no file of ours. The terminal types two short lines at its prompt
 //! instead: one queries the kind of the shell, and one sets up its marks. [`HiddenTyping`] removes the shell's answers
@@ -73,7 +73,7 @@ pub(crate) fn marks_line(kind: Kind, nonce: &str) -> String {
         }
         Kind::Fish | Kind::Posix => return frame_with_marks(printf_of(kind), nonce, &statements),
     };
-    let statements = quoted(statements, kind).into_string().expect("a text that was quoted is a text");
+    let statements = quoted(statements, kind).into_string().expect("a quoted text is a text");
     frame_with_marks(printf_of(kind), nonce, &format!("{without_aliases}{statements}"))
 }
 
@@ -197,7 +197,7 @@ mod tests {
     const MAX_BUSYBOX_LINE_BYTES: usize = 1000;
 
     #[test]
-    fn lines_are_one_line_each_and_short_enough_for_every_shell() {
+    fn lines_are_short_single_lines_for_every_shell() {
         let nonce = random();
         for kind in [Kind::Bash, Kind::Zsh, Kind::Posix, Kind::Fish] {
             let line = marks_line(kind, &nonce);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn shells_are_known_by_their_versions() {
+    fn shells_are_recognised_by_their_versions() {
         let answers = [
             (",5.2.15(1)-release,", Kind::Bash),
             (",4.4.20(1)-release,", Kind::Bash),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_found_however_it_is_cut() {
+    fn answer_is_found_wherever_it_is_cut() {
         let stream = b" printf \"x\"\r\n\x1b]133;V;b;k=n\x07one\r\ntwo\r\r\n\x1b]133;V;k=n\x07\x1b]133;D;0;k=n\x07\
             \x1b]133;A;k=n\x07first\r\n$ \x1b]133;B;k=n\x07typed";
         for cut in 0..=stream.len() {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_of_another_shell_is_found_once_it_is_whole() {
+    fn mark_of_another_shell_is_found_once_complete() {
         let mut typing = HiddenTyping::new("n", false);
         typing.hold(b"typed k=other\r\n\x1b]133;D;0;k=other;n=1");
         assert!(!typing.has_mark_of("other"));
@@ -254,12 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_answer_comes_with_a_prompt_that_has_no_marks() {
+    fn first_answer_comes_with_an_unmarked_prompt() {
         let mut typing = HiddenTyping::new("n", false);
         assert_eq!(
             typing.hold(b"\x1b]133;V;b;k=n\x07,5.2,\x1b]133;V;k=n\x07\r\n"),
             None,
-            "the prompt is not there yet"
+            "the prompt has not arrived yet"
         );
         let answer = typing.hold(b"$ ").unwrap();
         assert_eq!((answer.answer.as_slice(), answer.prompt.as_slice()), (b",5.2,".as_slice(), b"".as_slice()));

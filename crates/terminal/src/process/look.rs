@@ -1,7 +1,7 @@
 //! State of a process in the kernel: its name, working directory, program, and current system call.
 //!
-//! Every function reads `/proc` (proc(5)) without a cache. It returns `None` for a process that has ended or that may
-//! not be inspected.
+//! Every function reads `/proc` (proc(5)) without a cache. It returns `None` for a process that has ended or cannot be
+//! inspected.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -515,7 +515,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_a_name_a_folder_and_one_image_until_it_becomes_another_program() {
+    fn process_keeps_its_name_directory_and_image_until_exec() {
         let us = i32::try_from(std::process::id()).unwrap();
         assert_eq!(folder_of(us).as_deref(), std::env::current_dir().unwrap().to_str());
         assert!(name_of(us).is_some());
@@ -529,14 +529,14 @@ mod tests {
     }
 
     #[test]
-    fn a_caught_signal_is_told_from_one_that_would_end_the_process() {
+    fn caught_signal_differs_from_a_fatal_one() {
         let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
         assert_eq!(has_signal_handler(sleep.id().cast_signed(), libc::SIGUSR1), Some(false));
         sleep.kill().unwrap();
         sleep.wait().unwrap();
     }
     #[test]
-    fn programs_that_take_entries_are_known_by_their_command_lines() {
+    fn entry_reading_programs_are_known_by_command_line() {
         for (line, takes) in [
             ("bash", true),
             ("-bash", true),
@@ -560,18 +560,18 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_has_ended_is_of_unknown_kind_until_its_parent_reaps_it() {
+    fn ended_group_has_unknown_kind_until_reaped() {
         let us = std::process::id().cast_signed();
         let mut ended = Command::new("true").spawn().unwrap();
         let pid = ended.id().cast_signed();
         let id = rustix::process::Pid::from_raw(pid).unwrap();
         let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
         rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
-        assert_eq!(takes_entries(us, pid, us), None, "it has ended, and its parent does not know");
+        assert_eq!(takes_entries(us, pid, us), None, "it has ended, and its parent does not know yet");
         ended.wait().unwrap();
-        assert_eq!(takes_entries(us, pid, us), None, "it is gone");
+        assert_eq!(takes_entries(us, pid, us), None, "it has ended");
         let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
-        // Its execution may not be over yet.
+        // The exec may not have completed yet.
         let takes = std::iter::repeat_with(|| takes_entries(us, sleep.id().cast_signed(), us)).find_map(|takes| takes);
         assert_eq!(takes, Some(false));
         sleep.kill().unwrap();

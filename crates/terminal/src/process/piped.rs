@@ -37,9 +37,9 @@ pub struct Programs {
 pub struct PipedSpec {
     /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub arguments: Vec<OsString>,
-    /// Its working directory.
+    /// The working directory.
     pub folder: PathBuf,
-    /// Its complete environment, except for the variable that marks its family.
+    /// The complete environment, except for the variable that marks its family.
     pub environment: Vec<(OsString, OsString)>,
     /// Source of its standard input.
     pub stdin: Stdin,

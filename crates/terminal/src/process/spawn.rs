@@ -16,9 +16,9 @@ use super::system::{Execution, ExecutionError, execute};
 pub(crate) struct Program {
     /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub(crate) arguments: Vec<OsString>,
-    /// Its working directory.
+    /// The working directory.
     pub(crate) folder: PathBuf,
-    /// Its complete environment.
+    /// The complete environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Maximum number of open descriptors (RLIMIT_NOFILE, soft), if it differs from this process.
     pub(crate) descriptors: Option<u64>,
@@ -53,7 +53,7 @@ pub(crate) enum Streams {
     Pipes { input: OwnedFd, output: OwnedFd, error: OwnedFd },
 }
 
-/// Folders of programs for an environment without `PATH`, as in execvp(3).
+/// Directories of programs for an environment without `PATH`, as in execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Starts `program` on these streams, as the leader of a new session. The program has no other descriptors, blocks and
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_and_executed_as_execvp_does_it() {
+    fn program_is_found_and_executed_like_execvp() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         let file = |name: &str, text: &str, mode: u32| {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_start_is_reported_with_the_reason() {
+    fn failed_start_is_reported_with_the_reason() {
         let home = tempfile::tempdir().unwrap();
         let missing = home.path().join("missing");
         let file = home.path().join("file");
@@ -240,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_its_streams_and_no_other_descriptor() {
-        // As one that the parent of this process has left open.
+    fn program_has_its_streams_and_no_other_descriptor() {
+        // A descriptor inherited from the parent of this process.
         let inherited = rustix::io::fcntl_dupfd_cloexec(File::open("/dev/null").unwrap(), 90).unwrap();
         rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
         let script = "for number in $(seq 0 300); do [ ! -e /proc/$$/fd/$number ] || echo $number; done";
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_arrives_whole_and_the_last_of_a_name_counts() {
+    fn environment_is_complete_and_the_last_duplicate_counts() {
         let big = "b".repeat(100_000);
         let mut program = program(&["env", "-0"]);
         let variables = [("A", "first"), ("LINES", "1\n2=3"), ("A", "last"), ("EMPTY", ""), ("A=B", "C")];
@@ -265,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_descriptors_is_a_soft_one() {
+    fn descriptor_limit_is_soft() {
         let hard = getrlimit(Resource::Nofile).maximum.unwrap();
         let limited = Program { descriptors: Some(77), ..in_shell("ulimit -Sn; ulimit -Hn") };
         assert_eq!(printed(&limited).unwrap(), format!("77\n{hard}\n"));
     }
 
     #[tokio::test]
-    async fn a_program_leads_its_session_and_the_terminal() {
-        // Fields of proc_pid_stat(5) behind the name: parent, group, session, terminal, foreground group.
+    async fn program_leads_its_session_and_the_terminal() {
+        // Fields of proc_pid_stat(5) after the name: parent, group, session, terminal, foreground group.
         let script = "read line </proc/$$/stat; set -- ${line##*) }; echo $(($3 == $$)) $(($4 == $$)) $(($5 != 0)) $6";
         assert_eq!(printed(&in_shell(script)).unwrap(), "1 1 0 -1\n");
         let (pty, slave) = Pty::open(Size { cols: 80, rows: 24 }).unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_start_at_once_do_not_disturb_each_other() {
+    fn concurrent_starts_do_not_disturb_each_other() {
         std::thread::scope(|scope| {
             for thread in 0..8 {
                 scope.spawn(move || {
@@ -305,9 +305,9 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_may_not_be_entered_is_not_taken_for_the_program() {
+    fn inaccessible_directory_is_not_blamed_on_the_program() {
         let home = tempfile::tempdir().unwrap();
-        // Longer than the kernel takes, which is another error than that of a missing folder.
+        // Longer than the kernel permits, with a different error than a missing directory.
         let folder = home.path().join("x".repeat(256));
         match printed(&Program { folder, ..program(&[TRUE]) }) {
             Err(SpawnError::System(error)) => {

@@ -35,13 +35,13 @@ pub(crate) fn return_free_memory() {
 pub(super) struct Execution<'a> {
     /// The files that may be the program, in search order.
     pub(super) candidates: &'a [CString],
-    /// Its arguments, beginning with the name of the program.
+    /// The arguments, beginning with the name of the program.
     pub(super) arguments: &'a [CString],
-    /// Its complete environment.
+    /// The complete environment.
     pub(super) environment: &'a [CString],
-    /// Its working directory.
+    /// The working directory.
     pub(super) folder: &'a CStr,
-    /// Its standard input, output and error. Their numbers are above 2.
+    /// The standard input, output and error. Their numbers are above 2.
     pub(super) streams: [BorrowedFd<'a>; 3],
     /// True if its standard input is the controlling terminal.
     pub(super) has_terminal: bool,
@@ -88,7 +88,7 @@ pub(super) fn execute(execution: &Execution<'_>) -> Result<Pid, ExecutionError> 
     let top = stack.as_mut_ptr_range().end;
     // Block all signals, so that no handler of this process runs in the new process on the shared memory.
     let mask = set_signal_mask(u64::MAX).map_err(ExecutionError::System)?;
-    // SAFETY: clone(2) runs `run_new_process` on a stack of its own, which is aligned and larger than needed, grows
+    // SAFETY: clone(2) runs `run_new_process` on a separate stack, which is aligned and larger than needed, grows
     // downwards, and lives until the end of this function. CLONE_VFORK keeps this thread here until the new process has
     // executed a program or ended, so that `process` and everything that it refers to outlive its use, and have one
     // user at a time. Other threads run on; the new process uses no memory of theirs. Without CLONE_SETTLS both
@@ -103,7 +103,7 @@ pub(super) fn execute(execution: &Execution<'_>) -> Result<Pid, ExecutionError> 
         )
     };
     let error = io::Error::last_os_error();
-    set_signal_mask(mask).expect("a mask that was set before can be set again");
+    set_signal_mask(mask).expect("an earlier mask can be set again");
     let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else { return Err(ExecutionError::System(error)) };
     match process.failure {
         None => Ok(pid),
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_blocks_and_ignores_no_signal_and_this_thread_blocks_what_it_blocked() {
+    fn program_blocks_and_ignores_no_signal() {
         let ignored = [libc::SIGUSR2, libc::SIGTTIN, libc::SIGRTMIN() + 5];
         for signal in ignored {
             // SAFETY: this installs no handler.

@@ -25,9 +25,9 @@ use super::system::register_with_reactor;
 /// A process that did not end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
-    /// Its process id.
+    /// The process id.
     pub pid: i32,
-    /// Its name, as the kernel reports it.
+    /// The name, as the kernel reports it.
     pub name: String,
     /// True if its origin is unknown: it may belong to another terminal, and received no signal.
     pub doubtful: bool,
@@ -46,7 +46,7 @@ struct Process {
 /// The program that a terminal started at its opening.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionLeader {
-    /// Its process id, which is also the id of its session.
+    /// The process id, which is also the id of its session.
     pub(crate) pid: Pid,
     /// True if it was reaped, so that its process id may refer to another process.
     pub(crate) is_reaped: bool,
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_does_not_shift_the_fields() {
+    fn name_with_parentheses_does_not_shift_the_fields() {
         let process = parse_stat("42 (a) S (b) Z 7 42 41 34816 42 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 9").unwrap();
         assert_eq!((process.name.as_str(), process.parent, process.session), ("a) S (b", 7, 41));
         assert_eq!(process.start_time, 777);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_family_is_session_descendants_and_marked_orphans() {
+    fn family_is_session_descendants_and_marked_orphans() {
         let processes = BTreeMap::from([
             (1, process(0, 1)),
             (10, process(1, 10)),  // the leader
@@ -334,10 +334,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_with_the_number_of_a_leader_that_was_collected_is_left_alone() {
+    fn stranger_with_a_reused_leader_number_is_left_alone() {
         let processes = BTreeMap::from([(1, process(0, 1)), (10, process(1, 10)), (11, process(1, 10))]);
         let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), is_reaped: true };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 11);
-        assert_eq!(members.into_iter().collect::<Vec<_>>(), [11], "only who carries the mark");
+        assert_eq!(members.into_iter().collect::<Vec<_>>(), [11], "only processes with the mark");
     }
 }

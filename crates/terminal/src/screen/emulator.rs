@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_scrolled_away_are_above_those_of_the_screen() {
+    fn scrolled_rows_are_above_the_screen_rows() {
         let screen = shown(10, 2, b"a\r\n\x1b[31mb\x1b[m\r\nc\r\nd");
         let texts = |picture: Picture| -> Vec<String> {
             picture.rows.iter().map(|runs| runs.iter().map(|run| run.text.as_str()).collect()).collect()
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_of_the_mouse_are_those_that_the_program_set() {
+    fn mouse_modes_are_those_set_by_the_program() {
         let mouse = |bytes: &[u8]| shown(10, 2, bytes).modes();
         assert_eq!(mouse(b""), Modes::default());
         assert_eq!(mouse(b"\x1b[?1000h").mouse, MouseReports::Buttons);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_and_combining_characters_stand_in_their_cells() {
+    fn wide_and_combining_characters_stay_in_their_cells() {
         let screen = shown(20, 3, "漢字 e\u{301}! 👍|\r\n".as_bytes());
         assert_eq!(screen.text(), "漢字 e\u{301}! 👍|");
         let bar = shown(20, 3, "漢e\u{301}|".as_bytes());
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_asks_where_the_cursor_is_gets_an_answer() {
+    fn cursor_position_request_is_answered() {
         let mut screen = shown(20, 5, b"ab\x1b[6n");
         assert_eq!(screen.take_replies(), b"\x1b[1;3R");
         screen.feed(b"\x1b[c");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_reset_leaves_the_text_and_the_cursor() {
+    fn soft_reset_keeps_the_text_and_the_cursor() {
         let mut screen = shown(20, 5, b"one\r\n\x1b[2;4r\x1b[?6h\x1b[?1h\x1b[?25l\x1b[2;3H");
         let before = screen.cursor();
         screen.soft_reset();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tower_of_combining_characters_is_taken_down() {
+    fn excessive_combining_characters_are_removed() {
         let mut screen = shown(20, 5, format!("a{}", "\u{301}".repeat(1000)).as_bytes());
         screen.strip_combining();
         assert_eq!(screen.text(), "a");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_shows_the_same_on_another_screen() {
+    fn snapshot_looks_the_same_on_another_screen() {
         let original = shown(
             30,
             6,
@@ -424,7 +424,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_and_any_sizes_leave_a_screen_that_can_be_read(
+        fn any_bytes_and_sizes_leave_a_readable_screen(
             portions in proptest::collection::vec(
                 (proptest::collection::vec(proptest::num::u8::ANY, 0..200), 2u16..200, 2u16..100),
                 0..6,
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_wraps_lines_anew() {
+    fn resize_rewraps_lines() {
         let mut screen = shown(10, 5, b"abcdefgh\r\n$ ");
         screen.resize(Size { cols: 4, rows: 5 });
         assert!(screen.text().ends_with("efgh\n$"));

@@ -25,7 +25,7 @@ const MAX_HIGHLIGHT_CHARS: usize = 80;
 /// Maximum number of rows with a highlight's background. A more frequent background belongs to the screen or a window.
 const MAX_BACKGROUND_ROWS: usize = 3;
 
-/// Minimum ratio of the screen's cells to those of one highlight background.
+/// Minimum ratio of the screen's cells to the cells of one highlight background.
 const MIN_AREA_RATIO: usize = 10;
 
 /// Maximum width of a mark without text, such as the box of a checklist, in cells.
@@ -46,7 +46,7 @@ struct Extent {
     last_row: Option<usize>,
 }
 
-/// Returns the parts of a screen that stand out, from top to bottom.
+/// Returns the highlighted parts of a screen, from top to bottom.
 #[must_use]
 pub fn highlights(picture: &Picture) -> Vec<Highlight> {
     let mut extents: HashMap<Background, Extent> = HashMap::new();
@@ -147,7 +147,7 @@ fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
 /// several styles counts once in each.
 fn styles_of(runs: &[Run]) -> Vec<String> {
     let mut styles: Vec<(String, usize)> = Vec::new();
-    // The kind of the previous character; none after a blank.
+    // The kind of the previous character; `None` after a blank.
     let (mut last_kind, mut end) = (None, 0);
     for run in runs {
         let style = style_name(&run.style);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selected_line_of_a_menu_stands_out_and_its_window_does_not() {
+    fn selected_menu_line_is_highlighted_but_not_its_window() {
         let window = Style { bg: Colour::Indexed(7), ..Style::default() };
         let selected = Style { bg: Colour::Indexed(1), ..Style::default() };
         let inverse = Style { inverse: true, ..Style::default() };
@@ -257,12 +257,12 @@ mod tests {
         let mut rows = rows;
         rows.extend(std::iter::repeat_n(Vec::new(), 10));
         let found = highlights(&picture(rows));
-        let told: Vec<(u16, &str)> = found.iter().map(|found| (found.row, found.text.as_str())).collect();
-        assert_eq!(told, [(2, "[*] beta"), (4, "Ready")]);
+        let reported: Vec<(u16, &str)> = found.iter().map(|found| (found.row, found.text.as_str())).collect();
+        assert_eq!(reported, [(2, "[*] beta"), (4, "Ready")]);
     }
 
     #[test]
-    fn a_mark_without_text_is_told_with_its_row() {
+    fn mark_without_text_is_reported_with_its_row() {
         let window = Style { bg: Colour::Indexed(7), ..Style::default() };
         let mark = Style { bg: Colour::Indexed(1), ..Style::default() };
         let row = vec![run(0, "│ [", window), run(3, " ", mark), run(4, "] alpha │", window)];
@@ -301,7 +301,7 @@ mod tests {
             let row = texts.into_iter().zip(styles).map(|((col, text), style)| run(col, text, style)).collect();
             styled_rows(&picture(vec![row]), 0..1).concat()
         };
-        // One of several choices in a row is at another place than the next one, and than both.
+        // Different choices in a row have different positions, and so do two together.
         let texts = "Sure? Keep  Delete it  Quit";
         assert_eq!(buttons([inverse, plain, plain]), format!("{texts}: plain ×2, inverse, plain ×3"));
         assert_eq!(buttons([plain, inverse, plain]), format!("{texts}: plain ×3, inverse ×2, plain"));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_has_nothing_that_stands_out() {
+    fn plain_text_has_no_highlights() {
         let bold = Style { bold: true, fg: Colour::Indexed(2), ..Style::default() };
         assert_eq!(highlights(&picture(vec![vec![run(0, "text", bold)], vec![]])), []);
     }

@@ -122,9 +122,9 @@ pub struct CursorCell {
     pub col: u16,
     /// True on a character of two columns.
     pub wide: bool,
-    /// Its shape (DECSCUSR).
+    /// The shape (DECSCUSR).
     pub shape: CursorShape,
-    /// Its colour, if the program has set it.
+    /// The colour, if the program has set it.
     pub colour: Option<Rgb>,
 }
 
@@ -227,7 +227,7 @@ pub(super) const MAX_ROW_ADDRESS_BYTES: usize = 16 * 1024;
 fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut address_bytes = 0;
-    // A cell with combining characters is a run of its own, because a run has one character for each cell.
+    // A cell with combining characters is a separate run, because a run has one character for each cell.
     let mut is_closed = false;
     for (col, cell) in row.iter().enumerate() {
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
@@ -324,7 +324,7 @@ mod tests {
 
     fn picture(bytes: &str) -> Picture {
         let screen = Emulator::new(Size { cols: 20, rows: 3 });
-        // Colours come by way of the transcript.
+        // Colours arrive through the transcript.
         let mut intake = OutputPipeline::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
         intake.take_in(bytes.as_bytes(), &mut Vec::new());
         intake.screen.picture()
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_look_alike_make_a_run() {
+    fn cells_with_equal_style_form_a_run() {
         let picture = picture("ab\x1b[1;31mcd\x1b[m  e f\x1b[4m \x1b[Cg\r\n\x1b[m\x1b[44m  \x1b[m");
         assert_eq!(summary(&picture.rows[0]), [(0, 2, "ab"), (2, 2, "cd"), (6, 3, "e f"), (9, 1, " "), (11, 1, "g")]);
         let bold_red = Style { fg: Colour::Indexed(1), bold: true, ..Style::default() };
@@ -353,14 +353,14 @@ mod tests {
     }
 
     #[test]
-    fn the_cursor_is_shown_with_its_shape_on_the_whole_of_a_wide_character() {
+    fn cursor_covers_a_whole_wide_character() {
         let shown = picture("漢\x1b[1;2H\x1b[4 q").cursor.unwrap();
         assert_eq!((shown.row, shown.col, shown.wide, shown.shape), (0, 0, true, CursorShape::Underline));
         assert_eq!(picture("\x1b[?25l").cursor, None);
     }
 
     #[test]
-    fn text_with_an_address_is_a_run_of_its_own() {
+    fn linked_text_is_a_separate_run() {
         let picture = picture(
             "a\x1b]8;;https://example.org/a;b\x1b\\bc\x1b]8;id=x;https://example.org/d\x07d\x1b]8;;javascript:x\x07e\x1b]8;;\x07f",
         );
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_a_row_are_bounded() {
+    fn addresses_of_a_row_are_bounded() {
         let cell = |number: usize| format!("\x1b]8;;https://example.org/{number}{}\x07x", "y".repeat(1900));
         let picture = picture(&(0..20).map(cell).collect::<String>());
         let bytes: usize = picture.rows[0].iter().filter_map(|run| run.link.as_ref()).map(String::len).sum();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_those_that_the_program_set() {
+    fn colours_are_those_set_by_the_program() {
         let picture = picture("\x1b]4;1;rgb:01/02/03\x1b\\\x1b]11;#101112\x1b\\\x1b[31;48;5;196mx\x1b[38;2;9;8;7my");
         let style = |run: usize| picture.rows[0][run].style;
         assert_eq!(picture.background, Rgb(16, 17, 18));

@@ -171,7 +171,7 @@ mod tests {
         Pid::from_raw(id)
     }
 
-    /// A program of group 7 that reads like this.
+    /// A program of group 7 with this way of reading.
     fn program(reading: Reading) -> Reader {
         Reader { group: group(7), reading: Some(reading), shell: None }
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_reads_bytes_is_answered_at_once() {
+    fn byte_reading_program_is_answered_at_once() {
         let now = Instant::now();
         for reader in
             [program(Reading::Bytes), program(Reading::Keys), Reader { reading: None, ..program(Reading::Bytes) }]
@@ -200,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_in_the_shell_s_own_group_is_answered_at_its_prompt() {
+    fn program_in_the_shells_group_is_answered_at_its_prompt() {
         let now = Instant::now();
-        // A picker of a key binding, or `read` in a function.
+        // A picker started by a key binding, or `read` in a function.
         assert_eq!(with_answer(now).take_due(shell(Reading::Bytes, true), now), ANSWER);
     }
 
     #[test]
-    fn a_shell_at_its_prompt_is_answered_nothing_then_or_later() {
+    fn shell_at_its_prompt_is_never_answered() {
         let now = Instant::now();
         let mut answers = with_answer(now);
         assert!(answers.take_due(shell(Reading::Keys, true), now).is_empty());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_one_program_is_never_given_to_another() {
+    fn answer_to_one_program_is_never_given_to_another() {
         let now = Instant::now();
         let mut answers = with_answer(now);
         assert!(answers.take_due(program(Reading::Lines), now).is_empty() && !answers.is_empty());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_asks_before_it_reads_bytes_is_answered_when_it_does() {
+    fn program_is_answered_once_it_reads_bytes() {
         let mut now = Instant::now();
         let mut answers = with_answer(now);
         for _ in 0..5 {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_reads_lines_is_not_looked_at_for_ever() {
+    fn line_reading_program_is_not_checked_forever() {
         let mut now = Instant::now();
         let mut answers = with_answer(now);
         let mut looks = 0;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_that_has_the_terminal_back_has_a_moment_to_show_its_prompt() {
+    fn returning_shell_has_a_moment_to_show_its_prompt() {
         let now = Instant::now();
         let mut answers = with_answer(now);
         assert!(answers.take_due(shell(Reading::Keys, false), now).is_empty());
@@ -259,17 +259,17 @@ mod tests {
         assert!(answers.take_due(shell(Reading::Lines, false), now).is_empty());
         assert!(
             answers.take_due(shell(Reading::Keys, false), later).is_empty(),
-            "it counts from when the shell reads keys"
+            "time counts from the moment the shell reads keys"
         );
         assert_eq!(
             answers.take_due(shell(Reading::Keys, false), later + SHELL_PROMPT_TIMEOUT),
             ANSWER,
-            "it asked by itself"
+            "it asked on its own"
         );
     }
 
     #[test]
-    fn the_newest_answers_are_held_and_a_reader_gets_all() {
+    fn newest_answers_are_held_and_a_reader_gets_all() {
         let now = Instant::now();
         let flood = || {
             let mut answers = Answers::default();

@@ -37,7 +37,7 @@ fn is_line_end(byte: u8) -> bool {
 /// Maximum length of a draft, in bytes. Further text is not stored.
 const MAX_DRAFT_BYTES: usize = 4096;
 
-/// Blanks between the end of a line and a right prompt. A command does not begin with so many blanks.
+/// Blanks between the end of a line and a right prompt. No command begins with that many blanks.
 const RIGHT_PROMPT_GAP: &str = "    ";
 
 /// Returns the line after a prompt. Text after a gap is a right prompt.
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_no_client_typed_is_seen_behind_the_prompt() {
+    fn untyped_text_is_seen_after_the_prompt() {
         let untyped_text = |keys: &[u8], screen_text: Option<&str>| {
             let mut draft = Draft::default();
             draft.type_in(keys, None);
@@ -239,11 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stands_until_it_is_entered_given_up_or_taken_back() {
+    fn line_remains_until_entered_abandoned_or_withdrawn() {
         assert_eq!(typed(b""), None);
         assert_eq!(typed(b"ls -l").as_deref(), Some("ls -l"));
         assert_eq!(typed(b"ls\r"), None);
-        assert_eq!(typed(b"ls\r\x1b[Aecho").as_deref(), Some("[Aecho"), "a key that is not understood");
+        assert_eq!(typed(b"ls\r\x1b[Aecho").as_deref(), Some("[Aecho"), "an unknown key");
         assert_eq!(typed(b"ls\x03"), None);
         assert_eq!(typed(b"ls\x15"), None);
         assert_eq!(typed("a\u{e9}\x7f\x7f".as_bytes()), None);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_runs_own_while_nothing_else_typed_into_it() {
+    fn line_belongs_to_a_run_until_another_input() {
         let mut draft = Draft::default();
         draft.type_in(b"make ", Some("run"));
         assert!(draft.is_by("run") && !draft.is_by("other"));
@@ -259,7 +259,7 @@ mod tests {
         assert!(draft.is_by("run"));
         draft.type_in(b"; ", None);
         draft.type_in(b"x", Some("run"));
-        assert!(!draft.is_by("run"), "a part of it was typed by another client");
+        assert!(!draft.is_by("run"), "another client typed part of it");
         draft.type_in(b"\recho ", Some("run"));
         assert!(draft.is_by("run"), "a new line");
         draft.type_in(b"\x15", None);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_only_typed_is_taken_away_and_what_was_edited_is_named() {
+    fn typed_text_is_removed_and_edited_text_is_named() {
         let clears = |keys: &[u8], screen_text: Option<&str>| {
             let mut draft = Draft::default();
             draft.type_in(keys, None);
@@ -295,12 +295,12 @@ mod tests {
         assert_eq!(
             clears(b"\x1b[200~one\rtwo\x1b[201~\r", Some("")),
             Ok(&b""[..]),
-            "the paste is over, and was entered"
+            "the paste has ended, and was entered"
         );
     }
 
     #[test]
-    fn what_was_typed_ahead_stands_only_if_it_can_be_seen() {
+    fn typed_ahead_text_counts_only_if_visible() {
         let mut draft = Draft::default();
         draft.type_in(b"yes", None);
         draft.record_prompt();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn after_keys_that_are_not_understood_the_screen_says_what_stands() {
+    fn after_unknown_keys_the_screen_decides() {
         let mut draft = Draft::default();
         draft.type_in(b"\x1b[A", None);
         assert_eq!(draft.line_text(|| Some("echo before ".into())).as_deref(), Some("echo before"));

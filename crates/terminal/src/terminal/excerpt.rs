@@ -1,8 +1,8 @@
 //! Excerpts: parts of the output, truncated to a size limit.
 //!
-//! A part may have a gigabyte while its reader requests ten thousand characters. So ranges of offsets
-//! describe a part, and only the required text at its two ends is read. The omitted middle is
-//! counted in bytes, because a count of characters would require reading it.
+//! A part may be a gigabyte long while its reader requests ten thousand characters. So ranges of offsets describe a
+//! part, and only the required text at its two ends is read. The omitted middle is counted in bytes, because a count of
+//! characters would require reading it.
 
 use std::ops::Range;
 
@@ -321,13 +321,13 @@ mod tests {
     }
 
     #[test]
-    fn a_short_part_is_whole() {
+    fn short_part_is_complete() {
         let excerpt = read_part(&counted(3), Part::From(0), 0, Limit::HeadAndTail(1000));
         assert_eq!((excerpt.head.as_str(), excerpt.tail, excerpt.left_out), ("line 0\nline 1\nline 2\n", None, 0));
     }
 
     #[test]
-    fn a_long_part_keeps_its_ends_and_says_what_is_missing() {
+    fn long_part_keeps_its_ends_and_names_the_gap() {
         let history = counted(1000);
         let excerpt = read_part(&history, Part::From(0), 0, Limit::HeadAndTail(100));
         let tail = excerpt.tail.unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_on_from_where_it_was_cut_gives_everything_once() {
+    fn reading_on_from_the_cut_gives_everything_once() {
         let history = counted(500);
         let (mut whole, mut from) = (String::new(), 0);
         while from < history.end() {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_has_exactly_so_many_lines_whatever_was_drawn_between() {
+    fn tail_has_exactly_the_requested_number_of_lines() {
         let mut history = counted(100);
         history.begin_zone(Zone::Alternate);
         history.push_str(&"drawn\n".repeat(300));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_much_output_are_read_and_nothing_else() {
+    fn only_the_ends_of_long_output_are_read() {
         let mut history = History::new(16 << 20);
         for line in 0..1_500_000 {
             history.push_str(&format!("line {line} of a long output\n"));
@@ -378,7 +378,7 @@ mod tests {
             assert!(excerpt.head.len() > 4000 && excerpt.left_out > 0 || part == Part::Tail(50));
             history.decompressed.load(Ordering::Relaxed)
         };
-        // One block for where it begins, one or two for ten thousand characters; the end is not compressed at all.
+        // One block for the start, and one or two for ten thousand characters; the end is never compressed.
         assert!(decompressed(Part::From(0), Limit::HeadAndTail(10_000)) <= 3 * MIN_HOT_BYTES);
         assert!(decompressed(Part::From(held / 2), Limit::Head(10_000)) <= 4 * MIN_HOT_BYTES);
         assert_eq!(decompressed(Part::Tail(50), Limit::HeadAndTail(10_000)), 0);
@@ -388,7 +388,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_excerpt_is_cut_from_the_text_that_it_would_be_cut_from_if_all_was_read(
+        fn excerpt_equals_the_cut_of_the_full_text(
             pieces in prop::collection::vec(("[a-zé漢\n ]{0,40}", 0..200usize, 0..4usize), 1..30),
             max_chars in 1..3000usize,
             lines in 0..200usize,

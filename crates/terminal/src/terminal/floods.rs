@@ -1,10 +1,9 @@
 //! Scheduling of terminals that print without end (flooding terminals).
 //!
-//! A flooding terminal is always ready to run, and so is its program. A hundred of them would delay
-//! other terminals: in the queue of this process's runtime, and in the kernel's queue for every
-//! process between the output and a client. So flooding terminals have a separate queue here. If
-//! there are many, a pause follows each turn: programs that print faster are blocked meanwhile,
-//! and other terminals are not delayed. No output is lost.
+//! A flooding terminal is always ready to run, and so is its program. A hundred of them would delay other terminals: in
+//! the queue of this process's runtime, and in the kernel's queue for every process between the output and a client. So
+//! flooding terminals have a separate queue here. If there are many, a pause follows each turn, which blocks programs
+//! that print faster, but does not delay other terminals. No output is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_few_take_turns_without_a_pause_and_a_crowd_with_one() {
+    async fn few_readers_alternate_without_a_pause_and_many_with_one() {
         let scheduler = OutputScheduler::default();
         let mut places: Vec<_> = (0..=MAX_FLOODS_WITHOUT_PAUSE).map(|_| FloodSlot::new(scheduler.clone())).collect();
         let began = tokio::time::Instant::now();
@@ -118,7 +117,7 @@ mod tests {
         for place in places.iter().cycle().take(1000) {
             drop(place.wait_for_turn().await);
         }
-        // Two at once, so two for each pause.
+        // Two at once, so two turns per pause.
         let crowded = began.elapsed();
         assert!((TURN_PAUSE * 498..=TURN_PAUSE * 502).contains(&crowded), "{crowded:?}");
         places.truncate(MAX_FLOODS_WITHOUT_PAUSE);
@@ -127,6 +126,6 @@ mod tests {
         for place in places.iter().cycle().take(1000) {
             drop(place.wait_for_turn().await);
         }
-        assert_eq!(began.elapsed(), TURN_PAUSE * 2, "one that is gone is no part of a crowd");
+        assert_eq!(began.elapsed(), TURN_PAUSE * 2, "a dropped member does not count");
     }
 }

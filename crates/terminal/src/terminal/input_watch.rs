@@ -148,14 +148,14 @@ mod tests {
         InputCheck { state, screen: ScreenState::Full }
     }
 
-    /// Looks until the watch is sure, and returns whether the program waits.
+    /// Checks until the watch is sure, and returns whether the program waits.
     fn sees(watch: &mut InputWatch, look: InputCheck, now: Instant) -> bool {
         watch.record_check(look, AwaitedContent::Nothing, now)
             || watch.record_check(look, AwaitedContent::Nothing, now + CONFIRMATION_DELAY)
     }
 
     #[test]
-    fn a_line_editor_without_a_prompt_counts_after_a_longer_silence() {
+    fn line_editor_without_a_prompt_counts_after_longer_silence() {
         let begin = Instant::now();
         let look = InputCheck { state: InputState::Awaits, screen: ScreenState::EditorAtEmptyRow };
         let mut watch = InputWatch::new(InputWait::Known, begin);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_looked_at_once_it_is_silent_and_then_ever_less_often() {
+    fn silent_program_is_checked_less_and_less_often() {
         let begin = Instant::now();
         let mut watch = InputWatch::new(InputWait::Known, begin);
         assert_eq!(watch.due(), at(begin, 70));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_waits_is_looked_at_twice() {
+    fn waiting_program_is_checked_twice() {
         let begin = Instant::now();
         let mut watch = InputWatch::new(InputWait::Known, begin);
         assert!(!watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 70)));
@@ -188,15 +188,15 @@ mod tests {
         assert!(watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 100)));
         let mut watch = InputWatch::new(InputWait::Known, begin);
         assert!(!watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 70)));
-        assert!(!watch.record_check(lines(InputState::Works), AwaitedContent::Nothing, at(begin, 100)), "it went on");
+        assert!(!watch.record_check(lines(InputState::Works), AwaitedContent::Nothing, at(begin, 100)), "it continued");
         assert!(
             !watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 150)),
-            "which begins anew"
+            "the silence starts over"
         );
     }
 
     #[test]
-    fn an_unknown_state_counts_sooner_where_the_awaited_text_stands() {
+    fn unknown_state_counts_sooner_at_the_awaited_text() {
         let begin = Instant::now();
         for (state, waits) in [
             (InputState::Unknown, true),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_draws_has_time_until_its_rows_are_there() {
+    fn drawing_program_has_time_to_finish_its_rows() {
         let begin = Instant::now();
         let mut watch = InputWatch::new(InputWait::Known, begin);
         let mut waits = |awaited: AwaitedContent, milliseconds: u64| {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_state_counts_after_a_longer_silence_and_only_where_that_is_wanted() {
+    fn unknown_state_counts_after_longer_silence_if_requested() {
         let begin = Instant::now();
         for (wait, waits) in [(InputWait::Known, false), (InputWait::KnownOrQuiet, true)] {
             let mut watch = InputWatch::new(wait, begin);
@@ -240,7 +240,7 @@ mod tests {
             assert_eq!(sees(&mut watch, lines(InputState::Relays), at(begin, 3000)), waits);
             for state in [InputState::Unknown, InputState::Relays] {
                 let mut watch = InputWatch::new(wait, begin);
-                assert!(sees(&mut watch, full(state), at(begin, 800)), "a full screen that stands still");
+                assert!(sees(&mut watch, full(state), at(begin, 800)), "an unchanged full screen");
             }
         }
     }

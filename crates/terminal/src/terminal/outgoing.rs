@@ -296,7 +296,7 @@ impl Extend<u8> for Outgoing {
 mod tests {
     use super::*;
 
-    /// Writes all that is due, and returns it.
+    /// Writes and returns all due bytes.
     fn written(outgoing: &mut Outgoing, now: Instant) -> Vec<u8> {
         let mut written = Vec::new();
         loop {
@@ -304,7 +304,7 @@ mod tests {
             if due.is_empty() {
                 return written;
             }
-            // The kernel may take less than it is offered.
+            // The kernel may accept less than offered.
             let count = due.len().min(3);
             written.extend_from_slice(&due[..count]);
             match outgoing.advance(count) {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_key_that_sends_the_same_signal_waits() {
+    fn next_key_with_the_same_signal_waits() {
         let now = Instant::now();
         let (mut outgoing, mut keys) = (Outgoing::default(), Keystrokes::default());
         keys.text(b"a\x03b\x1c\x03\x03c");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_escape_key_waits() {
+    fn input_after_an_escape_key_waits() {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         outgoing.type_in(&typed(&[b"hello", b"\x1b", b"q", b"\x1b\x1b", b"x"]));
         assert_eq!(outgoing.delay(start), 2 * MAX_ESCAPE_PAUSE);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_reaches_into_the_next_input_and_holds_nothing_up_when_none_comes() {
+    fn pause_extends_to_the_next_input_only() {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         outgoing.type_in(&typed(&[b"\x1b"]));
         assert_eq!(written(&mut outgoing, start), b"\x1b");
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_waits_longer_while_its_editor_works_and_not_for_ever() {
+    fn line_waits_longer_while_its_editor_works_but_not_forever() {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         let mut lines = typed(&[b"cat", b"\r", b"one", b"\r"]);
         lines.pause_between_lines(false);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_ends_when_a_quiet_program_has_answered_and_lasts_for_all_others() {
+    fn pause_ends_early_only_for_a_quiet_answering_program() {
         let milliseconds = Duration::from_millis;
         let until = |reader, outputs: &[u64]| {
             let (mut outgoing, start) = (Outgoing::default(), Instant::now());
@@ -398,10 +398,10 @@ mod tests {
             (outgoing.held_until().unwrap() - start).as_millis()
         };
         assert_eq!(until(EscapeReader::Quiet, &[]), 1050);
-        assert_eq!(until(EscapeReader::Quiet, &[5, 20]), 1050, "the echo of what was typed before");
+        assert_eq!(until(EscapeReader::Quiet, &[5, 20]), 1050, "the echo of earlier input");
         assert_eq!(until(EscapeReader::Quiet, &[5, 70]), 150);
         assert_eq!(until(EscapeReader::Quiet, &[105]), 165);
-        assert_eq!(until(EscapeReader::Quiet, &[105, 140, 200]), 260, "it is not over");
+        assert_eq!(until(EscapeReader::Quiet, &[105, 140, 200]), 260, "it has not ended");
         assert_eq!(until(EscapeReader::Noisy, &[105]), 1050, "a clock");
         assert_eq!(until(EscapeReader::Readline, &[105]), 550);
         assert_eq!(EscapeReader::from_program_name(Some("node"), false), EscapeReader::Readline);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_behind_another_waits_until_the_line_editor_has_passed_the_terminal_on_or_reads_again() {
+    fn second_line_waits_until_the_line_editor_is_ready() {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         let mut keystrokes = Keystrokes::default();
         keystrokes.text(b"read x\rhello\rls");
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_is_none_ahead() {
+    fn single_line_is_not_typed_ahead() {
         for (text, has_more) in [("ls", false), ("ls\r", false), ("\r", false), ("ls\rx", true), ("\r\r", true)] {
             let mut keystrokes = Keystrokes::default();
             keystrokes.text(text.as_bytes());
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_once_it_is_cleared() {
+    fn nothing_waits_after_clearing() {
         let (mut outgoing, now) = (Outgoing::default(), Instant::now());
         outgoing.type_in(&typed(&[b"\x1b", b"q", b"\x1b"]));
         assert_eq!(written(&mut outgoing, now), b"\x1b");

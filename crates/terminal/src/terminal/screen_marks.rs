@@ -1,8 +1,8 @@
 //! Marks of the main screen at the reads of clients, to find the rows that have changed since.
 //!
 //! If a program prints line after line, the new output is the text since the last read. A program that moves the cursor
-//! to other rows changes older text. Then the new output is the rows that differ or have scrolled off. A mark stores a
-//! hash of each row, some hundred bytes in total.
+//! to other rows changes older text; its new output is the rows that differ or have scrolled off. A mark stores a hash
+//! of each row, some hundred bytes in total.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -310,11 +310,11 @@ mod tests {
         }
     }
 
-    /// A screen as simple as can be, that keeps every row it ever had.
+    /// The simplest possible screen, which keeps every row.
     #[derive(Debug, Clone)]
     struct Reference {
         rows: Vec<[char; COLS]>,
-        /// Rows whose line is wrapped into the next one.
+        /// Rows whose line wraps into the next row.
         wrapped: Vec<bool>,
         top: usize,
         row: usize,
@@ -387,7 +387,7 @@ mod tests {
                     let number = (*count).max(1);
                     if matches!(action, 'K' | 'J' | 'X' | '@' | 'P') && !(*action == 'K' && *count == 0 && self.is_full)
                     {
-                        // A row is wrapped as long as its last cell is kept.
+                        // A row stays wrapped as long as its last cell is kept.
                         let is_last_kept = match action {
                             'K' if *count == 1 => column + 1 < COLS,
                             'X' => column + number < COLS,
@@ -427,7 +427,7 @@ mod tests {
                             cells[COLS - number..].fill(' ');
                             self.is_full = false;
                         }
-                        other => panic!("{other} is not known"),
+                        other => panic!("{other} is unknown"),
                     }
                 }
             }
@@ -437,7 +437,7 @@ mod tests {
             self.rows.get(row).map(|cells| cells.iter().collect::<String>().trim_end().to_owned()).unwrap_or_default()
         }
 
-        /// Lines from a row on, without the empty ones at the end.
+        /// Lines from a row on, without empty lines at the end.
         fn lines(&self, from: usize) -> Vec<String> {
             let mut lines: Vec<String> = Vec::new();
             for row in from..self.rows.len() {
@@ -464,7 +464,7 @@ mod tests {
         }
     }
 
-    /// A terminal with a client that looks at it now and then.
+    /// A terminal with a client that looks at it occasionally.
     struct Watched {
         intake: OutputPipeline,
         marks: ScreenMarks,
@@ -498,7 +498,7 @@ mod tests {
             }
         }
 
-        /// Takes an input: what comes next is since then.
+        /// Takes an input: later output counts as output since then.
         fn enter(&mut self) {
             self.marks.request(self.version);
             self.input = (self.intake.transcript.history().end(), self.version);
@@ -536,8 +536,7 @@ mod tests {
         ]
     }
 
-    /// Checks what a client was shown: everything that looks otherwise since it looked last, and nothing that it has to
-    /// take for something else.
+    /// Checks the text shown to a client: every row changed since its last look, and nothing misleading.
     fn check(shown: &Excerpt, before: &Reference, now: &Reference) -> Result<(), TestCaseError> {
         let changed: Vec<usize> =
             (before.top..now.rows.len()).filter(|row| before.text(*row) != now.text(*row)).collect();
@@ -564,23 +563,23 @@ mod tests {
         prop_assert_eq!(&shown.tail, &None);
         let (shown, mut lines) = (shown.head.trim_end(), now.lines(line));
         let was = before.lines(line).first().cloned().unwrap_or_default();
-        let mut told: Vec<&str> = shown.split('\n').collect();
+        let mut reported: Vec<&str> = shown.split('\n').collect();
         let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
-        let told_first = told.remove(0);
+        let told_first = reported.remove(0);
         // The open line is either continued or shown again in full.
         let goes_on = first.strip_suffix(told_first).is_some_and(|known| known.trim_end() == was.trim_end());
         prop_assert!(told_first == first || goes_on, "{told_first:?} of {first:?}, which was {was:?}");
-        prop_assert_eq!(told, lines);
+        prop_assert_eq!(reported, lines);
         Ok(())
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// Whatever a program prints, however it arrives and whenever a client looks, the client is shown every row
-        /// that looks otherwise than when it looked last, as it looks now.
+        /// For any output, any cuts and any looks, the client is shown every row changed since its last look in its
+        /// current form.
         #[test]
-        fn a_client_is_shown_every_row_that_changed(
+        fn client_is_shown_every_changed_row(
             portions in prop::collection::vec((prop::collection::vec(piece(), 0..8), any::<bool>()), 1..10),
         ) {
             let (mut watched, mut reference) = (Watched::new(), Reference::new());
@@ -612,7 +611,7 @@ mod tests {
         format!("\x1b]133;D;0;k=n1;n={number}\x07{PROMPT}")
     }
 
-    /// Returns the replies to clients after the output of `portions`, which come after an input at a prompt: the text
+    /// Returns the replies to clients after the output of `portions`, which follows an input at a prompt: the text
     /// since the input, the output of the commands, and the new output.
     fn client_replies<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<CommandOutput>, String) {
         let mut watched = Watched::with(Some("n1"), Size { cols: 30, rows: 12 });
@@ -626,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_over_the_last_row_is_not_in_the_output() {
+    fn prompt_over_the_last_row_is_not_in_the_output() {
         for (output, expected) in [
             ("one\r\n\r\n\r\nfour\x1b[A\r\n", "one\n\n\nfour\n"),
             ("one\r\ntwo\x1b[A\x1b[G", "one\ntwo\n"),
@@ -654,7 +653,7 @@ mod tests {
 
         /// The replies to clients do not depend on the cuts of the output of commands.
         #[test]
-        fn where_the_output_is_cut_makes_no_difference_to_a_client(
+        fn cut_position_does_not_matter_to_a_client(
             commands in prop::collection::vec(prop::collection::vec(odd_piece(), 0..10), 1..4),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {
@@ -675,7 +674,7 @@ mod tests {
         }
     }
 
-    /// A piece of program output, or a sequence with modes in which characters go elsewhere.
+    /// A piece of program output, or a sequence with modes that place characters elsewhere.
     fn odd_piece() -> impl Strategy<Value = Vec<u8>> {
         const ODD: [&str; 12] = [
             "\x1b[4h",
@@ -698,8 +697,8 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_a_program_goes_over_with_the_cursor_is_shown() {
-        // inquirer up to 9 ends each drawing so.
+    fn question_crossed_by_the_cursor_is_shown() {
+        // inquirer up to version 9 ends each drawing like this.
         let mut watched = Watched::new();
         watched.print(b"$ x\r\n? Name (a) \x1b[11D\x1b[11C");
         assert_eq!(watched.look().head, "$ x\n? Name (a)");
@@ -708,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_looks_as_one_before_it_is_shown() {
+    fn question_equal_to_an_earlier_one_is_shown() {
         let mut watched = Watched::new();
         watched.print(b"\x1b[4;2HSure? ");
         watched.look();
@@ -719,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_scrolled_far_is_shown_with_the_screen_at_its_end() {
+    fn output_that_scrolled_far_is_shown_with_its_last_screen() {
         let mut watched = Watched::new();
         let lines: String = (0..2000).map(|line| format!("{line}\r\n")).collect();
         watched.print(format!("{lines}a\r\nb\x1b[1Aé").as_bytes());

@@ -1,6 +1,6 @@
 //! State of a shell, derived from its marks.
 //!
-//! Owns no text and no process. Marks and typed lines show if the shell is at its prompt.
+//! Owns no text and no process. Marks and typed lines show whether the shell is at its prompt.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::transcript::Mark;
 /// The state of a shell.
 #[derive(Debug, Default)]
 pub(super) struct Shell {
-    /// Its integration session. `None` if the program is not a reporting shell, or no longer.
+    /// The integration session. `None` if the program is not a reporting shell, or no longer.
     pub(super) integration: Option<IntegrationSession>,
-    /// Its process. For an inner shell, the first process of the foreground group when the terminal entered it: the
+    /// The process. For an inner shell, the first process of the foreground group when the terminal entered it: the
     /// shell itself, or a relay of its output.
     pub(super) pid: i32,
     /// The program in its process at the first prompt.
@@ -77,7 +77,7 @@ pub(super) struct ClientLine {
     by: String,
     /// The offset of the output at its input.
     offset: u64,
-    /// Its number among all lines.
+    /// The number among all lines.
     number: u64,
     /// True if it contains something to run.
     has_text: bool,
@@ -103,7 +103,7 @@ pub(super) struct Doubt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubtfulPrompt {
     /// The prompt appeared before the shell read all lines: they were typed ahead, or read by a program. Or the shell
-    /// is about to begin its editor, which ksh does not report, nor does zsh if the user has turned pastes off.
+    /// is about to start its editor: ksh does not report that, nor does zsh if the user has disabled pastes.
     Shown,
     /// A command may have printed the mark of the prompt, or the end of the prompt has no mark.
     Claimed,
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_that_sets_the_modes_after_its_prompt_is_not_idle_until_it_reads() {
+    fn shell_setting_modes_after_its_prompt_is_busy_until_it_reads() {
         for kind in [Kind::Zsh, Kind::Posix] {
             let mut shell = shell_that_shows_its_prompt(kind);
             assert!(!shell.is_idle() && shell.doubt.is_some(), "{kind:?}");
@@ -486,20 +486,20 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_program_reads_has_the_outcome_of_that_program() {
+    fn line_read_by_a_program_has_that_programs_outcome() {
         let mut shell = shell_at_prompt();
         shell.record_lines(1, true, Some("one"), 10);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
         shell.record_lines(1, true, Some("one"), 20);
         let answer = shell.line_before("one", 20).unwrap();
         apply(&mut shell, [Mark::CommandEnded(Some(4)), Mark::PromptReady]);
-        assert_eq!(shell.outcome_of(answer), None, "the shell may have it to read");
+        assert_eq!(shell.outcome_of(answer), None, "the shell may still have to read it");
         shell.record_prompt();
         assert_eq!(shell.outcome_of(answer), Some(Some(4)));
     }
 
     #[test]
-    fn a_line_of_which_nothing_ran_is_known_by_its_prompt() {
+    fn line_without_effect_is_known_by_its_prompt() {
         let nothing = [Mark::LineTaken, Mark::CommandEnded(Some(0)), Mark::PromptReady];
         let sent = |shell: &mut Shell, has_text| {
             shell.record_lines(1, has_text, Some("one"), 10);
@@ -516,7 +516,7 @@ mod tests {
             assert_eq!((shell.ran_nothing_of(line), shell.ran_nothing_last("one")), (expected, expected));
             assert!(!shell.ran_nothing_last("other"));
         }
-        // Typed behind a command that runs, with a prompt between.
+        // Typed while a command runs, with a prompt in between.
         let mut shell = shell_at_prompt();
         shell.record_lines(1, true, Some("other"), 5);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
@@ -524,11 +524,11 @@ mod tests {
         apply(&mut shell, [Mark::CommandEnded(Some(0)), Mark::PromptReady]);
         apply(&mut shell, nothing);
         assert_eq!((shell.outcome_of(line), shell.ran_nothing_of(line)), (Some(None), true));
-        // A command without a mark of its end has run.
+        // A command without an end mark has run.
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted, Mark::PromptReady]);
         assert!(!shell.ran_nothing_of(line) && !shell.ran_nothing_last("one"));
-        // Before its first prompt, the start-up files of a shell may read a line.
+        // The start-up files of a shell may read a line before its first prompt.
         let mut shell = Shell { expects_new_prompt: true, ..Shell::new(shell.integration, 0) };
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::PromptReady]);
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_has_the_last_line_of_its_client_at_its_beginning() {
+    fn wait_has_its_clients_last_line_at_its_start() {
         let mut shell = shell_at_prompt();
         for (by, offset) in [("one", 10), ("other", 20), ("one", 30)] {
             shell.record_lines(1, true, Some(by), offset);

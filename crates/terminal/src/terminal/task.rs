@@ -704,7 +704,7 @@ impl Task {
         }
     }
 
-    /// Checks for a program that has replaced the shell that a caller waits for, because it prints no marks.
+    /// Checks for a program that has replaced the awaited shell, because such a program prints no marks.
     fn watch_shell(&mut self) {
         let awaited = self.running.is_some() || self.waits.iter().any(PendingWait::is_for_prompt);
         if awaited && self.shell.running && self.pty.foreground() == Some(self.shell_process()) {

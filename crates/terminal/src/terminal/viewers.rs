@@ -534,7 +534,7 @@ mod tests {
     ];
 
     #[test]
-    fn questions_are_taken_out_and_all_else_is_passed_on() {
+    fn queries_are_removed_and_the_rest_is_forwarded() {
         for question in QUESTIONS {
             let around = format!("a{question}b");
             assert_eq!(String::from_utf8_lossy(&passed(&[around.as_bytes()])), "ab", "{question:?}");
@@ -543,13 +543,13 @@ mod tests {
             let around = format!("a{statement}b");
             assert_eq!(String::from_utf8_lossy(&passed(&[around.as_bytes()])), around);
         }
-        assert_eq!(passed(&[b"\x1b[6\r\nn"]), b"\r\n", "what is performed at once stays");
+        assert_eq!(passed(&[b"\x1b[6\r\nn"]), b"\r\n", "immediate effects remain");
         assert_eq!(passed(&[b"\x1b]11;?\x1b[31mred"]), b"\x1b[31mred", "ended by another sequence");
     }
 
-    /// Of another machine nothing is passed on that is not known to draw.
+    /// Remote output is passed on only if it is known to draw.
     #[test]
-    fn of_another_machine_only_what_draws_is_passed_on() {
+    fn remote_output_is_forwarded_only_if_it_draws() {
         let drawn = |pieces: &[&[u8]]| -> String {
             let mut viewers = QueryFilter::drawing_only();
             let passed: Vec<u8> = pieces.iter().flat_map(|piece| viewers.pass(piece)).collect();
@@ -601,7 +601,7 @@ mod tests {
         ];
         for other in others.into_iter().chain(QUESTIONS) {
             let around = format!("a{other}b");
-            // What another sequence ends may leave its own rest, which is text.
+            // The rest of a sequence that another one ended is text.
             let left = drawn(&[around.as_bytes()]);
             let without_rest = left.replace("\x1b\\", "");
             assert_eq!(without_rest, "ab", "{other:?}");
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn the_snapshot_of_a_screen_draws() {
+    fn snapshot_of_a_screen_draws() {
         use crate::screen::Screen as _;
         let mut screen = Emulator::new(Size { cols: 40, rows: 8 });
         screen.feed(
@@ -633,9 +633,9 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&passed), snapshot);
     }
 
-    /// A query that is taken out must not join what is around it to another one.
+    /// Removing a query must not join the text around it into another query.
     #[test]
-    fn no_query_is_made_of_what_is_left_of_others() {
+    fn remaining_parts_never_form_a_query() {
         let long = "0".repeat(2 * MAX_SEQUENCE_BYTES);
         let nothing = "\0".repeat(2 * MAX_SEQUENCE_BYTES);
         let cases = [
@@ -645,13 +645,13 @@ mod tests {
             ("\x1b[6\r\x1b[6nn".to_owned(), "\rn"),
             ("\x1bP\x1b[6n$qm\x1b\\".to_owned(), "$qm\x1b\\"),
             ("\x1b_\x1b[6nGi=1,a=q;AAAA\x1b\\".to_owned(), "Gi=1,a=q;AAAA\x1b\\"),
-            // A command that another sequence ends is carried out, and has its own end then.
+            // A terminal performs a command that another sequence ends, so the command gets its own terminator.
             ("\x1b]11;\x1b[6n?\x07".to_owned(), "\x1b]11;\x1b\\?\x07"),
             ("\x1b]\x1b[6n11;?\x07".to_owned(), "\x1b]\x1b\\11;?\x07"),
-            // A link and a picture end where the query is.
+            // A link and a picture end at the query.
             ("\x1b]8;;x\x1b[6n text".to_owned(), "\x1b]8;;x\x1b\\ text"),
             ("\x1bPq#0\x1b[6n text".to_owned(), "\x1bPq#0\x1b\\ text"),
-            // Terminals overlook a DEL, and bytes that are not part of a sequence.
+            // Terminals ignore DEL, and bytes that are not part of a sequence.
             ("\x1b\x7f[6n".to_owned(), ""),
             ("\x1b[1\x7f4t".to_owned(), ""),
             ("\x1bP\x7f$qm\x1b\\".to_owned(), ""),
@@ -659,7 +659,7 @@ mod tests {
             ("\x1bé[6n".to_owned(), "é[6n"),
             ("\x1b\x05[\x051m".to_owned(), "\x1b[1m"),
             ("\x1b]11;?\x18".to_owned(), ""),
-            // However long it is.
+            // Of any length.
             (format!("\x1b{nothing}[6n"), &nothing),
             (format!("\x1b]{long}52;c;aGk=\x07"), ""),
             (format!("\x1b]3;{long};?\x07"), ""),
@@ -672,13 +672,13 @@ mod tests {
             let at_once: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
             assert_eq!(String::from_utf8_lossy(&passed(&at_once)), *expected, "{shown}, byte by byte");
         }
-        // The first half of a C1 control, and the second one after a query.
+        // The first half of a C1 control, and the second half after a query.
         assert_eq!(passed(&[b"\xc2\x1b[6n\x9b6n"]), b"\x9b6n");
         assert_eq!(passed(&[b"\xc2\xc2\x9b6n"]), b"");
     }
 
     #[test]
-    fn text_is_never_held_back_and_unfinished_sequences_not_without_end() {
+    fn text_is_never_held_and_unfinished_sequences_only_briefly() {
         let mut viewers = QueryFilter::default();
         for text in ["plain", "漢字", "\x1b[31mred", "\x1b]8;;a long address", " goes on"] {
             assert_eq!(viewers.pass(text.as_bytes()), text.as_bytes(), "{text:?}");
@@ -695,11 +695,11 @@ mod tests {
             assert!(viewers.pass(b"m\x1b\\\x07after").ends_with(b"after"), "{begin:?}");
         }
         let long = format!("\x1b[{}6nafter", "0".repeat(2 * MAX_SEQUENCE_BYTES));
-        assert_eq!(passed(&[long.as_bytes()]), b"after", "a question is one however long it is");
+        assert_eq!(passed(&[long.as_bytes()]), b"after", "a question may have any length");
     }
 
     #[test]
-    fn who_joins_in_the_middle_gets_what_comes() {
+    fn viewer_joining_in_the_middle_gets_later_output() {
         let mut viewers = QueryFilter::default();
         viewers.pass(b"\x1b]52;c;");
         viewers.reset();
@@ -707,7 +707,7 @@ mod tests {
     }
 
     /// Returns the answers of a terminal to these bytes, and its screen after them.
-    fn answered(bytes: &[u8]) -> (Vec<u8>, String) {
+    fn answers_and_screen(bytes: &[u8]) -> (Vec<u8>, String) {
         let screen = Emulator::new(Size { cols: 40, rows: 8 });
         let mut intake = OutputPipeline::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
         let mut replies = Vec::new();
@@ -717,17 +717,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_terminal_that_is_sent_the_rest_shows_the_same_and_answers_nothing(
+        fn terminal_shows_the_filtered_output_without_answering(
             pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..37], &STATEMENTS[..]].concat()), 0..40),
         ) {
             let bytes = pieces.concat().into_bytes();
-            let (replies, shown) = answered(&passed(&[&bytes]));
+            let (replies, shown) = answers_and_screen(&passed(&[&bytes]));
             prop_assert_eq!(String::from_utf8_lossy(&replies), "");
-            prop_assert_eq!(shown, answered(&bytes).1);
+            prop_assert_eq!(shown, answers_and_screen(&bytes).1);
         }
 
         #[test]
-        fn a_terminal_answers_nothing_to_what_is_left_of_noise(
+        fn terminal_never_answers_filtered_noise(
             pieces in prop::collection::vec(prop::sample::select(vec![
                 "\x1b", "\x1b[", "\x1b]", "\x1bP", "\x1b_", "[", "]", "P", "\\", "\x1b\\", "\x07", "\x18", "\x7f", "\x05", "\0",
                 "\u{9b}", "\u{9d}", "\u{90}", "\u{9c}", "é", " ", "$", "+", ">", "?", "=", "!", ";", ":", "0", "1", "4", "6", "11",
@@ -737,17 +737,17 @@ mod tests {
         ) {
             let mut bytes = pieces.concat().into_bytes();
             let left = passed(&[&bytes]);
-            prop_assert_eq!(answered(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
-            // Also if a character is cut in two.
+            prop_assert_eq!(answers_and_screen(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
+            // Even if a character is cut in two.
             if !bytes.is_empty() {
                 bytes.remove(usize::from(cut) % bytes.len());
                 let left = passed(&[&bytes]);
-                prop_assert_eq!(answered(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
+                prop_assert_eq!(answers_and_screen(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
             }
         }
 
         #[test]
-        fn where_the_output_is_cut_makes_no_difference(
+        fn cut_position_of_the_output_does_not_matter(
             pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..], &STATEMENTS[..]].concat()), 0..20),
             noise in prop::collection::vec(prop::sample::select(b"a6;?[]\x1b\x07\x18P\\0nqG_$\xc2\x9b\x9d\n".to_vec()), 0..60),
             at in any::<prop::sample::Index>(),

@@ -145,45 +145,45 @@ mod tests {
     }
 
     /// Returns the update for a viewer that knows a version.
-    fn received(watchers: &mut ScreenWatchers, known: Option<u64>, update: &ScreenUpdate) -> ScreenDelta {
+    fn update_for(watchers: &mut ScreenWatchers, known: Option<u64>, update: &ScreenUpdate) -> ScreenDelta {
         let (sender, mut receiver) = oneshot::channel();
         watchers.answer(vec![ScreenWatcher { known, reply: ScreenReply::Rows(sender) }], update);
         receiver.try_recv().unwrap()
     }
 
     #[test]
-    fn a_viewer_receives_the_rows_that_are_newer_than_its_version() {
+    fn viewer_receives_rows_newer_than_its_version() {
         let mut watchers = ScreenWatchers::default();
-        assert_eq!(received(&mut watchers, None, &update(3, 80, &["a", "b", "c"])).rows, None);
-        let second = received(&mut watchers, Some(3), &update(5, 80, &["a", "B", "c"]));
+        assert_eq!(update_for(&mut watchers, None, &update(3, 80, &["a", "b", "c"])).rows, None);
+        let second = update_for(&mut watchers, Some(3), &update(5, 80, &["a", "B", "c"]));
         assert_eq!((second.rows, second.update.picture.rows.len()), (Some(vec![1]), 1));
         let slower = update(6, 80, &["a", "B", "C"]);
-        assert_eq!(received(&mut watchers, Some(5), &slower).rows, Some(vec![2]));
-        assert_eq!(received(&mut watchers, Some(3), &slower).rows, Some(vec![1, 2]));
-        assert_eq!(received(&mut watchers, Some(2), &slower).rows, None, "no row of it was noted");
-        assert_eq!(received(&mut watchers, Some(6), &update(7, 90, &["a", "B", "C"])).rows, None, "another size");
-        assert_eq!(received(&mut watchers, Some(7), &update(8, 90, &["a", "B", "C"])).rows, Some(Vec::new()));
-        assert_eq!(received(&mut watchers, Some(8), &update(9, 90, &["a", "B"])).rows, None, "fewer rows");
-        assert_eq!(received(&mut watchers, Some(9), &update(10, 90, &["a", "B", "C"])).rows, None, "more rows");
+        assert_eq!(update_for(&mut watchers, Some(5), &slower).rows, Some(vec![2]));
+        assert_eq!(update_for(&mut watchers, Some(3), &slower).rows, Some(vec![1, 2]));
+        assert_eq!(update_for(&mut watchers, Some(2), &slower).rows, None, "no row of it was noted");
+        assert_eq!(update_for(&mut watchers, Some(6), &update(7, 90, &["a", "B", "C"])).rows, None, "another size");
+        assert_eq!(update_for(&mut watchers, Some(7), &update(8, 90, &["a", "B", "C"])).rows, Some(Vec::new()));
+        assert_eq!(update_for(&mut watchers, Some(8), &update(9, 90, &["a", "B"])).rows, None, "fewer rows");
+        assert_eq!(update_for(&mut watchers, Some(9), &update(10, 90, &["a", "B", "C"])).rows, None, "more rows");
         assert_eq!(
-            received(&mut watchers, Some(99), &update(11, 90, &["a", "B", "C"])).rows,
+            update_for(&mut watchers, Some(99), &update(11, 90, &["a", "B", "C"])).rows,
             None,
-            "a version to come"
+            "a future version"
         );
     }
 
     #[test]
-    fn a_viewer_of_whole_screens_may_go_on_with_rows() {
+    fn viewer_of_whole_screens_can_continue_with_rows() {
         let mut watchers = ScreenWatchers::default();
-        received(&mut watchers, None, &update(1, 80, &["a"]));
+        update_for(&mut watchers, None, &update(1, 80, &["a"]));
         let (sender, _receiver) = oneshot::channel();
         let whole = ScreenWatcher { known: Some(1), reply: ScreenReply::Whole(sender) };
         watchers.answer(vec![whole], &update(2, 80, &["b"]));
-        assert_eq!(received(&mut watchers, Some(2), &update(3, 80, &["a"])).rows, Some(vec![0]));
+        assert_eq!(update_for(&mut watchers, Some(2), &update(3, 80, &["a"])).rows, Some(vec![0]));
     }
 
     #[test]
-    fn a_viewer_that_knows_the_version_waits_and_one_that_has_left_is_forgotten() {
+    fn up_to_date_viewer_waits_and_a_departed_one_is_forgotten() {
         let mut watchers = ScreenWatchers::default();
         let (stays, _receiver) = oneshot::channel();
         let (leaves, _) = oneshot::channel();
@@ -195,11 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_that_does_not_fit_is_refused() {
+    fn mismatched_delta_is_refused() {
         let mut watchers = ScreenWatchers::default();
-        let whole = received(&mut watchers, None, &update(1, 80, &["a", "b"]));
+        let whole = update_for(&mut watchers, None, &update(1, 80, &["a", "b"]));
         let first = whole.onto(None).unwrap();
-        let delta = received(&mut watchers, Some(1), &update(2, 80, &["a", "B"]));
+        let delta = update_for(&mut watchers, Some(1), &update(2, 80, &["a", "B"]));
         assert_eq!(delta.clone().onto(Some(first.picture)).unwrap().picture, update(2, 80, &["a", "B"]).picture);
         assert!(delta.clone().onto(None).is_none(), "nothing is known");
         let smaller = update(1, 80, &["a"]).picture;
@@ -210,9 +210,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is shown and whenever viewers look, what each of them puts together is the screen.
+        /// For any screens and any timing, each viewer reassembles the current screen.
         #[test]
-        fn viewers_put_the_screen_together(
+        fn viewers_reassemble_the_screen(
             steps in prop::collection::vec(
                 (0_usize..5, "[ab]{0,2}", prop::collection::vec(0_usize..3, 1..3), 0_u8..40), 1..60,
             ),
@@ -226,7 +226,7 @@ mod tests {
                     0 => cols += 1,
                     1 => texts.push(text),
                     2 if texts.len() > 1 => drop(texts.pop()),
-                    // A viewer begins anew.
+                    // A viewer starts over.
                     3 => viewers[looking[0]] = (None, None),
                     _ => {
                         let row = row % texts.len();
@@ -237,7 +237,7 @@ mod tests {
                 let update = update(version, cols, &shown);
                 for viewer in looking {
                     let (known, picture) = &mut viewers[viewer];
-                    let seen = received(&mut watchers, *known, &update).onto(picture.take());
+                    let seen = update_for(&mut watchers, *known, &update).onto(picture.take());
                     prop_assert!(seen.is_some(), "the delta does not fit");
                     prop_assert_eq!(seen.as_ref().map(|seen| &seen.picture), Some(&update.picture));
                     (*known, *picture) = (Some(version), seen.map(|seen| seen.picture));

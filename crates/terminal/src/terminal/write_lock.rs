@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn while_one_holds_it_nobody_else_may_type_or_take_it() {
+    fn holder_excludes_others_from_typing_and_holding() {
         let mut seat = WriteLock::default();
         assert_eq!(seat.admits(None), Ok(()));
         seat.acquire(ann(), key("a"), 10).unwrap();
@@ -116,25 +116,25 @@ mod tests {
         let bob = LockHolder { name: "bob".to_owned(), since: SystemTime::UNIX_EPOCH };
         assert_eq!(seat.acquire(bob, key("b"), 11), Err(ann()));
         seat.give_back(&key("b"), None, SystemTime::UNIX_EPOCH, 12);
-        assert_eq!(seat.holder(), Some(&ann()), "a stranger's key gives nothing back");
+        assert_eq!(seat.holder(), Some(&ann()), "a stranger's key releases nothing");
     }
 
     #[test]
-    fn what_happened_is_told_once_and_from_the_first_hold_on() {
+    fn events_are_reported_once_from_the_first_hold_on() {
         let mut seat = WriteLock::default();
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
         for (taken, given) in [(10, 20), (30, 40)] {
             seat.acquire(ann(), key("a"), taken).unwrap();
             seat.give_back(&key("a"), (given == 20).then(|| "see /etc".to_owned()), later, given);
         }
-        let told = seat.take_handed_back().unwrap();
-        assert_eq!((told.from, told.to, told.until), (10, 40, later));
-        assert_eq!(told.note.as_deref(), Some("see /etc"), "a hold without a note keeps that of the one before");
+        let reported = seat.take_handed_back().unwrap();
+        assert_eq!((reported.from, reported.to, reported.until), (10, 40, later));
+        assert_eq!(reported.note.as_deref(), Some("see /etc"), "a hold without a note keeps the previous note");
         assert!(seat.take_handed_back().is_none());
     }
 
     #[test]
-    fn a_holder_who_comes_back_with_the_key_still_holds() {
+    fn returning_holder_with_the_key_still_holds() {
         let mut seat = WriteLock::default();
         seat.acquire(ann(), key("a"), 10).unwrap();
         assert_eq!(seat.acquire(ann(), key("a"), 50), Ok(()));

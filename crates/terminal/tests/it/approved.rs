@@ -1,19 +1,19 @@
-//! Inputs that a person has approved, in terminals that have changed since, and in those that have not.
+//! Inputs that a person approved, in changed and unchanged terminals.
 
 use steplatch_terminal::{CommandRequest, Input, InputError, NotedState, RunError, Signal};
 
 use crate::shells::{SHELLS, Session, World, request};
 
 /// Asks a person at a gate, and returns the traps of the shell.
-async fn asks(session: &Session, gate: &str) -> Vec<String> {
+async fn ask_person(session: &Session, gate: &str) -> Vec<String> {
     match session.0.record_state(gate.to_owned()).await.unwrap() {
         NotedState::Shell { traps } => traps,
-        other => panic!("no state of a shell: {other:?}"),
+        other => panic!("not a state of a shell: {other:?}"),
     }
 }
 
-/// Types what was approved at a gate. Returns what has changed since.
-async fn types(session: &Session, gate: &str, text: &str) -> Option<String> {
+/// Types the approved input at a gate. Returns the change that refused it, if any.
+async fn type_approved(session: &Session, gate: &str, text: &str) -> Option<String> {
     let input = Input {
         text: text.to_owned(),
         approved_at: Some(gate.to_owned()),
@@ -28,16 +28,16 @@ async fn types(session: &Session, gate: &str, text: &str) -> Option<String> {
     }
 }
 
-fn approved(command: &str, gate: &str) -> CommandRequest {
+fn approved_command(command: &str, gate: &str) -> CommandRequest {
     CommandRequest { approved_at: Some(gate.to_owned()), step: Some(format!("{gate}/run")), ..request(command) }
 }
 
 #[tokio::test]
-async fn an_approved_input_is_typed_where_nothing_has_changed() {
+async fn approved_input_is_typed_if_nothing_has_changed() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        // As prompts do that count, tell the time and look at the directory.
+        // Like prompts that count, show the time, or read the directory.
         match shell {
             "bash" => {
                 session
@@ -54,22 +54,22 @@ async fn an_approved_input_is_typed_where_nothing_has_changed() {
             }
         }
         session.runs("ls; true").await;
-        asks(&session, "gate").await;
-        asks(&session, "gate").await;
+        ask_person(&session, "gate").await;
+        ask_person(&session, "gate").await;
         session.0.resize(steplatch_terminal::Size { cols: 90, rows: 30 }).await.unwrap();
-        let ran = session.0.run(approved("echo approved", "gate")).await;
-        assert_eq!(ran.unwrap_or_else(|error| panic!("{shell}: {error}")).output, "approved\n", "{shell}");
+        let result = session.0.run(approved_command("echo approved", "gate")).await;
+        assert_eq!(result.unwrap_or_else(|error| panic!("{shell}: {error}")).output, "approved\n", "{shell}");
         session
             .runs("new=1; true".replace("new=1", if shell == "fish" { "set new 1" } else { "new=1" }).as_str())
             .await;
-        // The first one counts: what the run does after that is its own.
-        let later = session.0.run(CommandRequest { step: None, ..approved("echo later", "gate") }).await;
+        // Only the first input is compared; later ones belong to the run.
+        let later = session.0.run(CommandRequest { step: None, ..approved_command("echo later", "gate") }).await;
         assert_eq!(later.unwrap().output, "later\n", "{shell}");
     }
 }
 
 #[tokio::test]
-async fn an_approved_input_is_refused_where_anything_has_changed() {
+async fn approved_input_is_refused_after_any_change() {
     let changes: [(&str, &[(&str, &str)]); 3] = [
         (
             "bash",
@@ -249,18 +249,18 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
             if shell == "zsh" {
                 session.runs("typeset -gA KEYED=(good 1)").await;
             }
-            asks(&session, &gate).await;
-            session.types(&format!("{change}\n")).await;
+            ask_person(&session, &gate).await;
+            session.type_in(&format!("{change}\n")).await;
             session.prompt().await;
-            let typed = types(&session, &gate, "make\n").await.unwrap_or_default();
+            let typed = type_approved(&session, &gate, "make\n").await.unwrap_or_default();
             if !typed.contains(what) {
                 taken.push(format!("{shell}: {change}: {typed:?}"));
                 continue;
             }
-            let ran = session.0.run(approved("make", &gate)).await;
+            let result = session.0.run(approved_command("make", &gate)).await;
             assert!(
-                matches!(&ran, Err(RunError::Changed(named)) if named.contains(what)),
-                "{shell}: {change}: {ran:?}"
+                matches!(&result, Err(RunError::Changed(named)) if named.contains(what)),
+                "{shell}: {change}: {result:?}"
             );
             assert!(!session.view().await.screen.contains("make: "), "{shell}: {change}: something was typed");
         }
@@ -269,37 +269,38 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
 }
 
 #[tokio::test]
-async fn an_approved_input_is_refused_where_another_program_has_set_the_terminal() {
+async fn approved_input_is_refused_after_terminal_mode_changes() {
     let settings: [&[&str]; 6] = [&["intr", "#"], &["istrip"], &["iuclc"], &["igncr"], &["stop", "#"], &["kill", "t"]];
     for shell in SHELLS {
         let world = World::new();
         for (number, setting) in settings.iter().enumerate() {
             let session = world.open(&[shell]).await;
-            let device = session.gives("tty").await.0;
+            let device = session.output_of("tty").await.0;
             let gate = format!("gate{number}");
-            asks(&session, &gate).await;
+            ask_person(&session, &gate).await;
             let mut stty = std::process::Command::new("stty");
             assert!(stty.args(["-F", device.trim()]).args(*setting).status().unwrap().success());
-            let ran = session.0.run(approved("echo approved", &gate)).await;
-            let is_named = matches!(&ran, Err(RunError::Changed(named)) if named.contains("settings of the terminal"));
-            assert!(is_named, "{shell}: {setting:?}: {ran:?}");
+            let result = session.0.run(approved_command("echo approved", &gate)).await;
+            let is_named =
+                matches!(&result, Err(RunError::Changed(named)) if named.contains("settings of the terminal"));
+            assert!(is_named, "{shell}: {setting:?}: {result:?}");
         }
         // A program that reads lines.
         let session = world.open(&[shell]).await;
-        let device = session.gives("tty").await.0;
-        session.types("sh -c 'echo asks; read x; echo got $x'\n").await;
-        session.sees("^asks").await;
+        let device = session.output_of("tty").await.0;
+        session.type_in("sh -c 'echo asks; read x; echo got $x'\n").await;
+        session.expect_text("^asks").await;
         let _ = session.0.record_state("gate".to_owned()).await.unwrap();
         let mut stty = std::process::Command::new("stty");
         assert!(stty.args(["-F", device.trim(), "intr", "#"]).status().unwrap().success());
-        let refused = types(&session, "gate", "yes # all\n").await.unwrap_or_default();
+        let refused = type_approved(&session, "gate", "yes # all\n").await.unwrap_or_default();
         assert!(refused.contains("settings of the terminal"), "{shell}: {refused}");
     }
 }
 
 #[tokio::test]
-async fn an_approved_input_is_refused_where_files_of_the_shell_have_moved() {
-    // Nothing that the shell itself reports changes.
+async fn approved_input_is_refused_if_files_of_the_shell_moved() {
+    // The shell itself reports no change.
     let changes = [
         (": $(head -c 1 <&3)", "file descriptor 3"),
         ("exec 3</etc/hostname", "file descriptor 3"),
@@ -314,39 +315,39 @@ async fn an_approved_input_is_refused_where_files_of_the_shell_have_moved() {
             let session = world.open(&[shell]).await;
             session.runs("cd \"$(mktemp -d)\"; echo list >list; exec 3<list 4>>log").await;
             let gate = format!("gate{number}");
-            asks(&session, &gate).await;
-            session.types(&format!("{change}\n")).await;
+            ask_person(&session, &gate).await;
+            session.type_in(&format!("{change}\n")).await;
             session.prompt().await;
-            let typed = types(&session, &gate, "cat <&3\n").await.unwrap_or_default();
+            let typed = type_approved(&session, &gate, "cat <&3\n").await.unwrap_or_default();
             assert!(typed.contains(what), "{shell}: {change}: {typed:?}");
         }
-        // What is written further is no change.
+        // Writing more to an open file is not a change.
         let session = world.open(&[shell]).await;
         session.runs("cd \"$(mktemp -d)\"; exec 4>>log").await;
-        assert_eq!(asks(&session, "gate").await, [""; 0], "{shell}: nothing runs by itself");
-        session.types("echo more >&4\n").await;
+        assert_eq!(ask_person(&session, "gate").await, [""; 0], "{shell}: nothing runs by itself");
+        session.type_in("echo more >&4\n").await;
         session.prompt().await;
-        assert_eq!(types(&session, "gate", "true\n").await, None, "{shell}");
+        assert_eq!(type_approved(&session, "gate", "true\n").await, None, "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_trap_that_acts_while_a_person_reads_is_named_before_and_refused_after() {
+async fn trap_during_review_is_named_before_and_refused_after() {
     for shell in ["bash", "zsh"] {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.runs("release() { echo good; }; trap 'release() { touch evil; }; echo trapped' USR2").await;
-        let traps = asks(&session, "gate").await;
+        let traps = ask_person(&session, "gate").await;
         assert!(traps.iter().any(|trap| trap.ends_with("USR2")), "{shell}: {traps:?}");
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
-        // bash runs a trap once its line editor looks, at the next exchange at the latest.
-        let refused = types(&session, "gate", "release\n").await.unwrap_or_default();
+        // bash runs a trap when its line editor is active, at the latest at the next exchange.
+        let refused = type_approved(&session, "gate", "release\n").await.unwrap_or_default();
         assert!(refused.contains("function release"), "{shell}: {refused}");
     }
 }
 
 #[tokio::test]
-async fn a_trap_that_sets_the_line_while_the_shell_is_compared_adds_nothing_to_what_is_run() {
+async fn trap_setting_the_line_during_comparison_adds_nothing() {
     let traps = [
         "trap 'READLINE_LINE=\"touch EVIL; \"; READLINE_POINT=${#READLINE_LINE}' USR2",
         "trap 'READLINE_LINE=\"touch EVIL; \"; READLINE_POINT=12' DEBUG",
@@ -358,50 +359,50 @@ async fn a_trap_that_sets_the_line_while_the_shell_is_compared_adds_nothing_to_w
         let gate = format!("gate{number}");
         session.runs("make() { echo made; }; cd \"$(mktemp -d)\"").await;
         session.runs(trap).await;
-        // One that sets the line at once lets the shell report nothing.
+        // A trap that sets the line immediately prevents a report of the shell.
         let _ = session.0.record_state(gate.clone()).await.unwrap();
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
-        let ran = session.0.run(approved("make", &gate)).await;
-        // Nothing else was executed, whether this was or not.
-        assert!(ran.as_ref().map_or(true, |ran| ran.output == "made\n"), "{trap}: {ran:?}");
+        let result = session.0.run(approved_command("make", &gate)).await;
+        // Nothing else was executed, whether or not the command was.
+        assert!(result.as_ref().map_or(true, |result| result.output == "made\n"), "{trap}: {result:?}");
         let screen = session.view().await.screen;
         assert!(!screen.contains("EVIL; make"), "{trap}: {screen}");
     }
 }
 
 #[tokio::test]
-async fn a_line_that_others_have_begun_hides_no_change() {
+async fn line_begun_by_others_hides_no_change() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("echo begun; ").await;
-    session.comes_to("the line is shown", |view| view.screen.contains("echo begun;")).await;
-    asks(&session, "run/gate").await;
-    session.types("cd /\n").await;
+    session.type_in("echo begun; ").await;
+    session.wait_until("the line is shown", |view| view.screen.contains("echo begun;")).await;
+    ask_person(&session, "run/gate").await;
+    session.type_in("cd /\n").await;
     session.prompt().await;
-    session.types("echo begun; ").await;
-    session.comes_to("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
+    session.type_in("echo begun; ").await;
+    session.wait_until("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
     assert_eq!(
-        types(&session, "run/gate", "pwd\n").await.as_deref(),
+        type_approved(&session, "run/gate", "pwd\n").await.as_deref(),
         Some("directories, directory, variable OLDPWD, variable PWD")
     );
 }
 
 #[tokio::test]
-async fn what_cannot_be_compared_is_said_and_another_program_is_refused() {
+async fn incomparable_content_is_reported_and_other_program_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("cat\n").await;
-    session.comes_to("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+    session.type_in("cat\n").await;
+    session.wait_until("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
     let noted = session.0.record_state("gate".to_owned()).await.unwrap();
     assert_eq!(noted, NotedState::Program { program: Some("cat".to_owned()) });
-    assert_eq!(types(&session, "gate", "to cat\n").await, None);
+    assert_eq!(type_approved(&session, "gate", "to cat\n").await, None);
     session.0.record_state("next gate".to_owned()).await.unwrap();
-    session.types("\u{4}").await;
+    session.type_in("\u{4}").await;
     session.prompt().await;
     let input = Input { text: "rm x\n".to_owned(), approved_at: Some("next gate".to_owned()), ..Input::default() };
     let refused = session.0.send(input.clone()).await;
     assert!(matches!(refused, Err(InputError::Changed(_))), "the shell would have run it: {refused:?}");
-    // A terminal that was opened after the answer was no part of the question.
+    // A terminal opened after the answer was not part of the question.
     session.0.send(Input { approved_at: Some("other".to_owned()), text: "true\n".to_owned(), ..input }).await.unwrap();
 
     let dash = world.open(&["dash"]).await;

@@ -10,17 +10,17 @@ fn until_input() -> Wait {
     Wait { input: Some(InputWait::Known), ..until_prompt() }
 }
 
-fn asked(command: &str) -> CommandRequest {
+fn start_asking(command: &str) -> CommandRequest {
     CommandRequest { input: true, ..request(command) }
 }
 
 #[tokio::test]
-async fn a_wait_for_input_ends_at_the_question_of_a_program_that_took_the_place_of_the_shell() {
+async fn wait_for_input_ends_at_a_question_after_exec() {
     for shell in SHELLS {
         for program in ["sh -c 'read -p \"Name? \" x'", "python3 -q", "sh", "cat"] {
             let world = World::new();
             let session = world.open(&[shell]).await;
-            session.types(&format!("exec {program}\n")).await;
+            session.type_in(&format!("exec {program}\n")).await;
             let wait = Wait { input: Some(InputWait::KnownOrQuiet), ..until_prompt() };
             for _ in 0..2 {
                 let (waited, view) = session.waits(wait.clone()).await;
@@ -32,111 +32,111 @@ async fn a_wait_for_input_ends_at_the_question_of_a_program_that_took_the_place_
 }
 
 #[tokio::test]
-async fn a_wait_for_the_prompt_ends_at_a_question_and_at_the_prompt() {
+async fn wait_for_the_prompt_ends_at_a_question_and_at_the_prompt() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("python3 -q\n").await;
+        session.type_in("python3 -q\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Input, "{shell}: {}", view.screen);
         assert!(view.screen.trim_end().ends_with(">>>"), "{shell}: {}", view.screen);
         assert_eq!((view.busy, view.exit_code, view.awaiting_input), (Some(true), None, Some(true)), "{shell}");
-        session.types("import time; time.sleep(0.5); input('Name? ')\n").await;
+        session.type_in("import time; time.sleep(0.5); input('Name? ')\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Input, "{shell}");
         assert!(view.screen.trim_end().ends_with("Name?"), "{shell}: {}", view.screen);
-        session.types("x\nexit(3)\n").await;
+        session.type_in("x\nexit(3)\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(3)), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_command_that_asks_is_returned_from_and_left_running() {
+async fn asking_command_returns_and_keeps_running() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.0.run(asked("sh -c 'printf \"Sure? \"; read answer; exit 4'")).await.unwrap();
-        let asks = ran.asks.unwrap_or_else(|| panic!("{shell}: {}", ran.output));
-        assert_eq!((ran.output.as_str(), ran.exit_code, ran.timed_out), ("Sure? ", None, false), "{shell}");
+        let result = session.0.run(start_asking("sh -c 'printf \"Sure? \"; read answer; exit 4'")).await.unwrap();
+        let asks = result.asks.unwrap_or_else(|| panic!("{shell}: {}", result.output));
+        assert_eq!((result.output.as_str(), result.exit_code, result.timed_out), ("Sure? ", None, false), "{shell}");
         assert_eq!((asks.program.as_deref(), asks.full_screen, asks.password), (Some("sh"), false, false), "{shell}");
-        session.types("yes\n").await;
+        session.type_in("yes\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}");
-        let ran = session.0.run(asked("seq 1 200 | less -X")).await.unwrap();
-        assert_eq!(ran.asks.and_then(|asks| asks.program).as_deref(), Some("less"), "{shell}");
-        session.types("q").await;
+        let result = session.0.run(start_asking("seq 1 200 | less -X")).await.unwrap();
+        assert_eq!(result.asks.and_then(|asks| asks.program).as_deref(), Some("less"), "{shell}");
+        session.type_in("q").await;
         session.prompt().await;
-        let ran = session.0.run(asked("sleep 0.5; echo done")).await.unwrap();
-        assert_eq!((ran.output.as_str(), ran.exit_code, ran.asks), ("done\n", Some(0), None), "{shell}");
+        let result = session.0.run(start_asking("sleep 0.5; echo done")).await.unwrap();
+        assert_eq!((result.output.as_str(), result.exit_code, result.asks), ("done\n", Some(0), None), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_line_that_is_not_entered_is_reported_and_is_no_end_of_a_command() {
+async fn unentered_line_is_reported_and_does_not_end_a_command() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("sleep 5; false").await;
+        session.type_in("sleep 5; false").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.typed.as_deref()), (Reason::Input, Some("sleep 5; false")), "{shell}");
-        session.types("\u{3}").await;
+        session.type_in("\u{3}").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.typed), (Reason::Prompt, None), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_shell_without_marks_asks_at_its_prompt() {
+async fn shell_without_marks_asks_at_its_prompt() {
     let world = World::new();
     let session = world.open(&["dash"]).await;
-    session.types("sleep 0.4; echo over\n").await;
+    session.type_in("sleep 0.4; echo over\n").await;
     let (waited, view) = session.waits(until_input()).await;
     assert_eq!(waited.reason, Reason::Input, "{}", view.screen);
     assert!(view.screen.contains("\nover\n"), "{}", view.screen);
 }
 
 #[tokio::test]
-async fn a_program_that_works_in_silence_does_not_ask() {
+async fn silently_working_program_does_not_ask() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("sleep 30\n").await;
+    session.type_in("sleep 30\n").await;
     let patient = Wait { timeout: Duration::from_millis(600), until: Until::Match, ..until_input() };
     let guessing = Wait { input: Some(InputWait::KnownOrQuiet), timeout: Duration::from_secs(2), ..patient.clone() };
-    // What was typed and is not read yet is no sign that the program reads.
-    session.types("ahead\n").await;
+    // Typed but unread text is not a sign that the program reads.
+    session.type_in("ahead\n").await;
     for wait in [patient, guessing] {
         assert_eq!(session.waits(wait).await.0.reason, Reason::Timeout);
     }
 }
 
-/// A wait for a text at which a program reads in this way.
+/// A wait for a text at which a program reads in this mode.
 fn until_reads(pattern: &str, reads: InputReading) -> Wait {
     let pattern = steplatch_pattern::Pattern::new(pattern).unwrap();
     Wait { patterns: vec![pattern], until: Until::Match, reads: Some(reads), ..until_prompt() }
 }
 
 #[tokio::test]
-async fn a_wait_for_a_program_that_reads_lines_does_not_end_at_one_that_reads_keys() {
+async fn wait_for_a_line_reader_does_not_end_at_a_key_reader() {
     let world = World::new();
     let lines = Wait { reads_lines: true, ..until_reads(r"^Go on\? *\Z", InputReading::Shown) };
     let rows = [
         ("printf 'Go on? '; read x", Reason::Match),
         ("read -e -p 'Go on? ' x", Reason::Match),
-        // A key alone answers this one, so that Enter would answer what it asks next.
+        // A single key answers this question, so Enter would answer the next one.
         ("printf 'Go on? '; read -n1 x", Reason::Input),
         ("printf '\\033[?1049h\\033[HErase all?\\033[2;1HGo on? '; read x", Reason::Input),
     ];
     for (script, reason) in rows {
         let session = world.open(&["bash"]).await;
-        session.types(&format!("bash -c \"{script}\"\n")).await;
+        session.type_in(&format!("bash -c \"{script}\"\n")).await;
         let (waited, view) = session.waits(lines.clone()).await;
         assert_eq!(waited.reason, reason, "{script}: {}", view.screen);
     }
 }
 
 #[tokio::test]
-async fn a_wait_compares_what_stands_out_on_the_screen() {
+async fn wait_compares_highlights_of_the_screen() {
     let world = World::new();
     let entries = ["keep", "delete", "cancel"];
     let draws = |chosen: usize, style: &str, other: &str| {
@@ -151,9 +151,10 @@ async fn a_wait_compares_what_stands_out_on_the_screen() {
         timeout: Duration::from_secs(2),
         ..until_reads("^keep\ndelete\ncancel", InputReading::Shown)
     };
-    // The style of the entry that is pointed at, that of the others, and the rows that a wait has for the first one and the second.
+    // The style of the selected entry, the style of the others, and the rows that a wait has for the first and the
+    // second entry.
     let cases: [(&str, &str, &[&str], &[&str]); 5] = [
-        // Of machines of older versions.
+        // From machines of older versions.
         ("7", "0", &["keep"], &["delete"]),
         ("7", "0", &["keep: inverse"], &["delete: inverse"]),
         ("1", "0", &["keep: bold"], &["delete: bold"]),
@@ -164,46 +165,46 @@ async fn a_wait_compares_what_stands_out_on_the_screen() {
         let session = world.open(&["bash"]).await;
         let [one, two] = [0, 1].map(|chosen| draws(chosen, style, other));
         session
-            .types(&format!("sh -c \"stty -icanon; printf '{one}\\033[?25l'; head -c1; printf '{two}'; head -c1\"\n"))
+            .type_in(&format!("sh -c \"stty -icanon; printf '{one}\\033[?25l'; head -c1; printf '{two}'; head -c1\"\n"))
             .await;
         let (waited, view) = session.waits(wait(first)).await;
         assert_eq!(waited.reason, Reason::Match, "{style} {}", view.screen);
         let (waited, _) = session.waits(wait(second)).await;
         assert!(waited.reason != Reason::Match && waited.found.is_none(), "{style}: another entry: {waited:?}");
-        session.types("x").await;
+        session.type_in("x").await;
         let (waited, view) = session.waits(wait(second)).await;
         assert_eq!(waited.reason, Reason::Match, "{style} {}", view.screen);
     }
 }
 
 #[tokio::test]
-async fn a_match_ends_a_wait_only_once_the_program_reads_input() {
+async fn match_ends_a_wait_only_once_the_program_reads_input() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     // The text is gone before the program reads.
     for meanwhile in ["sleep 0.01", "sleep 0.3"] {
         let script = format!("printf 'Go on? '; {meanwhile}; printf '\\rErase all? '; read x");
-        session.types(&format!("bash -c \"{script}\"\n")).await;
+        session.type_in(&format!("bash -c \"{script}\"\n")).await;
         let (waited, view) = session.waits(until_reads(r"^Go on\? *\Z", InputReading::Shown)).await;
         assert_eq!((waited.reason, waited.found), (Reason::Input, None), "{meanwhile}: {}", view.screen);
-        session.types("n\n").await;
+        session.type_in("n\n").await;
         session.prompt().await;
     }
-    session.types("bash -c \"printf 'Go on? '; sleep 0.3; read x\"\n").await;
+    session.type_in("bash -c \"printf 'Go on? '; sleep 0.3; read x\"\n").await;
     let (waited, view) = session.waits(until_reads(r"^Go on\? *\Z", InputReading::Shown)).await;
     assert_eq!((waited.reason, view.awaiting_input), (Reason::Match, None), "{}", view.screen);
     assert_eq!(waited.found.unwrap().text, "Go on? ");
-    session.types("y\n").await;
+    session.type_in("y\n").await;
     session.prompt().await;
     // The program never reads.
-    session.types("bash -c \"printf 'Go on? '; sleep 30\"\n").await;
+    session.type_in("bash -c \"printf 'Go on? '; sleep 30\"\n").await;
     let short = Wait { timeout: Duration::from_millis(900), ..until_reads(r"^Go on\? *\Z", InputReading::Any) };
     let (waited, _) = session.waits(short).await;
     assert_eq!((waited.reason, waited.found), (Reason::Timeout, None));
 }
 
 #[tokio::test]
-async fn a_question_that_is_read_without_showing_it_is_another_question() {
+async fn hidden_question_is_a_different_question() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for (read, reads, reason) in [
@@ -213,32 +214,32 @@ async fn a_question_that_is_read_without_showing_it_is_another_question() {
         ("read -s x", InputReading::Shown, Reason::Input),
         ("read -s x", InputReading::Hidden, Reason::Match),
         ("read -s x", InputReading::Any, Reason::Match),
-        // Key by key, as editors of lines and menus do.
+        // Key by key, like line editors and menus.
         ("read -e x", InputReading::Shown, Reason::Match),
         ("read -n 1 x", InputReading::Shown, Reason::Match),
     ] {
-        session.types(&format!("bash -c \"printf 'Value: '; {read}\"\n")).await;
+        session.type_in(&format!("bash -c \"printf 'Value: '; {read}\"\n")).await;
         let (waited, view) = session.waits(until_reads(r"Value: *\Z", reads)).await;
         assert_eq!(waited.reason, reason, "{read} {reads:?}: {}", view.screen);
-        session.types("v\n").await;
+        session.type_in("v\n").await;
         session.prompt().await;
     }
 }
 
 #[tokio::test]
-async fn the_log_has_what_stood_where_keys_were_typed_into_a_program_that_draws_in_place() {
+async fn log_has_the_row_at_keys_in_a_program_drawing_in_place() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    // Draws three rows, goes up to the first one, and reads a key; then asks in a row that it has drawn over.
+    // Draws three rows, moves up to the first, and reads a key; then asks in a row that it has overwritten.
     let menu = r"printf 'Where to?\n> dev\n  prod\nkeys: up down'; printf '\e[3A\r\e[9C'; read -rsn 3 key; \
                  printf '\r\e[JWhere to? prod\nName? (demo)\nhint'; printf '\e[1A\r\e[6C'; read -rn 2 name";
-    session.types(&format!("bash -c \"{}\"\n", menu.replace("\\\n", ""))).await;
-    let waits = until_reads("keys: up down", InputReading::Any);
-    assert_eq!(session.waits(waits).await.0.reason, Reason::Match);
+    session.type_in(&format!("bash -c \"{}\"\n", menu.replace("\\\n", ""))).await;
+    let waiting = until_reads("keys: up down", InputReading::Any);
+    assert_eq!(session.waits(waiting).await.0.reason, Reason::Match);
     let down = Input { keys: vec!["down".to_owned()], ..Input::default() };
     session.0.send(down).await.unwrap();
     assert_eq!(session.waits(until_reads("hint", InputReading::Any)).await.0.reason, Reason::Match);
-    session.types("ab").await;
+    session.type_in("ab").await;
     session.prompt().await;
     let log = session.0.inputs(0).await.unwrap();
     let typed: Vec<_> = log.iter().filter(|entry| matches!(entry.context, InputContext::Program { .. })).collect();

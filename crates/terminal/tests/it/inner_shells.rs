@@ -1,11 +1,11 @@
-//! Shells within shells, and interpreters: their commands, their exit codes, their variables.
+//! Nested shells and interpreters: their commands, exit codes and variables.
 
 use steplatch_patience::eventually;
 use steplatch_terminal::{CommandRequest, InputWait, Limit, Part, Reason, RunError, Variable, Wait};
 
 use super::shells::{SHELLS, Session, World, request, until_prompt};
 
-/// Shells that are entered from another one, and the prompts that they show.
+/// Shells entered from another shell, with their prompts.
 pub(crate) const INNER: [&str; 6] = ["dash", "busybox sh", "bash --norc", "zsh -f", "fish", "bash --norc --noediting"];
 
 pub(crate) fn integrate(command: &str) -> CommandRequest {
@@ -22,19 +22,19 @@ pub(crate) fn until_input() -> Wait {
 
 /// Starts a program in a shell, and waits until it requests input.
 pub(crate) async fn start(session: &Session, program: &str) {
-    session.types(&format!("{program}\n")).await;
+    session.type_in(&format!("{program}\n")).await;
     let (waited, view) = session.waits(until_input()).await;
     assert_eq!(waited.reason, Reason::Input, "{program}:\n{}", view.screen);
 }
 
 pub(crate) async fn gives(session: &Session, command: &str) -> (String, Option<i32>) {
-    let ran = session.0.run(integrate(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
-    assert!(!ran.timed_out && ran.asks.is_none(), "{command}: {ran:?}");
-    (ran.output, ran.exit_code)
+    let result = session.0.run(integrate(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
+    assert!(!result.timed_out && result.asks.is_none(), "{command}: {result:?}");
+    (result.output, result.exit_code)
 }
 
 #[tokio::test]
-async fn an_inner_shell_is_integrated_at_its_prompt_and_left_again() {
+async fn inner_shell_is_integrated_at_its_prompt_and_left_again() {
     for shell in INNER {
         let world = World::new();
         let session = world.open(&["bash"]).await;
@@ -42,7 +42,7 @@ async fn an_inner_shell_is_integrated_at_its_prompt_and_left_again() {
         let before = session.view().await.screen;
         session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         let view = session.view().await;
-        assert_eq!(view.screen, before, "{shell}: nothing of it is to be seen");
+        assert_eq!(view.screen, before, "{shell}: no part of it is visible");
         assert_eq!((view.busy, view.awaiting_input), (Some(false), Some(true)), "{shell}");
         assert_eq!(gives(&session, "echo hi").await, ("hi\n".into(), Some(0)), "{shell}");
         assert_eq!(gives(&session, "sh -c 'exit 3'").await, (String::new(), Some(3)), "{shell}");
@@ -50,34 +50,34 @@ async fn an_inner_shell_is_integrated_at_its_prompt_and_left_again() {
         assert_eq!(gives(&session, "cd /tmp").await.1, Some(0), "{shell}");
         assert_eq!(session.view().await.cwd.as_deref(), Some("/tmp"), "{shell}");
         assert_eq!(gives(&session, "seq 1 3").await.0, "1\n2\n3\n", "{shell}");
-        // A line editor that knows the width of its prompt does not break the line.
+        // A line editor that knows the width of its prompt does not wrap the line.
         assert_eq!(
             gives(&session, "echo one; echo two; sleep 0.1; echo three").await.0,
             "one\ntwo\nthree\n",
             "{shell}"
         );
         // Waits for its prompt, and its exit codes.
-        session.types("sleep 0.2; sh -c 'exit 4'\n").await;
+        session.type_in("sleep 0.2; sh -c 'exit 4'\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}:\n{}", view.screen);
-        // A command that requests input is returned from.
-        let ran = session.0.run(integrate("sh -c 'printf \"Name: \"; read name; exit 5'")).await.unwrap();
-        assert!(ran.asks.is_some() && ran.output == "Name: ", "{shell}: {ran:?}");
-        session.types("ana\n").await;
+        // A command that requests input returns early.
+        let result = session.0.run(integrate("sh -c 'printf \"Name: \"; read name; exit 5'")).await.unwrap();
+        assert!(result.asks.is_some() && result.output == "Name: ", "{shell}: {result:?}");
+        session.type_in("ana\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(5)), "{shell}:\n{}", view.screen);
-        // Back in the shell around it.
-        session.types("exit\n").await;
+        // Back in the outer shell.
+        session.type_in("exit\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Prompt, "{shell}:\n{}", view.screen);
-        assert_eq!(session.gives("echo back; false").await, ("back\n".into(), Some(1)), "{shell}");
+        assert_eq!(session.output_of("echo back; false").await, ("back\n".into(), Some(1)), "{shell}");
         let text = session.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap().head;
         assert!(!text.contains("steplatch"), "{shell}: {text}");
     }
 }
 
 #[tokio::test]
-async fn the_history_of_an_inner_bash_has_no_trace_of_the_integration() {
+async fn inner_bash_history_has_no_trace_of_the_integration() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "env -u HISTCONTROL bash --norc").await;
@@ -88,7 +88,7 @@ async fn the_history_of_an_inner_bash_has_no_trace_of_the_integration() {
 }
 
 #[tokio::test]
-async fn the_variables_of_an_inner_shell_are_read_and_set() {
+async fn variables_of_an_inner_shell_are_read_and_set() {
     for shell in INNER {
         let world = World::new();
         let session = world.open(&["bash"]).await;
@@ -96,27 +96,27 @@ async fn the_variables_of_an_inner_shell_are_read_and_set() {
         session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         let before = session.view().await.screen;
         session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await.unwrap();
-        let told = session.0.variables(vec!["GREETING".into(), "NOT_SET".into()]).await.unwrap();
+        let reported = session.0.variables(vec!["GREETING".into(), "NOT_SET".into()]).await.unwrap();
         let greeting = Variable { value: "it's $HOME".into(), exported: true };
-        assert_eq!(told, [("GREETING".into(), Some(greeting)), ("NOT_SET".into(), None)], "{shell}");
+        assert_eq!(reported, [("GREETING".into(), Some(greeting)), ("NOT_SET".into(), None)], "{shell}");
         assert_eq!(session.view().await.screen, before, "{shell}");
         assert_eq!(gives(&session, "sh -c 'echo \"$GREETING\"'").await.0, "it's $HOME\n", "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_shell_that_is_the_terminals_own_program_can_be_integrated() {
+async fn shell_as_the_terminals_program_can_be_integrated() {
     for shell in ["dash", "bash --norc", "busybox sh"] {
         let world = World::new();
         let command: Vec<&str> = shell.split(' ').collect();
         let session = world.open(&command).await;
         assert_eq!(gives(&session, "echo hi; false").await, ("hi\n".into(), Some(1)), "{shell}");
-        // One within it, and back.
+        // A shell within it, and back.
         start(&session, "PS1='> ' dash").await;
-        session.types("PS1='inner$ '\n").await;
+        session.type_in("PS1='inner$ '\n").await;
         session.waits(until_input()).await;
         assert_eq!(gives(&session, "echo inner").await, ("inner\n".into(), Some(0)), "{shell}");
-        session.types("exit 6\n").await;
+        session.type_in("exit 6\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(6)), "{shell}:\n{}", view.screen);
         assert_eq!(gives(&session, "echo outer").await.0, "outer\n", "{shell}");
@@ -124,7 +124,7 @@ async fn a_shell_that_is_the_terminals_own_program_can_be_integrated() {
 }
 
 #[tokio::test]
-async fn a_command_in_a_shell_that_is_not_integrated_ends_where_its_prompt_comes_back() {
+async fn command_in_an_unmarked_shell_ends_at_its_prompt() {
     for shell in INNER {
         let world = World::new();
         let session = world.open(&["bash"]).await;
@@ -132,24 +132,25 @@ async fn a_command_in_a_shell_that_is_not_integrated_ends_where_its_prompt_comes
         for (command, output) in
             [("echo hi", "hi\n"), ("sleep 0.3; echo late", "late\n"), ("printf abc", "abc"), ("true", "")]
         {
-            let ran = session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}: {command}: {error}"));
-            // Before its prompt zsh fills the line up, and fish marks it.
-            let output_is = ran.output == output || (command == "printf abc" && ran.output.starts_with(output));
-            assert!(output_is && !ran.timed_out, "{shell}: {command}: {ran:?}");
-            assert_eq!(ran.exit_code, None, "{shell}: {command}");
+            let result =
+                session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}: {command}: {error}"));
+            // zsh fills the line before its prompt, and fish marks it.
+            let output_is = result.output == output || (command == "printf abc" && result.output.starts_with(output));
+            assert!(output_is && !result.timed_out, "{shell}: {command}: {result:?}");
+            assert_eq!(result.exit_code, None, "{shell}: {command}");
         }
-        let ran = session.0.run(entry("cat")).await.unwrap();
-        assert!(ran.asks.is_some(), "{shell}: {ran:?}");
-        session.types("\u{3}").await;
+        let result = session.0.run(entry("cat")).await.unwrap();
+        assert!(result.asks.is_some(), "{shell}: {result:?}");
+        session.type_in("\u{3}").await;
         session.waits(until_input()).await;
-        let ran = session.0.run(entry("exit 7")).await.unwrap();
-        assert_eq!(ran.exit_code, Some(7), "{shell}: the shell around it says how it ended: {ran:?}");
-        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+        let result = session.0.run(entry("exit 7")).await.unwrap();
+        assert_eq!(result.exit_code, Some(7), "{shell}: the outer shell reports its end: {result:?}");
+        assert_eq!(session.output_of("echo back").await.0, "back\n", "{shell}");
     }
 }
 
 #[tokio::test]
-async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
+async fn interpreter_entry_is_run_and_its_output_returned() {
     let cases: [(&str, &[(&str, &str)]); 6] = [
         (
             "python3 -q",
@@ -184,30 +185,31 @@ async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
         for (program, entries) in cases {
             start(&session, program).await;
             for (text, output) in entries {
-                let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
+                let result =
+                    session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
                 assert_eq!(
-                    (ran.output.as_str(), ran.exit_code, ran.timed_out),
+                    (result.output.as_str(), result.exit_code, result.timed_out),
                     (*output, None, false),
                     "{program}: {text}"
                 );
             }
-            // It asks for confirmation before it ends at the end of input.
-            session.types(if program.starts_with("ipython") { "exit\n" } else { "\u{4}" }).await;
+            // It asks for confirmation at the end of input.
+            session.type_in(if program.starts_with("ipython") { "exit\n" } else { "\u{4}" }).await;
             let (waited, view) = session.waits(until_input()).await;
             assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);
         }
-        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+        assert_eq!(session.output_of("echo back").await.0, "back\n", "{shell}");
     }
 }
 
 #[tokio::test]
-async fn an_entry_that_asks_is_returned_from_and_one_that_is_not_complete_is_taken_back() {
+async fn asking_entry_returns_and_incomplete_entry_is_withdrawn() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "python3 -q").await;
-    let ran = session.0.run(entry("input('Name: ')")).await.unwrap();
-    assert!(ran.asks.is_some() && ran.output == "Name: ", "{ran:?}");
-    session.types("ana\n").await;
+    let result = session.0.run(entry("input('Name: ')")).await.unwrap();
+    assert!(result.asks.is_some() && result.output == "Name: ", "{result:?}");
+    session.type_in("ana\n").await;
     session.waits(until_input()).await;
     for part in ["print(", "def f():", "class A:\n    def m(self):", "for x in [1]:\n"] {
         assert_eq!(session.0.run(entry(part)).await, Err(RunError::Incomplete), "{part}");
@@ -217,14 +219,14 @@ async fn an_entry_that_asks_is_returned_from_and_one_that_is_not_complete_is_tak
     assert_eq!(session.0.run(elsewhere).await, Err(RunError::NoDirectory));
     assert_eq!(session.0.run(integrate("")).await, Err(RunError::Unintegrated));
     // A line for shells is not typed into an interpreter.
-    let ran = session.0.run(integrate("2 + 2")).await.unwrap();
-    assert_eq!((ran.output.as_str(), ran.exit_code), ("4\n", None));
-    let ran = session.0.run(entry("exit(3)")).await.unwrap();
-    assert_eq!(ran.exit_code, Some(3), "{ran:?}");
+    let result = session.0.run(integrate("2 + 2")).await.unwrap();
+    assert_eq!((result.output.as_str(), result.exit_code), ("4\n", None));
+    let result = session.0.run(entry("exit(3)")).await.unwrap();
+    assert_eq!(result.exit_code, Some(3), "{result:?}");
 }
 
 #[tokio::test]
-async fn an_entry_that_a_program_does_not_give_up_is_reported_with_its_row() {
+async fn unabandoned_entry_is_reported_with_its_row() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "sqlite3").await;
@@ -233,13 +235,13 @@ async fn an_entry_that_a_program_does_not_give_up_is_reported_with_its_row() {
         other => panic!("{other:?}"),
     }
     assert!(matches!(session.0.run(entry("select 1;")).await, Err(RunError::Busy { .. })));
-    session.types("';\n").await;
+    session.type_in("';\n").await;
     session.waits(until_input()).await;
     assert_eq!(session.0.run(entry("select 1 + 1;")).await.unwrap().output, "2\n");
 }
 
 #[tokio::test]
-async fn a_question_is_no_prompt_and_gets_no_command() {
+async fn question_is_not_a_prompt_and_gets_no_command() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "read -p 'Continue? [Y/n] ' answer").await;
@@ -248,7 +250,7 @@ async fn a_question_is_no_prompt_and_gets_no_command() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_no_shell_is_not_integrated_and_keeps_what_it_printed() {
+async fn non_shell_is_not_integrated_and_keeps_its_output() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(
@@ -258,17 +260,17 @@ async fn a_program_that_is_no_shell_is_not_integrated_and_keeps_what_it_printed(
     .await;
     assert_eq!(session.0.run(integrate("status")).await, Err(RunError::Unintegrated));
     let view = session.view().await;
-    assert!(view.screen.contains("unknown: "), "what it printed is shown:\n{}", view.screen);
+    assert!(view.screen.contains("unknown: "), "its output is shown:\n{}", view.screen);
 }
 
 #[tokio::test]
-async fn a_line_that_is_typed_at_a_prompt_without_marks_is_not_spoiled() {
+async fn line_at_an_unmarked_prompt_is_not_corrupted() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "PS1='ana@box:~$ ' bash --norc").await;
     for (text, keys) in [("rm -rf build", "\u{1}"), ("cat foo >", "")] {
-        session.types(&format!("{text}{keys}")).await;
-        session.comes_to("the line is drawn", |view| view.screen.trim_end().ends_with(text)).await;
+        session.type_in(&format!("{text}{keys}")).await;
+        session.wait_until("the line is drawn", |view| view.screen.trim_end().ends_with(text)).await;
         for request in [entry("ls"), integrate("ls")] {
             // Until the line editor reads again, the shell is busy.
             eventually("the line is found", async || match session.0.run(request.clone()).await {
@@ -278,25 +280,25 @@ async fn a_line_that_is_typed_at_a_prompt_without_marks_is_not_spoiled() {
             })
             .await;
         }
-        session.types("\u{3}").await;
+        session.type_in("\u{3}").await;
         session.waits(until_input()).await;
     }
     assert_eq!(session.0.run(entry("echo still")).await.unwrap().output, "still\n");
 }
 
 #[tokio::test]
-async fn an_inner_shell_that_is_left_by_a_command_ends_that_command() {
+async fn inner_shell_left_by_a_command_ends_that_command() {
     let world = World::new();
     let session = world.open(&["dash"]).await;
     start(&session, "PS1='in$ ' bash --norc").await;
     assert_eq!(gives(&session, "echo in").await.0, "in\n");
-    let ran = session.0.run(request("exit 3")).await.unwrap();
-    assert!(!ran.timed_out && ran.asks.is_none(), "{ran:?}");
+    let result = session.0.run(request("exit 3")).await.unwrap();
+    assert!(!result.timed_out && result.asks.is_none(), "{result:?}");
     assert_eq!(session.0.run(entry("echo out")).await.unwrap().output, "out\n");
 }
 
 #[tokio::test]
-async fn a_command_that_ends_an_inner_shell_has_its_output_and_exit_code() {
+async fn command_ending_an_inner_shell_has_output_and_exit_code() {
     for shell in INNER {
         for _ in 0..4 {
             let world = World::new();
@@ -304,13 +306,13 @@ async fn a_command_that_ends_an_inner_shell_has_its_output_and_exit_code() {
             start(&session, &format!("PS1='$ ' {shell}")).await;
             session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
             assert_eq!(gives(&session, "echo bye; exit 5").await, ("bye\n".into(), Some(5)), "{shell}");
-            assert_eq!(session.gives("echo back").await, ("back\n".into(), Some(0)), "{shell}");
+            assert_eq!(session.output_of("echo back").await, ("back\n".into(), Some(0)), "{shell}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_last_line_of_an_inner_bash_that_is_killed_is_output() {
+async fn last_line_of_a_killed_inner_bash_is_output() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "PS1='$ ' bash --norc").await;
@@ -321,7 +323,7 @@ async fn the_last_line_of_an_inner_bash_that_is_killed_is_output() {
 }
 
 #[tokio::test]
-async fn an_interpreter_that_works_in_the_background_asks_nothing_and_takes_entries() {
+async fn background_interpreter_asks_nothing_and_takes_entries() {
     let rows = [
         (
             "node",
@@ -342,14 +344,14 @@ async fn an_interpreter_that_works_in_the_background_asks_nothing_and_takes_entr
             let ran = session.0.run(entry(entered)).await.unwrap();
             assert_eq!((ran.output.as_str(), ran.asks.is_some()), (output, false), "{program}: {entered}");
         }
-        session.sees("byitself$").await;
+        session.expect_text("byitself$").await;
         let ran = session.0.run(entry("1+1")).await.unwrap_or_else(|error| panic!("{program}: {error}"));
         assert_eq!(ran.output, "2\n", "{program}");
     }
 }
 
 #[tokio::test]
-async fn an_inner_shell_without_marks_adds_nothing_to_an_output() {
+async fn unmarked_inner_shell_adds_nothing_to_an_output() {
     let [long, larger] = [130, 6000].map(|letters| "w".repeat(letters));
     let [echo, largest] = [&long, &larger].map(|text| format!("echo {text}"));
     let [printed, all_printed] = [&long, &larger].map(|text| format!("{text}\n"));

@@ -1,10 +1,10 @@
-//! Modes that a program leaves on when it ends, and the shell that comes back.
+//! Modes left on by ended programs, and the shell that resumes.
 
 use steplatch_terminal::{Input, Output};
 
 use super::shells::{SHELLS, World};
 
-/// Modes that programs turn on, that end without turning them off.
+/// Modes of programs that end without resetting them.
 const LEFT_ON: [&str; 13] = [
     "\\033[?1049h",
     "\\033[?47h",
@@ -22,32 +22,32 @@ const LEFT_ON: [&str; 13] = [
 ];
 
 #[tokio::test]
-async fn a_shell_gets_its_terminal_back_as_it_was() {
+async fn shell_gets_its_terminal_back_unchanged() {
     for shell in SHELLS {
         for left_on in LEFT_ON {
             let world = World::new();
             let session = world.open(&[shell]).await;
-            session.gives("true").await;
+            session.output_of("true").await;
             let before = session.view().await;
             let mut viewer = session.0.attach().await.unwrap();
-            session.gives(&format!("printf '{left_on}'")).await;
-            let ran = session.gives("echo back qqq").await;
+            session.output_of(&format!("printf '{left_on}'")).await;
+            let ran = session.output_of("echo back qqq").await;
             assert_eq!(ran, ("back qqq\n".into(), Some(0)), "{shell}: {left_on}");
             let history = session.history().await;
             assert!(history.contains("back qqq\n"), "{shell}: {left_on}");
-            let view = session.comes_to("the cursor is shown", |view| view.cursor.visible).await;
+            let view = session.wait_until("the cursor is shown", |view| view.cursor.visible).await;
             assert!(view.screen.contains("back qqq"), "{shell}: {left_on}:\n{}", view.screen);
             assert_eq!(view.modes, before.modes, "{shell}: {left_on}");
-            // An interrupt is one.
-            session.types("sleep 60\n").await;
-            session.leaves_the_foreground(shell).await;
+            // An interrupted program leaves modes on, too.
+            session.type_in("sleep 60\n").await;
+            session.wait_for_foreground_change(shell).await;
             session.0.send(Input { keys: vec!["ctrl-c".into()], ..Input::default() }).await.unwrap();
             session.prompt().await;
             // All rows scroll.
-            session.gives("seq 1 200").await;
+            session.output_of("seq 1 200").await;
             let screen = session.view().await.screen;
             assert!(screen.starts_with("178\n") || screen.starts_with("179\n"), "{shell}: {left_on}:\n{screen}");
-            // A person who watches gets it back as well.
+            // A watching person's terminal is reset as well.
             let mut shown = Vec::new();
             while let Ok(output) = viewer.output.try_recv() {
                 if let Output::Bytes(bytes) = output {
@@ -70,40 +70,40 @@ async fn a_shell_gets_its_terminal_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_full_screen_program_that_is_killed_leaves_no_screen() {
+async fn killed_full_screen_program_leaves_no_screen() {
     for shell in SHELLS {
         let world = World::new();
         world.file("text", "some text\n");
         let session = world.open(&[shell]).await;
-        // It asks the terminal nothing: an answer that it has not read when it ends is input for the shell.
-        session.types("vim -u NONE -N --cmd 'set t_RV= t_u7= t_RF= t_RB=' text\n").await;
+        // It sends no query to the terminal: an unread answer would become input for the shell.
+        session.type_in("vim -u NONE -N --cmd 'set t_RV= t_u7= t_RF= t_RB=' text\n").await;
         session
-            .comes_to("vim has the screen", |view| view.modes.alternate_screen && view.screen.contains("some"))
+            .wait_until("vim has the screen", |view| view.modes.alternate_screen && view.screen.contains("some"))
             .await;
         session.0.signal(steplatch_terminal::Signal::KILL).await.unwrap().unwrap();
         session.prompt().await;
-        assert_eq!(session.gives("echo back").await, ("back\n".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("echo back").await, ("back\n".into(), Some(0)), "{shell}");
         assert!(!session.view().await.modes.alternate_screen, "{shell}");
     }
 }
 
 #[tokio::test]
-async fn keys_that_the_terminal_itself_knows_are_bytes_where_it_collects_lines() {
+async fn control_keys_are_bytes_while_the_terminal_collects_lines() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for (key, code) in [("ctrl-c", 130), ("ctrl-\\", 131), ("ctrl-d", 0)] {
-            session.types("printf '\\033[>1u'; cat\n").await;
-            session.comes_to("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
+            session.type_in("printf '\\033[>1u'; cat\n").await;
+            session.wait_until("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
             session.0.send(Input { keys: vec![key.into()], ..Input::default() }).await.unwrap();
             assert_eq!(session.prompt().await.exit_code, Some(code), "{shell}: {key}");
         }
-        session.types("printf '\\033[>1u'; cat\n").await;
-        session.comes_to("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
+        session.type_in("printf '\\033[>1u'; cat\n").await;
+        session.wait_until("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
         session.0.send(Input { keys: vec!["ctrl-z".into()], ..Input::default() }).await.unwrap();
         session.prompt().await;
-        let jobs = session.gives("jobs").await.0;
+        let jobs = session.output_of("jobs").await.0;
         assert!(["topped", "uspended"].iter().any(|state| jobs.contains(state)), "{shell}: ctrl-z: {jobs}");
-        session.gives("kill -9 %1").await;
+        session.output_of("kill -9 %1").await;
     }
 }

@@ -1,4 +1,5 @@
-//! Waits and commands after inputs that enter no line: an outcome of an earlier line is past, and typed text stays typed.
+//! Waits and commands after inputs that enter no line: the outcome of an earlier line does not count, and typed text
+//! remains.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ fn pressed(key: &str) -> Input {
 }
 
 #[tokio::test]
-async fn a_key_of_a_running_command_is_followed_by_the_prompt_after_that_command() {
+async fn key_during_a_command_is_followed_by_the_next_prompt() {
     let asking = "sh -c 'printf \"key? \"; stty -icanon; read -r x; stty icanon; sleep 0.3; exit 7'";
     let trapping = "sh -c 'trap \"sleep 0.3; exit 5\" INT; sleep 60'";
     for shell in SHELLS {
@@ -51,14 +52,14 @@ async fn a_key_of_a_running_command_is_followed_by_the_prompt_after_that_command
 }
 
 #[tokio::test]
-async fn enter_alone_behind_keys_of_a_program_runs_nothing_and_is_no_failure() {
+async fn enter_after_program_keys_runs_nothing_and_succeeds() {
     for shell in SHELLS {
         for line in ["\n", "# a comment\n", "  \n"] {
             let world = World::new();
             let session = world.open(&[shell]).await;
             session.runs("setopt interactive_comments 2>/dev/null; true").await;
-            session.types("seq 500 | less\n").await;
-            session.comes_to("the pager waits", |view| view.modes.alternate_screen).await;
+            session.type_in("seq 500 | less\n").await;
+            session.wait_until("the pager waits", |view| view.modes.alternate_screen).await;
             assert_eq!(send(&session, typed("q")).await.0, Reason::Prompt, "{shell}");
             let (waited, view) = send_and_wait(&session, typed(line)).await;
             assert!(!waited.ran_nothing, "{shell}, {line:?}:\n{}", view.screen);
@@ -67,7 +68,7 @@ async fn enter_alone_behind_keys_of_a_program_runs_nothing_and_is_no_failure() {
 }
 
 #[tokio::test]
-async fn each_of_two_lines_of_one_client_has_its_own_exit_code() {
+async fn two_lines_of_one_client_have_their_own_exit_codes() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -78,34 +79,34 @@ async fn each_of_two_lines_of_one_client_has_its_own_exit_code() {
 }
 
 #[tokio::test]
-async fn ctrl_c_at_a_line_that_is_not_entered_is_followed_by_the_next_prompt() {
-    // On a busy machine, fish overlooks Ctrl-C now and then.
+async fn ctrl_c_at_an_unentered_line_leads_to_the_next_prompt() {
+    // On a busy machine, fish occasionally misses Ctrl-C.
     for shell in SHELLS.into_iter().filter(|shell| *shell != "fish") {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for _ in 0..10 {
-            session.types("sleep 5; false").await;
-            session.comes_to("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
+            session.type_in("sleep 5; false").await;
+            session.wait_until("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
             assert_eq!(send(&session, pressed("ctrl-c")).await.0, Reason::Prompt, "{shell}");
             let view = session.view().await;
             assert_eq!(view.typed, None, "{shell}:\n{}", view.screen);
             assert!(!view.screen.ends_with("sleep 5; false"), "{shell}:\n{}", view.screen);
         }
         for keys in ["ctrl-c", "ctrl-u"] {
-            session.types("sleep 5; false").await;
-            session.comes_to("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
+            session.type_in("sleep 5; false").await;
+            session.wait_until("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
             session.0.send(pressed(keys)).await.unwrap();
-            assert_eq!(session.gives("echo hi").await, ("hi\n".into(), Some(0)), "{shell}, {keys}");
+            assert_eq!(session.output_of("echo hi").await, ("hi\n".into(), Some(0)), "{shell}, {keys}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_command_is_not_joined_to_text_that_is_at_the_prompt() {
+async fn command_is_not_joined_to_text_at_the_prompt() {
     // Text that clients type while a command runs.
     let ahead = ["bash", "zsh", "fish"].map(|shell| (shell, "", "sleep 0.5", "echo AHEAD "));
     let inner = ["bash --norc", "dash"].map(|inner| ("bash", inner, "sleep 0.5", "echo AHEAD "));
-    // Text that the shell puts there itself.
+    // Text inserted by the shell itself.
     let put = [("zsh", "", "print -z 'echo PUT '", ""), ("fish", "", "commandline 'echo PUT '", "")];
     for (shell, inner, command, text) in ahead.into_iter().chain(inner).chain(put) {
         let world = World::new();
@@ -113,11 +114,11 @@ async fn a_command_is_not_joined_to_text_that_is_at_the_prompt() {
         if !inner.is_empty() {
             start(&session, inner).await;
         }
-        session.types(&format!("{command}\n")).await;
+        session.type_in(&format!("{command}\n")).await;
         if text.is_empty() {
-            session.comes_to("the text is at the prompt", |view| view.screen.ends_with("echo PUT")).await;
+            session.wait_until("the text is at the prompt", |view| view.screen.ends_with("echo PUT")).await;
         } else {
-            session.types(text).await;
+            session.type_in(text).await;
             tokio::time::sleep(Duration::from_millis(800)).await;
         }
         let refused = session.0.run(request("echo hi; false")).await;
@@ -125,7 +126,7 @@ async fn a_command_is_not_joined_to_text_that_is_at_the_prompt() {
         assert!(is_refused, "{shell} {inner}: {refused:?}");
         session.0.send(pressed("ctrl-c")).await.unwrap();
         session.waits(until_input()).await;
-        let ran = session.0.run(request("echo hi")).await.unwrap();
-        assert_eq!(ran.output, "hi\n", "{shell} {inner}");
+        let result = session.0.run(request("echo hi")).await.unwrap();
+        assert_eq!(result.output, "hi\n", "{shell} {inner}");
     }
 }

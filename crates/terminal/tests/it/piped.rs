@@ -14,14 +14,14 @@ fn spec(command: &str) -> PipedSpec {
     }
 }
 
-/// Returns whether a process runs; one that has ended and was not collected, or is being collected, does not.
-fn runs(pid: &str) -> bool {
+/// Returns whether a process runs. An ended process does not run, even before it is reaped.
+fn is_running(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| ![") Z ", ") X "].iter().any(|gone| stat.contains(gone)))
 }
 
 #[tokio::test]
-async fn streams_are_apart_and_there_is_no_terminal() {
+async fn streams_are_separate_without_a_terminal() {
     let mut piped =
         Programs::new().start(spec("read line; echo got $line; (: < /dev/tty) 2>&1; pwd >&2; exit 4")).await.unwrap();
     let mut stdin = piped.take_stdin().unwrap();
@@ -33,11 +33,11 @@ async fn streams_are_apart_and_there_is_no_terminal() {
     assert!(out.starts_with("got hello\n") && out.contains("/dev/tty"), "{out}");
     assert_eq!(err, "/\n");
     assert!(piped.take_stdin().is_none(), "a stream is given away once");
-    assert!(piped.wait().await.is_err(), "an end is told once");
+    assert!(piped.wait().await.is_err(), "an end is reported once");
 }
 
 #[tokio::test]
-async fn ending_one_ends_its_family_and_no_other() {
+async fn ending_a_program_ends_only_its_family() {
     let programs = Programs::new();
     let start = async |command: &str| {
         let mut piped = programs.start(spec(command)).await.unwrap();
@@ -45,30 +45,30 @@ async fn ending_one_ends_its_family_and_no_other() {
         BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
         (piped, pid.trim().to_owned())
     };
-    // Each has one in a session of its own, whose parent is gone.
+    // Each has a child in its own session, whose parent has ended.
     let forks = "(setsid sh -c 'echo $$; exec sleep 1000' &); sleep 1000";
     let ((one, escapee), (other, neighbour)) = (start(forks).await, start(forks).await);
-    assert!(runs(&escapee) && runs(&neighbour));
+    assert!(is_running(&escapee) && is_running(&neighbour));
     let ended = one.end(None).await;
     assert_eq!(ended.exit, Some(Exit { code: 129, signal: Some(1) }));
     assert_eq!(ended.survivors, []);
-    assert!(!runs(&escapee) && runs(&neighbour));
+    assert!(!is_running(&escapee) && is_running(&neighbour));
     assert_eq!(other.end(None).await.survivors, []);
-    assert!(!runs(&neighbour), "{:?}", std::fs::read_to_string(format!("/proc/{neighbour}/stat")));
+    assert!(!is_running(&neighbour), "{:?}", std::fs::read_to_string(format!("/proc/{neighbour}/stat")));
 }
 
 #[tokio::test]
-async fn a_program_that_is_dropped_is_ended_with_its_family() {
+async fn dropped_program_is_ended_with_its_family() {
     let mut piped = Programs::new().start(spec("setsid sleep 1000 & echo $!; sleep 1000")).await.unwrap();
     let mut pid = String::new();
     BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
-    assert!(runs(pid.trim()));
+    assert!(is_running(pid.trim()));
     drop(piped);
-    eventually(&format!("process {pid} ends with what started it"), async || !runs(pid.trim())).await;
+    eventually(&format!("process {pid} ends with its parent"), async || !is_running(pid.trim())).await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_told_apart() {
+async fn reasons_of_a_failed_start_are_distinguished() {
     let programs = Programs::new();
     let nothing = PipedSpec { arguments: vec!["no-such-program".into()], ..spec("") };
     assert!(matches!(programs.start(nothing).await, Err(SpawnError::NotFound(name)) if name == "no-such-program"));
@@ -77,7 +77,7 @@ async fn what_cannot_be_started_is_told_apart() {
 }
 
 #[tokio::test]
-async fn what_a_process_that_is_gone_started_is_found_by_its_name() {
+async fn orphan_of_an_ended_process_is_found_by_its_mark() {
     let family = format!("left {}", std::process::id());
     let named = PipedSpec { family: Some(family.clone()), ..spec("setsid sleep 1000 & echo $!; exec sleep 1000") };
     let mut piped = Programs::new().start(named).await.unwrap();
@@ -85,8 +85,8 @@ async fn what_a_process_that_is_gone_started_is_found_by_its_name() {
     let mut line = String::new();
     reader.read_line(&mut line).await.unwrap();
     assert!(Programs::new().end_left("somebody else's").await.is_empty());
-    assert!(runs(line.trim()));
+    assert!(is_running(line.trim()));
     assert!(Programs::new().end_left(&family).await.is_empty());
-    assert!(!runs(line.trim()));
+    assert!(!is_running(line.trim()));
     assert!(piped.wait().await.is_ok(), "it has ended");
 }

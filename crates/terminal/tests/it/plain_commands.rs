@@ -1,11 +1,11 @@
-//! Commands run unchanged, and nothing but their shell reports when they began and ended.
+//! Commands run unchanged, and only their shell reports their start and end.
 
 use steplatch_terminal::RunError;
 
 use super::inner_shells::{entry, gives, integrate, start};
 use super::shells::{SHELLS, Session, World};
 
-/// Conveniences that people set up for lines that they type.
+/// Conveniences that people configure for typed lines.
 const CONVENIENCES: [(&str, &str, &str); 3] = [
     ("bash", ".bashrc", "set -H; shopt -s histverify\n"),
     ("zsh", ".zshrc", "setopt correct correct_all; alias -g G='| wc -l'; alias -g '%%'=x\n"),
@@ -13,12 +13,12 @@ const CONVENIENCES: [(&str, &str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn nothing_of_a_command_is_replaced_or_corrected() {
+async fn commands_are_neither_expanded_nor_corrected() {
     for (shell, file, text) in CONVENIENCES {
         let world = World::new();
         world.file(file, text);
         let session = world.open(&[shell]).await;
-        session.gives("echo a line before").await;
+        session.output_of("echo a line before").await;
         for (command, output, code) in [
             ("echo \"a!b\" !! !$ '!x'", "a!b !! !$ !x\n", 0),
             ("python3 -c \"print('Hello!')\"", "Hello!\n", 0),
@@ -27,38 +27,38 @@ async fn nothing_of_a_command_is_replaced_or_corrected() {
             ("echo G %%", "G %%\n", 0),
             ("printf '%s\\n' 'x!y' \\\n  !!", "x!y\n!!\n", 0),
         ] {
-            // fish knows a variable without a name no better than other shells know events.
+            // fish treats a variable without a name like other shells treat history events.
             if shell == "fish" && command.contains("!$") {
                 continue;
             }
-            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{shell}: {command}");
+            assert_eq!(session.output_of(command).await, (output.into(), Some(code)), "{shell}: {command}");
         }
         for command in ["gco", "ecoh x", "^a^b"] {
-            let ran = session.runs(command).await;
-            assert_eq!(ran.exit_code, Some(127), "{shell}: {command}: {ran:?}");
+            let result = session.runs(command).await;
+            assert_eq!(result.exit_code, Some(127), "{shell}: {command}: {result:?}");
         }
-        // Of what a person types, it is as ever.
+        // Lines typed by a person behave as usual.
         match shell {
             "bash" => {
-                session.types("echo \"x!!\"\n").await;
+                session.type_in("echo \"x!!\"\n").await;
                 session.prompt().await;
                 let screen = session.view().await.screen;
                 assert!(screen.contains("x^a^b"), "the event is looked up:\n{screen}");
             }
             "zsh" => {
-                session.types("echo one two G\n").await;
-                session.sees("^ *1$").await;
+                session.type_in("echo one two G\n").await;
+                session.expect_text("^ *1$").await;
             }
             _ => {
-                session.types("gco \n").await;
-                session.sees("^expanded$").await;
+                session.type_in("gco \n").await;
+                session.expect_text("^expanded$").await;
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_command_of_which_nothing_runs_has_no_outcome() {
+async fn command_without_effect_has_no_outcome() {
     for (shell, command, complaint) in [
         ("bash", "# a comment", ""),
         ("zsh", "# a comment\n# and another", ""),
@@ -67,14 +67,14 @@ async fn a_command_of_which_nothing_runs_has_no_outcome() {
         ("zsh", "echo )(", "parse error"),
         ("zsh", "echo one\necho )(\necho two", "parse error"),
         ("fish", "echo )(", "Unexpected"),
-        // Statements before and behind an error are valid.
+        // Statements before and after an error are valid.
         ("fish", "touch ran; echo $x$/; touch ran", "not a valid variable"),
     ] {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for before in ["true", "false"] {
-            session.gives(before).await;
-            match session.tries(command).await {
+            session.output_of(before).await;
+            match session.try_command(command).await {
                 Err(RunError::NothingRan { said }) => {
                     assert!(
                         said.contains(complaint) && (shell == "fish" || said.lines().count() < 2),
@@ -85,29 +85,29 @@ async fn a_command_of_which_nothing_runs_has_no_outcome() {
                 other => panic!("{shell}: {command}: {other:?}"),
             }
         }
-        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{shell}");
         assert!(!std::path::Path::new(world.home()).join("ran").exists(), "{shell}: {command}");
-        // Typed, it has no exit code either. zsh knows no comments there, and fish leaves the line where it is.
+        // A typed line has no exit code either. zsh has no comments there, and fish leaves the line in place.
         if shell == "bash" {
-            session.types(&format!("{command}\n")).await;
+            session.type_in(&format!("{command}\n")).await;
             assert_eq!(session.prompt().await.exit_code, None, "{shell}: {command}");
         }
     }
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for before in ["true", "sh -c 'exit 2'"] {
-        session.gives(before).await;
-        let ran = session.tries("echo )(\necho two").await;
-        assert!(matches!(&ran, Err(RunError::PartlyRan { said }) if said.contains("syntax error")), "{ran:?}");
-        session.gives("sh -c 'exit 2'").await;
-        assert_eq!(session.gives("echo all").await, ("all\n".into(), Some(0)));
+        session.output_of(before).await;
+        let result = session.try_command("echo )(\necho two").await;
+        assert!(matches!(&result, Err(RunError::PartlyRan { said }) if said.contains("syntax error")), "{result:?}");
+        session.output_of("sh -c 'exit 2'").await;
+        assert_eq!(session.output_of("echo all").await, ("all\n".into(), Some(0)));
     }
-    session.types("echo \"a!nothing\"\n").await;
-    assert_eq!(session.prompt().await.exit_code, None, "an event that is not found");
+    session.type_in("echo \"a!nothing\"\n").await;
+    assert_eq!(session.prompt().await.exit_code, None, "an event that was not found");
 }
 
 #[tokio::test]
-async fn what_a_command_prints_is_no_mark_of_its_shell() {
+async fn command_output_is_never_a_shell_mark() {
     for (shell, prints) in [
         ("bash", "echo \"${PS1@P}${PS0@P}${PS2@P}\"; echo -e \"$PS1\""),
         ("zsh", "echo $PS1; print -P $PS1 $PS2; print -P \"$PROMPT_EOL_MARK\""),
@@ -119,8 +119,11 @@ async fn what_a_command_prints_is_no_mark_of_its_shell() {
         let session = world.open(&[shell]).await;
         for command in [format!("{prints}; sleep 0.3; echo LATE; false"), format!("{prints}; echo LATE; false")] {
             for _ in 0..3 {
-                let ran = session.runs(&command).await;
-                assert!(ran.output.ends_with("LATE\n") && ran.exit_code == Some(1), "{shell}: {command}: {ran:?}");
+                let result = session.runs(&command).await;
+                assert!(
+                    result.output.ends_with("LATE\n") && result.exit_code == Some(1),
+                    "{shell}: {command}: {result:?}"
+                );
             }
         }
     }
@@ -135,7 +138,7 @@ async fn what_a_command_prints_is_no_mark_of_its_shell() {
 }
 
 #[tokio::test]
-async fn a_shell_that_may_expand_its_history_is_not_given_an_event() {
+async fn history_event_is_refused_by_an_expanding_shell() {
     for (shell, refuses) in
         [("bash --norc", true), ("zsh -f", true), ("tcsh -f", true), ("dash", false), ("fish", false)]
     {
@@ -143,20 +146,20 @@ async fn a_shell_that_may_expand_its_history_is_not_given_an_event() {
         let session = world.open(&["bash"]).await;
         start(&session, &format!("PS1='inner$ ' {shell}")).await;
         session.0.run(entry("echo before")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
-        let ran = session.0.run(entry("echo \"x!echo\"")).await;
+        let result = session.0.run(entry("echo \"x!echo\"")).await;
         match refuses {
-            true => assert_eq!(ran, Err(RunError::Expanded), "{shell}"),
-            false => assert_eq!(ran.unwrap().output, "x!echo\n", "{shell}"),
+            true => assert_eq!(result, Err(RunError::Expanded), "{shell}"),
+            false => assert_eq!(result.unwrap().output, "x!echo\n", "{shell}"),
         }
         if shell != "tcsh -f" {
-            let ran = session.0.run(integrate("echo \"x!echo\"")).await.unwrap();
-            assert_eq!((ran.output.as_str(), ran.exit_code), ("x!echo\n", Some(0)), "{shell}");
+            let result = session.0.run(integrate("echo \"x!echo\"")).await.unwrap();
+            assert_eq!((result.output.as_str(), result.exit_code), ("x!echo\n", Some(0)), "{shell}");
         }
     }
 }
 
 #[tokio::test]
-async fn what_hooks_print_is_no_output() {
+async fn hook_output_is_not_command_output() {
     for (shell, file, hook) in [
         ("bash", ".bashrc", "PROMPT_COMMAND='echo hook-says'"),
         ("bash", ".bashrc", "PROMPT_COMMAND=('echo hook-says' 'printf more')"),
@@ -175,30 +178,30 @@ async fn what_hooks_print_is_no_output() {
         for (command, output, code) in
             [("echo a", "a\n", 0), ("true", "", 0), ("printf abc", "abc", 0), ("false", "", 1)]
         {
-            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{shell}, {hook}: {command}");
+            assert_eq!(session.output_of(command).await, (output.into(), Some(code)), "{shell}, {hook}: {command}");
         }
         let screen = session.view().await.screen;
         assert!(screen.contains("hook-says"), "{shell}, {hook}:\n{screen}");
     }
-    // Who sets the list anew keeps what the hooks see, and loses nothing.
+    // Replacing the hook list keeps the values that hooks see.
     let world = World::new();
     world.file(".bashrc", "PROMPT_COMMAND='echo old ${PIPESTATUS[*]} $?'\n");
     let session = world.open(&["bash"]).await;
-    assert_eq!(session.gives("true | sh -c 'exit 4'").await, (String::new(), Some(4)));
+    assert_eq!(session.output_of("true | sh -c 'exit 4'").await, (String::new(), Some(4)));
     let screen = session.view().await.screen;
     assert!(screen.contains("old 0 4 4"), "{screen}");
     for (set, printed) in
         [("PROMPT_COMMAND='echo new'", "new"), ("PROMPT_COMMAND=\"$PROMPT_COMMAND; echo more\"", "new\nmore")]
     {
         session.runs(set).await;
-        assert_eq!(session.gives("clear; echo a").await, ("a\n".into(), Some(0)), "{set}");
+        assert_eq!(session.output_of("clear; echo a").await, ("a\n".into(), Some(0)), "{set}");
         let screen = session.view().await.screen;
         assert!(screen.starts_with(&format!("a\n{printed}\n")) && !screen.contains("old"), "{set}:\n{screen}");
     }
 }
 
 #[tokio::test]
-async fn what_a_shell_says_at_its_own_end_is_no_output() {
+async fn exit_message_of_a_shell_is_not_output() {
     for (command, output, code) in [
         ("echo hi; exit 7", "hi\n", 7),
         ("printf hi; exit 7", "hi", 7),
@@ -210,8 +213,8 @@ async fn what_a_shell_says_at_its_own_end_is_no_output() {
     ] {
         let world = World::new();
         let session = world.open(&["bash"]).await;
-        let ran = session.runs(command).await;
-        assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{command}: {ran:?}");
+        let result = session.runs(command).await;
+        assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{command}: {result:?}");
     }
     for shell in SHELLS {
         let world = World::new();
@@ -221,7 +224,7 @@ async fn what_a_shell_says_at_its_own_end_is_no_output() {
 }
 
 #[tokio::test]
-async fn a_prompt_before_a_typed_line_is_read_is_not_the_one_after_it() {
+async fn prompt_before_a_typed_line_is_not_the_one_after_it() {
     for (shell, file, slow) in [
         ("bash", ".bashrc", "PROMPT_COMMAND='sleep 0.4'"),
         ("zsh", ".zshrc", "precmd() { sleep 0.4 }"),
@@ -234,38 +237,38 @@ async fn a_prompt_before_a_typed_line_is_read_is_not_the_one_after_it() {
         let terminal = world.terminals.open(world.spec(&[shell])).await.unwrap().terminal;
         let session = Session(terminal);
         for word in ["first", "second"] {
-            session.types(&format!("sleep 0.6; echo {word} DO''NE\n")).await;
+            session.type_in(&format!("sleep 0.6; echo {word} DO''NE\n")).await;
             session.prompt().await;
             let printed = session.history().await;
             assert!(printed.contains(&format!("{word} DONE")), "{shell}, {slow}: {word}:\n{printed}");
-            session.types("true\n").await;
+            session.type_in("true\n").await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_bash_whose_prompts_go_elsewhere_runs_commands() {
+async fn bash_with_redirected_prompts_runs_commands() {
     let world = World::new();
     for elsewhere in ["/dev/null", "errors"] {
         let session = world.open(&["bash"]).await;
         for before in ["true", "false"] {
-            session.gives(before).await;
-            let ran = session.runs(&format!("exec 2>{elsewhere}; echo one; ls /nowhere")).await;
-            assert_eq!((ran.output.as_str(), ran.exit_code), ("one\n", Some(2)), "{elsewhere}");
-            assert_eq!(session.gives("echo two; sh -c 'exit 3'").await, ("two\n".into(), Some(3)), "{elsewhere}");
-            session.types("echo three; false\n").await;
+            session.output_of(before).await;
+            let result = session.runs(&format!("exec 2>{elsewhere}; echo one; ls /nowhere")).await;
+            assert_eq!((result.output.as_str(), result.exit_code), ("one\n", Some(2)), "{elsewhere}");
+            assert_eq!(session.output_of("echo two; sh -c 'exit 3'").await, ("two\n".into(), Some(3)), "{elsewhere}");
+            session.type_in("echo three; false\n").await;
             assert_eq!(session.prompt().await.exit_code, Some(1), "{elsewhere}");
-            assert_eq!(session.gives("exec 2>/dev/tty").await, (String::new(), Some(0)), "{elsewhere}");
-            assert_eq!(session.gives("ls /nowhere 2>&1 | wc -l").await, ("1\n".into(), Some(0)), "{elsewhere}");
+            assert_eq!(session.output_of("exec 2>/dev/tty").await, (String::new(), Some(0)), "{elsewhere}");
+            assert_eq!(session.output_of("ls /nowhere 2>&1 | wc -l").await, ("1\n".into(), Some(0)), "{elsewhere}");
         }
     }
-    // What another program passes on comes at any time.
+    // Output passed on by another program arrives at any time.
     let session = world.open(&["bash"]).await;
     session.runs("exec > >(tee copy) 2>&1").await;
     for code in [0, 3, 0, 1] {
-        assert_eq!(session.gives(&format!("echo code; sh -c 'exit {code}'")).await.1, Some(code));
+        assert_eq!(session.output_of(&format!("echo code; sh -c 'exit {code}'")).await.1, Some(code));
     }
-    // What tee passes on behind the prompt would begin a command, by its marks.
+    // The marks of output that tee passes on after the prompt would begin a command.
     session.runs("exec >/dev/tty 2>&1; wait $!").await;
-    assert_eq!(session.gives("grep -c 'code$' copy").await, ("4\n".into(), Some(0)));
+    assert_eq!(session.output_of("grep -c 'code$' copy").await, ("4\n".into(), Some(0)));
 }

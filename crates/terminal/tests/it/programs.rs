@@ -52,16 +52,16 @@ impl World {
     }
 }
 
-/// A terminal under test, in few words.
+/// A terminal under test, with short methods.
 struct Session(Terminal);
 
 impl Session {
-    async fn types(&self, text: &str) -> u64 {
+    async fn type_in(&self, text: &str) -> u64 {
         let settle = Some(Settle { quiet: Duration::from_millis(10), at_most: Duration::from_millis(50) });
         self.0.send(Input { text: text.into(), settle, ..Input::default() }).await.unwrap().offset
     }
 
-    async fn presses(&self, key: &str) {
+    async fn press(&self, key: &str) {
         let settle = Some(Settle { quiet: Duration::from_millis(20), at_most: Duration::from_millis(200) });
         self.0.send(Input { keys: vec![key.into()], settle, ..Input::default() }).await.unwrap();
     }
@@ -70,15 +70,15 @@ impl Session {
         self.0.wait(wait).await.unwrap()
     }
 
-    /// Waits for a pattern in the output and returns what matched.
-    async fn sees(&self, pattern: &str) -> String {
+    /// Waits for a pattern in the output and returns the match.
+    async fn expect_text(&self, pattern: &str) -> String {
         let (waited, view) = self.waits(wait_for(pattern)).await;
         let found = waited.found.unwrap_or_else(|| panic!("no {pattern:?} ({:?}) on:\n{}", waited.reason, view.screen));
         assert!(!found.in_echo, "{pattern:?} was only typed");
         found.text
     }
 
-    async fn shows(&self, pattern: &str) -> String {
+    async fn expect_screen(&self, pattern: &str) -> String {
         let (waited, view) = self.waits(Wait { target: Target::Screen, ..wait_for(pattern) }).await;
         assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
         view.screen
@@ -114,11 +114,11 @@ fn wait_for(pattern: &str) -> Wait {
 }
 
 #[tokio::test]
-async fn bash_runs_a_command_and_its_output_is_found_and_its_echo_is_not() {
+async fn bash_output_is_found_and_its_echo_is_not() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("echo $((40 + 2))_done\n").await;
-    assert_eq!(bash.sees(r"\w+_done").await, "42_done");
+    bash.type_in("echo $((40 + 2))_done\n").await;
+    assert_eq!(bash.expect_text(r"\w+_done").await, "42_done");
     bash.closes().await;
 }
 
@@ -128,17 +128,17 @@ async fn exit_codes_of_commands_and_of_the_shell_are_known() {
     let bash = world.bash().await;
     for (command, code) in [("true", 0), ("false", 1), ("no_such_command_here", 127), ("(exit 42) | cat; (exit 7)", 7)]
     {
-        bash.types(&format!("{command}\n")).await;
+        bash.type_in(&format!("{command}\n")).await;
         assert_eq!(bash.prompt().await.exit_code, Some(code), "{command}");
     }
-    bash.types("exit 3\n").await;
+    bash.type_in("exit 3\n").await;
     let (waited, _) = bash.waits(wait_for("never printed")).await;
     assert_eq!(waited.reason, Reason::Exit);
     assert_eq!(waited.exit.unwrap().code, 3);
 }
 
 #[tokio::test]
-async fn exit_codes_survive_what_people_do_to_their_prompt() {
+async fn exit_codes_survive_customised_prompts() {
     for rc in [
         "",
         "PROMPT_COMMAND='history -a'",
@@ -159,50 +159,50 @@ async fn exit_codes_survive_what_people_do_to_their_prompt() {
         bash.prompt().await;
         let again = "PROMPT_COMMAND='history -a'; true";
         for (command, code) in [("true", 0), ("false", 1), ("(exit 7)", 7), (again, i32::from(rc.contains("-r")))] {
-            bash.types(&format!("{command}\n")).await;
+            bash.type_in(&format!("{command}\n")).await;
             let view = bash.prompt().await;
             assert_eq!(view.exit_code, Some(code), "{command} with {rc:?} on:\n{}", view.screen);
             assert!(!view.screen.contains("unbound"), "{rc:?}:\n{}", view.screen);
         }
         if rc.is_empty() {
-            bash.types("false\n").await;
-            assert_eq!(bash.prompt().await.exit_code, Some(1), "after the hooks were set anew");
+            bash.type_in("false\n").await;
+            assert_eq!(bash.prompt().await.exit_code, Some(1), "after the hooks were set again");
         }
     }
 }
 
 #[tokio::test]
-async fn the_prompt_that_is_waited_for_is_the_one_after_all_that_was_typed() {
+async fn awaited_prompt_is_the_one_after_all_typed_input() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("sleep 0.2\nsleep 0.2\n(exit 3)\n").await;
+    bash.type_in("sleep 0.2\nsleep 0.2\n(exit 3)\n").await;
     assert_eq!(bash.prompt().await.exit_code, Some(3));
-    bash.types("for n in 1 2\ndo echo line $n\ndone; read -p 'sure? ' answer; (exit 4)\n").await;
-    bash.sees(r"sure\?").await;
-    bash.types("yes\n").await;
-    assert_eq!(bash.prompt().await.exit_code, Some(4), "lines that a program read are not waited for");
-    bash.types("\n").await;
+    bash.type_in("for n in 1 2\ndo echo line $n\ndone; read -p 'sure? ' answer; (exit 4)\n").await;
+    bash.expect_text(r"sure\?").await;
+    bash.type_in("yes\n").await;
+    assert_eq!(bash.prompt().await.exit_code, Some(4), "lines read by a program are not awaited");
+    bash.type_in("\n").await;
     assert_eq!(bash.prompt().await.busy, Some(false));
 }
 
 #[tokio::test]
-async fn a_shell_is_busy_while_a_command_runs() {
+async fn shell_is_busy_while_a_command_runs() {
     let world = World::new();
     let bash = world.bash().await;
     assert_eq!(bash.0.view(false).await.unwrap().busy, Some(false));
-    bash.types("read -p 'go? ' answer\n").await;
-    bash.sees(r"go\?").await;
+    bash.type_in("read -p 'go? ' answer\n").await;
+    bash.expect_text(r"go\?").await;
     assert_eq!(bash.0.view(false).await.unwrap().busy, Some(true));
-    bash.types("yes\n").await;
+    bash.type_in("yes\n").await;
     assert_eq!(bash.prompt().await.busy, Some(false));
 }
 
 #[tokio::test]
-async fn two_hundred_thousand_lines_in_one_burst_are_all_there() {
+async fn burst_of_two_hundred_thousand_lines_is_kept() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("seq 1 200000; echo burst_$((1+1))\n").await;
-    bash.sees("burst_2").await;
+    bash.type_in("seq 1 200000; echo burst_$((1+1))\n").await;
+    bash.expect_text("burst_2").await;
     let history = bash.history().await;
     let mut expected = 1u32;
     for line in history.lines() {
@@ -215,12 +215,12 @@ async fn two_hundred_thousand_lines_in_one_burst_are_all_there() {
 }
 
 #[tokio::test]
-async fn endless_output_is_bounded_and_does_not_keep_anyone_waiting() {
+async fn endless_output_is_bounded_and_blocks_no_client() {
     let world = World::with(Options { history_budget: 64 * 1024, ..Options::default() });
     let bash = world.bash().await;
-    bash.types("head -c 8000000 /dev/urandom | base64 -w 100; echo over_$((1+1))\n").await;
+    bash.type_in("head -c 8000000 /dev/urandom | base64 -w 100; echo over_$((1+1))\n").await;
     assert!(!bash.0.view(false).await.unwrap().screen.is_empty(), "a flooded terminal answers");
-    bash.sees("over_2").await;
+    bash.expect_text("over_2").await;
     let excerpt = bash.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap();
     assert!(excerpt.dropped_before.is_some());
     assert!(excerpt.head.len() < 2 << 20);
@@ -228,13 +228,13 @@ async fn endless_output_is_bounded_and_does_not_keep_anyone_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_that_memory_has_no_room_for_is_read_from_disk() {
+async fn output_beyond_memory_is_read_from_disk() {
     let folder = tempfile::tempdir().unwrap();
     let history_folder = Some(folder.path().to_owned());
     let world = World::with(Options { history_budget: 64 * 1024, history_folder, ..Options::default() });
     let bash = world.bash().await;
-    bash.types("seq 1 300000; echo over_$((1+1))\n").await;
-    bash.sees("over_2").await;
+    bash.type_in("seq 1 300000; echo over_$((1+1))\n").await;
+    bash.expect_text("over_2").await;
     let excerpt = bash.0.read(Part::SinceInput, Limit::HeadAndTail(2000)).await.unwrap();
     assert_eq!(excerpt.dropped_before, None);
     assert!(excerpt.head.starts_with("1\n2\n3\n") && excerpt.left_out > 1_900_000, "{}", excerpt.head);
@@ -246,12 +246,12 @@ async fn output_that_memory_has_no_room_for_is_read_from_disk() {
 async fn python_computes_and_waits_at_its_prompt() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("python3 -q\n").await;
-    bash.sees(">>> ").await;
-    bash.types("6 * 7\n").await;
-    assert_eq!(bash.sees(r"^\d+$").await, "42");
-    bash.sees(">>> ").await;
-    bash.types("exit()\n").await;
+    bash.type_in("python3 -q\n").await;
+    bash.expect_text(">>> ").await;
+    bash.type_in("6 * 7\n").await;
+    assert_eq!(bash.expect_text(r"^\d+$").await, "42");
+    bash.expect_text(">>> ").await;
+    bash.type_in("exit()\n").await;
     bash.prompt().await;
 }
 
@@ -261,50 +261,50 @@ async fn vim_edits_a_file_on_the_alternate_screen() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("note.txt");
     let vim = world.open(&["vim", "-u", "NONE", file.to_str().unwrap()]).await;
-    vim.shows("note.txt").await;
+    vim.expect_screen("note.txt").await;
     assert!(vim.0.view(false).await.unwrap().modes.alternate_screen);
-    vim.types("ihello from vim").await;
-    vim.presses("escape").await;
-    vim.types(":wq\n").await;
+    vim.type_in("ihello from vim").await;
+    vim.press("escape").await;
+    vim.type_in(":wq\n").await;
     let (waited, _) = vim.waits(wait_for("never drawn")).await;
     assert_eq!(waited.reason, Reason::Exit);
     assert_eq!(std::fs::read_to_string(file).unwrap(), "hello from vim\n");
 }
 
 #[tokio::test]
-async fn less_pages_forward_and_leaves_the_screen_as_it_was() {
+async fn less_pages_forward_and_restores_the_screen() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("seq 1 500 | less\n").await;
-    bash.shows("^23$").await;
-    bash.presses("page-down").await;
-    bash.shows("^40$").await;
-    bash.types("q").await;
+    bash.type_in("seq 1 500 | less\n").await;
+    bash.expect_screen("^23$").await;
+    bash.press("page-down").await;
+    bash.expect_screen("^40$").await;
+    bash.type_in("q").await;
     let view = bash.prompt().await;
     assert!(!view.modes.alternate_screen);
-    assert!(!bash.history().await.contains("\n40\n"), "what a full-screen program drew is not history");
+    assert!(!bash.history().await.contains("\n40\n"), "drawings of a full-screen program are not history");
 }
 
 #[tokio::test]
 async fn top_draws_and_is_interrupted() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("top\n").await;
-    bash.shows("PID +USER").await;
-    bash.types("q").await;
+    bash.type_in("top\n").await;
+    bash.expect_screen("PID +USER").await;
+    bash.type_in("q").await;
     bash.prompt().await;
 }
 
 #[tokio::test]
-async fn a_program_that_asks_where_the_cursor_is_gets_an_answer() {
+async fn cursor_position_request_is_answered() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("printf 'abc'; IFS='[;' read -rs -d R -p $'\\e[6n' _ row col; echo \" at $col\"\n").await;
-    assert_eq!(bash.sees(r"at \d+").await, "at 4");
+    bash.type_in("printf 'abc'; IFS='[;' read -rs -d R -p $'\\e[6n' _ row col; echo \" at $col\"\n").await;
+    assert_eq!(bash.expect_text(r"at \d+").await, "at 4");
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_its_time_is_up_and_says_so() {
+async fn wait_ends_at_its_timeout_and_reports_it() {
     let world = World::new();
     let bash = world.bash().await;
     let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(30), ..wait_for("not to come") }).await;
@@ -312,12 +312,12 @@ async fn a_wait_ends_when_its_time_is_up_and_says_so() {
 }
 
 #[tokio::test]
-async fn an_old_match_does_not_satisfy_a_new_wait_unless_it_is_asked_for() {
+async fn old_match_satisfies_a_new_wait_only_on_request() {
     let world = World::new();
     let bash = world.bash().await;
-    let first = bash.types("echo ready_$((1+1))\n").await;
-    bash.sees("ready_2").await;
-    bash.types("true\n").await;
+    let first = bash.type_in("echo ready_$((1+1))\n").await;
+    bash.expect_text("ready_2").await;
+    bash.type_in("true\n").await;
     let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(50), ..wait_for("ready_2") }).await;
     assert_eq!(waited.reason, Reason::Timeout);
     let (waited, _) = bash.waits(Wait { since: Some(first), ..wait_for("ready_2") }).await;
@@ -325,51 +325,52 @@ async fn an_old_match_does_not_satisfy_a_new_wait_unless_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_was_only_typed_is_reported_as_that() {
+async fn typed_but_unentered_text_is_reported_as_such() {
     let world = World::new();
     let cat = world.open(&["sleep", "30"]).await;
-    cat.types("knock\n").await;
+    cat.type_in("knock\n").await;
     let (waited, _) = cat.waits(Wait { timeout: Duration::from_millis(50), ..wait_for("knock") }).await;
     assert_eq!(waited.reason, Reason::Timeout);
     let found = waited.found.unwrap();
     assert!(found.in_echo);
-    assert!(waited.offset >= found.range.unwrap().end, "the next wait does not look there again");
+    assert!(waited.offset >= found.range.unwrap().end, "the next wait does not search there again");
 }
 
 #[tokio::test]
-async fn text_arrives_as_it_is_however_long_and_odd() {
+async fn text_arrives_unchanged_however_long_and_unusual() {
     let world = World::new();
     let bash = world.bash().await;
     for (number, text) in ["-n x;", "Enter C-a", "$HOME 'q\" \\ ;", "żółć 漢字"].into_iter().enumerate() {
-        // What is typed before the terminal is in its own modes again is not echoed.
-        bash.types(&format!("echo begun_$((10 + {number})); cat > /dev/null; echo got_$((20 + {number}))_$?\n")).await;
-        bash.sees(&format!("begun_1{number}")).await;
-        bash.types(&format!("{text}\n\u{4}")).await;
-        bash.sees(&format!("got_2{number}_0")).await;
+        // Text typed before the terminal has its own modes again is not echoed.
+        bash.type_in(&format!("echo begun_$((10 + {number})); cat > /dev/null; echo got_$((20 + {number}))_$?\n"))
+            .await;
+        bash.expect_text(&format!("begun_1{number}")).await;
+        bash.type_in(&format!("{text}\n\u{4}")).await;
+        bash.expect_text(&format!("got_2{number}_0")).await;
         assert!(bash.history().await.contains(text), "{text}");
     }
     let long: String = (0..20_000).map(|n| format!("{n:09} ")).collect();
-    bash.types(&format!(": {long}\n")).await;
+    bash.type_in(&format!(": {long}\n")).await;
     assert_eq!(bash.prompt().await.exit_code, Some(0));
-    bash.types("echo ${#_}_characters\n").await;
-    assert_eq!(bash.sees(r"\d+_characters").await, "9_characters", "the last word of 200 KB");
+    bash.type_in("echo ${#_}_characters\n").await;
+    assert_eq!(bash.expect_text(r"\d+_characters").await, "9_characters", "the last word of 200 KB");
 }
 
 #[tokio::test]
-async fn what_is_pressed_behind_escape_comes_after_a_pause_and_by_itself() {
+async fn key_after_escape_arrives_separately_after_a_pause() {
     let world = World::new();
     let session =
         world.open(&["sh", "-c", "stty raw -echo; echo ready; dd bs=1 count=5 2>/dev/null | od -An -c"]).await;
-    session.sees("ready").await;
+    session.expect_text("ready").await;
     let keys = ["escape", "q", "escape", "escape", "x"].map(str::to_owned).to_vec();
-    // Nothing but the end of each pause makes the terminal write on.
+    // Only the end of each pause makes the terminal write further.
     session.0.send(Input { keys, ..Input::default() }).await.unwrap();
-    session.sees(r"033\s+q\s+033\s+033\s+x").await;
+    session.expect_text(r"033\s+q\s+033\s+033\s+x").await;
     session.closes().await;
 }
 
 #[tokio::test]
-async fn an_input_is_answered_without_a_view_where_none_is_wanted() {
+async fn input_is_answered_without_a_view_on_request() {
     let world = World::new();
     let counts = world.open(&["wc", "-l"]).await;
     let input = Input { text: "knock\n".into(), ..Input::default() };
@@ -377,30 +378,30 @@ async fn an_input_is_answered_without_a_view_where_none_is_wanted() {
         let sent = counts.0.send(Input { without_view, ..input.clone() }).await.unwrap();
         assert_eq!(sent.view.is_none(), without_view);
     }
-    counts.types("\u{4}").await;
-    assert_eq!(counts.sees(r"^\d$").await, "2");
+    counts.type_in("\u{4}").await;
+    assert_eq!(counts.expect_text(r"^\d$").await, "2");
 }
 
 #[tokio::test]
-async fn a_resize_reaches_the_program() {
+async fn resize_reaches_the_program() {
     let world = World::new();
     let bash = world.bash().await;
     bash.0.resize(Size { cols: 93, rows: 31 }).await.unwrap();
-    bash.types("stty size\n").await;
-    assert_eq!(bash.sees(r"^\d+ \d+$").await, "31 93");
+    bash.type_in("stty size\n").await;
+    assert_eq!(bash.expect_text(r"^\d+ \d+$").await, "31 93");
 }
 
 #[tokio::test]
-async fn children_that_try_to_stay_are_ended_with_the_terminal() {
+async fn lingering_children_are_ended_with_the_terminal() {
     let world = World::new();
     let bash = world.bash().await;
     let tag = format!("7{}", std::process::id());
-    bash.types(&format!(
+    bash.type_in(&format!(
         "nohup sleep {tag}1 >/dev/null 2>&1 & setsid sleep {tag}2 & (trap '' HUP TERM; exec sleep {tag}3) & \
          (setsid sh -c 'sleep {tag}4 &' &) ; sleep 0.2; echo started_$((1+1))\n"
     ))
     .await;
-    bash.sees("started_2").await;
+    bash.expect_text("started_2").await;
     let running = || {
         let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
         String::from_utf8(listed.stdout).unwrap().lines().count()
@@ -411,7 +412,7 @@ async fn children_that_try_to_stay_are_ended_with_the_terminal() {
 }
 
 #[tokio::test]
-async fn a_child_that_hides_from_its_family_is_remembered_and_ended() {
+async fn hidden_child_is_remembered_and_ended() {
     let world = World::new();
     let bash = world.bash().await;
     let tag = format!("8{}", std::process::id());
@@ -422,16 +423,16 @@ async fn a_child_that_hides_from_its_family_is_remembered_and_ended() {
     );
     let file = std::env::temp_dir().join(format!("hides-{tag}.py"));
     std::fs::write(&file, hides).unwrap();
-    bash.types(&format!("python3 {}\n", file.display())).await;
-    bash.sees("hidden_2").await;
+    bash.type_in(&format!("python3 {}\n", file.display())).await;
+    bash.expect_text("hidden_2").await;
     bash.closes().await;
     let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
-    assert!(listed.stdout.is_empty(), "it is gone");
+    assert!(listed.stdout.is_empty(), "it has ended");
     std::fs::remove_file(file).unwrap();
 }
 
 #[tokio::test]
-async fn a_terminal_that_has_ended_makes_room_for_one_that_runs() {
+async fn ended_terminal_makes_room_for_a_running_one() {
     let world = World::with(Options { most: 2, ..Options::default() });
     let first = world.open(&["true"]).await;
     let (waited, _) = first.waits(wait_for("never")).await;
@@ -443,10 +444,10 @@ async fn a_terminal_that_has_ended_makes_room_for_one_that_runs() {
 }
 
 #[tokio::test]
-async fn a_wait_that_ran_out_of_time_can_be_taken_up_in_the_middle_of_a_line() {
+async fn timed_out_wait_can_continue_in_the_middle_of_a_line() {
     let world = World::new();
     let bash = world.bash().await;
-    bash.types("printf Pass; sleep 0.3; echo word:\n").await;
+    bash.type_in("printf Pass; sleep 0.3; echo word:\n").await;
     let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(100), ..wait_for("Password:") }).await;
     assert_eq!(waited.reason, Reason::Timeout);
     let (waited, _) = bash.waits(Wait { since: Some(waited.offset), ..wait_for("Password:") }).await;
@@ -454,7 +455,7 @@ async fn a_wait_that_ran_out_of_time_can_be_taken_up_in_the_middle_of_a_line() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_named() {
+async fn failure_to_open_is_named() {
     let world = World::with(Options { most: 1, ..Options::default() });
     let refused = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };
     assert_eq!(refused(World::spec(&["no-such-shell"])).await, "program 'no-such-shell' was not found");
@@ -466,22 +467,22 @@ async fn what_cannot_be_opened_is_named() {
 }
 
 #[tokio::test]
-async fn a_wait_that_nobody_listens_to_is_forgotten() {
+async fn abandoned_wait_is_forgotten() {
     let world = World::new();
     let bash = world.bash().await;
     let abandoned = bash.0.wait(wait_for("never"));
     assert!(tokio::time::timeout(Duration::from_millis(20), abandoned).await.is_err());
-    bash.types("echo on_$((1+1))\n").await;
-    bash.sees("on_2").await;
+    bash.type_in("echo on_$((1+1))\n").await;
+    bash.expect_text("on_2").await;
 }
 
 #[tokio::test]
-async fn a_hundred_opens_in_a_row_all_reach_their_prompt() {
+async fn hundred_consecutive_opens_reach_their_prompt() {
     let world = World::with(Options { most: 100, ..Options::default() });
     for number in 0..100 {
         let bash = world.bash().await;
-        bash.types(&format!("echo n$(({number}))\n")).await;
-        bash.sees(&format!("^n{number}$")).await;
+        bash.type_in(&format!("echo n$(({number}))\n")).await;
+        bash.expect_text(&format!("^n{number}$")).await;
         if number % 2 == 0 {
             bash.closes().await;
         }

@@ -1,4 +1,4 @@
-//! Settings of a person that get in the way of the marks: read-only names, options, and hooks.
+//! User settings that interfere with the marks: read-only names, options, and hooks.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::shells::{Session, World, request, until_prompt};
 
 const PROMPT: &str = "PS1='$ '\n";
 
-/// Commands whose outputs and exit codes a shell with marks reports.
+/// Commands with their outputs and exit codes in a shell with marks.
 const COMMANDS: [(&str, &str, i32); 4] =
     [("true", "", 0), ("false", "", 1), ("echo hi", "hi\n", 0), ("echo a\nsh -c 'exit 3'", "a\n", 3)];
 
 async fn check_commands(session: &Session, case: &str) {
     for (command, output, code) in COMMANDS {
-        let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {command}: {error}"));
-        assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
+        let result = session.try_command(command).await.unwrap_or_else(|error| panic!("{case}: {command}: {error}"));
+        assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
     }
 }
 
 #[tokio::test]
-async fn read_only_variables_with_common_names_change_no_exit_code() {
+async fn readonly_variables_with_common_names_keep_exit_codes() {
     let names = ["status", "named", "entry", "entries", "place", "code", "key", "line", "n", "s"];
     let constants: String = names.map(|name| format!("readonly {name}=0\n")).concat();
     for (shell, file, text) in [
@@ -32,7 +32,7 @@ async fn read_only_variables_with_common_names_change_no_exit_code() {
         world.file(file, &text);
         let session = world.open(&[shell]).await;
         check_commands(&session, shell).await;
-        session.types("false\n").await;
+        session.type_in("false\n").await;
         assert_eq!(session.prompt().await.exit_code, Some(1), "{shell}");
     }
     let world = World::new();
@@ -54,55 +54,55 @@ async fn read_only_variables_with_common_names_change_no_exit_code() {
 }
 
 #[tokio::test]
-async fn bash_stays_for_its_stopped_jobs_and_ends_at_the_second_exit() {
+async fn bash_stays_for_stopped_jobs_until_the_second_exit() {
     for exit in ["exit 4", "exit"] {
         let world = World::new();
         world.file(".bashrc", PROMPT);
         let session = world.open(&["bash"]).await;
         session.runs("sleep 50 & kill -STOP $!; sleep 0.2").await;
-        let ran = session.runs(exit).await;
-        assert!(ran.output.contains("There are stopped jobs."), "{exit}: {ran:?}");
-        assert_eq!((ran.exit_code, ran.ended), (Some(1), None), "{exit}");
-        assert_eq!(session.gives("echo alive").await, ("alive\n".into(), Some(0)), "{exit}");
-        // Another command is between.
-        let ran = session.runs(exit).await;
-        assert_eq!((ran.exit_code, ran.ended), (Some(1), None), "{exit}: {ran:?}");
-        let ran = session.runs("exit 5").await;
-        assert_eq!(ran.ended.map(|exit| exit.code), Some(5), "{exit}: {ran:?}");
-        assert_eq!(ran.output, "", "{exit}");
+        let result = session.runs(exit).await;
+        assert!(result.output.contains("There are stopped jobs."), "{exit}: {result:?}");
+        assert_eq!((result.exit_code, result.ended), (Some(1), None), "{exit}");
+        assert_eq!(session.output_of("echo alive").await, ("alive\n".into(), Some(0)), "{exit}");
+        // Another command comes in between.
+        let result = session.runs(exit).await;
+        assert_eq!((result.exit_code, result.ended), (Some(1), None), "{exit}: {result:?}");
+        let result = session.runs("exit 5").await;
+        assert_eq!(result.ended.map(|exit| exit.code), Some(5), "{exit}: {result:?}");
+        assert_eq!(result.output, "", "{exit}");
     }
 }
 
 #[tokio::test]
-async fn an_exit_that_bash_refuses_has_its_complaint() {
+async fn refused_exit_of_bash_has_its_message() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    let ran = session.runs("exit 1 2").await;
-    assert!(ran.output.contains("too many arguments"), "{ran:?}");
-    assert_eq!(ran.exit_code, Some(1));
-    let ran = session.runs("logout; echo $?").await;
-    assert!(ran.output.contains("not login shell") && ran.output.ends_with("\n1\n"), "{ran:?}");
+    let result = session.runs("exit 1 2").await;
+    assert!(result.output.contains("too many arguments"), "{result:?}");
+    assert_eq!(result.exit_code, Some(1));
+    let result = session.runs("logout; echo $?").await;
+    assert!(result.output.contains("not login shell") && result.output.ends_with("\n1\n"), "{result:?}");
 }
 
 #[tokio::test]
-async fn prompts_without_expansion_of_variables_add_nothing_to_an_output() {
+async fn prompts_without_expansion_add_nothing_to_an_output() {
     let world = World::new();
     world.file(".bashrc", &format!("{PROMPT}shopt -u promptvars\n"));
     let session = world.open(&["bash"]).await;
     check_commands(&session, "from the start").await;
-    assert_eq!(session.gives("echo \"Hi!\"").await, ("Hi!\n".into(), Some(0)));
-    assert!(matches!(session.tries("echo )").await, Err(RunError::NothingRan { .. })));
+    assert_eq!(session.output_of("echo \"Hi!\"").await, ("Hi!\n".into(), Some(0)));
+    assert!(matches!(session.try_command("echo )").await, Err(RunError::NothingRan { .. })));
     assert!(!session.view().await.screen.contains("steplatch"), "{}", session.view().await.screen);
     session.runs("shopt -s promptvars").await;
     check_commands(&session, "in use again").await;
-    assert_eq!(session.gives("echo \"$histchars!\"").await, ("!\n".into(), Some(0)));
+    assert_eq!(session.output_of("echo \"$histchars!\"").await, ("!\n".into(), Some(0)));
     session.runs("shopt -u promptvars").await;
     check_commands(&session, "out of use again").await;
     assert!(!session.view().await.screen.contains("steplatch"), "{}", session.view().await.screen);
 }
 
 #[tokio::test]
-async fn a_prompt_without_the_end_of_the_command_is_no_outcome() {
+async fn prompt_without_a_command_end_is_not_an_outcome() {
     for (setting, command, output) in [
         ("shopt -s extdebug; trap false DEBUG", "touch made", ""),
         ("enable -n printf", "echo one; sh -c 'exit 3'", "one\n"),
@@ -111,16 +111,16 @@ async fn a_prompt_without_the_end_of_the_command_is_no_outcome() {
         let world = World::new();
         world.file(".bashrc", PROMPT);
         let session = world.open(&["bash"]).await;
-        session.tries(setting).await.unwrap();
-        let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{setting}: {error}"));
-        assert_eq!((ran.output.as_str(), ran.exit_code), (output, None), "{setting}");
-        assert!(ran.is_unreported, "{setting}: {ran:?}");
+        session.try_command(setting).await.unwrap();
+        let result = session.try_command(command).await.unwrap_or_else(|error| panic!("{setting}: {error}"));
+        assert_eq!((result.output.as_str(), result.exit_code), (output, None), "{setting}");
+        assert!(result.is_unreported, "{setting}: {result:?}");
         assert!(!world.home.path().join("made").exists());
     }
 }
 
 #[tokio::test]
-async fn an_output_through_a_pipe_is_reported_as_that() {
+async fn output_through_a_pipe_is_reported_as_such() {
     for (shell, is_piped, redirection) in [
         ("bash", true, "exec > >(cat)"),
         ("bash", true, "exec 2> >(cat >&2)"),
@@ -132,18 +132,18 @@ async fn an_output_through_a_pipe_is_reported_as_that() {
         let session = world.open(&[shell]).await;
         assert!(!session.runs("echo before").await.is_piped);
         session.runs(redirection).await;
-        let ran = session.runs("echo on its way").await;
-        assert_eq!((ran.is_piped, ran.exit_code), (is_piped, Some(0)), "{shell}: {redirection}: {ran:?}");
+        let result = session.runs("echo on its way").await;
+        assert_eq!((result.is_piped, result.exit_code), (is_piped, Some(0)), "{shell}: {redirection}: {result:?}");
         session.runs("exec >/dev/tty 2>&1").await;
-        // The prompt of before may still be on its way.
+        // The previous prompt may still be in transit.
         session.prompt().await;
-        let ran = session.runs("echo back").await;
-        assert_eq!((ran.is_piped, ran.output.as_str()), (false, "back\n"), "{shell}: {redirection}");
+        let result = session.runs("echo back").await;
+        assert_eq!((result.is_piped, result.output.as_str()), (false, "back\n"), "{shell}: {redirection}");
     }
 }
 
 #[tokio::test]
-async fn a_start_that_comes_late_through_a_pipe_begins_no_command() {
+async fn late_start_mark_through_a_pipe_begins_no_command() {
     let slowly = "perl -e 'while (sysread STDIN, $b, 65536) { select undef, undef, undef, 0.3; syswrite STDERR, $b }'";
     for is_inner in [false, true] {
         let world = World::new();
@@ -162,11 +162,11 @@ async fn a_start_that_comes_late_through_a_pipe_begins_no_command() {
             ("exec 2>/dev/tty", 0),
             ("sh -c 'exit 4'", 4),
         ];
-        // After the last redirection the prompt is before the line that it follows. An inner bash lacks the marks for that.
+        // After the last redirection, the prompt precedes its line. An inner bash lacks the marks for that.
         for (command, code) in commands.into_iter().take(if is_inner { 4 } else { 6 }) {
-            let ran = session.0.run(request(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
-            assert_eq!((ran.exit_code, ran.timed_out), (Some(code), false), "{is_inner}, {command}: {ran:?}");
-            // All that is on its way arrives.
+            let result = session.0.run(request(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
+            assert_eq!((result.exit_code, result.timed_out), (Some(code), false), "{is_inner}, {command}: {result:?}");
+            // All output in transit arrives.
             tokio::time::sleep(Duration::from_millis(700)).await;
             let view = session.view().await;
             assert_eq!(view.busy, Some(false), "{is_inner}, {command}:\n{}", view.screen);
@@ -175,7 +175,7 @@ async fn a_start_that_comes_late_through_a_pipe_begins_no_command() {
 }
 
 #[tokio::test]
-async fn what_the_hooks_of_a_person_print_between_the_lines_is_no_output() {
+async fn hook_output_between_lines_is_not_command_output() {
     for (shell, file, text) in [
         ("bash", ".bashrc", "PS1='$ '\nPS0='[start \\t]\\n'\n"),
         ("bash", ".bashrc", "PS1='$ '\nset -v\n"),
@@ -189,33 +189,33 @@ async fn what_the_hooks_of_a_person_print_between_the_lines_is_no_output() {
             session.runs("late").await;
         }
         for (command, output, code) in [("echo a", "a\n", 0), ("echo a; false", "a\n", 1)] {
-            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{text}: {command}");
+            assert_eq!(session.output_of(command).await, (output.into(), Some(code)), "{text}: {command}");
         }
         if !text.contains("set -v") {
-            assert_eq!(session.gives("echo a\necho b\nfalse").await, ("a\nb\n".into(), Some(1)), "{text}");
+            assert_eq!(session.output_of("echo a\necho b\nfalse").await, ("a\nb\n".into(), Some(1)), "{text}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_list_of_hooks_that_is_replaced_hides_no_command_of_zsh() {
+async fn replaced_hook_list_hides_no_zsh_command() {
     for list in ["preexec_functions=(pre)", "preexec_functions=()", "preexec_functions=(pre); precmd_functions=(pre)"] {
         let world = World::new();
         world.file(".zshrc", "PROMPT='z> '\npre() { : }\n");
         let session = world.open(&["zsh"]).await;
-        session.types(&format!("{list}\n")).await;
+        session.type_in(&format!("{list}\n")).await;
         session.prompt().await;
         for lines in 1..4 {
-            assert_eq!(session.gives("echo x >> made").await, (String::new(), Some(0)), "{list}");
+            assert_eq!(session.output_of("echo x >> made").await, (String::new(), Some(0)), "{list}");
             let made = std::fs::read_to_string(world.home.path().join("made")).unwrap();
             assert_eq!(made.lines().count(), lines, "{list}");
         }
-        assert_eq!(session.gives("echo said; false").await, ("said\n".into(), Some(1)), "{list}");
+        assert_eq!(session.output_of("echo said; false").await, ("said\n".into(), Some(1)), "{list}");
     }
 }
 
 #[tokio::test]
-async fn an_inner_shell_that_ends_at_errors_is_integrated_and_stays() {
+async fn inner_shell_ending_at_errors_is_integrated_and_stays() {
     for (shell, options) in [
         ("bash --norc", "set -e"),
         ("bash --norc", "set -u"),
@@ -233,19 +233,19 @@ async fn an_inner_shell_that_ends_at_errors_is_integrated_and_stays() {
         start(&session, &format!("WHERE=inner {shell}")).await;
         start(&session, options).await;
         for _ in 0..2 {
-            let ran = session.0.run(integrate("echo at-$WHERE")).await;
-            let ran = ran.unwrap_or_else(|error| panic!("{shell}, {options}: {error}"));
-            assert_eq!((ran.output.as_str(), ran.exit_code), ("at-inner\n", Some(0)), "{shell}, {options}");
+            let result = session.0.run(integrate("echo at-$WHERE")).await;
+            let result = result.unwrap_or_else(|error| panic!("{shell}, {options}: {error}"));
+            assert_eq!((result.output.as_str(), result.exit_code), ("at-inner\n", Some(0)), "{shell}, {options}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_shell_that_ends_at_its_integration_has_no_successor() {
+async fn shell_ending_at_its_integration_has_no_successor() {
     let world = World::new();
     world.file(".bashrc", PROMPT);
     let session = world.open(&["bash"]).await;
-    // A program like a shell, that ends at the line that it is given.
+    // A program that resembles a shell, and ends at its first line.
     world.file("quits", "printf '$ '; read -r line; exit 3\n");
     start(&session, "sh quits").await;
     let error = session.0.run(integrate("touch made")).await.unwrap_err();
@@ -265,8 +265,8 @@ async fn each_of_several_interrupts_arrives() {
             Input { text: "\u{3}\u{3}\u{3}".into(), ..Input::default() },
         ] {
             let session = world.open(&[shell]).await;
-            session.types("sh counts\n").await;
-            session.sees("(?m)^up$").await;
+            session.type_in("sh counts\n").await;
+            session.expect_text("(?m)^up$").await;
             session.0.send(input).await.unwrap();
             let wait = Wait { timeout: Duration::from_secs(10), ..until_prompt() };
             let (waited, view) = session.waits(wait).await;

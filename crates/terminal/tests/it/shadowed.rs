@@ -5,7 +5,7 @@ use steplatch_terminal::{CommandRequest, RunError, Variable};
 use super::inner_shells::{entry, gives, integrate, start};
 use super::shells::{World, request};
 
-/// Builtins and reserved words of bash and zsh. In the texts of the integration each stands for itself.
+/// Builtins and reserved words of bash and zsh. The texts of the integration use each of them unchanged.
 const BUILTINS: &[&str] = &[
     "alias", "bind", "bindkey", "break", "builtin", "cd", "command", "continue", "declare", "disable", "echo",
     "emulate", "enable", "eval", "exit", "export", "hash", "help", "history", "local", "logout", "printf", "readonly",
@@ -14,10 +14,10 @@ const BUILTINS: &[&str] = &[
 ];
 const KEYWORDS: &[&str] = &["if", "then", "else", "elif", "fi", "case", "esac", "for", "while", "do", "done"];
 
-/// Names that fish lets a function have, but for those without which it has no keys and loads no functions.
+/// Names that fish permits for functions, except those that it needs for keys and for loading functions.
 const FISH: &[&str] = &["abbr", "cd", "contains", "echo", "exit", "math", "printf"];
 
-/// The prompt and the title that come with fish use some of them, so that these print nothing.
+/// The prompt and the title of fish itself use some of them, so these functions print nothing.
 const FISH_PROMPT: &str =
     "set -g fish_greeting; function fish_prompt; builtin echo -n '$ '; end; function fish_title; end\n";
 
@@ -48,7 +48,7 @@ fn shadows() -> Vec<(&'static str, &'static str, String)> {
         ("zsh", ".zshrc", aliases.clone()),
         ("zsh", ".zshenv", each(&[&["builtin", "return", "sched", "trap"]], alias)),
         ("zsh", ".zshrc", global),
-        // The hooks of a system's own start files call these functions, too.
+        // The hooks of the system's start files call these functions, too.
         ("zsh", ".zshrc", named(&[BUILTINS], &reserved, "WORD() { [[ a == b ]] }\n")),
         ("zsh", ".zshenv", "builtin() { echo wrong builtin; return 0 }; command() { builtin }\n".to_owned()),
         ("fish", ".config/fish/config.fish", format!("{}{FISH_PROMPT}", each(&[FISH], quiet))),
@@ -56,7 +56,7 @@ fn shadows() -> Vec<(&'static str, &'static str, String)> {
 }
 
 #[tokio::test]
-async fn marks_and_variables_do_not_depend_on_aliases_and_functions() {
+async fn marks_and_variables_ignore_aliases_and_functions() {
     for (shell, file, text) in shadows() {
         let world = World::new();
         world.file(file, &text);
@@ -64,13 +64,13 @@ async fn marks_and_variables_do_not_depend_on_aliases_and_functions() {
         let words: Vec<&str> = shell.split(' ').collect();
         let session = world.open(&words).await;
         for (command, output, code) in [("/bin/echo said", "said\n", 0), ("sh -c 'exit 3'", "", 3)] {
-            let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
-            assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
+            let result = session.try_command(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
         }
         let within = CommandRequest { working_directory: Some("/tmp".into()), ..request("/bin/pwd") };
         match session.0.run(within).await {
-            Ok(ran) => assert_eq!(ran.output, "/tmp\n", "{case}"),
-            // Nothing changes the directory past this function, and what it does instead is no success.
+            Ok(result) => assert_eq!(result.output, "/tmp\n", "{case}"),
+            // Only this function changes the directory, and its replacement fails.
             Err(error @ RunError::NoFolder { .. }) if text.contains("\nbuiltin()") || text.starts_with("builtin()") => {
                 assert!(error.to_string().contains("the command was not run"), "{case}: {error}");
             }
@@ -79,21 +79,21 @@ async fn marks_and_variables_do_not_depend_on_aliases_and_functions() {
         session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await.unwrap();
         let greeting = Variable { value: "it's $HOME".into(), exported: true };
         assert_eq!(session.0.variables(vec!["GREETING".into()]).await.unwrap()[0].1, Some(greeting), "{case}");
-        session.types("\n").await;
+        session.type_in("\n").await;
         session.prompt().await;
-        // The change of the directory names it.
+        // The failed change of the directory names it.
         let screen = session.view().await.screen.replace("wrong builtin", "");
         assert!(!screen.contains("wrong") && !screen.contains("steplatch"), "{case}:\n{screen}");
-        // They are still the user's.
+        // The user's functions are still defined.
         if text.contains("alias -- 'umask=") {
             assert!(session.runs("umask").await.output.ends_with("wrong umask\n"), "{case}");
         }
     }
 }
 
-/// Each row is a shell and what a person enters there. In fish these names are reserved.
+/// Each row is a shell with its input. fish reserves these names.
 #[tokio::test]
-async fn marks_do_not_depend_on_a_function_named_builtin_that_is_defined_later() {
+async fn marks_ignore_a_later_function_named_builtin() {
     let functions = "builtin() { echo wrong; }; command() { echo wrong; }";
     for (shell, definition, is_answered) in [
         ("bash", functions.to_owned(), true),
@@ -102,7 +102,7 @@ async fn marks_do_not_depend_on_a_function_named_builtin_that_is_defined_later()
         ("bash", format!("set -o posix; {functions}"), true),
         ("bash", format!("shopt -u interactive_comments expand_aliases; {functions}"), true),
         ("bash", format!("set -eu; {functions}"), true),
-        // It cannot be put away, so that the prompt has the marks.
+        // It cannot be replaced, so the prompt contains the marks.
         ("bash", format!("{functions}; readonly -f builtin"), false),
         ("zsh", functions.to_owned(), true),
         ("zsh", format!("setopt ksh_arrays sh_word_split; {functions}"), true),
@@ -113,31 +113,31 @@ async fn marks_do_not_depend_on_a_function_named_builtin_that_is_defined_later()
         let case = format!("{shell}: {definition}");
         let modes = if shell == "bash" { "/bin/echo $SHELLOPTS $BASHOPTS" } else { "setopt" };
         session.runs(&format!("{definition}; true")).await;
-        let before = session.tries(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        let before = session.try_command(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         for (command, output, code) in
             [("/bin/echo said", "said\n", 0), ("/bin/sh -c 'exit 3' || /bin/echo no", "no\n", 0), ("/bin/true", "", 0)]
         {
-            let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
-            assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
+            let result = session.try_command(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!((result.output.as_str(), result.exit_code), (output, Some(code)), "{case}: {command}");
         }
-        let after = session.tries(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        let after = session.try_command(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(after.output, before.output, "{case}");
         let set = session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await;
         assert_eq!(set.is_ok(), is_answered, "{case}: {set:?}");
-        // It is still the user's.
+        // The user's variable is unchanged.
         if definition.contains("echo wrong; }") {
             assert_eq!(session.runs("builtin").await.output, "wrong\n", "{case}");
         }
         let screen = session.view().await.screen;
         assert!(!screen.contains("steplatch"), "{case}:\n{screen}");
-        session.types("exit 3\n").await;
-        session.comes_to("the shell has ended", |view| view.exit.is_some()).await;
+        session.type_in("exit 3\n").await;
+        session.wait_until("the shell has ended", |view| view.exit.is_some()).await;
         assert_eq!(session.view().await.exit.map(|exit| exit.code), Some(3), "{case}");
     }
 }
 
 #[tokio::test]
-async fn an_inner_shell_with_aliases_and_functions_is_integrated() {
+async fn inner_shell_with_aliases_and_functions_is_integrated() {
     let alias = "\\alias WORD='echo wrong WORD'\n";
     let aliases =
         each(&[&["printf", "eval", "export", "echo", "help", "cd", "test", "local", "history"], KEYWORDS], alias);
@@ -172,8 +172,8 @@ async fn an_inner_shell_with_aliases_and_functions_is_integrated() {
         let greeting = Variable { value: "a b".into(), exported: true };
         assert_eq!(session.0.variables(vec!["GREETING".into()]).await.unwrap()[0].1, Some(greeting), "{case}");
         let within = CommandRequest { working_directory: Some("/tmp".into()), ..entry("/bin/pwd") };
-        let ran = session.0.run(within).await.unwrap_or_else(|error| panic!("{case}: {error}"));
-        assert_eq!(ran.output, "/tmp\n", "{case}");
+        let result = session.0.run(within).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(result.output, "/tmp\n", "{case}");
         let screen = session.view().await.screen;
         assert!(!screen.contains("wrong") && !screen.contains("steplatch"), "{case}:\n{screen}");
     }

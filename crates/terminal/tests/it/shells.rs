@@ -1,7 +1,6 @@
-//! Real shells on real terminals: their marks, single commands, their variables, and what they wait
-//! for.
+//! Real shells on real terminals: marks, single commands, variables, and waits.
 //!
-//! What holds for one shell is tested with all three.
+//! Common properties are tested with all three shells.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use tempfile::TempDir;
 
 pub(crate) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// A person's home, and terminals in it.
+/// A person's home directory with terminals.
 pub(crate) struct World {
     pub(crate) terminals: Terminals,
     pub(crate) home: TempDir,
@@ -29,10 +28,11 @@ impl World {
         let integration = Some(Integration::install(folder.path()).unwrap());
         let terminals = Terminals::new(Options { integration, ..Options::default() }).unwrap();
         let world = Self { terminals, home: tempfile::tempdir().unwrap(), _integration: folder };
-        // Without any file of its own, zsh shows a new user a menu.
+        // Without any start file, zsh shows a new user a menu.
         world.file(".zshrc", "");
         world.file(".config/fish/config.fish", "set -g fish_greeting\n");
-        // In a new home fish reads all manuals for completions, in the background, which takes a minute of computing.
+        // In a new home directory, fish reads all manuals for completions in the background, which takes a minute of
+        // computing.
         world.file(".local/share/fish/generated_completions/none", "");
         world
     }
@@ -71,7 +71,7 @@ impl World {
         let path = std::env::var("PATH").unwrap();
         assert!(
             program.contains('/') || path.split(':').any(|folder| Path::new(folder).join(&program).is_file()),
-            "{program} is not installed; cargo xtask test installs it, or says which package it is in"
+            "{program} is not installed; cargo xtask test installs it, or names its package"
         );
         let Opened { terminal, integrated } = self.terminals.open(spec).await.unwrap();
         let quiet = if integrated { Duration::from_secs(60) } else { Duration::from_millis(200) };
@@ -87,30 +87,30 @@ impl World {
     }
 }
 
-/// A terminal under test, in few words.
+/// A terminal under test, with short methods.
 pub(crate) struct Session(pub(crate) Terminal);
 
 impl Session {
-    pub(crate) async fn types(&self, text: &str) {
+    pub(crate) async fn type_in(&self, text: &str) {
         self.0.send(Input { text: text.into(), ..Input::default() }).await.unwrap();
     }
 
-    pub(crate) async fn tries(&self, command: &str) -> Result<CommandResult, RunError> {
+    pub(crate) async fn try_command(&self, command: &str) -> Result<CommandResult, RunError> {
         self.0.run(request(command)).await
     }
 
     pub(crate) async fn runs(&self, command: &str) -> CommandResult {
-        let ran = self.tries(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        if ran.timed_out {
-            panic!("{command:?} is not over:\n{}", self.view().await.screen);
+        let result = self.try_command(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        if result.timed_out {
+            panic!("{command:?} has not ended:\n{}", self.view().await.screen);
         }
-        ran
+        result
     }
 
     /// Returns the output of a command, and its exit code.
-    pub(crate) async fn gives(&self, command: &str) -> (String, Option<i32>) {
-        let ran = self.runs(command).await;
-        (ran.output, ran.exit_code)
+    pub(crate) async fn output_of(&self, command: &str) -> (String, Option<i32>) {
+        let result = self.runs(command).await;
+        (result.output, result.exit_code)
     }
 
     pub(crate) async fn view(&self) -> View {
@@ -121,7 +121,7 @@ impl Session {
         self.0.wait(wait).await.unwrap()
     }
 
-    pub(crate) async fn sees(&self, pattern: &str) -> String {
+    pub(crate) async fn expect_text(&self, pattern: &str) -> String {
         let (waited, view) = self.waits(wait_for(pattern)).await;
         let found = waited.found.unwrap_or_else(|| panic!("no {pattern:?} ({:?}) on:\n{}", waited.reason, view.screen));
         assert!(!found.in_echo, "{pattern:?} was only typed:\n{}", view.screen);
@@ -139,15 +139,15 @@ impl Session {
     }
 
     async fn variable(&self, name: &str) -> Option<Variable> {
-        let told = self.0.variables(vec![name.into()]).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!((told.len(), told[0].0.as_str()), (1, name));
-        told[0].1.clone()
+        let reported = self.0.variables(vec![name.into()]).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((reported.len(), reported[0].0.as_str()), (1, name));
+        reported[0].1.clone()
     }
 
-    /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may
-    /// hand it over a little after the program has begun.
-    pub(crate) async fn leaves_the_foreground(&self, shell: &str) {
-        eventually(&format!("{shell} hands the foreground over"), async || match self.tries("refused").await {
+    /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may pass
+    /// on the foreground shortly after the program has started.
+    pub(crate) async fn wait_for_foreground_change(&self, shell: &str) {
+        eventually(&format!("{shell} passes on the foreground"), async || match self.try_command("refused").await {
             Err(RunError::Busy { program: Some(program) }) => program != shell,
             Err(RunError::Busy { program: None }) => false,
             other => panic!("{shell} is not busy: {other:?}"),
@@ -155,8 +155,8 @@ impl Session {
         .await;
     }
 
-    /// Looks until the states are as wanted: no output reports a process that begins to sleep.
-    pub(crate) async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
+    /// Polls the states, because no output reports a process that begins to sleep.
+    pub(crate) async fn wait_until(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
         eventually(what, async || {
             let view = self.view().await;
             if wanted(&view) { Ok(view) } else { Err((view.awaiting_input, view.screen)) }
@@ -207,37 +207,37 @@ fn private(value: &str) -> Option<Variable> {
 // ---- the prompt and the marks ----
 
 #[tokio::test]
-async fn every_shell_tells_when_it_is_busy_and_how_commands_ended() {
+async fn every_shell_reports_busy_state_and_exit_codes() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for (command, code) in [("true", 0), ("false", 1), ("no_such_command_here", 127), ("sh -c 'exit 42'", 42)] {
-            session.types(&format!("{command}\n")).await;
+            session.type_in(&format!("{command}\n")).await;
             let view = session.prompt().await;
             assert_eq!((view.exit_code, view.busy), (Some(code), Some(false)), "{shell}: {command}");
         }
-        session.types("sh -c 'echo go; read answer'\n").await;
-        session.sees("^go$").await;
+        session.type_in("sh -c 'echo go; read answer'\n").await;
+        session.expect_text("^go$").await;
         assert_eq!(session.view().await.busy, Some(true), "{shell}");
-        session.types("yes\n").await;
+        session.type_in("yes\n").await;
         assert_eq!(session.prompt().await.busy, Some(false), "{shell}");
-        session.types("\n").await;
+        session.type_in("\n").await;
         assert_eq!(session.prompt().await.busy, Some(false), "{shell}: an empty line");
-        session.types("half").await;
-        session.comes_to("the line is shown", |view| view.screen.ends_with("half")).await;
-        // fish may miss an interrupt that comes while it colours the line.
+        session.type_in("half").await;
+        session.wait_until("the line is shown", |view| view.screen.ends_with("half")).await;
+        // fish may miss an interrupt while it colours the line.
         while session.view().await.screen.ends_with("half") {
-            session.types("\u{3}").await;
+            session.type_in("\u{3}").await;
             let quiet = Quiet::for_duration(Duration::from_millis(100));
             session.waits(Wait { until: Until::Quiet(quiet), ..until_prompt() }).await;
         }
-        session.types("sh -c 'exit 5'\n").await;
+        session.type_in("sh -c 'exit 5'\n").await;
         assert_eq!(session.prompt().await.exit_code, Some(5), "{shell}: after a line was given up");
     }
 }
 
 #[tokio::test]
-async fn login_shells_read_their_files_and_tell_as_well() {
+async fn login_shells_read_their_files_and_report_too() {
     for (command, is_login, files) in [
         (["bash", "-l"], "shopt -q login_shell", [".bash_profile", ".bash_profile"]),
         (["bash", "--login"], "shopt -q login_shell", [".profile", ".profile"]),
@@ -253,14 +253,14 @@ async fn login_shells_read_their_files_and_tell_as_well() {
         let session = world.open(&command).await;
         assert_eq!(session.runs(is_login).await.exit_code, Some(0), "{command:?}");
         assert_eq!(session.variable("read1").await, private("yes"), "{command:?}");
-        assert_eq!(session.gives("sh -c 'exit 3'").await, (String::new(), Some(3)), "{command:?}");
-        let environment = session.gives("env").await.0;
+        assert_eq!(session.output_of("sh -c 'exit 3'").await, (String::new(), Some(3)), "{command:?}");
+        let environment = session.output_of("env").await.0;
         assert!(!environment.contains("STEPLATCH_SHELL") && !environment.contains("PROMPT_COMMAND"), "{environment}");
     }
 }
 
 #[tokio::test]
-async fn zsh_finds_all_of_the_users_files_and_leaves_its_own_folder_as_it_was() {
+async fn zsh_finds_all_user_files_and_keeps_its_directory() {
     for own_folder in [None, Some("zsh")] {
         let world = World::new();
         let folder = own_folder.map_or(String::new(), |folder| format!("{folder}/"));
@@ -271,18 +271,18 @@ async fn zsh_finds_all_of_the_users_files_and_leaves_its_own_folder_as_it_was() 
         let place = own_folder.map(|folder| format!("{}/{folder}", world.home()));
         spec.environment.extend(place.clone().map(|place| ("ZDOTDIR".into(), place.into())));
         let session = world.open_spec(spec).await;
-        let told = place.clone().unwrap_or_else(|| "home".into());
-        let read = [".zshenv", ".zprofile", ".zshrc", ".zlogin"].map(|file| format!("{file}:{told}")).join(" ");
-        assert_eq!(session.gives("print $files").await.0, format!("{read}\n"));
-        assert_eq!(session.gives("sh -c 'echo ${ZDOTDIR-home}'").await.0, format!("{told}\n"));
+        let reported = place.clone().unwrap_or_else(|| "home".into());
+        let read = [".zshenv", ".zprofile", ".zshrc", ".zlogin"].map(|file| format!("{file}:{reported}")).join(" ");
+        assert_eq!(session.output_of("print $files").await.0, format!("{read}\n"));
+        assert_eq!(session.output_of("sh -c 'echo ${ZDOTDIR-home}'").await.0, format!("{reported}\n"));
         assert_eq!(
-            session.gives("unset files; zsh -ic 'print $files' 2>&1").await.0,
-            format!(".zshenv:{told} .zshrc:{told}\n")
+            session.output_of("unset files; zsh -ic 'print $files' 2>&1").await.0,
+            format!(".zshenv:{reported} .zshrc:{reported}\n")
         );
-        let environment = session.gives("env").await.0;
+        let environment = session.output_of("env").await.0;
         assert!(!environment.contains("STEPLATCH_SHELL"), "{environment}");
     }
-    // A .zshenv that moves the others.
+    // A .zshenv that moves the other files.
     let world = World::new();
     world.file(".zshenv", "export ZDOTDIR=~/moved\n");
     world.file("moved/.zshrc", "moved=yes; HISTFILE=${ZDOTDIR:-$HOME}/.zsh_history SAVEHIST=10\n");
@@ -292,7 +292,7 @@ async fn zsh_finds_all_of_the_users_files_and_leaves_its_own_folder_as_it_was() 
     assert!(world.home.path().join("moved/.zsh_history").exists());
 }
 
-/// Settings that people make in their shells.
+/// Common user settings of shells.
 const HOSTILE: &[(&str, &[&str])] = &[
     (
         "bash",
@@ -339,7 +339,7 @@ const HOSTILE: &[(&str, &[&str])] = &[
 ];
 
 #[tokio::test]
-async fn what_a_shell_traces_is_nothing_of_the_integration() {
+async fn shell_trace_contains_nothing_of_the_integration() {
     let rows = [
         ("bash", ".bashrc", "set -x"),
         ("bash", ".bashrc", "PROMPT_COMMAND='true theirs'; set -x"),
@@ -358,17 +358,19 @@ async fn what_a_shell_traces_is_nothing_of_the_integration() {
             session.runs(line).await;
         }
         for (command, code) in [("echo said", 0), ("sh -c 'exit 7'", 7), ("true", 0)] {
-            let ran = session.runs(command).await;
-            assert_eq!(ran.exit_code, Some(code), "{shell} with {line:?}: {ran:?}");
-            let is_traced =
-                ran.output.lines().any(|row| row.starts_with('+') && row.contains(command.split(' ').next().unwrap()));
-            assert!(is_traced, "its own commands are traced: {shell} with {line:?}: {ran:?}");
-            assert!(!ran.output.contains("steplatch"), "{shell} with {line:?}: {ran:?}");
+            let result = session.runs(command).await;
+            assert_eq!(result.exit_code, Some(code), "{shell} with {line:?}: {result:?}");
+            let is_traced = result
+                .output
+                .lines()
+                .any(|row| row.starts_with('+') && row.contains(command.split(' ').next().unwrap()));
+            assert!(is_traced, "its own commands are traced: {shell} with {line:?}: {result:?}");
+            assert!(!result.output.contains("steplatch"), "{shell} with {line:?}: {result:?}");
         }
-        session.types("echo typed\n").await;
+        session.type_in("echo typed\n").await;
         session.prompt().await;
         let screen = session.view().await.screen;
-        // On the screen, zsh shows what its hooks do.
+        // zsh shows the effects of its hooks on the screen.
         let shows_hooks = shell == "zsh" && screen.contains("steplatch");
         assert!(
             shows_hooks || screen.contains("\ntyped") && !screen.contains("steplatch"),
@@ -378,7 +380,7 @@ async fn what_a_shell_traces_is_nothing_of_the_integration() {
 }
 
 #[tokio::test]
-async fn shells_tell_the_truth_whatever_people_do_to_them() {
+async fn shell_reports_are_correct_despite_customisation() {
     for (shell, files) in HOSTILE {
         for rc in *files {
             let world = World::new();
@@ -390,16 +392,16 @@ async fn shells_tell_the_truth_whatever_people_do_to_them() {
             world.file(file, &format!("{rc}\n"));
             let session = world.open(&[shell]).await;
             for (command, code) in [("true", 0), ("sh -c 'echo said; exit 7'", 7), ("false", 1)] {
-                let ran = session.runs(command).await;
-                assert_eq!(ran.exit_code, Some(code), "{shell} with {rc:?}: {command}: {ran:?}");
+                let result = session.runs(command).await;
+                assert_eq!(result.exit_code, Some(code), "{shell} with {rc:?}: {command}: {result:?}");
                 if code == 7 {
-                    assert!(ran.output.ends_with("said\n"), "{shell} with {rc:?}: {ran:?}");
+                    assert!(result.output.ends_with("said\n"), "{shell} with {rc:?}: {result:?}");
                 }
             }
-            // The hooks of `emulate sh` and of a read-only list are another matter; variables are answered by all.
-            let told = session.0.variables(vec!["HOME".into()]).await;
+            // Hooks differ with `emulate sh` and a read-only list; variables work in all shells.
+            let reported = session.0.variables(vec!["HOME".into()]).await;
             assert_eq!(
-                told.unwrap_or_else(|error| panic!("{shell} with {rc:?}: {error}"))[0].1,
+                reported.unwrap_or_else(|error| panic!("{shell} with {rc:?}: {error}"))[0].1,
                 exported(world.home())
             );
             let screen = session.view().await.screen;
@@ -411,7 +413,7 @@ async fn shells_tell_the_truth_whatever_people_do_to_them() {
 }
 
 #[tokio::test]
-async fn hooks_that_are_set_anew_while_the_shell_runs_do_no_lasting_harm() {
+async fn hooks_reset_at_run_time_do_no_lasting_harm() {
     for (shell, reset) in [
         ("bash", "PROMPT_COMMAND=true"),
         ("bash", "PROMPT_COMMAND=(); PS1='> '"),
@@ -422,20 +424,20 @@ async fn hooks_that_are_set_anew_while_the_shell_runs_do_no_lasting_harm() {
     ] {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        // The prompt right after it may be reported or not; the next one is.
-        session.types(&format!("{reset}; echo reset\n")).await;
-        session.sees("^reset$").await;
-        session.types("true\n").await;
+        // The prompt right after it may be reported or not, but the next one is.
+        session.type_in(&format!("{reset}; echo reset\n")).await;
+        session.expect_text("^reset$").await;
+        session.type_in("true\n").await;
         session.prompt().await;
         for code in [3, 4] {
-            let ran = session.runs(&format!("sh -c 'exit {code}'")).await;
-            assert_eq!(ran.exit_code, Some(code), "{shell} after {reset}");
+            let result = session.runs(&format!("sh -c 'exit {code}'")).await;
+            assert_eq!(result.exit_code, Some(code), "{shell} after {reset}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_theme_that_sets_the_prompt_each_time_is_no_obstacle() {
+async fn theme_resetting_the_prompt_is_supported() {
     let theme = [
         ("bash", ".bashrc", "theme() { local code=$?; PS1=\"[theme $code] \"; return $code; }\nPROMPT_COMMAND=theme\n"),
         (
@@ -455,7 +457,11 @@ async fn a_theme_that_sets_the_prompt_each_time_is_no_obstacle() {
         world.file(file, text);
         let session = world.open(&[shell]).await;
         for code in [4, 0, 6] {
-            assert_eq!(session.gives(&format!("sh -c 'exit {code}'")).await, (String::new(), Some(code)), "{shell}");
+            assert_eq!(
+                session.output_of(&format!("sh -c 'exit {code}'")).await,
+                (String::new(), Some(code)),
+                "{shell}"
+            );
             let screen = session.view().await.screen;
             let shown = screen.lines().last().unwrap();
             assert!(shown.starts_with(&format!("[theme {code}")), "{shell}: the theme is shown its code:\n{screen}");
@@ -464,11 +470,11 @@ async fn a_theme_that_sets_the_prompt_each_time_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn an_output_without_an_end_stays_on_the_screen_and_in_the_history() {
+async fn output_without_newline_stays_on_screen_and_in_history() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        assert_eq!(session.gives("printf 'no end'").await, ("no end".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("printf 'no end'").await, ("no end".into(), Some(0)), "{shell}");
         let screen = session.view().await.screen;
         assert!(screen.lines().any(|line| line.starts_with("no end")), "{shell}:\n{screen}");
         let history = session.history().await;
@@ -477,13 +483,13 @@ async fn an_output_without_an_end_stays_on_the_screen_and_in_the_history() {
 }
 
 #[tokio::test]
-async fn a_shell_that_becomes_another_program_is_no_longer_busy_and_no_prompt_is_waited_for() {
+async fn shell_replaced_by_exec_is_not_busy_and_has_no_prompt() {
     for shell in SHELLS {
         for command in ["exec sh", "exec sleep 30", "sh -c 'exit 1'; exec sh -c 'read x'"] {
             let world = World::new();
             let session = world.open(&[shell]).await;
             let began = Instant::now();
-            session.types(&format!("{command}\n")).await;
+            session.type_in(&format!("{command}\n")).await;
             let (waited, view) = session.waits(until_prompt()).await;
             assert_eq!(waited.reason, Reason::Exit, "{shell}: {command}:\n{}", view.screen);
             assert!(waited.exit.is_none() && waited.replaced_by.is_some(), "{shell}: {waited:?}");
@@ -494,59 +500,63 @@ async fn a_shell_that_becomes_another_program_is_no_longer_busy_and_no_prompt_is
         }
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.runs("exec sh").await;
-        assert_eq!((ran.replaced_by.is_some(), ran.exit_code, ran.ended), (true, None, None), "{shell}: {ran:?}");
+        let result = session.runs("exec sh").await;
+        assert_eq!(
+            (result.replaced_by.is_some(), result.exit_code, result.ended),
+            (true, None, None),
+            "{shell}: {result:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_line_that_somebody_types_meanwhile_is_no_part_of_a_command() {
+async fn line_typed_meanwhile_is_not_part_of_a_command() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         let command = session.runs("sleep 1; echo first; sh -c 'exit 7'");
         let meanwhile = async {
             eventually("the command runs", async || session.view().await.busy.is_some()).await;
-            session.types("sleep 2; echo second; sh -c 'exit 9'\n").await;
+            session.type_in("sleep 2; echo second; sh -c 'exit 9'\n").await;
         };
-        let (ran, ()) = tokio::join!(command, meanwhile);
-        assert_eq!(ran.exit_code, Some(7), "{shell}: {ran:?}");
-        assert!(ran.output.ends_with("first\n"), "{shell}: {ran:?}");
+        let (result, ()) = tokio::join!(command, meanwhile);
+        assert_eq!(result.exit_code, Some(7), "{shell}: {result:?}");
+        assert!(result.output.ends_with("first\n"), "{shell}: {result:?}");
     }
 }
 
 #[tokio::test]
-async fn a_shell_within_another_program_is_told_from_the_one_around_it() {
+async fn nested_shell_is_distinguished_from_the_outer_one() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("script -q -c 'sh -i' /dev/null\n").await;
-        session.sees("[#$] $").await;
-        session.types("echo not entered").await;
+        session.type_in("script -q -c 'sh -i' /dev/null\n").await;
+        session.expect_text("[#$] $").await;
+        session.type_in("echo not entered").await;
         eventually("the line is echoed", async || session.view().await.screen.contains("not entered")).await;
-        let refused = match session.tries("echo inside").await {
+        let refused = match session.try_command("echo inside").await {
             Err(refused) => refused,
             Ok(ran) => panic!("{shell}: {ran:?} on:\n{}", session.view().await.screen),
         };
         assert!(matches!(&refused, RunError::Busy { program: Some(program) } if program == "script"), "{refused:?}");
-        session.types("\u{15}").await;
+        session.type_in("\u{15}").await;
         assert!(matches!(session.0.variables(vec!["HOME".into()]).await, Err(VariablesError::Busy { .. })));
-        session.types("echo in_$((1+1)); exit\n").await;
-        session.sees("in_2").await;
+        session.type_in("echo in_$((1+1)); exit\n").await;
+        session.expect_text("in_2").await;
         session.prompt().await;
-        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+        assert_eq!(session.output_of("echo back").await.0, "back\n", "{shell}");
     }
-    // From the start in something that is no shell of ours.
+    // Started in a program that is not an integrated shell.
     let world = World::new();
     let session = world.open(&["script", "-q", "-c", "bash --norc", "/dev/null"]).await;
     assert_eq!(session.view().await.busy, None);
-    // It reports no exit codes, and its prompt is known when it comes back.
-    assert_eq!(session.gives("echo in; false").await, ("in\n".into(), None));
+    // It reports no exit codes, and its returning prompt is recognised.
+    assert_eq!(session.output_of("echo in; false").await, ("in\n".into(), None));
 }
 
 // ---- single commands ----
 
-/// Commands, what they print, and their exit codes. `{}` is replaced by the shell's own complaint.
+/// Commands with their output and exit codes. `{}` stands for the shell's own message.
 const COMMON: &[(&str, &str, Option<i32>)] = &[
     ("echo one", "one\n", Some(0)),
     ("printf 'no end'", "no end", Some(0)),
@@ -594,29 +604,29 @@ const FISH: &[(&str, &str, Option<i32>)] = &[
 ];
 
 #[tokio::test]
-async fn a_command_gives_exactly_what_it_printed_and_how_it_ended() {
+async fn command_returns_its_exact_output_and_exit_code() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         let own = if shell == "fish" { FISH } else { POSIX };
         for round in 0..2 {
             for (command, output, code) in COMMON.iter().chain(own) {
-                let ran = session.runs(command).await;
+                let result = session.runs(command).await;
                 assert_eq!(
-                    (ran.output.as_str(), ran.exit_code),
+                    (result.output.as_str(), result.exit_code),
                     (*output, *code),
                     "{shell}, round {round}: {command:?}"
                 );
-                assert_eq!((ran.left_out, ran.tail), (0, None), "{shell}: {command:?}");
+                assert_eq!((result.left_out, result.tail), (0, None), "{shell}: {command:?}");
             }
-            // The shell's own message about it differs.
+            // The shells' messages differ.
             assert_eq!(session.runs("sh -c 'kill -9 $$'").await.exit_code, Some(137), "{shell}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_command_that_the_shell_does_not_understand_gives_its_complaint() {
+async fn misunderstood_command_returns_the_shells_message() {
     for (shell, command, complaint, codes) in [
         ("bash", "no_such_command_here", "no_such_command_here: command not found", 127..=127),
         ("zsh", "no_such_command_here", "command not found: no_such_command_here", 127..=127),
@@ -624,15 +634,15 @@ async fn a_command_that_the_shell_does_not_understand_gives_its_complaint() {
     ] {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.runs(command).await;
-        assert!(ran.output.contains(complaint) && !ran.output.contains('\u{23ce}'), "{shell}: {ran:?}");
-        assert!(ran.exit_code.is_some_and(|code| codes.contains(&code)), "{shell}: {ran:?}");
-        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+        let result = session.runs(command).await;
+        assert!(result.output.contains(complaint) && !result.output.contains('\u{23ce}'), "{shell}: {result:?}");
+        assert!(result.exit_code.is_some_and(|code| codes.contains(&code)), "{shell}: {result:?}");
+        assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_command_that_is_not_whole_is_taken_back() {
+async fn incomplete_command_is_withdrawn() {
     for (shell, commands) in [
         ("bash", &["echo 'open", "for n in 1 2", "cat <<END\nno end", "echo \\"][..]),
         ("zsh", &["echo 'open", "for n in 1 2; do", "cat <<END\nno end", "echo $(("]),
@@ -641,15 +651,15 @@ async fn a_command_that_is_not_whole_is_taken_back() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for command in commands {
-            assert_eq!(session.tries(command).await, Err(RunError::Incomplete), "{shell}: {command}");
+            assert_eq!(session.try_command(command).await, Err(RunError::Incomplete), "{shell}: {command}");
             assert_eq!(session.view().await.busy, Some(false), "{shell}: {command}");
-            assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}: {command}");
+            assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{shell}: {command}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_shell_without_a_line_editor_asks_for_each_line_and_gets_it() {
+async fn shell_without_a_line_editor_gets_each_requested_line() {
     for rc in ["set +o emacs; set +o vi", "bind 'set enable-bracketed-paste off'"] {
         let world = World::new();
         world.file(".bashrc", &format!("{rc}\n"));
@@ -660,30 +670,30 @@ async fn a_shell_without_a_line_editor_asks_for_each_line_and_gets_it() {
                 ("if false\nthen echo no\nfi; sh -c 'exit 3'", "", Some(3)),
                 ("echo one", "one\n", Some(0)),
             ] {
-                assert_eq!(session.gives(command).await, (output.into(), code), "{rc}: {command:?}");
+                assert_eq!(session.output_of(command).await, (output.into(), code), "{rc}: {command:?}");
             }
-            assert_eq!(session.tries("for n in 1 2\ndo").await, Err(RunError::Incomplete), "{rc}");
-            assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{rc}");
-            let ran = session.runs("echo one\nsh -c 'sleep 0.1; echo two; exit 5'").await;
-            assert!(ran.output.starts_with("one\n") && ran.output.ends_with("two\n"), "{rc}: {ran:?}");
-            assert_eq!(ran.exit_code, Some(5), "{rc}: {ran:?}");
+            assert_eq!(session.try_command("for n in 1 2\ndo").await, Err(RunError::Incomplete), "{rc}");
+            assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{rc}");
+            let result = session.runs("echo one\nsh -c 'sleep 0.1; echo two; exit 5'").await;
+            assert!(result.output.starts_with("one\n") && result.output.ends_with("two\n"), "{rc}: {result:?}");
+            assert_eq!(result.exit_code, Some(5), "{rc}: {result:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_command_runs_in_the_folder_that_it_is_given() {
+async fn command_runs_in_its_given_directory() {
     for shell in SHELLS {
         let world = World::new();
         let odd = world.home.path().join("it's a $HOME \"folder\" \\ with -n; dots…");
         std::fs::create_dir(&odd).unwrap();
         let session = world.open(&[shell]).await;
         let folder = odd.to_str().unwrap();
-        let ran = session
+        let result = session
             .0
             .run(CommandRequest { working_directory: Some(folder.into()), ..request("pwd; command ls -1a") })
             .await;
-        assert_eq!(ran.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
+        assert_eq!(result.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
         assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
         let missing = CommandRequest { working_directory: Some("/no/such".into()), ..request("echo ran") };
         let refused = session.0.run(missing).await.unwrap_err();
@@ -694,161 +704,169 @@ async fn a_command_runs_in_the_folder_that_it_is_given() {
         assert!(!session.history().await.contains("ran\n"), "{shell}");
         let dash = CommandRequest { working_directory: Some("-".into()), ..request("echo ran") };
         let refused = session.0.run(dash).await.unwrap_err();
-        assert!(matches!(refused, RunError::NoFolder { .. }), "{shell}: there is no folder called -");
+        assert!(matches!(refused, RunError::NoFolder { .. }), "{shell}: there is no directory called -");
         assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_megabyte_is_cut_to_its_ends_and_can_be_read_on() {
+async fn megabyte_is_cut_to_its_ends_and_can_be_read_further() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.runs("seq 1 160000; sh -c 'exit 3'").await;
+        let result = session.runs("seq 1 160000; sh -c 'exit 3'").await;
         let whole: String = (1..=160_000).map(|n| format!("{n}\n")).collect();
-        let tail = ran.tail.unwrap();
-        assert_eq!(ran.exit_code, Some(3), "{shell}");
-        assert!(ran.output.starts_with("1\n2\n") && tail.ends_with("\n159999\n160000\n"), "{shell}");
-        assert_eq!(ran.output.len() + usize::try_from(ran.left_out).unwrap() + tail.len(), whole.len(), "{shell}");
-        assert_eq!(ran.end - ran.offset, whole.len() as u64, "{shell}");
+        let tail = result.tail.unwrap();
+        assert_eq!(result.exit_code, Some(3), "{shell}");
+        assert!(result.output.starts_with("1\n2\n") && tail.ends_with("\n159999\n160000\n"), "{shell}");
+        assert_eq!(
+            result.output.len() + usize::try_from(result.left_out).unwrap() + tail.len(),
+            whole.len(),
+            "{shell}"
+        );
+        assert_eq!(result.end - result.offset, whole.len() as u64, "{shell}");
         let rest = session
             .0
-            .read(Part::From(ran.next), Limit::Head(usize::try_from(ran.left_out).unwrap() + tail.len()))
+            .read(Part::From(result.next), Limit::Head(usize::try_from(result.left_out).unwrap() + tail.len()))
             .await
             .unwrap();
-        assert_eq!(ran.output + &rest.head, whole, "{shell}");
+        assert_eq!(result.output + &rest.head, whole, "{shell}");
         let all = session.0.run(CommandRequest { limit: Limit::Head(2_000_000), ..request("seq 1 160000") }).await;
         assert_eq!(all.unwrap().output, whole, "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_command_that_reads_the_terminal_is_left_running() {
+async fn command_reading_the_terminal_is_left_running() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         let asks = CommandRequest { timeout: Duration::from_millis(300), ..request("echo asks; cat") };
-        let ran = session.0.run(asks).await.unwrap();
-        assert_eq!((ran.output.as_str(), ran.exit_code, ran.timed_out), ("asks\n", None, true), "{shell}");
+        let result = session.0.run(asks).await.unwrap();
+        assert_eq!((result.output.as_str(), result.exit_code, result.timed_out), ("asks\n", None, true), "{shell}");
         assert_eq!(session.view().await.busy, Some(true), "{shell}");
-        let refused = session.tries("true").await.unwrap_err();
+        let refused = session.try_command("true").await.unwrap_err();
         assert_eq!(refused, RunError::Busy { program: Some("cat".into()) }, "{shell}");
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.prompt().await;
-        assert_eq!(session.gives("echo free").await.0, "free\n", "{shell}");
+        assert_eq!(session.output_of("echo free").await.0, "free\n", "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_command_right_behind_a_line_waits_for_the_prompt_instead_of_being_refused() {
+async fn command_right_after_a_line_waits_for_the_prompt() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         for _ in 0..5 {
-            session.types("true\n").await;
-            assert_eq!(session.gives("echo here").await, ("here\n".to_owned(), Some(0)), "{shell}");
+            session.type_in("true\n").await;
+            assert_eq!(session.output_of("echo here").await, ("here\n".to_owned(), Some(0)), "{shell}");
         }
-        // A line that a builtin of the shell reads is behind it just as soon.
-        session.types("read answer\n").await;
-        session.comes_to(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
-        session.types("typed\n").await;
-        assert_eq!(session.gives("echo $answer").await, ("typed\n".to_owned(), Some(0)), "{shell}");
+        // A line read by a builtin of the shell follows just as soon.
+        session.type_in("read answer\n").await;
+        session.wait_until(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+        session.type_in("typed\n").await;
+        assert_eq!(session.output_of("echo $answer").await, ("typed\n".to_owned(), Some(0)), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_shell_that_keeps_itself_busy_refuses_a_command_after_a_while() {
+async fn permanently_busy_shell_refuses_a_command_after_a_while() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("while :; do :; done\n").await;
-    assert_eq!(session.tries("true").await, Err(RunError::Busy { program: Some("bash".into()) }));
-    session.types("\u{3}").await;
-    assert_eq!(session.gives("echo free").await.0, "free\n");
+    session.type_in("while :; do :; done\n").await;
+    assert_eq!(session.try_command("true").await, Err(RunError::Busy { program: Some("bash".into()) }));
+    session.type_in("\u{3}").await;
+    assert_eq!(session.output_of("echo free").await.0, "free\n");
 }
 
 #[tokio::test]
-async fn a_command_that_ends_the_shell_says_so() {
+async fn command_ending_the_shell_says_so() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let ran = session.runs("echo bye; exit 3").await;
-        assert_eq!((ran.ended.map(|exit| exit.code), ran.exit_code), (Some(3), Some(3)), "{shell}: {ran:?}");
-        assert!(ran.output.starts_with("bye\n"), "{shell}: {ran:?}");
-        assert!(matches!(session.tries("true").await, Err(RunError::Ended(Some(exit))) if exit.code == 3), "{shell}");
+        let result = session.runs("echo bye; exit 3").await;
+        assert_eq!((result.ended.map(|exit| exit.code), result.exit_code), (Some(3), Some(3)), "{shell}: {result:?}");
+        assert!(result.output.starts_with("bye\n"), "{shell}: {result:?}");
+        assert!(
+            matches!(session.try_command("true").await, Err(RunError::Ended(Some(exit))) if exit.code == 3),
+            "{shell}"
+        );
         let world = World::new();
         let session = world.open(&[shell]).await;
         let pid = if shell == "fish" { "$fish_pid" } else { "$$" };
-        let ran = session.runs(&format!("kill -9 {pid}")).await;
-        assert_eq!(ran.ended.map(|exit| exit.signal), Some(Some(9)), "{shell}");
+        let result = session.runs(&format!("kill -9 {pid}")).await;
+        assert_eq!(result.ended.map(|exit| exit.signal), Some(Some(9)), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn a_line_that_somebody_has_begun_is_not_spoilt() {
+async fn line_begun_by_a_person_is_not_corrupted() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("echo mi").await;
-        let refused = session.tries("true").await.unwrap_err();
+        session.type_in("echo mi").await;
+        let refused = session.try_command("true").await.unwrap_err();
         assert_eq!(refused, RunError::HalfTyped { text: "echo mi".into() }, "{shell}");
-        session.types("ne\n").await;
-        session.sees("^mine$").await;
+        session.type_in("ne\n").await;
+        session.expect_text("^mine$").await;
         session.prompt().await;
-        session.types("gone\u{15}").await;
-        assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}: what was taken back does not count");
-        session.types("\u{1b}[A").await;
-        session.comes_to("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
-        let refused = session.tries("true").await.unwrap_err();
+        session.type_in("gone\u{15}").await;
+        assert_eq!(session.output_of("echo next").await.0, "next\n", "{shell}: withdrawn input does not count");
+        session.type_in("\u{1b}[A").await;
+        session.wait_until("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
+        let refused = session.try_command("true").await.unwrap_err();
         assert_eq!(refused, RunError::HalfTyped { text: "echo next".into() }, "{shell}");
         assert!(refused.to_string().contains("Ctrl-C"), "{refused}");
-        session.types("\u{15}").await;
-        session.comes_to("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
-        assert_eq!(session.gives("echo again").await.0, "again\n", "{shell}: the screen shows that nothing stands");
-        session.types("sleep 0.2\nahe").await;
-        session.sees("ahe").await;
+        session.type_in("\u{15}").await;
+        session.wait_until("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
+        assert_eq!(session.output_of("echo again").await.0, "again\n", "{shell}: the screen shows an empty line");
+        session.type_in("sleep 0.2\nahe").await;
+        session.expect_text("ahe").await;
         session.prompt().await;
         session
-            .comes_to("what was typed ahead stands on the line", |view| view.screen.trim_end().ends_with("ahe"))
+            .wait_until("what was typed ahead stands on the line", |view| view.screen.trim_end().ends_with("ahe"))
             .await;
-        assert!(matches!(session.tries("true").await, Err(RunError::HalfTyped { .. })), "{shell}: typed ahead");
+        assert!(matches!(session.try_command("true").await, Err(RunError::HalfTyped { .. })), "{shell}: typed ahead");
     }
 }
 
 #[tokio::test]
-async fn jobs_in_the_background_do_not_keep_a_command() {
+async fn background_jobs_do_not_delay_a_command() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.runs("mkfifo go").await;
-        let ran = session.runs("sh -c 'read go < go; echo from the background' &").await;
-        assert_eq!((ran.exit_code, ran.output.contains("from")), (Some(0), false), "{shell}: {ran:?}");
-        assert_eq!(session.gives("echo quiet").await.0, "quiet\n", "{shell}");
+        let result = session.runs("sh -c 'read go < go; echo from the background' &").await;
+        assert_eq!((result.exit_code, result.output.contains("from")), (Some(0), false), "{shell}: {result:?}");
+        assert_eq!(session.output_of("echo quiet").await.0, "quiet\n", "{shell}");
         session.runs("sh -c 'sleep 0.1; echo > go' &").await;
-        session.sees("^.*from the background").await;
-        // A shell reports a job that has ended whenever it notices, also while a command runs.
+        session.expect_text("^.*from the background").await;
+        // A shell reports an ended job at any time, even while a command runs.
         session.runs("wait").await;
-        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("echo after").await, ("after\n".into(), Some(0)), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_entered_is_refused_and_who_stops_listening_leaves_no_trace() {
+async fn unenterable_text_is_refused_and_lost_client_leaves_no_trace() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        assert_eq!(session.tries("echo \u{1b}[201~\nexit").await, Err(RunError::Control(0x1b)), "{shell}");
-        let dropped = tokio::time::timeout(Duration::from_millis(50), session.tries("sleep 0.3; echo late")).await;
+        assert_eq!(session.try_command("echo \u{1b}[201~\nexit").await, Err(RunError::Control(0x1b)), "{shell}");
+        let dropped =
+            tokio::time::timeout(Duration::from_millis(50), session.try_command("sleep 0.3; echo late")).await;
         assert!(dropped.is_err(), "{shell}");
-        session.sees("^late$").await;
+        session.expect_text("^late$").await;
         session.prompt().await;
-        assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}");
+        assert_eq!(session.output_of("echo next").await.0, "next\n", "{shell}");
     }
 }
 
 // ---- variables ----
 
 #[tokio::test]
-async fn variables_of_a_live_shell_are_read_as_they_are() {
+async fn variables_of_a_live_shell_are_read_unchanged() {
     let sets = [
         (
             "bash",
@@ -868,7 +886,7 @@ async fn variables_of_a_live_shell_are_read_as_they_are() {
         let session = world.open(&[shell]).await;
         assert_eq!(session.runs(set).await.exit_code, Some(0), "{shell}");
         let names = ["plain", "given", "empty", "many", "list", "gone", "odd", "HOME"].map(str::to_owned);
-        let told = session.0.variables(names.to_vec()).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        let reported = session.0.variables(names.to_vec()).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         let expected = [
             private("one"),
             exported("two words"),
@@ -879,8 +897,8 @@ async fn variables_of_a_live_shell_are_read_as_they_are() {
             private("it's \\ \"q\" \u{fffd} $HOME"),
             exported(world.home()),
         ];
-        for ((name, told), expected) in told.iter().zip(expected) {
-            assert_eq!(*told, expected, "{shell}: {name}");
+        for ((name, reported), expected) in reported.iter().zip(expected) {
+            assert_eq!(*reported, expected, "{shell}: {name}");
         }
         let long = "x".repeat(1_000_000);
         session.0.set_variables(vec![("long".into(), long.clone())], false).await.unwrap();
@@ -889,7 +907,7 @@ async fn variables_of_a_live_shell_are_read_as_they_are() {
 }
 
 #[tokio::test]
-async fn variables_are_set_for_the_shell_and_for_its_programs() {
+async fn variables_are_set_for_the_shell_and_its_programs() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -897,20 +915,20 @@ async fn variables_are_set_for_the_shell_and_for_its_programs() {
         let values = vec![("first".to_owned(), odd.to_owned()), ("second".to_owned(), String::new())];
         session.0.set_variables(values, false).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         assert_eq!((session.variable("first").await, session.variable("second").await), (private(odd), private("")));
-        assert_eq!(session.gives("printf '%s' \"$first\"").await.0, odd, "{shell}");
-        assert_eq!(session.gives("sh -c 'echo ${first-none}'").await.0, "none\n", "{shell}");
+        assert_eq!(session.output_of("printf '%s' \"$first\"").await.0, odd, "{shell}");
+        assert_eq!(session.output_of("sh -c 'echo ${first-none}'").await.0, "none\n", "{shell}");
         session.0.set_variables(vec![("second".into(), "given".into())], true).await.unwrap();
-        assert_eq!(session.gives("sh -c 'echo $second'").await.0, "given\n", "{shell}");
+        assert_eq!(session.output_of("sh -c 'echo $second'").await.0, "given\n", "{shell}");
         let fixed = if shell == "fish" { ("status", "") } else { ("fixed", "readonly fixed=1; ") };
         session.runs(&format!("{}true", fixed.1)).await;
         let refused = session.0.set_variables(vec![(fixed.0.into(), "2".into())], false).await;
         assert_eq!(refused, Err(VariablesError::Refused(vec![fixed.0.into()])), "{shell}");
-        assert_eq!(session.gives("echo alive").await.0, "alive\n", "{shell}");
+        assert_eq!(session.output_of("echo alive").await.0, "alive\n", "{shell}");
     }
 }
 
 #[tokio::test]
-async fn asking_for_variables_leaves_no_trace() {
+async fn reading_variables_leaves_no_trace() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -935,15 +953,15 @@ async fn asking_for_variables_leaves_no_trace() {
             "{shell}"
         );
         assert_eq!(session.history().await, history, "{shell}");
-        assert!(viewer.output.try_recv().is_err(), "{shell}: who watches sees nothing");
-        assert_eq!(waiting.await.unwrap(), Reason::Timeout, "{shell}: a wait for quiet has heard nothing");
+        assert!(viewer.output.try_recv().is_err(), "{shell}: a viewer sees nothing");
+        assert_eq!(waiting.await.unwrap(), Reason::Timeout, "{shell}: a wait for quiet sees nothing");
         let last = match shell {
             "fish" => "echo $status",
             _ => "echo $? $_",
         };
-        let told = if shell == "fish" { "7\n" } else { "7 last\n" };
-        assert_eq!(session.gives(last).await.0, told, "{shell}");
-        let typed = session.gives(if shell == "zsh" { "fc -l 1" } else { "history" }).await.0;
+        let reported = if shell == "fish" { "7\n" } else { "7 last\n" };
+        assert_eq!(session.output_of(last).await.0, reported, "{shell}");
+        let typed = session.output_of(if shell == "zsh" { "fc -l 1" } else { "history" }).await.0;
         assert!(!typed.contains("steplatch") && !typed.contains("set_by_us"), "{shell}:\n{typed}");
         let left = std::fs::read_dir(world._integration.path().join("exchange")).unwrap().count();
         assert_eq!(left, 0, "{shell}: the files of the exchange are gone");
@@ -951,34 +969,34 @@ async fn asking_for_variables_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_begun_survives_the_question_or_stands_in_its_way() {
+async fn begun_line_survives_a_query_or_prevents_it() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("echo be").await;
-        session.comes_to("the line is shown", |view| view.screen.ends_with("echo be")).await;
-        let told = session.0.variables(vec!["HOME".into()]).await;
+        session.type_in("echo be").await;
+        session.wait_until("the line is shown", |view| view.screen.ends_with("echo be")).await;
+        let reported = session.0.variables(vec!["HOME".into()]).await;
         match shell {
-            "bash" => assert_eq!(told, Err(VariablesError::HalfTyped { text: "echo be".into() })),
-            _ => assert_eq!(told.unwrap()[0].1, exported(world.home()), "{shell}"),
+            "bash" => assert_eq!(reported, Err(VariablesError::HalfTyped { text: "echo be".into() })),
+            _ => assert_eq!(reported.unwrap()[0].1, exported(world.home()), "{shell}"),
         }
-        session.types("gun\n").await;
-        session.sees("^begun$").await;
+        session.type_in("gun\n").await;
+        session.expect_text("^begun$").await;
     }
 }
 
 #[tokio::test]
-async fn variables_are_not_asked_for_while_a_command_runs_or_under_a_wrong_name() {
+async fn variables_are_not_queried_during_a_command_or_by_bad_name() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types("echo go; cat\n").await;
-        session.sees("^go$").await;
-        session.leaves_the_foreground(shell).await;
-        session.comes_to("cat waits", |view| view.awaiting_input == Some(true)).await;
+        session.type_in("echo go; cat\n").await;
+        session.expect_text("^go$").await;
+        session.wait_for_foreground_change(shell).await;
+        session.wait_until("cat waits", |view| view.awaiting_input == Some(true)).await;
         let busy = session.0.variables(vec!["HOME".into()]).await;
         assert_eq!(busy, Err(VariablesError::Busy { program: Some("cat".into()) }), "{shell}");
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.prompt().await;
         for name in ["a b", "x;id", "", "__steplatch_key"] {
             let wrong = session.0.variables(vec![name.into()]).await;
@@ -994,7 +1012,7 @@ async fn variables_are_not_asked_for_while_a_command_runs_or_under_a_wrong_name(
 }
 
 #[tokio::test]
-async fn a_shell_that_no_longer_listens_is_not_harmed_and_says_so_in_time() {
+async fn unresponsive_shell_is_unharmed_and_reported_in_time() {
     for (shell, deafen) in [
         ("bash", "bind -r '\\e\\C-_s'; true"),
         ("zsh", "unset -f TRAPUSR1"),
@@ -1003,15 +1021,18 @@ async fn a_shell_that_no_longer_listens_is_not_harmed_and_says_so_in_time() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.runs(deafen).await;
-        let told = session.0.variables(vec!["HOME".into()]).await;
-        assert!(matches!(told, Err(VariablesError::NoHandler | VariablesError::Unanswered)), "{shell}: {told:?}");
-        session.types("\u{15}").await;
-        assert_eq!(session.gives("echo alive").await.0, "alive\n", "{shell}");
+        let reported = session.0.variables(vec!["HOME".into()]).await;
+        assert!(
+            matches!(reported, Err(VariablesError::NoHandler | VariablesError::Unanswered)),
+            "{shell}: {reported:?}"
+        );
+        session.type_in("\u{15}").await;
+        assert_eq!(session.output_of("echo alive").await.0, "alive\n", "{shell}");
     }
 }
 
 #[tokio::test]
-async fn many_may_ask_at_once() {
+async fn many_clients_may_query_at_once() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -1023,8 +1044,8 @@ async fn many_may_ask_at_once() {
             })
         });
         for (n, asked) in asking.collect::<Vec<_>>().into_iter().enumerate() {
-            let told = asked.await.unwrap().unwrap_or_else(|error| panic!("{shell}: {error}"));
-            assert_eq!(told[0].1, private(&n.to_string()), "{shell}");
+            let reported = asked.await.unwrap().unwrap_or_else(|error| panic!("{shell}: {error}"));
+            assert_eq!(reported[0].1, private(&n.to_string()), "{shell}");
         }
     }
 }
@@ -1032,18 +1053,18 @@ async fn many_may_ask_at_once() {
 // ---- states ----
 
 #[tokio::test]
-async fn the_folder_is_the_shells_own_or_the_one_that_what_runs_tells() {
+async fn directory_is_that_of_the_shell_or_reported_by_a_program() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         assert_eq!(session.view().await.cwd.as_deref(), Some(world.home()), "{shell}");
         session.runs("cd /usr").await;
         assert_eq!(session.0.describe().await.unwrap().cwd.as_deref(), Some("/usr"), "{shell}");
-        session.types("printf '\\033]7;file://far/away%%20there\\007\\n'; echo told; cat\n").await;
-        session.sees("^told$").await;
+        session.type_in("printf '\\033]7;file://far/away%%20there\\007\\n'; echo told; cat\n").await;
+        session.expect_text("^told$").await;
         assert_eq!(session.view().await.cwd.as_deref(), Some("/away there"), "{shell}");
-        session.types("\u{4}").await;
-        assert_eq!(session.prompt().await.cwd.as_deref(), Some("/usr"), "{shell}: what ran is over");
+        session.type_in("\u{4}").await;
+        assert_eq!(session.prompt().await.cwd.as_deref(), Some("/usr"), "{shell}: the command has ended");
     }
     let world = World::new();
     let python = world.open(&["python3", "-q"]).await;
@@ -1051,7 +1072,7 @@ async fn the_folder_is_the_shells_own_or_the_one_that_what_runs_tells() {
 }
 
 #[tokio::test]
-async fn whether_somebody_is_to_type_is_known() {
+async fn waiting_for_input_is_detected() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -1067,46 +1088,46 @@ async fn whether_somebody_is_to_type_is_known() {
             ("seq 1 100 | sort | less", true),
             ("vim -u NONE", true),
         ] {
-            session.types(&format!("{command}\n")).await;
+            session.type_in(&format!("{command}\n")).await;
             if command.contains("go") {
-                session.sees("^go$").await;
+                session.expect_text("^go$").await;
             }
-            session.comes_to(command, |view| view.awaiting_input == Some(awaiting)).await;
-            session.leaves_the_foreground(shell).await;
+            session.wait_until(command, |view| view.awaiting_input == Some(awaiting)).await;
+            session.wait_for_foreground_change(shell).await;
             let end = match command {
                 "seq 1 100000 | less" | "seq 1 100 | sort | less" => "q",
                 "vim -u NONE" => ":q!\n",
                 _ => "\u{3}",
             };
-            session.types(end).await;
+            session.type_in(end).await;
             session.prompt().await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_password_is_asked_for_without_echo() {
+async fn password_is_requested_without_echo() {
     let bash = "read -s -p 'word: ' word";
     let python = "python3 -c 'import getpass; getpass.getpass(\"word: \")'";
     let zsh = "read -s 'word?word: '";
     for (shell, command) in [("bash", bash), ("bash", python), ("zsh", zsh), ("zsh", python), ("fish", python)] {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        session.types(&format!("{command}\n")).await;
-        session.sees("^word: ").await;
-        let view = session.comes_to(command, |view| view.awaiting_input == Some(true)).await;
+        session.type_in(&format!("{command}\n")).await;
+        session.expect_text("^word: ").await;
+        let view = session.wait_until(command, |view| view.awaiting_input == Some(true)).await;
         assert!(view.password, "{shell}: {command}");
-        session.types("secret\n").await;
+        session.type_in("secret\n").await;
         let view = session.prompt().await;
         assert!(!view.password && !view.screen.contains("secret"), "{shell}:\n{}", view.screen);
     }
     let world = World::new();
     let session = world.open(&["bash"]).await;
-    session.types("stty -echo; cat\n").await;
-    session.comes_to("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
+    session.type_in("stty -echo; cat\n").await;
+    session.wait_until("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
 }
 
-/// Queries to a terminal, as logs contain them.
+/// Terminal queries as found in logs.
 const QUESTIONS: [&[u8]; 16] = [
     b"\x1b[c",
     b"\x1b[>c",
@@ -1126,7 +1147,7 @@ const QUESTIONS: [&[u8]; 16] = [
     b"\x1bZ",
 ];
 
-/// Numbers that look random and are the same every time (splitmix64, Steele, Lea and Flood 2014).
+/// Repeatable pseudo-random numbers (splitmix64, Steele, Lea and Flood 2014).
 struct Numbers(u64);
 
 impl Numbers {
@@ -1158,8 +1179,8 @@ impl Numbers {
 }
 
 #[tokio::test]
-async fn what_is_printed_is_never_a_part_of_the_next_command() {
-    // `STEPLATCH_STREAMS` requests more of them; the numbers continue from where these end.
+async fn earlier_output_is_never_part_of_the_next_command() {
+    // `STEPLATCH_STREAMS` adds further streams, with consecutive numbers.
     let streams = std::env::var("STEPLATCH_STREAMS").ok().and_then(|many| many.parse().ok()).unwrap_or(25);
     for shell in SHELLS {
         let world = World::new();
@@ -1169,21 +1190,21 @@ async fn what_is_printed_is_never_a_part_of_the_next_command() {
             let stream = numbers.stream();
             std::fs::write(world.home.path().join("log"), &stream).unwrap();
             let shown = format!("{shell}, stream {number}: {}", stream.escape_ascii());
-            // Waited for as a command, or typed as by a person.
+            // Run as a command, or typed as if by a person.
             if number % 2 == 0 {
                 session.runs("cat ~/log").await;
             } else {
-                session.types("cat ~/log\n").await;
+                session.type_in("cat ~/log\n").await;
                 session.prompt().await;
             }
-            let ran = session.runs(&format!("echo next {number}")).await;
-            assert_eq!((ran.output.as_str(), ran.exit_code), (&*format!("next {number}\n"), Some(0)), "{shown}");
+            let result = session.runs(&format!("echo next {number}")).await;
+            assert_eq!((result.output.as_str(), result.exit_code), (&*format!("next {number}\n"), Some(0)), "{shown}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_program_that_asks_and_reads_is_answered_in_every_shell() {
+async fn program_queries_are_answered_in_every_shell() {
     let script = "import os, sys, termios, time, tty\n\
                   def ask(pause):\n    sys.stdout.write('\\x1b[6n'); sys.stdout.flush(); time.sleep(pause)\n    \
                   old = termios.tcgetattr(0); tty.setraw(0)\n    answer = b''\n    \
@@ -1194,40 +1215,40 @@ async fn a_program_that_asks_and_reads_is_answered_in_every_shell() {
         let world = World::new();
         world.file("asks.py", script);
         let session = world.open(&[shell]).await;
-        let ran = session.runs("python3 ~/asks.py").await;
-        assert_eq!(ran.output.matches("answered True").count(), 2, "{shell}: {}", ran.output);
+        let result = session.runs("python3 ~/asks.py").await;
+        assert_eq!(result.output.matches("answered True").count(), 2, "{shell}: {}", result.output);
     }
 }
 
 #[tokio::test]
-async fn what_a_run_types_at_a_prompt_begins_on_an_empty_line() {
-    // redteam H9: what an agent had typed before the prompt of a command was executed with it.
+async fn input_of_a_run_at_a_prompt_starts_on_an_empty_line() {
+    // redteam H9: text typed by an agent at the prompt was executed with a later command.
     let world = World::new();
     let by_run = |text: &str| Input { text: text.into(), run: Some("run_a".into()), ..Input::default() };
     for (shell, editing) in [("bash", "true"), ("zsh", "true"), ("fish", "true"), ("bash", "set -o vi")] {
         let session = world.open(&[shell]).await;
-        session.gives(editing).await;
-        session.types("printf 'EV%s\\n' IL; ").await;
+        session.output_of(editing).await;
+        session.type_in("printf 'EV%s\\n' IL; ").await;
         session.0.send(by_run("printf 'fi%s\\n' ne\n")).await.unwrap();
-        session.sees("(?m)^fine$").await;
+        session.expect_text("(?m)^fine$").await;
         session.prompt().await;
-        // What the run itself has typed stays.
+        // Text typed by the run itself stays.
         session.0.send(by_run("printf '%s+%s\\n' one ")).await.unwrap();
         session.0.send(by_run("two\n")).await.unwrap();
-        session.sees(r"one\+two").await;
+        session.expect_text(r"one\+two").await;
         session.prompt().await;
         let printed = session.history().await;
         assert!(!printed.contains("EVIL"), "{shell}, {editing}:\n{printed}");
-        // Keys that move in the line or search the history: no key takes away what they leave in every mode of every
+        // Keys that move within the line or search the history: no key removes their effect in every mode of every
         // shell.
         for others in ["\x1b[A", "\x12older"] {
             let session = world.open(&[shell]).await;
-            session.gives(editing).await;
-            session.gives("echo an older line").await;
+            session.output_of(editing).await;
+            session.output_of("echo an older line").await;
             let lines = |view: &View| view.screen.matches("older line").count();
             let before = lines(&session.view().await);
-            session.types(others).await;
-            session.comes_to("the older line is shown", |view| lines(view) > before).await;
+            session.type_in(others).await;
+            session.wait_until("the older line is shown", |view| lines(view) > before).await;
             let refused = session.0.send(by_run("echo EVIL\n")).await;
             assert!(matches!(refused, Err(InputError::LineStands { .. })), "{shell}, {editing}: {refused:?}");
         }

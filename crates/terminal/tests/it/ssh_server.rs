@@ -1,4 +1,4 @@
-//! A real `sshd` on this machine's loopback, and a user who logs in with a password. Stories of other crates include this file.
+//! A real `sshd` on this machine's loopback, and a user with a password. Tests of other crates include this file.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use steplatch_patience::eventually_blocking;
 use tempfile::TempDir;
 
-/// A server with keys of its own.
+/// A server with its own keys.
 pub(crate) struct Server {
     process: Child,
     folder: TempDir,
     port: u16,
 }
 
-/// A user of this machine with a password, for as long as the test runs. Only root can make one.
+/// A user of this machine with a password, for the duration of the test. Only root can create one.
 pub(crate) struct Guest(pub(crate) String);
 
 /// The password of [`Guest`].
 pub(crate) const PASSWORD: &str = "open sesame 42";
 
 impl Guest {
-    /// `None` where no user can be added.
+    /// `None` if no user can be added.
     pub(crate) fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             steplatch_patience::leave_out("logging in with a password needs a user, which only root can add");
@@ -42,7 +42,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // A user that is left behind has no home and does no harm.
+        // A leftover user has no home directory and does no harm.
         let _ = Command::new("userdel").arg("--force").arg(&self.0).stderr(Stdio::null()).status();
     }
 }
@@ -56,7 +56,7 @@ impl Server {
             assert!(made.unwrap().success(), "ssh-keygen");
         }
         std::fs::copy(path("key.pub"), path("authorized_keys")).unwrap();
-        // Where the server gives up its privileges; packages make it at the start of their service.
+        // The directory in which the server drops its privileges; packages create it when their service starts.
         if rustix::process::geteuid().is_root() {
             std::fs::create_dir_all("/run/sshd").unwrap();
         }
@@ -89,7 +89,7 @@ impl Server {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// The command that logs in as `user`.
+    /// Returns the command that logs in as `user`.
     pub(crate) fn ssh(&self, user: &str, options: &str) -> String {
         format!(
             "ssh -tt -p {} -F /dev/null -o UserKnownHostsFile={} {options} {user}@127.0.0.1",
@@ -101,7 +101,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended already, or ends now.
+        // The server has ended already, or ends now.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

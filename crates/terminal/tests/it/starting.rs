@@ -1,4 +1,4 @@
-//! Shells and programs that take their time to start, and shells whose prompts cannot be changed.
+//! Slowly starting shells and programs, and shells whose prompts cannot be changed.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ async fn open_at_once(world: &World, command: &[&str]) -> Session {
 }
 
 #[tokio::test]
-async fn the_first_command_waits_for_a_shell_that_starts() {
+async fn first_command_waits_for_a_starting_shell() {
     for (shell, file) in [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish/config.fish")] {
         let world = World::new();
         world.file(file, "sleep 3\n");
         let session = open_at_once(&world, &[shell]).await;
-        assert_eq!(session.gives("echo a").await, ("a\n".into(), Some(0)), "{shell}");
+        assert_eq!(session.output_of("echo a").await, ("a\n".into(), Some(0)), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn an_entry_waits_for_a_program_that_starts() {
+async fn entry_waits_for_a_starting_program() {
     let world = World::new();
     let session = open_at_once(&world, &["sh", "-c", "sleep 3; exec python3 -q"]).await;
     assert_eq!(session.0.run(entry("20 + 1")).await.unwrap().output, "21\n");
-    // In a shell: an inner one that starts, and one that takes its place.
+    // In a shell: a starting inner shell, and a shell that replaces it by exec.
     for (typed, shell) in [
         ("SLOW=1 bash", "bash"),
         ("exec env SLOW=1 zsh", "zsh"),
@@ -38,16 +38,17 @@ async fn an_entry_waits_for_a_program_that_starts() {
         world.file(".bashrc", "PS1='in$ '; [ -z \"$SLOW\" ] || sleep 3\n");
         world.file(".zshrc", "PS1='in$ '; [ -z \"$SLOW\" ] || sleep 3\n");
         let session = world.open(&["bash"]).await;
-        session.types(&format!("{typed}\n")).await;
-        session.comes_to("it starts", |view| view.busy != Some(false) && view.awaiting_input == Some(false)).await;
-        let ran = session.0.run(entry("echo inside")).await.unwrap_or_else(|error| panic!("{shell}, {typed}: {error}"));
-        assert_eq!(ran.output, "inside\n", "{typed}");
+        session.type_in(&format!("{typed}\n")).await;
+        session.wait_until("it starts", |view| view.busy != Some(false) && view.awaiting_input == Some(false)).await;
+        let result =
+            session.0.run(entry("echo inside")).await.unwrap_or_else(|error| panic!("{shell}, {typed}: {error}"));
+        assert_eq!(result.output, "inside\n", "{typed}");
     }
 }
 
 #[tokio::test]
-async fn an_entry_waits_where_the_terminal_has_not_read_that_the_command_began() {
-    // Whether the terminal takes in the request or the output first is left to chance.
+async fn entry_waits_until_the_start_of_the_command_is_read() {
+    // The order in which the terminal receives the request and the output is random.
     for shell in ["bash", "zsh"].repeat(5) {
         let world = World::new();
         let until = |name: &str| format!("until [ -e {name} ]; do sleep 0.01; done");
@@ -55,12 +56,12 @@ async fn an_entry_waits_where_the_terminal_has_not_read_that_the_command_began()
         world.file(".bashrc", &format!("PS0='$({})'; PS1='in$ '; {begins}\n", until("start")));
         world.file(".zshrc", &format!("preexec() {{ {} }}; PS1='in$ '\n", until("start")));
         let session = world.open(&[shell]).await;
-        session.types("SLOW=1 bash\n").await;
+        session.type_in("SLOW=1 bash\n").await;
         session
-            .comes_to("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
+            .wait_until("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
             .await;
         world.file("start", "");
-        // This thread runs the terminal, too: it reads nothing meanwhile.
+        // This thread also runs the terminal, which reads nothing meanwhile.
         while !world.home.path().join("began").exists() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -72,7 +73,7 @@ async fn an_entry_waits_where_the_terminal_has_not_read_that_the_command_began()
     }
 }
 
-/// An interpreter that writes its prompt in pieces, as readline does, and begins to read right after the last one.
+/// An interpreter that writes its prompt in pieces, like readline, and starts to read right after the last piece.
 const PIECES: &str = "
 import os, random, time
 chance = random.Random(7)
@@ -87,18 +88,18 @@ while True:
 ";
 
 #[tokio::test]
-async fn a_prompt_that_is_written_in_pieces_is_read_to_its_end() {
+async fn prompt_written_in_pieces_is_read_to_its_end() {
     let world = World::new();
     world.file("pieces.py", PIECES);
     let session = open_at_once(&world, &["python3", "pieces.py"]).await;
     for round in 0..60 {
-        let ran = session.0.run(entry("abc")).await.unwrap();
-        assert_eq!((ran.output.as_str(), ran.asks), ("cba\n", None), "{round}");
-        session.types("x\n").await;
+        let result = session.0.run(entry("abc")).await.unwrap();
+        assert_eq!((result.output.as_str(), result.asks), ("cba\n", None), "{round}");
+        session.type_in("x\n").await;
     }
 }
 
-/// Panics if a request for a command is answered before the terminal has taken in another request.
+/// Panics if a request for a command is answered before the terminal has received another request.
 async fn expect_waiting(
     run: &mut std::pin::Pin<&mut impl Future<Output = Result<CommandResult, RunError>>>,
     session: &Session,
@@ -113,7 +114,7 @@ async fn expect_waiting(
     }
 }
 
-/// A program that runs another one in the foreground while it starts, and takes the foreground back late.
+/// A program that runs another program in the foreground at its start, and regains the foreground late.
 const LATE: &str = "
 import os, signal, sys, time
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -131,14 +132,14 @@ os.tcsetpgrp(terminal, os.getpgrp())
 ";
 
 #[tokio::test]
-async fn an_entry_waits_while_a_program_that_starts_has_not_taken_the_foreground_back() {
+async fn entry_waits_for_a_program_to_regain_the_foreground() {
     for reaps in ["0", "1"] {
         let world = World::new();
         world.file("late.py", LATE);
         let session = world.open(&["bash"]).await;
-        session.types(&format!("REAPS={reaps} PYTHONSTARTUP=late.py python3 -q\n")).await;
+        session.type_in(&format!("REAPS={reaps} PYTHONSTARTUP=late.py python3 -q\n")).await;
         eventually("the other program has ended", async || world.home.path().join("ended").exists()).await;
-        // A young command may still become any program.
+        // A new process may still become any program.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let run = session.0.run(entry("20 + 1"));
         tokio::pin!(run);
@@ -149,7 +150,7 @@ async fn an_entry_waits_while_a_program_that_starts_has_not_taken_the_foreground
 }
 
 #[tokio::test]
-async fn a_prompt_that_does_not_come_is_reported_as_that() {
+async fn missing_prompt_is_reported_as_such() {
     let world = World::new();
     let short = || CommandRequest { timeout: Duration::from_secs(1), ..request("echo a") };
     let session = open_at_once(&world, &["sleep", "600"]).await;
@@ -157,15 +158,15 @@ async fn a_prompt_that_does_not_come_is_reported_as_that() {
     world.file(".bashrc", "sleep 600\n");
     let session = open_at_once(&world, &["bash"]).await;
     assert!(matches!(session.0.run(short()).await, Err(RunError::NoPrompt { .. })));
-    // A question is none, and the command is not kept for its time.
+    // A question is not a prompt, and the command does not wait for its timeout.
     world.file(".bashrc", "read -p 'Name? ' name\n");
     let session = open_at_once(&world, &["bash"]).await;
-    session.sees("^Name\\? ").await;
-    assert!(matches!(session.tries("echo a").await, Err(RunError::NotIntegrated { .. })));
+    session.expect_text("^Name\\? ").await;
+    assert!(matches!(session.try_command("echo a").await, Err(RunError::NotIntegrated { .. })));
 }
 
 #[tokio::test]
-async fn a_shell_whose_prompts_are_read_only_takes_commands() {
+async fn shell_with_readonly_prompts_takes_commands() {
     for (shell, file, rc, code) in [
         ("bash", ".bashrc", "PS1='ro> '; readonly PS1", Some(3)),
         ("bash", ".bashrc", "PS1='ro> '; readonly PS0 PS1 PS2", Some(3)),
@@ -179,52 +180,56 @@ async fn a_shell_whose_prompts_are_read_only_takes_commands() {
         world.file(file, &format!("{rc}\n"));
         let session = open_at_once(&world, &[shell]).await;
         for (command, output, code) in [("echo a", "a\n", code.map(|_| 0)), ("sh -c 'echo b; exit 3'", "b\n", code)] {
-            let ran = session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}, {rc}: {error}"));
-            assert_eq!((ran.output.as_str(), ran.exit_code, ran.timed_out), (output, code, false), "{shell}, {rc}");
+            let result = session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}, {rc}: {error}"));
+            assert_eq!(
+                (result.output.as_str(), result.exit_code, result.timed_out),
+                (output, code, false),
+                "{shell}, {rc}"
+            );
         }
         let screen = session.view().await.screen;
         assert!(!screen.contains("readonly") && !screen.contains("read-only"), "{shell}, {rc}:\n{screen}");
     }
 }
 
-/// The modes of a terminal within this one are not those of the program that reads there.
+/// The modes of the outer terminal are not those of the program that reads in the inner one.
 #[tokio::test]
-async fn a_line_that_a_program_within_another_terminal_may_cut_is_refused() {
+async fn line_too_long_for_a_multiplexed_program_is_refused() {
     let world = World::new();
     world.file(".screenrc", "startup_message off\n");
     for program in ["screen", "tmux -f /dev/null new"] {
         let session = world.open(&["bash"]).await;
         let until = Wait { input: Some(InputWait::KnownOrQuiet), ..until_prompt() };
-        session.types(&format!("SHELL=/bin/dash {program}\n")).await;
+        session.type_in(&format!("SHELL=/bin/dash {program}\n")).await;
         let (waited, view) = session.waits(until.clone()).await;
         assert_eq!(waited.reason, Reason::Input, "{program}:\n{}", view.screen);
         for bytes in [1100, 4104] {
             let typed = Input { text: format!("echo {}\n", "a".repeat(bytes)), ..Input::default() };
             assert!(matches!(session.0.send(typed).await, Err(InputError::LineTooLong(_))), "{program}: {bytes}");
         }
-        session.types("echo short\n").await;
+        session.type_in("echo short\n").await;
         let (_, view) = session.waits(until).await;
         assert!(view.screen.contains("\nshort"), "{program}:\n{}", view.screen);
-        session.types("exit\n").await;
+        session.type_in("exit\n").await;
         session.waits(until_input()).await;
     }
 }
 
 #[tokio::test]
-async fn a_prompt_within_another_terminal_is_seen() {
+async fn prompt_within_another_terminal_is_seen() {
     let world = World::new();
     world.file(".bashrc", "PS1='ana@in:~$ '\n");
     world.file(".screenrc", "startup_message off\n");
     for program in ["screen", "tmux -f /dev/null new", "script -q /dev/null"] {
         let session = world.open(&["bash"]).await;
         let until = Wait { input: Some(InputWait::KnownOrQuiet), ..until_prompt() };
-        session.types(&format!("SHELL=/bin/bash {program}\n")).await;
+        session.type_in(&format!("SHELL=/bin/bash {program}\n")).await;
         let (waited, view) = session.waits(until.clone()).await;
         assert_eq!(waited.reason, Reason::Input, "{program}:\n{}", view.screen);
-        session.types("echo within; true\n").await;
+        session.type_in("echo within; true\n").await;
         let (waited, view) = session.waits(until).await;
         assert!(waited.reason == Reason::Input && view.screen.contains("\nwithin"), "{program}:\n{}", view.screen);
-        session.types("exit\n").await;
+        session.type_in("exit\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);
     }

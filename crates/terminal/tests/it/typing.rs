@@ -1,4 +1,4 @@
-//! Input that arrives as it was given, or is refused before the first byte: long lines, entries of several lines, keys behind
+//! Input that arrives unchanged, or is refused before the first byte: long lines, entries of several lines, keys after
 //! Escape.
 
 use steplatch_patience::eventually;
@@ -7,10 +7,10 @@ use steplatch_terminal::{CommandRequest, Input, InputError, Limit, Part, Reason,
 use super::inner_shells::{entry, start, until_input};
 use super::shells::{Session, World, request, until_prompt};
 
-/// Maximum length of a line that the kernel keeps for a program that reads whole lines, in bytes.
+/// Maximum length of a line that the kernel buffers for a program that reads whole lines, in bytes.
 const MAX_LINE_BYTES: usize = 4095;
 
-async fn sends(session: &Session, text: &str) -> Result<(), InputError> {
+async fn send_input(session: &Session, text: &str) -> Result<(), InputError> {
     session.0.send(Input { text: text.to_owned(), ..Input::default() }).await.map(drop)
 }
 
@@ -19,41 +19,44 @@ fn is_too_long<T>(sent: &Result<T, InputError>) -> bool {
 }
 
 #[tokio::test]
-async fn a_line_that_the_kernel_would_cut_is_refused_and_the_longest_one_arrives() {
+async fn line_too_long_for_the_kernel_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for reader in ["cat > typed", "head -1 > typed", "dash -c 'read -r line; printf %s \"$line\" > typed'"] {
         start(&session, reader).await;
         let before = session.view().await.screen;
-        assert!(is_too_long(&sends(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES + 1))).await), "{reader}");
-        assert!(is_too_long(&sends(&session, &format!("short\n{}", "x".repeat(MAX_LINE_BYTES + 1))).await), "{reader}");
+        assert!(is_too_long(&send_input(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES + 1))).await), "{reader}");
+        assert!(
+            is_too_long(&send_input(&session, &format!("short\n{}", "x".repeat(MAX_LINE_BYTES + 1))).await),
+            "{reader}"
+        );
         assert_eq!(session.view().await.screen, before, "{reader}: nothing was typed");
         // Two parts of one line count together.
-        sends(&session, "abc").await.unwrap();
-        assert!(is_too_long(&sends(&session, &"x".repeat(MAX_LINE_BYTES - 2)).await), "{reader}");
-        sends(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES - 3))).await.unwrap();
+        send_input(&session, "abc").await.unwrap();
+        assert!(is_too_long(&send_input(&session, &"x".repeat(MAX_LINE_BYTES - 2)).await), "{reader}");
+        send_input(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES - 3))).await.unwrap();
         if reader.starts_with("cat") {
-            sends(&session, "\u{4}").await.unwrap();
+            send_input(&session, "\u{4}").await.unwrap();
         }
         session.prompt().await;
-        assert_eq!(session.gives("tr -d '\\n' < typed | wc -c").await.0, format!("{MAX_LINE_BYTES}\n"), "{reader}");
+        assert_eq!(session.output_of("tr -d '\\n' < typed | wc -c").await.0, format!("{MAX_LINE_BYTES}\n"), "{reader}");
     }
 }
 
 #[tokio::test]
-async fn a_secret_that_the_kernel_would_cut_is_refused() {
+async fn secret_too_long_for_the_kernel_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "sh -c 'stty -echo; printf \"Password: \"; read word; stty echo; echo $word | wc -c'").await;
     let secret = Input { text: format!("{}\n", "p".repeat(5000)), secret: true, ..Input::default() };
     assert!(is_too_long(&session.0.send(secret).await));
-    sends(&session, "right\n").await.unwrap();
+    send_input(&session, "right\n").await.unwrap();
     session.prompt().await;
     assert!(session.view().await.screen.contains("Password: 6\n"), "{}", session.view().await.screen);
 }
 
 #[tokio::test]
-async fn a_command_that_a_shell_without_an_editor_would_lose_is_refused_and_others_take_it() {
+async fn command_too_long_for_an_editorless_shell_is_refused() {
     let long = |name: &str| format!("echo {} > /dev/null; touch {name}", "a".repeat(MAX_LINE_BYTES));
     for shell in ["dash", "bash --norc --noediting"] {
         let world = World::new();
@@ -69,17 +72,17 @@ async fn a_command_that_a_shell_without_an_editor_would_lose_is_refused_and_othe
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.runs(&long("made")).await;
-        assert_eq!(session.gives("ls made").await.0, "made\n", "{shell}");
+        assert_eq!(session.output_of("ls made").await.0, "made\n", "{shell}");
     }
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "python3 -q").await;
-    let ran = session.0.run(entry(&format!("len('{}')", "a".repeat(2 * MAX_LINE_BYTES)))).await.unwrap();
-    assert_eq!(ran.output, format!("{}\n", 2 * MAX_LINE_BYTES), "it has an editor of lines");
+    let result = session.0.run(entry(&format!("len('{}')", "a".repeat(2 * MAX_LINE_BYTES)))).await.unwrap();
+    assert_eq!(result.output, format!("{}\n", 2 * MAX_LINE_BYTES), "it has a line editor");
 }
 
 #[tokio::test]
-async fn an_entry_of_several_lines_runs_whole_and_its_output_is_all_of_its_output() {
+async fn multi_line_entry_runs_whole_with_its_full_output() {
     let cases: [(&str, &[(&str, &str)]); 5] = [
         (
             "python3 -q",
@@ -103,33 +106,33 @@ async fn an_entry_of_several_lines_runs_whole_and_its_output_is_all_of_its_outpu
     for (program, entries) in cases {
         start(&session, program).await;
         for (text, output) in entries {
-            let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
+            let result = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
             assert_eq!(
-                (ran.output.as_str(), ran.timed_out, &ran.not_entered),
+                (result.output.as_str(), result.timed_out, &result.not_entered),
                 (*output, false, &None),
                 "{program}: {text}"
             );
         }
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.waits(until_input()).await;
     }
 }
 
 #[tokio::test]
-async fn an_empty_line_that_repeats_the_last_entry_is_refused() {
+async fn empty_line_repeating_the_last_entry_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for program in ["gdb -q", "printf 'x = 1\\ny = 2\\n' > two.py; python3 -m pdb two.py"] {
         start(&session, program).await;
         let refused = session.0.run(entry("print(1)\n\nprint(2)")).await;
         assert!(matches!(refused, Err(RunError::EmptyLine { .. })), "{program}: {refused:?}");
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.waits(until_input()).await;
     }
 }
 
 #[tokio::test]
-async fn a_line_behind_a_question_is_no_answer_to_it() {
+async fn line_after_a_question_does_not_answer_it() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for (program, text, rest) in [
@@ -137,32 +140,32 @@ async fn a_line_behind_a_question_is_no_answer_to_it() {
         ("PS1='$ ' dash", "printf 'Name: '; read name\nrm -f $name\necho gone", "rm -f $name\necho gone"),
     ] {
         start(&session, program).await;
-        let ran = session.0.run(entry(text)).await.unwrap();
-        assert!(ran.asks.is_some() && ran.output == "Name: ", "{program}: {ran:?}");
-        assert_eq!(ran.not_entered.as_deref(), Some(rest), "{program}");
-        session.types("ana\n").await;
+        let result = session.0.run(entry(text)).await.unwrap();
+        assert!(result.asks.is_some() && result.output == "Name: ", "{program}: {result:?}");
+        assert_eq!(result.not_entered.as_deref(), Some(rest), "{program}");
+        session.type_in("ana\n").await;
         session.waits(until_input()).await;
-        session.types("\u{4}").await;
+        session.type_in("\u{4}").await;
         session.waits(until_input()).await;
     }
 }
 
 #[tokio::test]
-async fn escape_and_the_key_behind_it_are_two_keys_to_programs_that_wait_long_for_the_rest() {
+async fn escape_and_the_next_key_are_two_keys_to_patient_programs() {
     let world = World::new();
     let node = "node -e \"const r = require('readline'); r.emitKeypressEvents(process.stdin); process.stdin.setRawMode(true); \
                 process.stdin.on('keypress', (_, k) => { console.log('<' + (k.meta ? 'meta-' : '') + k.name + '>'); \
                 if (k.name === 'q') process.exit(); }); console.log('ready');\"";
     let session = world.open(&["bash"]).await;
-    session.types(&format!("{node}\n")).await;
-    session.comes_to("it reads keys", |view| view.screen.contains("\nready")).await;
+    session.type_in(&format!("{node}\n")).await;
+    session.wait_until("it reads keys", |view| view.screen.contains("\nready")).await;
     let keys = ["escape", "down", "escape", "x", "q"].map(str::to_owned).to_vec();
     session.0.send(Input { text: "a".to_owned(), keys, ..Input::default() }).await.unwrap();
     session.prompt().await;
     let screen = session.view().await.screen;
     assert!(screen.contains("<a>\n<meta-escape>\n<down>\n<meta-escape>\n<x>\n<q>"), "{screen}");
     // readline in vi mode: Escape, then a movement.
-    session.gives("set -o vi").await;
+    session.output_of("set -o vi").await;
     let keys = ["escape", "0", "i", "e", "c", "h", "o", "space", "enter"].map(str::to_owned).to_vec();
     session.0.send(Input { text: "word".to_owned(), keys, ..Input::default() }).await.unwrap();
     session.prompt().await;
@@ -170,8 +173,8 @@ async fn escape_and_the_key_behind_it_are_two_keys_to_programs_that_wait_long_fo
 }
 
 #[tokio::test]
-async fn lines_that_are_typed_ahead_reach_the_program_that_the_first_one_starts() {
-    // A line editor keeps carriage returns, and what it leaves unread is read by the program as it arrived.
+async fn typed_ahead_lines_reach_the_program_of_the_first_line() {
+    // A line editor keeps carriage returns, and a program receives the unread rest unchanged.
     let shells = ["bash", "zsh", "fish"].map(|shell| (shell, None));
     let inner = ["bash --norc", "bash --posix", "zsh -f", "fish -N", "dash", "ksh", "tcsh -f"]
         .map(|inner| ("bash", Some(inner)));
@@ -187,10 +190,10 @@ async fn lines_that_are_typed_ahead_reach_the_program_that_the_first_one_starts(
             start(&session, inner).await;
         }
         for (command, answers) in rows {
-            session.types(&format!("{command}\n{answers}\ntouch after\n")).await;
+            session.type_in(&format!("{command}\n{answers}\ntouch after\n")).await;
             let row = format!("{shell} {inner:?}: {command}");
             let [typed, after] = ["typed", "after"].map(|name| std::path::Path::new(world.home()).join(name));
-            // Lines typed while `touch` runs would be those of a program that reads whole lines.
+            // Lines typed while `touch` runs would go to a program that reads whole lines.
             eventually(&row, async || {
                 let view = session.view().await;
                 if after.exists() && view.awaiting_input == Some(true) { Ok(()) } else { Err(view.screen) }
@@ -202,13 +205,13 @@ async fn lines_that_are_typed_ahead_reach_the_program_that_the_first_one_starts(
     }
 }
 
-/// The line editor of busybox keeps 1 KB of a line: it drops what does not fit, and executes the remainder.
+/// The line editor of busybox keeps 1 KB of a line: it drops the rest and executes the beginning.
 #[tokio::test]
-async fn a_line_that_busybox_would_cut_is_refused() {
+async fn line_too_long_for_busybox_is_refused() {
     for shell in ["busybox sh", "./sh"] {
         let world = World::new();
         let session = world.open(&["bash"]).await;
-        session.gives("ln -s \"$(command -v busybox)\" sh").await;
+        session.output_of("ln -s \"$(command -v busybox)\" sh").await;
         start(&session, shell).await;
         refuses_long_lines(&session).await;
         let wide = CommandRequest { integrate: true, input: true, ..request(&format!("echo {}", "a".repeat(200))) };
@@ -216,22 +219,23 @@ async fn a_line_that_busybox_would_cut_is_refused() {
     }
 }
 
-/// Checks that a shell at its prompt is given no line that the line editor of busybox would cut, and runs nothing of it.
+/// Checks that a shell at its prompt receives no line that the line editor of busybox would cut, and runs no part of
+/// it.
 pub(crate) async fn refuses_long_lines(session: &Session) {
     for integrates in [false, true] {
         let request =
             CommandRequest { integrate: integrates, input: true, ..request(&format!("echo {}", "a".repeat(1100))) };
-        let ran = session.0.run(request).await;
+        let result = session.0.run(request).await;
         assert!(
-            matches!(ran, Err(RunError::LineTooLong(_) | RunError::Wrapped { .. } | RunError::Unintegrated)),
-            "run, {integrates}: {ran:?}"
+            matches!(result, Err(RunError::LineTooLong(_) | RunError::Wrapped { .. } | RunError::Unintegrated)),
+            "run, {integrates}: {result:?}"
         );
         let typed = Input { text: format!("echo {}\n", "a".repeat(1100)), ..Input::default() };
         assert!(matches!(session.0.send(typed).await, Err(InputError::LineTooLong(_))), "typed, {integrates}");
     }
 }
 
-/// Lines that several clients type ahead: each waits for the prompt after its own line, and receives the exit code of that.
+/// Several clients type ahead: each waits for the prompt after its own line, and receives the exit code of that line.
 #[tokio::test]
 async fn each_client_waits_for_the_prompt_after_its_own_line() {
     for shell in ["bash", "zsh", "fish"] {
@@ -242,21 +246,21 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
             ("two", "sh -c 'exit 2'"),
             ("three", "read x < gate; sh -c 'exit 3'"),
         ];
-        session.gives("mkfifo gate").await;
-        let mut waits = Vec::new();
+        session.output_of("mkfifo gate").await;
+        let mut waiting = Vec::new();
         for (by, line) in lines {
             let input = Input { text: format!("{line}\n"), by: Some(by.to_owned()), ..Input::default() };
             let sent = session.0.send(input).await.unwrap();
             let wait = Wait { since: Some(sent.offset), by: Some(by.to_owned()), line: sent.line, ..until_prompt() };
-            waits.push((by, wait));
+            waiting.push((by, wait));
         }
         let open_gate = async || {
             let gate = std::path::Path::new(world.home()).join("gate");
             tokio::task::spawn_blocking(move || std::fs::write(gate, "x\n").unwrap()).await.unwrap();
         };
-        let mut waits = waits.into_iter();
+        let mut waiting = waiting.into_iter();
         let mut ends = async |code: i32| {
-            let (by, wait) = waits.next().unwrap();
+            let (by, wait) = waiting.next().unwrap();
             let (waited, view) = session.waits(wait).await;
             assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(code)), "{shell}: {by}\n{}", view.screen);
         };
@@ -266,7 +270,7 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
         ends(2).await;
         open_gate().await;
         ends(3).await;
-        // Later, a wait is for the prompt of the shell, whatever this client typed before.
+        // A later wait is for the prompt of the shell, whatever this client typed before.
         let typed = Input { text: "sh -c 'exit 5'\n".to_owned(), by: Some("two".to_owned()), ..Input::default() };
         let offset = session.0.send(typed).await.unwrap().offset;
         let wait = Wait { since: Some(offset), by: Some("one".to_owned()), ..until_prompt() };
@@ -274,28 +278,28 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
     }
 }
 
-/// A prompt with the time at the right margin, drawn there from another row.
+/// A prompt with the time at the right margin, drawn from another row.
 #[tokio::test]
-async fn the_text_since_an_input_is_that_of_its_output_whatever_the_prompt_draws() {
+async fn text_since_an_input_is_its_output_in_any_prompt_style() {
     let prompt = r"PS1='\w\[\e[s\e[1;60H\t\e[u\]\n> '";
     let world = World::new();
     world.file(".bashrc", &format!("{prompt}\n"));
     let session = world.open(&["bash"]).await;
-    // A program that draws on several rows itself is shown by its rows, with the empty ones between.
+    // A program that draws several rows is shown by its rows, with the empty rows in between.
     for (line, output) in [
         (r"printf 'a\n\n\nb\n'", "a\n\n\nb\n"),
         ("seq 50", "1\n2\n3\n"),
         ("echo same; echo same", "same\nsame\n"),
         (r"printf 'one\n\n\nfour\e[A\n'", "one\n\n\nfour\n"),
     ] {
-        session.types(&format!("{line}\n")).await;
+        session.type_in(&format!("{line}\n")).await;
         session.prompt().await;
         let text = session.0.read(Part::SinceInput, Limit::Head(usize::MAX)).await.unwrap().head;
         assert!(text.starts_with(output), "{line}: {text:?}");
     }
 }
 
-/// Returns the interpreters of Python that are installed, of all versions.
+/// Returns the installed Python interpreters, of all versions.
 fn pythons() -> Vec<std::path::PathBuf> {
     let home = std::env::var("HOME").unwrap_or_default();
     let versions = std::fs::read_dir(format!("{home}/.pyenv/versions")).into_iter().flatten().flatten();
@@ -310,7 +314,7 @@ fn pythons() -> Vec<std::path::PathBuf> {
 }
 
 #[tokio::test]
-async fn an_entry_of_several_lines_has_its_output_in_every_python() {
+async fn multi_line_entry_has_its_output_in_every_python() {
     let block = "def letter(word):\n    '''doc'''\n    if len(word) > 2:\n        for i, c in enumerate(word):\n            \
                  if i == 1:\n                print('in', c)\n\n    return len(word)\n\nprint(letter('abc'))";
     let pythons = pythons();
@@ -328,8 +332,9 @@ async fn an_entry_of_several_lines_has_its_output_in_every_python() {
             ("6*7", "42\n"),
             ("print()", "\n"),
         ] {
-            let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{}: {error}", python.display()));
-            assert_eq!(ran.output, output, "{}: {text}", python.display());
+            let result =
+                session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{}: {error}", python.display()));
+            assert_eq!(result.output, output, "{}: {text}", python.display());
         }
     }
 }

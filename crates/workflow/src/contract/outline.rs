@@ -1,6 +1,6 @@
 //! The outline of a contract for replies and logs, read from the document itself.
 //!
-//! The outline of an invalid document has its readable parts.
+//! The outline of an invalid document contains its readable parts.
 
 use serde_json::{Map, Value, json};
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_has_the_form_of_document_001_line_1255() {
+    fn signature_has_the_form_of_document_001_line_1255() {
         // Document 001, lines 1255-1259: {name: var.model_dump()}, with `name`, `description` and `required`.
         let document = json!({
             "name": "build",

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_checked_as_the_text_that_it_is() {
+    fn value_is_checked_in_its_text_form() {
         for (words, value, expected) in [
             (json!({}), "anything", None),
             (json!({"type": "integer", "minimum": 1, "maximum": 9}), "5", None),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn words_with_values_of_another_kind_are_refused_by_name() {
+    fn mismatched_value_is_refused_by_name() {
         for (words, word) in [
             (json!({"type": "null"}), "type"),
             (json!({"type": ["string"]}), "type"),

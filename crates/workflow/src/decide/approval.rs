@@ -136,8 +136,8 @@ mod tests {
         }
     }
 
-    /// Returns the states of a machine (`name kind: next next`) that a run in `at` reaches past a gate only.
-    fn behind(states: &[&str], at: &str) -> Vec<String> {
+    /// Returns the states of a machine (`name kind: next next`) that a run in `at` reaches only past a gate.
+    fn states_behind(states: &[&str], at: &str) -> Vec<String> {
         let state = |written: &&str| {
             let (head, next) = written.split_once(':').unwrap_or((written, ""));
             let (name, kind) = head.split_once(' ').unwrap_or((head, "work"));
@@ -158,41 +158,41 @@ mod tests {
     }
 
     #[test]
-    fn whatever_may_ask_a_person_is_a_gate() {
+    fn every_possible_question_to_a_person_is_a_gate() {
         for kind in ["human", "inline", "approval", "computed", "parallel", "graph"] {
             let ask = format!("ask {kind}: deploy");
             let machine = ["a: ask", &ask, "deploy: done", "done"];
-            assert_eq!(behind(&machine, "a"), ["deploy", "done"], "{kind}");
-            assert_eq!(behind(&machine, "ask"), ["deploy", "done"], "{kind}: the answer itself is not there");
+            assert_eq!(states_behind(&machine, "a"), ["deploy", "done"], "{kind}");
+            assert_eq!(states_behind(&machine, "ask"), ["deploy", "done"], "{kind}: without the asking state itself");
         }
         for kind in ["agent", "inline agent", "quiet", "node", "work"] {
             let ask = format!("ask {kind}: deploy");
-            assert_eq!(behind(&["a: ask", &ask, "deploy: done", "done"], "a"), [""; 0], "{kind}");
+            assert_eq!(states_behind(&["a: ask", &ask, "deploy: done", "done"], "a"), [""; 0], "{kind}");
         }
     }
 
     #[test]
-    fn a_state_is_behind_several_gates_where_no_way_passes_none() {
+    fn state_requires_all_gates_that_no_path_avoids() {
         let machine = ["a: q hotfix", "q human: dep", "hotfix human: dep", "dep: done", "done"];
-        assert_eq!(behind(&machine, "a"), ["dep", "done"]);
+        assert_eq!(states_behind(&machine, "a"), ["dep", "done"]);
         let free = ["a: q dep", "q human: dep", "dep: done", "done"];
-        assert_eq!(behind(&free, "a"), [""; 0], "one way asks nobody");
+        assert_eq!(states_behind(&free, "a"), [""; 0], "one path asks nobody");
         let second = ["a: q", "q human: b", "b: r", "r human: c", "c: d", "d"];
-        assert_eq!(behind(&second, "b"), ["b", "c", "d"], "the second gate is not passed with the first");
+        assert_eq!(states_behind(&second, "b"), ["b", "c", "d"], "the second gate is not passed with the first");
         let round = ["a: q", "q human: b", "b: r", "r human: c", "c: b2", "b2: d b", "d"];
-        assert_eq!(behind(&round, "b"), ["b", "c", "b2", "d"], "the run may have come from either gate");
+        assert_eq!(states_behind(&round, "b"), ["b", "c", "b2", "d"], "the run may have come from either gate");
     }
 
     #[test]
-    fn the_approved_state_is_repeated_by_a_person_and_those_behind_it_by_anyone() {
+    fn person_repeats_an_approved_state_and_anyone_later_ones() {
         let machine = ["q human: go stop", "go: check", "check: done", "done", "stop: tidy", "tidy"];
-        assert_eq!(behind(&machine, "go"), ["go", "stop", "tidy"]);
-        assert_eq!(behind(&machine, "check"), ["go", "stop", "tidy"]);
-        assert_eq!(behind(&machine, "stop"), ["go", "check", "done", "stop"], "they have refused");
-        assert_eq!(behind(&machine, "tidy"), ["go", "check", "done", "stop"], "they have refused");
+        assert_eq!(states_behind(&machine, "go"), ["go", "stop", "tidy"]);
+        assert_eq!(states_behind(&machine, "check"), ["go", "stop", "tidy"]);
+        assert_eq!(states_behind(&machine, "stop"), ["go", "check", "done", "stop"], "they have refused");
+        assert_eq!(states_behind(&machine, "tidy"), ["go", "check", "done", "stop"], "they have refused");
         let again = ["q human: go", "go: check", "check: go done", "done"];
-        assert_eq!(behind(&again, "check"), [""; 0], "the machine leads there itself");
+        assert_eq!(states_behind(&again, "check"), [""; 0], "the machine itself leads there");
         let twice = ["q human: go", "go: go done", "done"];
-        assert_eq!(behind(&twice, "go"), [""; 0], "the machine repeats it");
+        assert_eq!(states_behind(&twice, "go"), [""; 0], "the machine repeats it");
     }
 }

@@ -1,9 +1,9 @@
 //! The exchanges of a run with its shell before the first state and after the last.
 //!
 //! Before the first state, the run exports its initial arguments, reads the other arguments, and exports defaults for
-//! unset arguments. It exports a secret only if the declaration says so, but reads and checks every secret. A run that
-//! opens its own terminal opens it first: the initial arguments go into the environment of that terminal, and the other
-//! arguments are read once the terminal is open.
+//! unset arguments. It exports a secret only if its declaration requires that, but reads and checks every secret. A run
+//! that opens its own terminal opens it first: the initial arguments go into the environment of that terminal, and the
+//! other arguments are read once the terminal is open.
 
 use std::collections::BTreeMap;
 
@@ -243,7 +243,7 @@ impl DecisionBuilder<'_> {
             Side::Arguments => self.definition.arguments(),
             Side::ReturnValues => self.definition.return_values(),
         };
-        // Secrets are not needed any more, and every reader of the history sees this event.
+        // Secrets are no longer needed, and every reader of the history sees this event.
         for variable in contract.iter().filter(|variable| variable.is_secret()) {
             if let Some(value) = values.get_mut(variable.name()) {
                 value.replace_range(.., HIDDEN);

@@ -1,4 +1,4 @@
-//! Patches of the machine of a run that stopped at a screen which the machine does not know.
+//! Patches of the machine of a run that stopped at an unknown screen.
 //!
 //! A proposal opens a gate for a person above the open gate. If the person declines the patch, the open gate waits
 //! again. If the person accepts, the run continues with the patched document, in the state that the answer names.

@@ -1,4 +1,4 @@
-//! A run that begins at a state of an earlier run, and takes over the events that the earlier run recorded before.
+//! A run that begins at a state of an earlier run, and takes over the events that the earlier run recorded before it.
 
 use std::collections::BTreeSet;
 

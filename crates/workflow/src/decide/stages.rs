@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_begins_waits_for_what_is_closed_and_terminals_for_abandoned_runs() {
+    fn start_waits_for_closing_terminals_and_abandoned_runs() {
         let step = || "run_0123456789abcdef/open/1".parse().unwrap();
         let abandon = || Effect::Abandon { step: step() };
         let close = |id: &str| Effect::CloseTerminal { session_id: id.to_owned() };

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_line_is_the_changed_question() {
+    fn nearest_line_is_the_changed_question() {
         let screen = "Reading lists...\nDo you really want to continue? [yes/no] ";
         let pattern = r"2\) +Paris\s[\s\S]*?^Do you want to continue\? \[Y/n\] *\Z";
         assert_eq!(nearest_line(&[pattern], screen).as_deref(), Some("Do you really want to continue? [yes/no]"));

@@ -13,7 +13,7 @@ use crate::{dialogue, substitute};
 pub(super) const ARGUMENTS: &str = "arguments";
 
 impl Diagnostics {
-    /// Reads one side of a contract; `what` is its key.
+    /// Reads one side of a contract, whose key is `what`.
     pub(super) fn contract(&mut self, document: &Object<'_>, what: &str) -> Contract {
         let Some(place) = document.get(what) else { return Contract::default() };
         let Some(entries) = self.free_object(&place, &format!("'{what}'")) else { return Contract::default() };

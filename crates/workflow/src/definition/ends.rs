@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_transition_is_sure_to_take_is_an_end() {
+    fn possibly_untaken_transitions_make_a_state_an_end() {
         let cases = |tool: &str, params: Value, cases: &[(Value, &str)]| {
             for (conditions, expected) in cases {
                 let to = |condition: &Value| json!({"condition": condition, "next_state": "a"});
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_that_leads_on_is_no_end() {
+    fn timeout_with_a_transition_is_not_an_end() {
         let state = |more: Value| {
             let mut state = json!({"action": {"tool": "await_output", "params": {"pattern": "x"}}, "transitions": [
                 {"condition": {"success": true, "timeout_occurred": false}, "next_state": "a"}
@@ -198,7 +198,7 @@ mod tests {
             state.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             state
         };
-        assert_eq!(ends(&state(json!({}))), "fails", "what did not come fails a run");
+        assert_eq!(ends(&state(json!({}))), "fails", "a missing match fails a run");
         assert_eq!(ends(&state(json!({"timeout": 3, "on_timeout": "a"}))), "fails", "the terminal may be gone");
         let nap = |more: Value| {
             json!({"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 1,

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gated_machine_is_advised_to_open_a_fresh_terminal() {
+    fn gated_machine_is_advised_to_open_a_fresh_terminal() {
         let (wait, open) =
             (json!({"tool": "sleep", "params": {"seconds": 1}}), json!({"tool": "open_terminal", "params": {}}));
         let run = json!({"tool": "run_command", "params": {"command": "make release"}});

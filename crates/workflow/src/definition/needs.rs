@@ -48,7 +48,7 @@ pub(super) fn collect_needs(
     let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
     let patterns =
         patterns.filter_map(Value::as_str).chain(dialogues.flat_map(|state| dialogue::patterns(state.action.params())));
-    // In a parallel `for_each`, the item is only visible in the parameters of its own run.
+    // In a parallel `for_each`, the item is visible only in the parameters of its own run.
     let sequential = states.iter().filter(|state| state.for_each_parallel().is_none());
     let items = sequential.filter_map(State::for_each).map(|for_each| for_each.name.as_str());
     let assigned_names: Vec<&str> = patterns.flat_map(groups::names_in).chain(assigned).chain(items).collect();

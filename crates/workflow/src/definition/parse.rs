@@ -26,12 +26,13 @@ use crate::{dialogue, items, question, tool};
 
 /// Maximum number of states to check in a machine with too many states.
 const MAX_CHECKED_STATES: usize = 2 * MAX_STATES;
-/// Allowed time limits of a state. The maximum is that of a run.
+/// Allowed time limits of a state. The maximum is the maximum of a run.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=7200.0;
-/// Allowed values of `max_visits`. The maximum is that of the states of a run.
+/// Allowed values of `max_visits`. The maximum is the maximum number of states of a run.
 const MAX_VISITS_RANGE: std::ops::RangeInclusive<u64> = 1..=1000;
 
-/// Maximum size of a document, in bytes of JSON without white space. The largest sensible machine has a tenth of it.
+/// Maximum size of a document, in bytes of JSON without white space. The largest sensible machine has a tenth of this
+/// size.
 pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
 /// Reads a whole document.
@@ -61,7 +62,7 @@ fn json_length(document: &Value) -> usize {
     }
 
     let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, document).expect("a counter takes everything");
+    serde_json::to_writer(&mut counter, document).expect("a counter accepts everything");
     counter.0
 }
 
@@ -487,7 +488,7 @@ impl Reader<'_> {
         let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
         let child_problems = child::problems(params, |value| value.to_string().contains('{'));
         problems.extend(child_problems.into_iter().map(|problem| {
-            // The pointer of a missing parameter is that of all parameters.
+            // The pointer of a missing parameter is the pointer of all parameters.
             let param = problem.param();
             let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
             Problem::error(pointer, problem.to_string())

@@ -126,7 +126,8 @@ fn make_session_optional(params: &mut Value) {
     }
 }
 
-/// Turns the schema of a tool's parameters into that of an action's, where any value may also come from a variable.
+/// Turns the schema of a tool's parameters into the schema of an action's parameters, where any value may also come
+/// from a variable.
 fn templated(params: &Value) -> Value {
     let mut properties = Map::new();
     for (name, schema) in params["properties"].as_object().into_iter().flatten() {

@@ -1,8 +1,8 @@
 //! The shape of a definition, as types.
 //!
-//! No code builds these types: a reader written by hand reports all problems of a document at once. The types have two
-//! uses instead: the reader takes its known keys from them, and the generator makes the JSON Schema and the
-//! documentation for authors from them. The keys of a condition are in `condition/test.rs`.
+//! No code builds these types: a handwritten reader reports all problems of a document at once. The types have two
+//! other uses: the reader takes its known keys from them, and the generator makes the JSON Schema and the documentation
+//! for authors from them. The keys of a condition are in `condition/test.rs`.
 #![allow(dead_code, clippy::large_enum_variant, reason = "these types are described, never built")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Warnings about transitions that treat a wait without a match as a success, as the rules before version 5 did.
+//! Warnings about transitions that treat a wait without a match as a success, like the rules before version 5.
 
 use super::document::escaped;
 use super::{Problem, State, Transition};

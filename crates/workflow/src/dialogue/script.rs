@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_answered_until_the_pattern_that_ends_it() {
+    fn questions_are_answered_until_the_end_pattern() {
         let params = object(&json!({
             "rules": [{"when": "Name (\\w+)\\? ", "type": "{groups.1}\n"}, {"when": "Password: ", "secret": "PW"},
                       {"when": "Token: ", "type": "t-{secret:TOKEN}\n", "secret": true}],
@@ -137,14 +137,14 @@ mod tests {
             assert_eq!(typed(&talk), Some(answer.into()));
         }
         let turn = talk.turn("term_1", Duration::ZERO);
-        let heard = super::super::rehearsed_turn(turn["patterns"].as_array().expect("patterns"), "all done");
-        let result = talk.hear(&heard).expect("it is over");
+        let received = super::super::rehearsed_turn(turn["patterns"].as_array().expect("patterns"), "all done");
+        let result = talk.hear(&received).expect("it is over");
         assert_eq!((&result["success"], &result["answers"]), (&json!(true), &json!(3)));
         assert!(!json!(result["answered"]).to_string().contains("p w"), "{result:?}");
     }
 
     #[test]
-    fn what_is_wrong_has_its_place() {
+    fn problem_has_its_place() {
         let wrong = DialogueScript::read(&object(&json!({"rules": [{"type": "x"}], "session_id": "a"}))).unwrap_err();
         let places: Vec<&str> = wrong.iter().map(|problem| problem.pointer.as_str()).collect();
         assert_eq!(places, ["/session_id", "/rules/0"]);

@@ -348,7 +348,7 @@ fn number(value: &Value) -> Option<Number> {
     }
 }
 
-/// The largest number up to which an f64 represents every whole number exactly.
+/// The largest number up to which an f64 represents every integer exactly.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 fn is_whole(number: &Number) -> bool {

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_told_from_what_they_are_not() {
+    fn formats_accept_only_matching_texts() {
         for (name, good, bad) in [
             ("email", "ana@example.com", "ana.example.com"),
             ("email", "a@b", "a b@c"),

@@ -1,9 +1,9 @@
 //! The redaction of secrets in the report of a rehearsal.
 //!
 //! People see a rehearsal, logs of tests contain it, and its stubs may come from a real run. The values of variables
-//! that a contract declares secret, and secret inputs, are hidden wherever they occur, also in quoted forms. A secret
-//! with fewer than [`MIN_SECRET_CHARS`] characters would hide parts of any text, so the redaction hides it only if it
-//! is the whole text, and in fields with the name of its variable.
+//! that a contract declares secret, and secret inputs, are hidden wherever they occur, including in quoted forms. A
+//! secret with fewer than [`MIN_SECRET_CHARS`] characters would hide parts of any text, so the redaction hides it only
+//! if it is the whole text, and in fields with the name of its variable.
 
 use std::collections::BTreeSet;
 

@@ -194,21 +194,21 @@ mod tests {
 
     use super::*;
 
-    /// Returns the new alternatives, as they are written.
+    /// Returns the new alternatives in their notation.
     fn new(before: &str, after: &str) -> Option<Vec<String>> {
         let found = new_alternatives(&[before], &[after], &[])?;
         Some(found.into_iter().map(|one| one.text).collect())
     }
 
     #[test]
-    fn each_alternative_that_is_new_is_known_and_anything_else_is_another_pattern() {
+    fn new_alternatives_are_known_and_other_changes_are_not() {
         let all = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         assert_eq!(new("Continue", "Continue|Proceed"), all(&["Proceed"]));
         assert_eq!(new("(?m)^a b|c d$", "(?m)^a b|(?:Do you|May we) agree|c d$"), all(&["(?:Do you|May we) agree"]));
         assert_eq!(new("Continue", "(?:Continue)|(?:Proceed [|] now)"), all(&["(?:Proceed [|] now)"]));
         assert_eq!(new("Continue", "(?:a|Continue|(?:b|c))"), all(&["a", "b", "c"]));
-        assert_eq!(new("Continue", "Continue|Continue|(?:Continue)"), all(&[]), "it is the same one");
-        assert_eq!(new("Continue", r"(?:\x43ontinue)|"), all(&[""]), "it is written otherwise");
+        assert_eq!(new("Continue", "Continue|Continue|(?:Continue)"), all(&[]), "it is the same alternative");
+        assert_eq!(new("Continue", r"(?:\x43ontinue)|"), all(&[""]), "it is written differently");
         assert_eq!(new("Hello {NAME}", "Hello {NAME}|Welcome {NAME|regex} here"), all(&["Welcome {NAME|regex} here"]));
         for (before, after) in [
             ("Continue", "Proceed"),
@@ -224,14 +224,14 @@ mod tests {
         ] {
             assert_eq!(new(before, after), None, "{before} {after}");
         }
-        // The patterns of a list, with the flags of each.
+        // The patterns of a list, each with its flags.
         let list = |after: &[&str]| new_alternatives(&["Continue"], after, &[]);
         assert_eq!(list(&["Continue", "(?i)proceed"]).unwrap()[0].text, "(?i)proceed");
         assert_eq!((list(&["Continue", "a|b"]).unwrap().len(), list(&[])), (2, None));
     }
 
     #[test]
-    fn what_is_known_of_a_new_alternative_is_said() {
+    fn properties_of_a_new_alternative_are_reported() {
         let remark = |after: &str| {
             let recorded = ["Building 3 of 7".to_owned(), "Continue".to_owned()];
             new_alternatives(&["Continue"], &[&format!("Continue|{after}")], &recorded).unwrap()[0].remark.clone()
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(remark("Proceed {X|regex} now"), None);
     }
 
-    /// A part of a pattern, in each form of the dialect.
+    /// A part of a pattern, in every form of the dialect.
     fn part() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             prop::sample::select(vec![
@@ -345,7 +345,7 @@ mod tests {
         })
     }
 
-    /// Texts that a screen may have.
+    /// Texts of a screen.
     fn screen() -> impl Strategy<Value = String> {
         let word = prop::sample::select(vec![
             "Proceed",
@@ -372,7 +372,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
         #[test]
-        fn a_pattern_that_matches_more_has_a_new_alternative(one in part(), screen in screen()) {
+        fn pattern_that_matches_more_has_a_new_alternative(one in part(), screen in screen()) {
             let after = format!("Continue|{one}");
             let Ok(pattern) = Pattern::new(&without_variables(&after)) else { return Ok(()) };
             let matches_more = pattern.is_match(&screen) == Ok(true) && !screen.contains("Continue");

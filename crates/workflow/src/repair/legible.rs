@@ -133,7 +133,7 @@ fn is_blank(character: &str) -> bool {
 }
 
 /// Returns whether a character has no visible form: a control character, a blank other than the space, a character that
-/// reorders, hides or strikes through others, or a letter without a glyph.
+/// reorders, hides or strikes through other characters, or a letter without a glyph.
 fn is_invisible(character: char) -> bool {
     match character {
         ' '..='~' => false,
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pushes_hides_or_looks_like_something_else_is_counted_or_has_a_code() {
+    fn hidden_shifted_or_lookalike_text_is_counted_or_coded() {
         for (text, shown) in [
             ("make  dist", r#""make  dist""#),
             ("a\n\tb", r#""a\n\tb""#),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_shows_the_part_that_differs_and_that_only_the_order_does() {
+    fn change_shows_the_differing_part_or_a_mere_reordering() {
         let text = |old: &Value, new: &Value| change(Some(old), Some(new));
         assert_eq!(text(&json!("a"), &json!("b")), r#"was "a" and is "b""#);
         assert_eq!(text(&json!([1, 2]), &json!([2, 1])), "is in another order: it was [1,2] and is [2,1]");
@@ -191,7 +191,7 @@ mod tests {
         let (one, other) = (ordered(r#"{"a":1,"b":2}"#), ordered(r#"{"b":2,"a":1}"#));
         assert!(!is_same(Some(&one), Some(&other)) && is_same(Some(&one), Some(&one)));
         assert_eq!(text(&one, &other), r#"is in another order: it was {"a":1,"b":2} and is {"b":2,"a":1}"#);
-        // An escaped character is whole where a long text is cut.
+        // Truncating a long text keeps an escaped character whole.
         let long = |end: &str| json!(format!("{}{}{end}", "x".repeat(130), "\\n".repeat(20)));
         assert!(text(&long("a"), &long("b")).starts_with(r#"was …\\n\\n"#), "{}", text(&long("a"), &long("b")));
     }

@@ -212,7 +212,7 @@ impl<'a> Comparison<'a> {
         }
         let continues = match key {
             "max_visits" => state.on_exhausted().is_some(),
-            // At the gate of a state that asks, an agent may choose how the run continues.
+            // At the gate of an asking state, an agent may choose how the run continues.
             _ => state.action().tool() == tool::GATE || state.asks_when_unknown() || may_continue_late(state),
         };
         if continues {

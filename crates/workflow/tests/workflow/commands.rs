@@ -8,8 +8,8 @@ use steplatch_workflow::{Effect, History, Outcome, Start, wants_screen};
 
 use crate::machine::{Machine, fields, start};
 
-/// A machine that runs a command and types what it printed, unless it failed.
-fn building(params: &Value, transitions: &Value) -> Value {
+/// Returns a machine that runs a command and types its output, unless the command failed.
+fn building_machine(params: &Value, transitions: &Value) -> Value {
     json!({
         "initial_state": "build",
         "states": {
@@ -19,11 +19,11 @@ fn building(params: &Value, transitions: &Value) -> Value {
     })
 }
 
-fn make(transitions: &Value) -> Value {
-    building(&json!({"command": "make"}), transitions)
+fn make_machine(transitions: &Value) -> Value {
+    building_machine(&json!({"command": "make"}), transitions)
 }
 
-fn given() -> Start {
+fn start_in_terminal() -> Start {
     Start { session_id: Some("term_1".into()), ..start() }
 }
 
@@ -32,38 +32,38 @@ fn to_next(condition: Value) -> Value {
 }
 
 #[test]
-fn the_output_and_the_exit_code_of_a_command_are_variables() {
-    let mut run = Machine::start_with(&make(&to_next(json!("success"))), given());
+fn output_and_exit_code_of_a_command_are_variables() {
+    let mut run = Machine::start_with(&make_machine(&to_next(json!("success"))), start_in_terminal());
     assert_eq!(run.params(), json!({"command": "make", "session_id": "term_1"}));
     run.result(&json!({"success": true, "session_id": "term_1", "output": "it's\n", "exit_code": 0}));
     assert_eq!(run.params()["input_text"], "'it'\\''s' it's 0");
 }
 
 #[test]
-fn a_command_with_another_exit_code_fails_the_run_unless_a_transition_takes_it() {
+fn nonzero_exit_code_fails_the_run_unless_a_transition_holds() {
     let broken = json!({"success": true, "output": "cc x.c\nx.c: no such file\n", "exit_code": 2});
-    let mut run = Machine::start_with(&make(&to_next(json!("success"))), given());
+    let mut run = Machine::start_with(&make_machine(&to_next(json!("success"))), start_in_terminal());
     run.result(&broken);
     expect!["State 'build' failed: the command ended with exit code 2: x.c: no such file"].assert_eq(run.error());
     for taken in
         [json!("failure"), json!({"field_equals": {"exit_code": 2}}), json!({"pattern_match": "^x\\.c: no"}), json!({})]
     {
-        let mut run = Machine::start_with(&make(&to_next(taken.clone())), given());
+        let mut run = Machine::start_with(&make_machine(&to_next(taken.clone())), start_in_terminal());
         run.result(&broken);
         assert_eq!(run.state(), "next", "{taken}");
         assert_eq!(run.history.variables().get("build_success"), Some(&json!(false)));
     }
-    let mut document = make(&json!([]));
+    let mut document = make_machine(&json!([]));
     document["states"]["build"]["on_timeout"] = "next".into();
-    let mut run = Machine::start_with(&document, given());
+    let mut run = Machine::start_with(&document, start_in_terminal());
     run.result(&broken);
     assert_eq!((run.state(), run.because()), ("next", "the action failed"));
 }
 
 #[test]
 fn patterns_are_searched_in_the_output_of_a_command() {
-    let document = make(&to_next(json!({"pattern_match": "^ok$"})));
-    let mut run = Machine::start_with(&document, given());
+    let document = make_machine(&to_next(json!({"pattern_match": "^ok$"})));
+    let mut run = Machine::start_with(&document, start_in_terminal());
     let done = json!({"success": true, "output": "1\nok\n2\n", "exit_code": 0});
     let outcome = Outcome::Finished { result: fields(&done) };
     assert_eq!(wants_screen(&run.definition, &run.history, &run.step(), &outcome), None);
@@ -72,11 +72,11 @@ fn patterns_are_searched_in_the_output_of_a_command() {
 }
 
 #[test]
-fn a_command_has_the_time_of_its_state() {
+fn command_has_the_time_limit_of_its_state() {
     let limits = |params: Value, timeout: Value| {
-        let mut document = building(&params, &json!([]));
+        let mut document = building_machine(&params, &json!([]));
         document["states"]["build"]["timeout"] = timeout;
-        let run = Machine::start_with(&document, given());
+        let run = Machine::start_with(&document, start_in_terminal());
         (run.params()["timeout"].clone(), run.history.current().unwrap().limit)
     };
     assert_eq!(limits(json!({"command": "make"}), Value::Null), (Value::Null, None), "its own usual limit");
@@ -85,7 +85,7 @@ fn a_command_has_the_time_of_its_state() {
     let own = limits(json!({"command": "make", "timeout": 9}), json!(5));
     assert_eq!(own, (json!(9), Some(Duration::from_secs(5))));
 
-    let mut run = Machine::start_with(&make(&to_next(json!("timeout"))), given());
+    let mut run = Machine::start_with(&make_machine(&to_next(json!("timeout"))), start_in_terminal());
     run.result(
         &json!({"success": false, "timed_out": true, "output": "half", "exit_code": null, "error": "time was up"}),
     );
@@ -93,28 +93,28 @@ fn a_command_has_the_time_of_its_state() {
 }
 
 #[test]
-fn a_command_without_a_terminal_has_a_shell_of_its_own_that_is_not_left_open() {
-    let mut run = Machine::start(&make(&json!([])));
+fn command_without_a_terminal_gets_a_temporary_shell() {
+    let mut run = Machine::start(&make_machine(&json!([])));
     assert_eq!(run.params(), json!({"command": "make"}));
-    // The command goes on in its shell when its time is up, and the run fails.
+    // The command continues in its shell after its timeout, and the run fails.
     run.result(
         &json!({"success": false, "timed_out": true, "session_id": "term_7", "output": "", "error": "time was up"}),
     );
     assert_eq!(run.closed(), ["term_7"]);
     assert_eq!(History::from_iter(&run.events), run.history);
 
-    let mut run = Machine::start(&make(&json!([])));
+    let mut run = Machine::start(&make_machine(&json!([])));
     let step = run.step();
     run.outcome(Outcome::TimedOut);
     assert!(run.last.effects.contains(&Effect::CloseOpened { step }), "{:?}", run.last.effects);
 
-    // After the run's terminal was closed there is none to name.
-    let mut document = make(&to_next(json!("success")));
+    // After the run's terminal was closed, no terminal can be named.
+    let mut document = make_machine(&to_next(json!("success")));
     document["states"]["close"] = json!({
         "action": {"tool": "exit_terminal"}, "transitions": [{"condition": "success", "next_state": "build"}]
     });
     document["initial_state"] = "close".into();
-    let mut run = Machine::start_with(&document, given());
+    let mut run = Machine::start_with(&document, start_in_terminal());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert_eq!(run.params(), json!({"command": "make"}));
 }

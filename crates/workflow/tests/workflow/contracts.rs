@@ -15,7 +15,7 @@ fn contract(arguments: &Value, return_values: &Value) -> Value {
     })
 }
 
-/// As [`contract`], in a terminal that the run opens.
+/// Like [`contract`], in a terminal that the run opens.
 fn opening(arguments: &Value, return_values: &Value) -> Value {
     let mut document = contract(arguments, return_values);
     document["initial_state"] = "open".into();
@@ -40,7 +40,7 @@ fn asked(run: &Machine) -> String {
 }
 
 #[test]
-fn a_contract_is_read_in_its_short_and_its_long_form() {
+fn contract_is_read_in_its_short_and_its_long_form() {
     let definition = definition(&contract(
         &json!({
             "PROJECT_ROOT": "where to build",
@@ -49,14 +49,14 @@ fn a_contract_is_read_in_its_short_and_its_long_form() {
         }),
         &json!({"TOKEN": {"description": "a key", "secret": true}}),
     ));
-    let told: Vec<_> = definition
+    let reported: Vec<_> = definition
         .arguments()
         .iter()
         .chain(definition.return_values())
         .map(|one| (one.name(), one.description(), one.is_required(), one.default(), one.is_secret()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("PROJECT_ROOT", Some("where to build"), true, None, false),
             ("MODE", None, false, Some("debug"), false),
@@ -68,7 +68,7 @@ fn a_contract_is_read_in_its_short_and_its_long_form() {
 }
 
 #[test]
-fn every_mistake_in_a_contract_is_told_with_its_place() {
+fn every_contract_error_is_reported_with_its_place() {
     let document = contract(
         &json!({
             "9home": "a digit",
@@ -113,25 +113,25 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
 }
 
 #[test]
-fn an_argument_in_lower_case_is_filled_in_and_is_no_variable_of_the_shell() {
+fn lower_case_argument_is_substituted_but_not_exported() {
     let mut document = contract(&json!({"host": "where", "Port": {"default": "22"}, "USER": "x"}), &json!({}));
     document["states"]["make"]["action"]["params"]["input_text"] = "ssh -p {Port} {host} $USER".into();
     let mut run = Machine::start_with(&document, given(&json!({"host": "web1"})));
     assert_eq!(asked(&run), r#"read ["USER"] in term_1"#);
-    run.shell_tells(&json!({"USER": "ana"}));
+    run.shell_reports(&json!({"USER": "ana"}));
     assert_eq!(run.state(), "make");
     let typed = run.last.effects.iter().find_map(|effect| match effect {
         Effect::Perform { params, .. } => params["input_text"].as_str().map(str::to_owned),
         _ => None,
     });
     assert_eq!(typed.as_deref(), Some("ssh -p 22 web1 $USER"));
-    // No shell can give it a value.
+    // No shell can provide a value for it.
     let missing = definition(&document).check_start(&fields(&json!({})), |_| true).unwrap_err().to_string();
     assert!(missing.contains("argument host (where) is missing") && !missing.contains("USER"), "{missing}");
 }
 
 #[test]
-fn a_given_name_that_differs_from_an_argument_in_case_is_that_argument() {
+fn name_in_another_case_is_the_argument() {
     let matched = |arguments: Value, given: Value| {
         let mut document = contract(&arguments, &json!({}));
         document["states"]["make"]["action"]["params"]["input_text"] = "{host} {free}".into();
@@ -149,16 +149,16 @@ fn a_given_name_that_differs_from_an_argument_in_case_is_that_argument() {
 }
 
 #[test]
-fn arguments_are_exported_looked_up_and_filled_in_before_the_first_state() {
+fn arguments_are_exported_and_replaced_before_the_first_state() {
     let arguments = json!({"ROOT": "x", "USER": "x", "MODE": {"default": "debug"}, "EXTRA": {"required": false}});
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({"ROOT": "/src", "other": "x"})));
     assert_eq!(asked(&run), r#"set {"ROOT": "/src"} in term_1"#);
     assert_eq!(run.history.states_executed(), 0);
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!(asked(&run), r#"read ["USER", "MODE", "EXTRA"] in term_1"#);
-    run.shell_tells(&json!({"USER": "ana", "MODE": null, "EXTRA": null}));
+    run.shell_reports(&json!({"USER": "ana", "MODE": null, "EXTRA": null}));
     assert_eq!(asked(&run), r#"set {"MODE": "debug"} in term_1"#);
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!((run.state(), run.history.states_executed()), ("make", 1));
     run.succeed();
     assert!(run.completed());
@@ -183,11 +183,11 @@ fn arguments_are_exported_looked_up_and_filled_in_before_the_first_state() {
 }
 
 #[test]
-fn a_missing_argument_fails_the_run_before_anything_is_typed() {
+fn missing_argument_fails_the_run_before_typing() {
     let arguments = json!({"A": "x", "B": "x", "C": {"required": false}});
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
     assert_eq!(asked(&run), r#"read ["A", "B", "C"] in term_1"#);
-    run.shell_tells(&json!({"A": null, "B": null, "C": "1"}));
+    run.shell_reports(&json!({"A": null, "B": null, "C": "1"}));
     expect!["Missing required environment variables: A, B. Set them with: export A=value, export B=value"]
         .assert_eq(run.error());
     assert_eq!(run.history.final_state(), Some("validation_failed"));
@@ -198,16 +198,16 @@ fn a_missing_argument_fails_the_run_before_anything_is_typed() {
 }
 
 #[test]
-fn a_value_that_does_not_fit_is_named() {
+fn invalid_value_is_named() {
     let arguments = json!({"JOBS": {"schema": {"type": "integer", "minimum": 1}}, "MODE": {"schema": {"enum": ["a"]}}});
     let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
-    run.shell_tells(&json!({"JOBS": "many", "MODE": "b"}));
+    run.shell_reports(&json!({"JOBS": "many", "MODE": "b"}));
     expect!["Environment variables are not as they must be: JOBS must be a whole number, MODE must be a"]
         .assert_eq(run.error());
 }
 
 #[test]
-fn a_shell_that_cannot_be_asked_fails_a_run_that_needs_it_and_no_other() {
+fn unavailable_shell_fails_only_runs_that_need_it() {
     let busy = "the shell is busy, 'vim' runs in the foreground";
     let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
     run.shell_refuses(busy);
@@ -223,7 +223,7 @@ fn a_shell_that_cannot_be_asked_fails_a_run_that_needs_it_and_no_other() {
 }
 
 #[test]
-fn a_run_that_opens_its_terminal_hands_arguments_over_and_asks_for_the_rest_once_it_is_open() {
+fn run_opening_its_terminal_passes_arguments_and_reads_others() {
     let arguments = json!({"ROOT": "x", "USER": "x"});
     let mut document = opening(&arguments, &json!({}));
     document["states"]["open"]["action"]["params"] = json!({"environment": {"LANG": "C"}});
@@ -232,23 +232,23 @@ fn a_run_that_opens_its_terminal_hands_arguments_over_and_asks_for_the_rest_once
     assert_eq!(run.params(), json!({"environment": {"LANG": "C", "ROOT": "/src"}}));
     run.result(&json!({"success": true, "session_id": "term_7"}));
     assert_eq!(asked(&run), r#"read ["USER"] in term_7"#);
-    run.shell_tells(&json!({"USER": "ana"}));
+    run.shell_reports(&json!({"USER": "ana"}));
     assert_eq!((run.state(), run.params()["session_id"].as_str()), ("make", Some("term_7")));
 
-    // With every argument given, the shell is not queried, so the program may be one that cannot be queried.
+    // If every argument is given, the shell is not queried, so the program need not be a shell.
     let mut run = Machine::start_with(&document, with(&json!({"ROOT": "/src", "USER": "ana"})));
     run.result(&json!({"success": true, "session_id": "term_7"}));
     assert_eq!(run.state(), "make");
 
     let mut run = Machine::start_with(&document, with(&json!({})));
     run.result(&json!({"success": true, "session_id": "term_7"}));
-    run.shell_tells(&json!({"USER": null, "ROOT": null}));
+    run.shell_reports(&json!({"USER": null, "ROOT": null}));
     assert_eq!(run.history.final_state(), Some("validation_failed"));
     assert_eq!(run.closed(), ["term_7"]);
 }
 
 #[test]
-fn a_run_that_never_has_a_terminal_makes_do_with_what_it_is_given() {
+fn run_without_a_terminal_uses_the_given_arguments() {
     let mut document = contract(&json!({"A": "x", "B": {"default": "b"}}), &json!({}));
     document["states"]["make"]["action"] = json!({"tool": "sleep", "params": {"seconds": 0}});
     let run = Machine::start_with(&document, Start { variables: fields(&json!({"A": "1"})), ..start() });
@@ -264,21 +264,21 @@ fn return_values_are_read_after_the_last_state() {
     run.succeed();
     assert!(!run.history.is_over());
     assert_eq!(asked(&run), r#"read ["STATUS", "COUNT", "NOTE"] in term_1"#);
-    run.shell_tells(&json!({"STATUS": "green", "COUNT": null, "NOTE": null}));
+    run.shell_reports(&json!({"STATUS": "green", "COUNT": null, "NOTE": null}));
     assert!(run.completed());
     assert_eq!(json!(run.history.return_values()), json!({"STATUS": "green", "COUNT": "0"}));
     assert_eq!(run.history.final_state(), Some("make"));
 
     let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x", "Y": "y"})), given(&json!({})));
     run.succeed();
-    run.shell_tells(&json!({"X": null, "Y": "1"}));
+    run.shell_reports(&json!({"X": null, "Y": "1"}));
     expect!["Workflow failed to set required return values: X. Expected variables: X, Y"].assert_eq(run.error());
     assert_eq!(run.history.final_state(), Some("return_validation_failed"));
     assert_eq!(json!(run.history.return_values()), json!({"Y": "1"}));
 }
 
 #[test]
-fn return_values_that_nobody_can_tell_fail_the_run_only_when_one_is_required() {
+fn unreadable_return_values_fail_the_run_only_if_required() {
     let ending = |returned: &Value| {
         let mut run = Machine::start(&opening(&json!({}), returned));
         run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -301,7 +301,7 @@ fn return_values_that_nobody_can_tell_fail_the_run_only_when_one_is_required() {
 }
 
 #[test]
-fn a_failed_action_asks_for_no_return_values() {
+fn failed_action_reads_no_return_values() {
     let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x"})), given(&json!({})));
     run.outcome(Outcome::TimedOut);
     assert_eq!(run.history.final_state(), Some("make"));
@@ -309,7 +309,7 @@ fn a_failed_action_asks_for_no_return_values() {
 }
 
 #[test]
-fn asking_the_shell_can_be_cancelled_and_is_asked_again_after_a_restart() {
+fn shell_query_can_be_cancelled_and_repeats_after_a_restart() {
     let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
     let again = resume(&run.history, run.now);
     assert_eq!(again, run.last.effects);
@@ -322,36 +322,36 @@ fn asking_the_shell_can_be_cancelled_and_is_asked_again_after_a_restart() {
 }
 
 #[test]
-fn the_shell_expands_the_names_of_the_contract_and_braces_alone_are_ours() {
+fn shell_expands_contract_names_and_braces_are_placeholders() {
     let mut document = contract(&json!({"ROOT": "x"}), &json!({"STATUS": {"required": false}}));
     document["states"]["make"]["action"]["params"]["input_text"] = "cd ${ROOT} # {ROOT} ${ROOT|sh} ${user}\n".into();
     let mut run = Machine::start_with(&document, given(&json!({"ROOT": "/src", "user": "ana"})));
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!(run.params()["input_text"], "cd ${ROOT} # /src $/src $ana\n");
 }
 
-/// Types the secret argument that it has.
-fn logging_in(entry: &Value) -> Value {
+/// Returns a machine that types its secret argument.
+fn login_machine(entry: &Value) -> Value {
     let mut document = contract(&json!({"USER": "who", "PASSWORD": entry}), &json!({}));
     document["states"]["make"]["action"]["params"]["input_text"] = "login {USER} {PASSWORD|sh}\n".into();
     document
 }
 
 #[test]
-fn a_secret_argument_is_substituted_by_name_and_exported_only_if_it_says_so() {
+fn secret_argument_is_exported_only_if_declared() {
     let variables = json!({"USER": "ana", "PASSWORD": "hunter2 x"});
-    let mut run = Machine::start_with(&logging_in(&json!({"secret": true})), given(&variables));
+    let mut run = Machine::start_with(&login_machine(&json!({"secret": true})), given(&variables));
     assert_eq!(asked(&run), r#"set {"USER": "ana"} in term_1"#);
-    run.shell_tells(&json!({}));
+    run.shell_reports(&json!({}));
     assert_eq!(run.params()["input_text"], "login ana 'hunter2 x'\n");
     let checked = serde_json::to_value(&run.log()[0]).unwrap();
     assert_eq!(checked["variables"], json!({"PASSWORD": "••••••", "USER": "ana"}), "it is checked like any other");
     let status = |name: &str| json!({"variable": name, "status": "present", "required": true});
     assert_eq!(checked["validation_result"]["validation_log"], json!([status("USER"), status("PASSWORD")]));
     let exported = json!({"secret": true, "export": true});
-    let run = Machine::start_with(&logging_in(&exported), given(&variables));
+    let run = Machine::start_with(&login_machine(&exported), given(&variables));
     assert_eq!(asked(&run), r#"set {"PASSWORD": "hunter2 x", "USER": "ana"} in term_1"#);
-    let plain = Machine::start_with(&logging_in(&json!({"export": false})), given(&variables));
+    let plain = Machine::start_with(&login_machine(&json!({"export": false})), given(&variables));
     assert_eq!(asked(&plain), r#"set {"USER": "ana"} in term_1"#);
 
     // The same for the environment of a terminal that the run opens.
@@ -364,47 +364,47 @@ fn a_secret_argument_is_substituted_by_name_and_exported_only_if_it_says_so() {
 }
 
 #[test]
-fn a_secret_argument_that_was_not_given_is_looked_up_and_checked_and_stands_for_its_value() {
-    // Document 001, lines 723-736: an argument is there if the shell of the session has it.
+fn secret_argument_without_a_value_is_read_from_the_shell() {
+    // Document 001, lines 723-736: an argument is present if the shell of the session has it.
     let entry = json!({"secret": true, "schema": {"minLength": 3}});
-    let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
-    run.shell_tells(&json!({}));
+    let mut run = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
+    run.shell_reports(&json!({}));
     assert_eq!(asked(&run), r#"read ["PASSWORD"] in term_1"#);
-    run.shell_tells(&json!({"PASSWORD": "hunter2"}));
+    run.shell_reports(&json!({"PASSWORD": "hunter2"}));
     assert_eq!(run.params()["input_text"], "login ana hunter2\n");
     assert_eq!(run.history.variables().get("PASSWORD"), Some(&json!("hunter2")));
     assert_eq!(History::from_iter(&run.events), run.history);
 
-    let mut short = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
-    short.shell_tells(&json!({}));
-    short.shell_tells(&json!({"PASSWORD": "x"}));
+    let mut short = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
+    short.shell_reports(&json!({}));
+    short.shell_reports(&json!({"PASSWORD": "x"}));
     assert_eq!(short.history.final_state(), Some("validation_failed"));
 
-    let mut missing = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
-    missing.shell_tells(&json!({}));
-    missing.shell_tells(&json!({"PASSWORD": null}));
+    let mut missing = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
+    missing.shell_reports(&json!({}));
+    missing.shell_reports(&json!({"PASSWORD": null}));
     expect!["Missing required environment variables: PASSWORD. Set them with: export PASSWORD=value"]
         .assert_eq(missing.error());
 
     // The placeholder has the default as its value, and the default is not exported to the shell.
     let entry = json!({"secret": true, "default": "changeme"});
-    let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
-    run.shell_tells(&json!({}));
-    run.shell_tells(&json!({"PASSWORD": null}));
+    let mut run = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
+    run.shell_reports(&json!({}));
+    run.shell_reports(&json!({"PASSWORD": null}));
     assert_eq!((run.state(), run.params()["input_text"].as_str()), ("make", Some("login ana changeme\n")));
 }
 
 #[test]
-fn a_secret_argument_that_no_state_can_use_is_warned_of() {
+fn unusable_secret_argument_causes_a_warning() {
     let warnings = |document: &Value| {
-        let told: Vec<String> = definition(document).warnings().iter().map(ToString::to_string).collect();
-        told.join("\n")
+        let reported: Vec<String> = definition(document).warnings().iter().map(ToString::to_string).collect();
+        reported.join("\n")
     };
     let unused = "/arguments/PASSWORD: warning: the secret argument 'PASSWORD' is not exported, and no state uses \
                   {PASSWORD}; write {PASSWORD|sh} where it is typed, or add \"export\": true if programs are to find it in \
                   their environment";
-    assert_eq!(warnings(&logging_in(&json!({"secret": true}))), "");
-    let mut document = logging_in(&json!({"secret": true}));
+    assert_eq!(warnings(&login_machine(&json!({"secret": true}))), "");
+    let mut document = login_machine(&json!({"secret": true}));
     for (text, expected) in [
         ("deploy\n", unused),
         ("login ${PASSWORD}\n", unused),

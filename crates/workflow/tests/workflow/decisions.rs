@@ -11,13 +11,13 @@ use steplatch_workflow::{
 
 use crate::machine::{Machine, definition, fields, start};
 
-/// A state that types something and has these transitions.
-fn typing(transitions: &Value) -> Value {
+/// Returns a state that types text and has these transitions.
+fn typing_state(transitions: &Value) -> Value {
     json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}, "transitions": transitions})
 }
 
-/// A machine that continues to `then` when a transition with this condition holds after its first state.
-fn deciding(tool: &str, transition: &Value) -> Value {
+/// Returns a machine that continues to `then` if a transition with this condition holds after its first state.
+fn deciding_machine(tool: &str, transition: &Value) -> Value {
     let mut transition = transition.clone();
     transition["next_state"] = "then".into();
     let params = if tool == "await_output" { json!({"pattern": "x"}) } else { json!({}) };
@@ -25,7 +25,7 @@ fn deciding(tool: &str, transition: &Value) -> Value {
         "initial_state": "first",
         "states": {
             "first": {"action": {"tool": tool, "params": params}, "transitions": [transition]},
-            "then": typing(&json!([]))
+            "then": typing_state(&json!([]))
         }
     })
 }
@@ -35,17 +35,17 @@ fn two_states() -> Value {
         "name": "build",
         "initial_state": "make",
         "states": {
-            "make": typing(&json!([{"condition": "success", "next_state": "wait"}])),
+            "make": typing_state(&json!([{"condition": "success", "next_state": "wait"}])),
             "wait": {"action": {"tool": "await_output", "params": {"pattern": "\\$ $", "timeout": 60}}}
         }
     })
 }
 
-fn looping() -> Value {
-    json!({"initial_state": "again", "states": {"again": typing(&json!([{"condition": {}, "next_state": "again"}]))}})
+fn looping_machine() -> Value {
+    json!({"initial_state": "again", "states": {"again": typing_state(&json!([{"condition": {}, "next_state": "again"}]))}})
 }
 
-fn limited(max_states: u32) -> Start {
+fn limited_start(max_states: u32) -> Start {
     Start { limits: Limits::new(max_states, 1800.0).expect("limits within bounds"), ..start() }
 }
 
@@ -54,7 +54,7 @@ fn terminals() -> Value {
         "initial_state": "open",
         "states": {
             "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]},
-            "type": typing(&json!([
+            "type": typing_state(&json!([
                 {"condition": {"field_equals": {"message": "another"}}, "next_state": "open"},
                 {"condition": {"field_equals": {"message": "close"}}, "next_state": "close"}
             ])),
@@ -64,7 +64,7 @@ fn terminals() -> Value {
 }
 
 #[test]
-fn a_run_goes_from_state_to_state_and_completes_where_nothing_leads_on() {
+fn run_visits_states_and_completes_without_a_transition() {
     let mut run = Machine::start(&two_states());
     assert_eq!(run.state(), "make");
     run.succeed();
@@ -76,7 +76,7 @@ fn a_run_goes_from_state_to_state_and_completes_where_nothing_leads_on() {
 }
 
 #[test]
-fn a_call_of_a_node_bounds_itself_when_it_is_given_a_time() {
+fn node_call_limits_itself_to_its_given_time() {
     let limit = |params: Value, timeout: Value| {
         let state = json!({"action": {"tool": "run_node", "params": params}, "timeout": timeout});
         let run = Machine::start(&json!({"initial_state": "call", "states": {"call": state}}));
@@ -90,7 +90,7 @@ fn a_call_of_a_node_bounds_itself_when_it_is_given_a_time() {
 }
 
 #[test]
-fn a_start_records_everything_that_a_replay_needs() {
+fn start_records_everything_for_a_replay() {
     let variables = fields(&json!({"user": "ana", "count": 3, "deep": {"a": 1}, "sure": true}));
     let limits = Limits::new(7, 60.0).unwrap();
     let run = Machine::start_with(
@@ -120,7 +120,7 @@ fn a_start_records_everything_that_a_replay_needs() {
 }
 
 #[test]
-fn what_makes_no_sense_decides_nothing() {
+fn invalid_input_decides_nothing() {
     let mut run = Machine::start(&two_states());
     let first = run.step();
     let succeed = || Outcome::Finished { result: fields(&json!({"success": true})) };
@@ -128,7 +128,7 @@ fn what_makes_no_sense_decides_nothing() {
     assert_eq!(run.last, Decision::default(), "a second start");
     run.succeed();
     run.input(Input::Outcome { step: first, outcome: succeed() });
-    assert_eq!(run.last, Decision::default(), "an outcome of a step that is over");
+    assert_eq!(run.last, Decision::default(), "an outcome of an earlier step");
     run.succeed();
     let step = "run_0123456789abcdef/wait/1".parse().unwrap();
     for late in
@@ -142,18 +142,18 @@ fn what_makes_no_sense_decides_nothing() {
 }
 
 #[test]
-fn the_first_transition_that_holds_is_taken() {
+fn first_transition_that_holds_is_taken() {
     let mut run = Machine::start(&json!({
         "initial_state": "a",
         "states": {
-            "a": typing(&json!([
+            "a": typing_state(&json!([
                 {"condition": {"success": false}, "next_state": "b"},
                 {"condition": {"success": true, "field_equals": {"message": "no"}}, "next_state": "b"},
                 {"condition": {"success": true, "field_contains": {"message": "ok"}}, "next_state": "c"},
                 {"condition": {}, "next_state": "b"}
             ])),
-            "b": typing(&json!([])),
-            "c": typing(&json!([]))
+            "b": typing_state(&json!([])),
+            "c": typing_state(&json!([]))
         }
     }));
     run.result(&json!({"success": true, "message": "all ok"}));
@@ -162,7 +162,7 @@ fn the_first_transition_that_holds_is_taken() {
 }
 
 #[test]
-fn every_condition_holds_when_the_table_says_so() {
+fn every_condition_holds_as_in_the_table() {
     let ok = json!({"success": true});
     let broken = json!({"success": false, "error": "broken pipe"});
     let screen = json!({"success": true, "match_text": "v1.2", "screen_content": "built\n$ "});
@@ -197,20 +197,20 @@ fn every_condition_holds_when_the_table_says_so() {
         ("send_input", json!({"condition": {"outcome_unknown": true}}), &ok, false),
         ("send_input", json!({"condition": {"success": true, "outcome_unknown": true}}), &ok, false),
     ] {
-        let mut run = Machine::start(&deciding(tool, &transition));
+        let mut run = Machine::start(&deciding_machine(tool, &transition));
         run.result(result);
         assert_eq!(run.state() == "then", holds, "{tool} {transition} {result}");
     }
 }
 
 #[test]
-fn a_pattern_is_searched_on_the_screen_of_the_terminal_when_the_result_has_no_text() {
-    // Document 001, lines 303-304: pattern_match looks at the current screen.
+fn terminal_screen_is_searched_if_the_result_has_no_text() {
+    // Document 001, lines 303-304: pattern_match searches the current screen.
     let session = |run: &Machine, outcome: &Outcome| wants_screen(&run.definition, &run.history, &run.step(), outcome);
     let given = || Start { session_id: Some("term_1".into()), ..start() };
     let listed = Outcome::Finished { result: fields(&json!({"success": true, "total_sessions": 1})) };
     let ready = json!({"condition": {"success": true, "pattern_match": "^ready$"}});
-    let document = deciding("list_terminal_sessions", &ready);
+    let document = deciding_machine("list_terminal_sessions", &ready);
     for (screen, expected) in [(Some("$ make\nready"), "then"), (Some("$ make"), "(none)"), (None, "(none)")] {
         let mut run = Machine::start_with(&document, given());
         assert_eq!(session(&run, &listed).as_deref(), Some("term_1"));
@@ -224,16 +224,16 @@ fn a_pattern_is_searched_on_the_screen_of_the_terminal_when_the_result_has_no_te
         assert_eq!((run.state(), run.history.variables().get("screen_content")), (expected, None));
     }
     // A timed-out action has no text, so the screen of its terminal is read.
-    let mut document = deciding("send_input", &json!({"condition": {"pattern_match": "ready"}}));
+    let mut document = deciding_machine("send_input", &json!({"condition": {"pattern_match": "ready"}}));
     document["states"]["first"]["action"]["params"]["session_id"] = "term_2".into();
     let run = Machine::start_with(&document, given());
     assert_eq!(session(&run, &Outcome::TimedOut).as_deref(), Some("term_2"));
     document["states"]["first"]["on_timeout"] = "then".into();
     let run = Machine::start_with(&document, given());
-    assert_eq!(session(&run, &Outcome::TimedOut), None, "it goes on without a condition");
-    // No screen is read where there is a text, no terminal, or no pattern to be decided.
+    assert_eq!(session(&run, &Outcome::TimedOut), None, "it continues without a condition");
+    // No screen is read if there is a text, no terminal, or no pattern to decide.
     let wants = |transition: &Value, start: Start, result: &Value| {
-        let run = Machine::start_with(&deciding("list_terminal_sessions", transition), start);
+        let run = Machine::start_with(&deciding_machine("list_terminal_sessions", transition), start);
         session(&run, &Outcome::Finished { result: fields(result) }).is_some()
     };
     assert!(!wants(&ready, given(), &json!({"success": true, "screen_content": ""})));
@@ -241,13 +241,13 @@ fn a_pattern_is_searched_on_the_screen_of_the_terminal_when_the_result_has_no_te
     assert!(!wants(&ready, start(), &json!({"success": true})));
     assert!(!wants(&json!({"condition": "success"}), given(), &json!({"success": true})));
     let closing = json!({"condition": {"pattern_match": "ready"}});
-    let run = Machine::start_with(&deciding("exit_terminal", &closing), given());
+    let run = Machine::start_with(&deciding_machine("exit_terminal", &closing), given());
     let closed = Outcome::Finished { result: fields(&json!({"success": true, "session_id": "term_1"})) };
-    assert_eq!(session(&run, &closed), None, "it is gone");
+    assert_eq!(session(&run, &closed), None, "it has closed");
 }
 
 #[test]
-fn an_action_that_failed_with_nowhere_to_go_fails_the_run() {
+fn failed_action_without_a_transition_fails_the_run() {
     let mut run = Machine::start(&two_states());
     run.result(&json!({"success": false, "error": "Session 'x' not found"}));
     expect!["State 'make' failed: Session 'x' not found"].assert_eq(run.error());
@@ -259,11 +259,11 @@ fn an_action_that_failed_with_nowhere_to_go_fails_the_run() {
 }
 
 #[test]
-fn a_state_that_timed_out_goes_where_on_timeout_says_before_anything_else() {
-    let mut document = deciding("send_input", &json!({"condition": {}}));
+fn on_timeout_precedes_all_other_transitions() {
+    let mut document = deciding_machine("send_input", &json!({"condition": {}}));
     document["states"]["first"]["on_timeout"] = "late".into();
     document["states"]["first"]["timeout"] = 1.5.into();
-    document["states"]["late"] = typing(&json!([]));
+    document["states"]["late"] = typing_state(&json!([]));
     let mut run = Machine::start(&document);
     assert_eq!(run.history.current().unwrap().limit, Some(Duration::from_millis(1500)));
     run.outcome(Outcome::TimedOut);
@@ -271,24 +271,24 @@ fn a_state_that_timed_out_goes_where_on_timeout_says_before_anything_else() {
 }
 
 #[test]
-fn a_state_that_timed_out_without_on_timeout_is_judged_by_its_conditions() {
-    let mut run = Machine::start(&deciding("send_input", &json!({"condition": {"timeout_occurred": true}})));
+fn timed_out_state_without_on_timeout_uses_its_conditions() {
+    let mut run = Machine::start(&deciding_machine("send_input", &json!({"condition": {"timeout_occurred": true}})));
     run.outcome(Outcome::TimedOut);
     assert_eq!((run.state(), run.because()), ("then", "time ran out"));
     assert_eq!(run.history.variables().get("error"), Some(&json!("State 'first' timed out after 30s")));
     assert_eq!(run.history.variables().get("first_success"), Some(&json!(false)));
 
-    let mut run = Machine::start(&deciding("send_input", &json!({"condition": "success"})));
+    let mut run = Machine::start(&deciding_machine("send_input", &json!({"condition": "success"})));
     run.outcome(Outcome::TimedOut);
     expect!["State 'first' timed out after 30s"].assert_eq(run.error());
 }
 
 #[test]
-fn an_await_that_found_nothing_goes_on_timeout_only_when_no_transition_holds() {
+fn unmatched_await_takes_on_timeout_after_all_transitions() {
     let nothing = json!({"success": true, "match_text": null, "screen_content": "busy", "timeout_occurred": true});
-    let mut document = deciding("await_output", &json!({"condition": {"pattern_match": "busy"}}));
+    let mut document = deciding_machine("await_output", &json!({"condition": {"pattern_match": "busy"}}));
     document["states"]["first"]["on_timeout"] = "late".into();
-    document["states"]["late"] = typing(&json!([]));
+    document["states"]["late"] = typing_state(&json!([]));
     let mut run = Machine::start(&document);
     run.result(&nothing);
     assert_eq!(run.state(), "then");
@@ -305,7 +305,7 @@ fn an_await_that_found_nothing_goes_on_timeout_only_when_no_transition_holds() {
 }
 
 #[test]
-fn a_wait_that_found_nothing_is_no_success() {
+fn unmatched_wait_is_not_a_success() {
     let nothing = json!({"success": true, "match_text": null, "screen_content": "busy", "reason": "timeout"});
     let ended = json!({"success": true, "match_text": null, "reason": "exit", "exit_code": 1});
     for (condition, result, taken) in [
@@ -314,15 +314,15 @@ fn a_wait_that_found_nothing_is_no_success() {
         ("failure", &nothing, true),
         ("timeout", &ended, true),
     ] {
-        let mut run = Machine::start(&deciding("await_output", &json!({"condition": condition})));
+        let mut run = Machine::start(&deciding_machine("await_output", &json!({"condition": condition})));
         run.result(result);
         assert_eq!(run.state() == "then", taken, "{condition} after {result}");
     }
-    let mut run = Machine::start(&deciding("await_output", &json!({"condition": "success"})));
+    let mut run = Machine::start(&deciding_machine("await_output", &json!({"condition": "success"})));
     run.result(&ended);
     expect!["State 'first' failed: the program ended with exit code 1 before /x/ came"].assert_eq(run.error());
     assert_eq!(run.history.variables().get("first_success"), Some(&json!(false)));
-    // Its outcome is stored as it was judged.
+    // The judged outcome is stored.
     let Some(Event::StateCompleted { outcome: Outcome::Finished { result }, .. }) = run.last.events.first() else {
         panic!("{:?}", run.last.events)
     };
@@ -330,11 +330,11 @@ fn a_wait_that_found_nothing_is_no_success() {
 }
 
 #[test]
-fn a_transition_that_relied_on_a_wait_without_a_match_being_a_success_is_a_warning() {
+fn transition_treating_an_unmatched_wait_as_success_is_warned() {
     let warned = |transitions: Value| {
         let state =
             json!({"action": {"tool": "await_output", "params": {"pattern": "ok"}}, "transitions": transitions});
-        let document = json!({"initial_state": "wait", "states": {"wait": state, "end": typing(&json!([]))}});
+        let document = json!({"initial_state": "wait", "states": {"wait": state, "end": typing_state(&json!([]))}});
         definition(&document).warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     let to = |condition: Value| json!({"condition": condition, "next_state": "end"});
@@ -358,13 +358,13 @@ fn a_transition_that_relied_on_a_wait_without_a_match_being_a_success_is_a_warni
 }
 
 #[test]
-fn any_action_that_failed_goes_on_timeout_when_no_transition_holds() {
-    // Document 000, lines 1252-1301 (test_timeout_handling): the recovery of a wait in a session that is not there.
+fn any_failed_action_takes_on_timeout_after_all_transitions() {
+    // Document 000, lines 1252-1301 (test_timeout_handling): recovery from a wait in a missing session.
     let broken = json!({"success": false, "error": "Session 'x' not found"});
     for tool in ["await_output", "send_input", "open_terminal", "list_terminal_sessions"] {
-        let mut document = deciding(tool, &json!({"condition": "success"}));
+        let mut document = deciding_machine(tool, &json!({"condition": "success"}));
         document["states"]["first"]["on_timeout"] = "mend".into();
-        document["states"]["mend"] = typing(&json!([]));
+        document["states"]["mend"] = typing_state(&json!([]));
         let mut run = Machine::start(&document);
         run.result(&broken);
         assert_eq!((run.state(), run.because()), ("mend", "the action failed"), "{tool}");
@@ -381,8 +381,8 @@ fn any_action_that_failed_goes_on_timeout_when_no_transition_holds() {
 }
 
 #[test]
-fn an_unknown_outcome_is_no_failure_that_on_timeout_would_mend() {
-    let mut document = deciding("send_input", &json!({"condition": "success"}));
+fn unknown_outcome_does_not_take_on_timeout() {
+    let mut document = deciding_machine("send_input", &json!({"condition": "success"}));
     document["states"]["first"]["on_timeout"] = "then".into();
     let mut run = Machine::start(&document);
     run.outcome(Outcome::Unknown);
@@ -390,8 +390,8 @@ fn an_unknown_outcome_is_no_failure_that_on_timeout_would_mend() {
 }
 
 #[test]
-fn an_unknown_outcome_is_for_the_workflow_to_judge() {
-    let mut run = Machine::start(&deciding("send_input", &json!({"condition": {"outcome_unknown": true}})));
+fn workflow_judges_an_unknown_outcome() {
+    let mut run = Machine::start(&deciding_machine("send_input", &json!({"condition": {"outcome_unknown": true}})));
     run.outcome(Outcome::Unknown);
     assert_eq!((run.state(), run.because()), ("then", "the outcome is unknown"));
 
@@ -404,7 +404,7 @@ fn an_unknown_outcome_is_for_the_workflow_to_judge() {
 }
 
 #[test]
-fn a_state_is_limited_by_its_timeout_or_by_what_its_action_is() {
+fn state_is_limited_by_its_timeout_or_its_action() {
     for (action, timeout, expected) in [
         (json!({"tool": "send_input"}), json!(null), Some(30_000)),
         (json!({"tool": "open_terminal"}), json!(2), Some(2_000)),
@@ -420,14 +420,14 @@ fn a_state_is_limited_by_its_timeout_or_by_what_its_action_is() {
 }
 
 #[test]
-fn finishing_on_the_last_allowed_state_is_a_success_and_needing_one_more_is_not() {
-    let mut run = Machine::start_with(&two_states(), limited(2));
+fn last_allowed_state_may_finish_but_not_continue() {
+    let mut run = Machine::start_with(&two_states(), limited_start(2));
     run.succeed();
     run.result(&json!({"success": true, "match_text": "$"}));
     assert!(run.completed());
     assert_eq!(run.history.states_executed(), 2);
 
-    let mut run = Machine::start_with(&looping(), limited(3));
+    let mut run = Machine::start_with(&looping_machine(), limited_start(3));
     run.succeed();
     run.succeed();
     assert_eq!(run.step().visit, 3);
@@ -437,7 +437,7 @@ fn finishing_on_the_last_allowed_state_is_a_success_and_needing_one_more_is_not(
 }
 
 #[test]
-fn the_deadline_breaks_the_run_off_where_it_is() {
+fn deadline_ends_the_run_immediately() {
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     let step = run.step();
@@ -450,7 +450,7 @@ fn the_deadline_breaks_the_run_off_where_it_is() {
 }
 
 #[test]
-fn cancelling_closes_what_the_run_opened_and_nothing_else() {
+fn cancelling_closes_only_terminals_of_the_run() {
     let mut run = Machine::start_with(&terminals(), Start { session_id: Some("term_mine".into()), ..start() });
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.input(Input::Cancel { reason: "wrong branch".into() });
@@ -459,7 +459,7 @@ fn cancelling_closes_what_the_run_opened_and_nothing_else() {
 }
 
 #[test]
-fn terminals_stay_open_when_the_run_was_told_to_keep_them() {
+fn terminals_stay_open_if_the_run_keeps_them() {
     let mut run = Machine::start_with(&terminals(), Start { keep_terminals: true, ..start() });
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.result(&json!({"success": false, "error": "gone"}));
@@ -469,7 +469,7 @@ fn terminals_stay_open_when_the_run_was_told_to_keep_them() {
 }
 
 #[test]
-fn actions_work_on_the_terminal_opened_last_and_not_on_one_that_was_closed() {
+fn actions_use_the_last_opened_terminal_that_is_open() {
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert_eq!(run.params()["session_id"], "term_1");
@@ -482,11 +482,11 @@ fn actions_work_on_the_terminal_opened_last_and_not_on_one_that_was_closed() {
     run.result(&json!({"success": true, "session_id": "term_2"}));
     assert_eq!(run.params()["session_id"], "term_1");
     run.result(&json!({"success": false}));
-    assert_eq!(run.closed(), ["term_1"], "the other is closed already");
+    assert_eq!(run.closed(), ["term_1"], "the other one is closed already");
 }
 
 #[test]
-fn the_given_terminal_comes_before_an_opened_one_and_a_named_one_before_both() {
+fn named_terminal_precedes_given_and_opened_ones() {
     let mut document = terminals();
     let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
     run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -499,7 +499,7 @@ fn the_given_terminal_comes_before_an_opened_one_and_a_named_one_before_both() {
 }
 
 #[test]
-fn a_terminal_that_failed_to_open_is_none_of_the_run_s() {
+fn unopened_terminal_does_not_belong_to_the_run() {
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": false, "session_id": "", "error": "no such shell"}));
     assert_eq!(run.history.open_terminals(), [""; 0]);
@@ -507,7 +507,7 @@ fn a_terminal_that_failed_to_open_is_none_of_the_run_s() {
 }
 
 #[test]
-fn parameters_take_variables_from_the_states_before() {
+fn parameters_take_variables_from_earlier_states() {
     let state = |params: Value, next: &str| {
         json!({
             "action": {"tool": "send_input", "params": params},
@@ -542,7 +542,7 @@ fn parameters_take_variables_from_the_states_before() {
 }
 
 #[test]
-fn conditions_see_the_variables_as_they_were_before_the_action() {
+fn conditions_see_the_variables_before_the_action() {
     let mut run = Machine::start(&json!({
         "initial_state": "before",
         "states": {
@@ -551,7 +551,7 @@ fn conditions_see_the_variables_as_they_were_before_the_action() {
                 "action": {"tool": "get_screen_content"},
                 "transitions": [{"condition": {"field_equals": {"screen_content": "{screen_content}"}}, "next_state": "same"}]
             },
-            "same": typing(&json!([]))
+            "same": typing_state(&json!([]))
         }
     }));
     run.result(&json!({"success": true, "screen_content": "{3}"}));
@@ -560,8 +560,8 @@ fn conditions_see_the_variables_as_they_were_before_the_action() {
 }
 
 #[test]
-fn a_pattern_that_makes_no_sense_once_it_is_known_fails_the_run() {
-    let document = deciding("send_input", &json!({"condition": {"pattern_match": "{prompt}$"}}));
+fn invalid_resolved_pattern_fails_the_run() {
+    let document = deciding_machine("send_input", &json!({"condition": {"pattern_match": "{prompt}$"}}));
     let with = |prompt: &str| Start { variables: fields(&json!({ "prompt": prompt })), ..start() };
     let mut run = Machine::start_with(&document, with("a("));
     run.succeed();
@@ -574,7 +574,7 @@ fn a_pattern_that_makes_no_sense_once_it_is_known_fails_the_run() {
 }
 
 #[test]
-fn a_sleep_names_the_moment_it_ends_so_that_a_restart_does_not_lengthen_it() {
+fn restart_does_not_lengthen_a_sleep() {
     let document = json!({
         "initial_state": "pause",
         "states": {"pause": {"action": {"tool": "sleep", "params": {"seconds": "{pause}"}}}}
@@ -599,7 +599,7 @@ fn a_sleep_names_the_moment_it_ends_so_that_a_restart_does_not_lengthen_it() {
 }
 
 #[test]
-fn a_restart_asks_again_for_what_has_no_outcome() {
+fn restart_repeats_requests_without_an_outcome() {
     let mut run = Machine::start(&terminals());
     assert_eq!(resume(&run.history, run.now), run.last.effects);
     run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -615,7 +615,7 @@ fn a_restart_asks_again_for_what_has_no_outcome() {
     assert_eq!(
         resume(&run.history, late),
         [vec![Effect::ArmDeadline { after: Duration::ZERO }], asked(Duration::from_secs(1))].concat(),
-        "the time that the daemon was away counts, and what came of it is looked at all the same"
+        "the daemon's downtime counts, and the outcome is still judged"
     );
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(resume(&run.history, run.now), [Effect::CloseTerminal { session_id: "term_1".into() }]);
@@ -623,8 +623,8 @@ fn a_restart_asks_again_for_what_has_no_outcome() {
 }
 
 #[test]
-fn a_terminal_is_closed_also_when_the_run_never_learned_that_it_was_opened() {
-    // The run ends while the terminal is being opened, or learns nothing of how that went.
+fn possibly_opened_terminal_is_closed() {
+    // The run ends during the opening, or does not learn its outcome.
     type End = fn(&mut Machine);
     let ends: [(&str, End); 4] = [
         ("cancelled", |run| drop(run.input(Input::Cancel { reason: "enough".into() }).clone())),
@@ -639,31 +639,31 @@ fn a_terminal_is_closed_also_when_the_run_never_learned_that_it_was_opened() {
         assert!(run.history.error().is_some(), "{name}");
         let close = Effect::CloseOpened { step };
         assert!(run.last.effects.contains(&close), "{name}: {:?}", run.last.effects);
-        assert_eq!(resume(&run.history, run.now), [close], "{name}: a daemon that takes the run over closes it");
+        assert_eq!(resume(&run.history, run.now), [close], "{name}: a daemon that resumes the run closes it");
     }
-    // The opening reports failure and names a terminal all the same.
+    // The opening reports failure but names a terminal.
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": false, "error": "no prompt came", "session_id": "term_1"}));
     assert!(run.history.error().is_some());
     let close = [Effect::CloseTerminal { session_id: "term_1".into() }];
     assert_eq!(run.last.effects, close);
     assert_eq!(resume(&run.history, run.now), close);
-    // One that failed without a terminal leaves nothing to close.
+    // A failed opening without a terminal leaves nothing to close.
     let mut run = Machine::start(&terminals());
     run.result(&json!({"success": false, "error": "no such program", "session_id": ""}));
     assert_eq!(resume(&run.history, run.now), []);
 }
 
 #[test]
-fn a_history_that_a_definition_does_not_know_fails_instead_of_panicking() {
+fn history_of_another_definition_fails_without_a_panic() {
     let mut run = Machine::start(&two_states());
-    run.definition = definition(&looping());
+    run.definition = definition(&looping_machine());
     run.succeed();
     expect!["State 'make' is not in this definition"].assert_eq(run.error());
 }
 
 #[test]
-fn the_log_tells_the_run_to_its_reader() {
+fn log_describes_the_run() {
     let mut run = Machine::start_with(&two_states(), Start { variables: fields(&json!({"user": "ana"})), ..start() });
     run.now = Timestamp(1_700_000_000_000_000);
     run.result(&json!({"success": true, "message": "sent"}));
@@ -706,7 +706,7 @@ fn the_log_tells_the_run_to_its_reader() {
 }
 
 #[test]
-fn the_log_of_a_cancelled_run_says_so() {
+fn log_of_a_cancelled_run_says_so() {
     let mut run = Machine::start(&two_states());
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(run.log(), [LogEntry::Error { state: Some("make".into()), error: "Cancelled: enough".into() }]);

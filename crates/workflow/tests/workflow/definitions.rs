@@ -7,7 +7,7 @@ use steplatch_workflow::{Definition, Problem, Severity, State, ToolCatalog};
 
 use crate::machine::{Tools, definition, problems};
 
-/// A workflow of one state, with some of its keys set.
+/// Returns a workflow of one state with some keys set.
 fn one_state(keys: &Value) -> Value {
     let mut state = json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}});
     for (key, value) in keys.as_object().expect("an object") {
@@ -23,7 +23,7 @@ fn with_condition(transition: &Value) -> Value {
 }
 
 #[test]
-fn a_definition_that_is_far_too_long_has_one_problem_and_no_more() {
+fn overlong_definition_has_exactly_one_problem() {
     let long = one_state(&json!({"action": {"tool": "send_input", "params": {"input_text": "x".repeat(10 << 20)}}}));
     expect![[r#"
         "the definition takes 10485864 bytes, at most 1048576 are read"
@@ -32,21 +32,21 @@ fn a_definition_that_is_far_too_long_has_one_problem_and_no_more() {
 }
 
 #[test]
-fn long_names_that_are_not_there_are_not_compared_with_each_other() {
-    // Each pair of these would take minutes.
+fn long_unknown_names_are_not_compared() {
+    // Comparing each pair of these names would take minutes.
     let name = |letter: &str| letter.repeat(300_000);
     let states = [("a", "b"), ("b", "a")].map(|(state, next)| {
         let transition = json!({"condition": {}, "next_state": format!("{}{next}", name(state))});
         (name(state), json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "transitions": [transition]}))
     });
     let document = json!({"initial_state": "c", "states": Map::from_iter(states)});
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     assert!(Definition::parse(&document, &Tools).is_err());
-    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < std::time::Duration::from_secs(60), "{:?}", started.elapsed());
 }
 
 #[test]
-fn the_example_of_the_contract_is_read() {
+fn example_of_the_contract_is_read() {
     let document = json!({
         "name": "build_project",
         "description": "Build and report",
@@ -71,11 +71,11 @@ fn the_example_of_the_contract_is_read() {
     assert_eq!(names, ["start", "wait", "give_up"]);
     assert_eq!(definition.state("start").unwrap().on_timeout(), Some("give_up"));
     assert_eq!(definition.warnings(), []);
-    assert_eq!(serde_json::to_value(&definition).unwrap(), document, "it serializes as it was given");
+    assert_eq!(serde_json::to_value(&definition).unwrap(), document, "it serializes unchanged");
 }
 
 #[test]
-fn all_problems_are_told_at_once_with_their_places() {
+fn all_problems_are_reported_at_once_with_places() {
     let document = json!({
         "name": "build project",
         "descripton": "a typo",
@@ -116,7 +116,7 @@ fn all_problems_are_told_at_once_with_their_places() {
 }
 
 #[test]
-fn what_is_missing_or_of_the_wrong_kind_is_said() {
+fn missing_and_mistyped_fields_are_reported() {
     for (document, expected) in [
         (json!([]), "a workflow definition must be an object, not a list"),
         (json!({}), "'initial_state' is missing\n'states' is missing"),
@@ -221,14 +221,14 @@ impl ToolCatalog for Unjudged {
 }
 
 #[test]
-fn what_needs_somebody_to_judge_is_refused_where_there_is_nobody() {
+fn judgement_is_refused_where_no_judge_exists() {
     let document = with_condition(&json!({"condition": {"description": "it looks fine"}}));
     let expected = "/states/start/transitions/0/condition/description: a condition with 'description' is not supported by this version";
     assert_eq!(Definition::parse(&document, &Unjudged).unwrap_err().to_string(), expected);
 }
 
 #[test]
-fn bounds_are_kept() {
+fn limits_are_checked() {
     let states = |count: usize| {
         let state = |index: usize| (format!("s{index}"), json!({"action": {"tool": "send_input"}}));
         json!({"initial_state": "s0", "states": (0..count).map(state).collect::<Map<_, _>>()})
@@ -257,13 +257,13 @@ fn patterns_and_parameters_with_variables_wait_for_the_run() {
     let document = with_condition(&json!({"condition": {"pattern_match": "({prompt|regex}"}}));
     assert!(Definition::parse(&document, &Tools).is_ok());
     let document = with_condition(&json!({"condition": {"pattern_match": "a{2}("}}));
-    assert!(problems(&document).contains("unclosed group at position 4"), "a repetition is no variable");
+    assert!(problems(&document).contains("unclosed group at position 4"), "a repetition is not a variable");
     let document = one_state(&json!({"action": {"tool": "sleep", "params": {"seconds": "{pause}"}}}));
     assert!(Definition::parse(&document, &Tools).is_ok());
 }
 
 #[test]
-fn a_state_that_is_not_there_is_told_with_the_one_that_is_probably_meant() {
+fn unknown_state_is_reported_with_a_suggestion() {
     let mut document = one_state(&json!({
         "transitions": [{"condition": {}, "next_state": "strat"}, {"condition": {}, "next_state": "elsewhere"}],
         "on_timeout": "Start"
@@ -278,7 +278,7 @@ fn a_state_that_is_not_there_is_told_with_the_one_that_is_probably_meant() {
 }
 
 #[test]
-fn states_off_the_path_and_ways_without_an_end_are_warned_of() {
+fn unreachable_states_and_endless_paths_are_warned_of() {
     let action = json!({"tool": "send_input"});
     let document = json!({
         "initial_state": "a",
@@ -301,7 +301,7 @@ fn states_off_the_path_and_ways_without_an_end_are_warned_of() {
 }
 
 #[test]
-fn a_text_that_is_not_json_is_one_problem_with_line_and_column() {
+fn invalid_json_is_one_problem_with_line_and_column() {
     let problems = Definition::from_text("{\n  \"states\": {,\n}", &Tools).unwrap_err();
     expect!["this is not JSON: key must be a string at line 2 column 14"].assert_eq(&problems.to_string());
     let definition = one_state(&json!({}));
@@ -325,7 +325,7 @@ fn problems_are_sent_with_pointer_message_and_severity() {
     );
 }
 
-/// Documents that look like definitions here and there.
+/// Documents that partly resemble definitions.
 fn documents() -> impl Strategy<Value = Value> {
     let words = prop::sample::select(vec![
         "a",
@@ -389,7 +389,7 @@ fn documents() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_document_is_a_definition_or_has_problems_that_point_into_it(
+    fn any_document_is_valid_or_has_problems_pointing_into_it(
         states in documents(), document in documents(), whole in any::<bool>(),
     ) {
         let document = if whole { document } else { json!({"initial_state": "a", "states": {"a": states}}) };
@@ -411,7 +411,7 @@ proptest! {
 }
 
 #[test]
-fn keys_of_other_languages_are_told_with_those_that_mean_the_same() {
+fn foreign_keys_are_reported_with_equivalents() {
     let document = json!({
         "start": "a",
         "initial_state": "a",
@@ -430,7 +430,7 @@ fn keys_of_other_languages_are_told_with_those_that_mean_the_same() {
 }
 
 #[test]
-fn text_that_is_typed_and_not_entered_before_a_wait_is_a_warning() {
+fn unentered_text_before_a_wait_is_a_warning() {
     let warned = |params: Value, wait: Value| {
         let document = json!({"initial_state": "type", "states": {
             "type": {"action": {"tool": "send_input", "params": params}, "transitions": [{"condition": {}, "next_state": "wait"}]},

@@ -1,4 +1,4 @@
-//! Dialogues: what is answered, what is recorded, and what is done again after a restart.
+//! Dialogues: their answers, records, and repetitions after a restart.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use steplatch_workflow::{Effect, Event, Input, Limits, Outcome, Start, Stubs, de
 
 use crate::machine::{Machine, Tools, definition, fields, problems, start};
 
-/// A machine with one dialogue in the terminal that it is given.
+/// Returns a machine with one dialogue in its given terminal.
 fn machine(params: &Value) -> Value {
     json!({"initial_state": "install", "states": {
         "install": {"action": {"tool": "dialogue", "params": params},
@@ -30,8 +30,8 @@ fn with(document: &Value, variables: &Value) -> Machine {
     Machine::start_with(document, Start { session_id: Some("term_1".to_owned()), variables, ..start() })
 }
 
-/// Returns the step and the parameters of the turn that is requested.
-fn turn(machine: &Machine) -> (String, Value) {
+/// Returns the step and the parameters of the requested turn.
+fn requested_turn(machine: &Machine) -> (String, Value) {
     machine
         .last
         .effects
@@ -45,37 +45,37 @@ fn turn(machine: &Machine) -> (String, Value) {
         .unwrap_or_else(|| panic!("a turn, not {:?}", machine.last.effects))
 }
 
-/// Brings the end of the turn that is awaited.
-fn hears(machine: &mut Machine, heard: &Value) {
+/// Delivers the end of the awaited turn.
+fn end_turn(machine: &mut Machine, heard: &Value) {
     let step = machine.history.awaited_steps().pop().expect("a turn");
     machine.wait(Duration::from_secs(1));
     machine.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(heard) } });
 }
 
 #[test]
-fn each_answer_is_recorded_before_it_is_typed_under_a_step_of_its_own() {
+fn each_answer_is_recorded_before_typing_under_its_own_step() {
     let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "hunter2"}));
-    let (step, first) = turn(&machine);
+    let (step, first) = requested_turn(&machine);
     assert_eq!(step, "run_0123456789abcdef/install/1/1");
     assert_eq!(
         first,
         json!({"session_id": "term_1", "input_text": "./install.sh\n", "timeout": 60.0,
                "patterns": ["Installed (\\S+)", "user (?P<user>\\w+)\\?", "[Pp]assword:"]})
     );
-    hears(
+    end_turn(
         &mut machine,
         &json!({"success": true, "reason": "match", "matched": 1, "match_text": "user root?",
                                 "groups": ["root"], "offset": 40}),
     );
     let Some(Event::QuestionAnswered { answer, .. }) = machine.last.events.first() else { panic!("no answer") };
     assert_eq!((answer.input_text.as_str(), answer.since), ("root:ana\n", Some(40)));
-    let (step, second) = turn(&machine);
+    let (step, second) = requested_turn(&machine);
     assert_eq!(step, "run_0123456789abcdef/install/1/2");
     assert_eq!(
         (&second["input_text"], &second["since"], &second["timeout"]),
         (&json!("root:ana\n"), &json!(40), &json!(59.0))
     );
-    hears(
+    end_turn(
         &mut machine,
         &json!({"success": true, "reason": "match", "matched": 2, "match_text": "Password:", "offset": 60}),
     );
@@ -83,10 +83,10 @@ fn each_answer_is_recorded_before_it_is_typed_under_a_step_of_its_own() {
         !serde_json::to_string(&machine.last.events).expect("JSON").contains("hunter2"),
         "a secret is not recorded"
     );
-    let (_, third) = turn(&machine);
+    let (_, third) = requested_turn(&machine);
     assert_eq!((&third["input_text"], &third["secret"]), (&json!("hunter2\n"), &json!(true)));
     assert_eq!(third["patterns"].as_array().map(Vec::len), Some(2), "the password is typed once");
-    hears(
+    end_turn(
         &mut machine,
         &json!({"success": true, "reason": "match", "matched": 0, "match_text": "Installed 1.2",
                                 "groups": ["1.2"], "offset": 99}),
@@ -100,11 +100,11 @@ fn each_answer_is_recorded_before_it_is_typed_under_a_step_of_its_own() {
 }
 
 #[test]
-fn a_turn_is_taken_again_after_a_restart_with_the_same_step() {
+fn turn_is_repeated_after_a_restart_with_the_same_step() {
     let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "x"}));
-    let heard = json!({"success": true, "reason": "match", "matched": 1, "match_text": "user a?", "groups": ["a"], "offset": 7});
-    hears(&mut machine, &heard);
-    let (step, asked) = turn(&machine);
+    let received = json!({"success": true, "reason": "match", "matched": 1, "match_text": "user a?", "groups": ["a"], "offset": 7});
+    end_turn(&mut machine, &received);
+    let (step, asked) = requested_turn(&machine);
     let again = resume(&machine.history, machine.now);
     let again = again.iter().find_map(|effect| match effect {
         Effect::Perform { step, params, .. } => Some((step.to_string(), Value::from(params.clone()))),
@@ -112,19 +112,19 @@ fn a_turn_is_taken_again_after_a_restart_with_the_same_step() {
     });
     assert_eq!(again, Some((step, asked)));
     let before: steplatch_ids::StepId = "run_0123456789abcdef/install/1/1".parse().expect("a step");
-    let stale = Input::Outcome { step: before, outcome: Outcome::Finished { result: fields(&heard) } };
+    let stale = Input::Outcome { step: before, outcome: Outcome::Finished { result: fields(&received) } };
     assert!(decide(&machine.definition, &machine.history, stale, machine.now).events.is_empty());
 }
 
 #[test]
-fn its_failures_are_those_of_an_action() {
+fn failures_are_those_of_an_action() {
     let document = machine(&params());
     let variables = json!({"NAME": "ana", "PW": "x"});
     let mut asked = with(&document, &variables);
-    hears(&mut asked, &json!({"success": true, "reason": "input", "screen_content": "Overwrite? [y/N]"}));
+    end_turn(&mut asked, &json!({"success": true, "reason": "input", "screen_content": "Overwrite? [y/N]"}));
     assert_eq!(asked.error(), "State 'install' failed: the program asks what no rule answers: Overwrite? [y/N]");
     let mut late = with(&document, &variables);
-    hears(&mut late, &json!({"success": true, "reason": "timeout"}));
+    end_turn(&mut late, &json!({"success": true, "reason": "timeout"}));
     assert_eq!(late.state(), "late");
     let mut lost = with(&document, &variables);
     let step = lost.history.awaited_steps().pop().expect("a turn");
@@ -141,11 +141,11 @@ fn its_failures_are_those_of_an_action() {
 }
 
 #[test]
-fn a_placeholder_without_a_value_fails_before_anything_is_typed() {
+fn unresolved_placeholder_fails_before_typing() {
     let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "dialogue", "params": {
         "rules": [{"when": "q (?P<word>.)", "type": "{word}{groups.1}{match_text}{later}\n"}]}}}}});
     let machine = with(&document, &json!({"later": "1"}));
-    assert_eq!(turn(&machine).1["patterns"], json!(["q (?P<word>.)"]));
+    assert_eq!(requested_turn(&machine).1["patterns"], json!(["q (?P<word>.)"]));
     let mut start = start();
     start.session_id = Some("term_1".to_owned());
     let machine = Machine::start_with(&document, start);
@@ -156,7 +156,7 @@ fn a_placeholder_without_a_value_fails_before_anything_is_typed() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn problems_are_named_with_their_place() {
     let document = json!({"initial_state": "a", "arguments": {"PW": {"secret": true}}, "states": {"a": {"action": {
         "tool": "dialogue", "params": {"rule": [], "rules": [{"wenn": "x", "when": "(", "type": "x"}], "until": "ok"}}}}});
     expect_test::expect![[r#"
@@ -175,7 +175,7 @@ fn mistakes_are_named_with_their_place() {
 }
 
 #[test]
-fn a_rehearsal_plays_what_the_program_prints_through_the_rules() {
+fn rehearsal_applies_the_rules_to_program_text() {
     let definition = definition(&machine(&params()));
     let stubs = json!({"states": {"install": {"prints": ["user root?", "Password:", "Installed 3"]}}});
     let stubs = Stubs::read(&stubs, &definition, &Tools).unwrap_or_else(|problems| panic!("{problems}"));
@@ -201,7 +201,7 @@ fn a_rehearsal_plays_what_the_program_prints_through_the_rules() {
 }
 
 #[test]
-fn a_dialogue_that_follows_another_one_begins_with_its_own_text_and_not_with_the_last_answer() {
+fn later_dialogue_starts_with_its_own_text() {
     let action = |text: &str| {
         let rules = json!([{"when": "[Pp]assword:", "secret": "PW", "times": 1}]);
         json!({"tool": "dialogue", "params": {"input_text": text, "rules": rules, "until": "ok"}})
@@ -212,10 +212,14 @@ fn a_dialogue_that_follows_another_one_begins_with_its_own_text_and_not_with_the
     }});
     let mut machine = with(&document, &json!({"PW": "hunter2"}));
     let matched = |text: &str, matched: u32| json!({"success": true, "reason": "match", "matched": matched, "match_text": text, "groups": [], "offset": 9});
-    hears(&mut machine, &matched("Password:", 1));
-    hears(&mut machine, &matched("ok", 0));
-    let (step, begun) = turn(&machine);
-    assert_eq!((step.as_str(), &begun["input_text"]), ("run_0123456789abcdef/two/1/1", &json!("./two\n")), "{begun}");
+    end_turn(&mut machine, &matched("Password:", 1));
+    end_turn(&mut machine, &matched("ok", 0));
+    let (step, started) = requested_turn(&machine);
+    assert_eq!(
+        (step.as_str(), &started["input_text"]),
+        ("run_0123456789abcdef/two/1/1", &json!("./two\n")),
+        "{started}"
+    );
     let again = resume(&machine.history, machine.now);
     assert!(
         machine.last.effects.iter().all(|effect| again.contains(effect)),

@@ -8,8 +8,8 @@ use steplatch_workflow::{Effect, FailureReason, History, Input, Limits, Outcome,
 
 use crate::machine::{Machine, definition, problems, start};
 
-/// A machine that tries up to three times, and stops a server at the end.
-fn retrying() -> Value {
+/// A machine with up to three attempts that stops a server at the end.
+fn retrying_machine() -> Value {
     json!({
         "initial_state": "open",
         "finally": "stop",
@@ -36,8 +36,8 @@ fn retrying() -> Value {
     })
 }
 
-fn opened() -> Machine {
-    let mut run = Machine::start(&retrying());
+fn run_with_terminal() -> Machine {
+    let mut run = Machine::start(&retrying_machine());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run
 }
@@ -47,7 +47,7 @@ fn broken() -> Value {
 }
 
 /// Performs the states after the finally state.
-fn cleaned_up(run: &mut Machine) {
+fn run_finally(run: &mut Machine) {
     assert_eq!(run.state(), "stop");
     run.result(&json!({"success": true, "exit_code": 0}));
     run.result(&json!({"success": true, "session_id": "term_1"}));
@@ -55,20 +55,20 @@ fn cleaned_up(run: &mut Machine) {
 }
 
 #[test]
-fn a_state_is_visited_as_often_as_it_may_and_knows_how_often() {
-    let mut run = opened();
+fn visits_are_limited_and_counted() {
+    let mut run = run_with_terminal();
     for visit in 1..=3 {
         assert_eq!((run.state(), &run.params()["command"]), ("try", &json!(format!("try {visit}"))));
         run.result(&broken());
     }
     assert_eq!((run.state(), run.because()), ("give_up", "state 'try' was visited 3 times"));
 
-    let mut run = opened();
+    let mut run = run_with_terminal();
     run.result(&broken());
     run.result(&json!({"success": true, "exit_code": 1, "output": "2"}));
     assert_eq!((run.state(), &run.params()["input_text"]), ("done", &json!("ok 1")), "its own first visit");
 
-    let mut document = retrying();
+    let mut document = retrying_machine();
     document["states"]["try"].as_object_mut().unwrap().remove("on_exhausted");
     document.as_object_mut().unwrap().remove("finally");
     let mut run = Machine::start(&document);
@@ -79,7 +79,7 @@ fn a_state_is_visited_as_often_as_it_may_and_knows_how_often() {
 }
 
 #[test]
-fn states_that_exhaust_each_other_end_the_run() {
+fn mutually_exhausted_states_end_the_run() {
     let state = |to: &str| {
         json!({"action": {"tool": "list_terminal_sessions"}, "max_visits": 1, "on_exhausted": to,
                "transitions": [{"condition": {}, "next_state": to}]})
@@ -91,28 +91,28 @@ fn states_that_exhaust_each_other_end_the_run() {
 }
 
 #[test]
-fn the_finally_state_is_executed_before_a_run_completes_or_fails() {
-    let mut run = opened();
+fn finally_state_runs_before_completion_or_failure() {
+    let mut run = run_with_terminal();
     run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
     run.succeed();
-    // What the run returns is read while its terminal is open.
-    run.shell_tells(&json!({"URL": "http://x"}));
-    cleaned_up(&mut run);
+    // The return values are read while the terminal is open.
+    run.shell_reports(&json!({"URL": "http://x"}));
+    run_finally(&mut run);
     assert!(run.completed(), "{:?}", run.history.status());
     assert_eq!((run.history.return_values()["URL"].as_str(), run.history.final_state()), ("http://x", Some("done")));
 
-    let mut run = opened();
+    let mut run = run_with_terminal();
     run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
     run.result(&json!({"success": false, "error": "gone"}));
     assert_eq!(run.because(), "the run is about to end");
-    cleaned_up(&mut run);
+    run_finally(&mut run);
     expect!["State 'done' failed: gone"].assert_eq(run.error());
     assert_eq!(run.history.final_state(), Some("done"));
 }
 
 #[test]
-fn a_failure_of_the_finally_state_fails_a_run_that_would_complete_and_hides_no_other() {
-    let mut document = retrying();
+fn finally_failure_fails_a_completing_run_only() {
+    let mut document = retrying_machine();
     document.as_object_mut().unwrap().remove("return_values");
     document["states"]["stop"]["transitions"] = json!([]);
     let mut run = Machine::start(&document);
@@ -130,9 +130,9 @@ fn a_failure_of_the_finally_state_fails_a_run_that_would_complete_and_hides_no_o
 }
 
 #[test]
-fn the_finally_state_has_time_and_states_of_its_own() {
+fn finally_state_has_its_own_time_and_states() {
     let limits = Limits::new(2, 100.0).unwrap();
-    let mut run = Machine::start_with(&retrying(), Start { limits, ..start() });
+    let mut run = Machine::start_with(&retrying_machine(), Start { limits, ..start() });
     run.result(&json!({"success": true, "session_id": "term_1"}));
     let step = run.step();
     run.wait(Duration::from_secs(200));
@@ -144,16 +144,16 @@ fn the_finally_state_has_time_and_states_of_its_own() {
     run.wait(Duration::from_secs(20));
     let resumed = resume(&run.history, run.now);
     assert!(resumed.contains(&Effect::ArmDeadline { after: Duration::from_secs(40) }), "{resumed:?}");
-    cleaned_up(&mut run);
+    run_finally(&mut run);
     expect!["Workflow execution timeout (100.0s) exceeded in state 'try'"].assert_eq(run.error());
 }
 
 #[test]
-fn a_cancelled_run_and_one_that_did_nothing_have_no_finally_state() {
-    let mut run = opened();
+fn cancelled_or_idle_run_has_no_finally_state() {
+    let mut run = run_with_terminal();
     run.input(Input::Cancel { reason: "enough".into() });
     assert!(matches!(run.history.status(), Status::Cancelled { .. }));
-    let mut document = retrying();
+    let mut document = retrying_machine();
     document["arguments"] = json!({"A": "needed"});
     document["states"]["open"]["action"] = json!({"tool": "list_terminal_sessions"});
     let run = Machine::start(&document);
@@ -161,7 +161,7 @@ fn a_cancelled_run_and_one_that_did_nothing_have_no_finally_state() {
 }
 
 #[test]
-fn mistakes_in_limits_of_visits_and_finally_states_have_places() {
+fn invalid_visit_limits_and_finally_states_have_places() {
     let document = json!({
         "initial_state": "a",
         "finally": "b",
@@ -179,12 +179,12 @@ fn mistakes_in_limits_of_visits_and_finally_states_have_places() {
         /states/d/on_exhausted: 'on_exhausted' needs 'max_visits' beside it
         /states/d: warning: State 'd' cannot be reached from the initial state 'a'"#]]
     .assert_eq(&problems(&document));
-    let warnings = definition(&retrying()).warnings().to_vec();
+    let warnings = definition(&retrying_machine()).warnings().to_vec();
     assert_eq!(warnings, []);
 }
 
 #[test]
-fn a_run_that_completes_closes_the_terminals_that_it_opened() {
+fn completed_run_closes_its_opened_terminals() {
     let document = json!({"initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nest"}]},
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "inner"}}, "transitions": [
@@ -208,7 +208,7 @@ fn a_run_that_completes_closes_the_terminals_that_it_opened() {
     assert_eq!(again, run.last.effects, "also when the daemon stopped in between");
     assert!(completed(Start { keep_terminals: true, ..start() }).closed().is_empty());
     let nested = Start { parent: Some("run_0123456789abcdea/nest/1".parse().unwrap()), depth: 1, ..start() };
-    assert!(completed(nested).closed().is_empty(), "they are left to the run above");
+    assert!(completed(nested).closed().is_empty(), "they are left to the parent run");
     let given = completed(Start { session_id: Some("term_0".into()), ..start() });
-    assert_eq!(given.closed(), ["term_2", "term_1"], "not the one that it was given");
+    assert_eq!(given.closed(), ["term_2", "term_1"], "not the given one");
 }

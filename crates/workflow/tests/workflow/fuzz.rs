@@ -1,4 +1,4 @@
-//! Documents that foreign programs and people write.
+//! Documents written by foreign programs and people.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use steplatch_workflow::{
 
 use crate::machine::{Tools, fields, start};
 
-/// Number of inputs after which a run is left alone.
+/// Number of inputs after which a run is abandoned.
 const MAX_INPUTS: u64 = 40;
 
-/// Returns an input that the run waits for, chosen by a number.
+/// Returns one of the inputs that the run waits for, selected by a number.
 fn next_input(history: &History, pick: u64) -> Input {
     let text = ["ok", "error (", "{session_id}", "0", ""][(pick % 5) as usize];
     if let Some(current) = history.current() {
@@ -34,7 +34,7 @@ fn next_input(history: &History, pick: u64) -> Input {
         let answer = ShellAnswer::Told { values: exchange.read.iter().map(value).collect() };
         return Input::ShellAnswered { step: exchange.step.clone(), answer };
     }
-    let gate = history.gate().expect("a run that goes on waits for something");
+    let gate = history.gate().expect("an unfinished run waits for something");
     let choices = gate.choices();
     let choice = choices[(pick % choices.len() as u64) as usize].to_owned();
     Input::GateAnswered { step: gate.step.clone(), choice, by: "ann".into() }
@@ -129,7 +129,7 @@ fn definitions() {
                 let document: Value = serde_json::from_str(text).unwrap_or_default();
                 for problem in &problems {
                     assert!(!problem.message.is_empty());
-                    // A missing member is named with its own place.
+                    // A missing member is reported at its own place.
                     let parent = problem.pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
                     assert!(
                         document.pointer(&problem.pointer).or_else(|| document.pointer(parent)).is_some(),

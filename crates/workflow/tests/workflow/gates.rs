@@ -15,8 +15,8 @@ fn last(tool: &str) -> Value {
     json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})
 }
 
-/// A state whose end is judged, between two transitions that are not.
-fn judged() -> Value {
+/// A judged transition between two decided ones.
+fn judged_state() -> Value {
     json!({
         "initial_state": "build",
         "states": {
@@ -36,7 +36,7 @@ fn judged() -> Value {
 }
 
 fn at_gate(result: &Value) -> Machine {
-    let mut run = Machine::start(&judged());
+    let mut run = Machine::start(&judged_state());
     run.result(result);
     run
 }
@@ -55,7 +55,7 @@ fn answer(run: &mut Machine, choice: &str) {
 }
 
 #[test]
-fn a_gate_offers_what_may_hold_before_the_first_transition_that_does() {
+fn gate_offers_choices_before_the_first_decided_transition() {
     let run = at_gate(&json!({"success": true, "exit_code": 0, "screen_content": "built"}));
     assert_eq!(*run.history.status(), Status::Waiting);
     assert_eq!(
@@ -70,7 +70,7 @@ fn a_gate_offers_what_may_hold_before_the_first_transition_that_does() {
 }
 
 #[test]
-fn an_answer_leads_on_and_is_a_variable() {
+fn answer_selects_the_transition_and_is_a_variable() {
     let mut run = at_gate(&json!({"success": true}));
     answer(&mut run, "no warnings");
     assert_eq!((run.state(), run.because()), ("ship", "ana judged: no warnings"));
@@ -80,7 +80,7 @@ fn an_answer_leads_on_and_is_a_variable() {
 }
 
 #[test]
-fn none_of_these_leads_where_the_machine_would_have_gone_by_itself() {
+fn none_of_these_takes_the_default_path() {
     let mut run = at_gate(&json!({"success": false, "exit_code": 1}));
     answer(&mut run, NONE_OF_THESE);
     assert_eq!(run.state(), "mend");
@@ -93,7 +93,7 @@ fn none_of_these_leads_where_the_machine_would_have_gone_by_itself() {
 }
 
 #[test]
-fn a_state_that_found_nothing_that_it_expects_asks_where_the_run_goes_on() {
+fn unexpected_result_asks_for_the_next_state() {
     let document = json!({
         "initial_state": "wait",
         "states": {
@@ -129,7 +129,7 @@ fn a_state_that_found_nothing_that_it_expects_asks_where_the_run_goes_on() {
 }
 
 #[test]
-fn an_answer_that_is_no_choice_or_comes_late_decides_nothing() {
+fn unknown_or_late_answer_decides_nothing() {
     let mut run = at_gate(&json!({"success": true}));
     let step = run.history.gate().unwrap().step.clone();
     answer(&mut run, "perhaps");
@@ -143,13 +143,13 @@ fn an_answer_that_is_no_choice_or_comes_late_decides_nothing() {
 
 #[test]
 fn time_at_a_gate_does_not_count() {
-    let mut run = Machine::start(&judged());
+    let mut run = Machine::start(&judged_state());
     run.wait(Duration::from_secs(1000));
     run.result(&json!({"success": true}));
     assert_eq!(run.last.effects[0], Effect::DisarmDeadline);
     run.wait(Duration::from_secs(86_400));
     run.input(Input::DeadlinePassed);
-    assert_eq!(run.last, Decision::default(), "one that was under way is late");
+    assert_eq!(run.last, Decision::default(), "a running branch is late");
     let asked = resume(&run.history, run.now);
     assert!(matches!(asked[..], [Effect::OpenGate { .. }]), "{asked:?}");
     answer(&mut run, "no warnings");
@@ -160,8 +160,8 @@ fn time_at_a_gate_does_not_count() {
 }
 
 #[test]
-fn a_run_at_a_gate_can_be_cancelled() {
-    let mut run = Machine::start_with(&judged(), Start { session_id: Some("term_1".into()), ..start() });
+fn run_at_a_gate_can_be_cancelled() {
+    let mut run = Machine::start_with(&judged_state(), Start { session_id: Some("term_1".into()), ..start() });
     run.result(&json!({"success": true}));
     let step = run.history.gate().unwrap().step.clone();
     run.input(Input::Cancel { reason: "enough".into() });
@@ -170,9 +170,9 @@ fn a_run_at_a_gate_can_be_cancelled() {
 }
 
 #[test]
-fn descriptions_that_cannot_be_judged_are_refused() {
+fn unanswerable_descriptions_are_refused() {
     let document = |descriptions: &[Value]| {
-        let mut document = judged();
+        let mut document = judged_state();
         document["states"]["build"]["transitions"] = descriptions
             .iter()
             .map(|description| json!({"condition": {"description": description}, "next_state": "ship"}))
@@ -193,7 +193,7 @@ fn descriptions_that_cannot_be_judged_are_refused() {
 }
 
 /// A machine that opens a gate before it continues.
-fn asking(params: &Value) -> Value {
+fn asking_machine(params: &Value) -> Value {
     json!({
         "initial_state": "ask",
         "states": {
@@ -217,10 +217,10 @@ fn answers(run: &mut Machine, choice: &str) -> bool {
 }
 
 #[test]
-fn an_action_asks_and_the_answer_is_its_result() {
+fn action_asks_and_the_answer_is_its_result() {
     let params = json!({"prompt": "Ship {what}?", "choices": ["ship", "stop"]});
     let given = Start { variables: fields(&json!({"what": "it"})), ..start() };
-    let mut run = Machine::start_with(&asking(&params), given);
+    let mut run = Machine::start_with(&asking_machine(&params), given);
     let gate = run.history.gate().unwrap();
     assert_eq!((gate.prompt().as_str(), gate.choices()), ("Ship it?", vec!["ship", "stop"]));
     assert_eq!(gate.answered_by(), AnsweredBy::Human);
@@ -228,7 +228,7 @@ fn an_action_asks_and_the_answer_is_its_result() {
     let left = run.history.time_left(run.now);
     run.wait(Duration::from_secs(100_000));
     assert_eq!(run.history.time_left(run.now), left, "the time of a gate does not count");
-    assert!(!answers(&mut run, "perhaps"), "what is no choice decides nothing");
+    assert!(!answers(&mut run, "perhaps"), "an unknown choice decides nothing");
     assert!(answers(&mut run, "ship"));
     assert_eq!(run.params()["input_text"], "ship # ship ann\n");
     let rearmed =
@@ -238,8 +238,8 @@ fn an_action_asks_and_the_answer_is_its_result() {
 }
 
 #[test]
-fn a_question_without_choices_takes_any_text_and_one_without_an_answer_has_timed_out() {
-    let mut run = Machine::start(&asking(&json!({"prompt": "How?", "timeout": "60", "answered_by": "anyone"})));
+fn open_question_takes_any_text_and_unanswered_one_times_out() {
+    let mut run = Machine::start(&asking_machine(&json!({"prompt": "How?", "timeout": "60", "answered_by": "anyone"})));
     assert!(run.history.gate().unwrap().choices().is_empty());
     let expires = run.history.gate().unwrap().expires_at().unwrap();
     assert_eq!(expires.since(run.now), Duration::from_secs(60));
@@ -259,14 +259,14 @@ fn a_question_without_choices_takes_any_text_and_one_without_an_answer_has_timed
         run.input(Input::GateAnswered { step, choice: "x".into(), by: "bob".into() }).events.is_empty(),
         "too late"
     );
-    let mut run = Machine::start(&asking(&json!({"prompt": "How?"})));
+    let mut run = Machine::start(&asking_machine(&json!({"prompt": "How?"})));
     assert!(answers(&mut run, "gently"));
-    assert!(run.completed(), "an answer that no transition is for is a success all the same");
+    assert!(run.completed(), "an answer without a transition is still a success");
 }
 
 #[test]
-fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
-    let problems = |params: &Value| problems(&asking(params));
+fn invalid_question_is_reported_in_advance_and_when_asked() {
+    let problems = |params: &Value| problems(&asking_machine(params));
     for (params, problem) in [
         (json!({}), "'prompt' must contain the question"),
         (json!({"prompt": " "}), "/params/prompt: 'prompt' must contain the question"),
@@ -289,24 +289,24 @@ fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
         assert!(found.contains(problem), "no {problem:?} in {found}");
     }
     let given = Start { variables: fields(&json!({"wait": "soon"})), ..start() };
-    let run = Machine::start_with(&asking(&json!({"prompt": "?", "timeout": "{wait}"})), given);
+    let run = Machine::start_with(&asking_machine(&json!({"prompt": "?", "timeout": "{wait}"})), given);
     assert!(run.error().starts_with("State 'ask': 'timeout' of a gate is a number"), "{}", run.error());
 }
 
 #[test]
-fn a_form_is_filled_in_and_each_field_is_part_of_the_result() {
+fn form_fields_are_parts_of_the_result() {
     let form = json!({"type": "object", "required": ["version"], "properties": {
         "version": {"type": "string", "title": "Version of {what}"},
         "count": {"type": "integer", "minimum": 1, "default": 2},
     }});
-    let mut document = asking(&json!({"prompt": "Which?", "form": form}));
+    let mut document = asking_machine(&json!({"prompt": "Which?", "form": form}));
     document["states"]["ask"]["transitions"][0]["condition"] = json!({"field_equals": {"count": 3}});
     document["states"]["ship"]["action"]["params"]["input_text"] =
         json!("{ask_version} x{ask_count} {answer} {ask_by}");
     let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
     let mut run = Machine::start_with(&document, given);
-    let told = run.history.gate().unwrap().form().unwrap().clone();
-    assert_eq!(told["properties"]["version"]["title"], "Version of tea");
+    let reported = run.history.gate().unwrap().form().unwrap().clone();
+    assert_eq!(reported["properties"]["version"]["title"], "Version of tea");
     let opens = run.last.effects.iter().any(|effect| matches!(effect, Effect::OpenGate { form: Some(_), .. }));
     assert!(opens, "{:?}", run.last.effects);
     for wrong in ["3", "{}", r#"{"version": "1", "count": 0}"#, r#"{"version": "1", "who": 1}"#] {
@@ -317,21 +317,21 @@ fn a_form_is_filled_in_and_each_field_is_part_of_the_result() {
     assert_eq!(run.params()["input_text"], r#"1.2 x3 {"version":"1.2","count":3} ann"#);
     assert_eq!(History::from_iter(&run.events), run.history);
     let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
-    let mut other = Machine::start_with(&asking(&json!({"prompt": "?", "form": form})), given);
+    let mut other = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), given);
     assert!(answers(&mut other, r#"{"version": "1"}"#));
     assert_eq!(other.history.variables().get("ask_count"), Some(&json!(2)), "its default");
 }
 
 #[test]
-fn a_form_that_a_variable_breaks_is_told_when_it_is_asked() {
+fn form_broken_by_a_variable_is_reported_when_asked() {
     let form = json!({"properties": {"count": {"type": "{kind}"}}});
     let given = Start { variables: fields(&json!({"kind": "heap"})), ..start() };
-    let run = Machine::start_with(&asking(&json!({"prompt": "?", "form": form})), given);
+    let run = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), given);
     assert!(run.error().starts_with("State 'ask': field 'count' has type \"heap\""), "{}", run.error());
 }
 
 #[test]
-fn who_answered_is_read_from_histories_of_any_age() {
+fn author_of_an_answer_is_read_from_histories_of_any_age() {
     let read = |text: &str| serde_json::from_str::<By>(text).unwrap();
     assert_eq!(read(r#""ana""#), By::from("ana"));
     let whole = By { who: "ana".into(), through: Some("cli".into()), ..By::default() };
@@ -341,7 +341,7 @@ fn who_answered_is_read_from_histories_of_any_age() {
 }
 
 #[test]
-fn terminals_that_states_name_after_a_question_are_known_when_it_is_asked() {
+fn terminals_named_after_a_question_are_known_when_asked() {
     let run = |params: Value| json!({"tool": "run_workflow", "params": params});
     let in_terminal =
         |session: &str| json!({"tool": "run_command", "params": {"session_id": session, "command": "make"}});
@@ -369,7 +369,7 @@ fn terminals_that_states_name_after_a_question_are_known_when_it_is_asked() {
     sessions.sort();
     assert_eq!(sessions, ["branch", "given", "inner", "late", "there", "tidied", "work"]);
     assert_eq!(ahead.computed, ["{go_session_id}-{missing}"]);
-    // What was recorded as shown is what counts after the answer.
+    // The recorded content counts for the answer.
     run.history.show_terminals(vec!["term_1".to_owned()]);
     assert_eq!(run.history.approved_terminals(), None, "nobody has answered");
     let step = run.history.gate().expect("a gate waits").step.clone();

@@ -1,4 +1,4 @@
-//! Machines and their inputs, generated at random.
+//! Randomly generated machines and inputs.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use steplatch_workflow::{History, Input, Limits, Outcome, ShellAnswer, Start};
 
 use super::machine::{fields, start};
 
-/// One condition, by a number that picks it.
+/// A condition, selected by a number.
 fn condition(pick: u8) -> Value {
     match pick % 11 {
         0 => json!({}),
@@ -49,7 +49,7 @@ fn action(pick: u8) -> Value {
     }
 }
 
-/// The items that a state is executed for, of most states none.
+/// The items of a state; most states have none.
 fn items(pick: u8, tool: &Value) -> Option<Value> {
     let is_single = ["gate", "return", "fail", "parallel"].iter().any(|single| tool == single);
     match pick % 20 {
@@ -76,7 +76,7 @@ fn contracts() -> impl Strategy<Value = (Value, Value)> {
     (arguments, returned)
 }
 
-/// A machine of a few states, connected at random.
+/// A machine of a few randomly connected states.
 pub(crate) fn machines() -> impl Strategy<Value = Value> {
     let transition = (any::<u8>(), any::<u8>());
     let state = (any::<u8>(), prop::collection::vec(transition, 0..4), prop::option::of(any::<u8>()));
@@ -127,7 +127,7 @@ pub(crate) fn starts() -> impl Strategy<Value = Start> {
     })
 }
 
-/// The outcome of an effect, of whatever kind.
+/// The outcome of an effect of any kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Luck {
     outcome: Outcome,
@@ -166,15 +166,15 @@ pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
         return Input::Outcome { step, outcome: luck.outcome.clone() };
     }
     if let Some(exchange) = history.exchange() {
-        let told = |set: &Vec<bool>| {
+        let reported = |set: &Vec<bool>| {
             let value = |(name, set): (&String, &bool)| (name.clone(), set.then(|| "0".to_owned()));
             ShellAnswer::Told { values: exchange.read.iter().zip(set.iter().cycle()).map(value).collect() }
         };
         let failed = || ShellAnswer::Failed { error: "the shell is busy".to_owned() };
-        let answer = luck.shell.as_ref().map_or_else(failed, told);
+        let answer = luck.shell.as_ref().map_or_else(failed, reported);
         return Input::ShellAnswered { step: exchange.step.clone(), answer };
     }
-    let gate = history.gate().expect("a run that goes on waits for something");
+    let gate = history.gate().expect("an unfinished run waits for something");
     let choices = gate.choices();
     let choice = choices[usize::from(luck.choice) % choices.len()].to_owned();
     Input::GateAnswered { step: gate.step.clone(), choice, by: "somebody".into() }

@@ -1,11 +1,11 @@
-//! Patches that a hostile agent might propose: each names to the person what it changes, or is refused.
+//! Patches that a hostile agent might propose: each names its changes to the person, or is refused.
 
 use serde_json::{Map, Value, json};
 use steplatch_workflow::{Definition, Problem, ToolCatalog, patched, weakenings};
 
 use super::machine::Tools;
 
-/// The tools of a machine, files and graphs among them.
+/// The tools of a machine, including files and graphs.
 struct AllTools;
 
 impl ToolCatalog for AllTools {
@@ -31,7 +31,7 @@ impl ToolCatalog for AllTools {
     }
 }
 
-/// A release by hand: everything that a machine can have.
+/// A manual release with every feature of a machine.
 fn release() -> Value {
     json!({
         "name": "release", "description": "Releases it",
@@ -172,7 +172,7 @@ fn release() -> Value {
     })
 }
 
-/// The names that a patch is shown with, or the reason why it is refused.
+/// Returns the names shown with a patch, or the reason for refusing it.
 fn shown(document: &Value, patch: &Value, waits_in: &str) -> Result<Vec<String>, String> {
     let before = Definition::parse(document, &AllTools).unwrap_or_else(|problems| panic!("{problems}"));
     let after = patched(&before, waits_in, patch, &AllTools).map_err(|error| error.to_string())?;
@@ -190,17 +190,17 @@ fn add(path: &str, value: Value) -> Value {
     json!([{"op": "add", "path": path, "value": value}])
 }
 
-/// One value taken out.
+/// One removed value.
 fn take(path: &str) -> Value {
     json!([{"op": "remove", "path": path}])
 }
 
-/// Rows of patches of [`release`]: what is tried, the patch, and the parts of one line that has to name it.
+/// Patches of [`release`], one per row: the purpose, the patch, and the parts of the line that must name it.
 #[rustfmt::skip]
 fn hostile() -> Vec<(&'static str, Value, &'static [&'static str])> {
     let s = |path: &str| format!("/states/{path}");
     vec![
-        // Who answers, what is asked, where an answer leads.
+        // Answerers, questions, and transitions of answers.
         ("an agent answers for a person", put(&s("approve/action/params/answered_by"), json!("agent")), &["approve", "agent"]),
         ("anyone answers", put(&s("approve/action/params/answered_by"), json!("anyone")), &["approve", "anyone"]),
         ("an agent answers a form", add(&s("details/action/params/answered_by"), json!("agent")), &["details", "agent"]),
@@ -350,7 +350,7 @@ fn hostile() -> Vec<(&'static str, Value, &'static [&'static str])> {
         ("the dialogue ends with its program", take(&s("install/action/params/until")), &["install", "until"]),
         ("more answers", put(&s("install/action/params/max_answers"), json!(200)), &["install", "200"]),
         ("another program", put(&s("install/action/params/input_text"), json!("./other.sh\n")), &["install", "other.sh"]),
-        // What acts.
+        // Actions.
         ("another command", put(&s("build/action/params/command"), json!("make dist; rm -rf /")), &["build", "rm -rf /"]),
         ("a command behind blanks", put(&s("build/action/params/command"), json!(format!("make dist{}; rm -rf /", " ".repeat(200)))), &["build", "200", "rm -rf /"]),
         ("a command behind no-break spaces", put(&s("build/action/params/command"), json!(format!("make dist #{}\nrm -rf /", "\u{a0}".repeat(200)))), &["build", "201 blanks", "rm -rf /"]),
@@ -447,7 +447,7 @@ fn hostile() -> Vec<(&'static str, Value, &'static [&'static str])> {
         ("a line that is edited", put(&s("login/action/params/input_text"), json!("login\u{15}rm x\n")), &["login", "\\u0015"]),
         ("a line that is edited by backspaces", put(&s("login/action/params/input_text"), json!(format!("rm x;{}login\n", "\u{7f}".repeat(5)))), &["login", "\\u{7f}"]),
         ("a look at another screen", put(&s("judge/action/params"), json!({"content_mode": "history", "session_id": "x"})), &["judge", "session_id"]),
-        // More of gates.
+        // Further changes of gates.
         ("the prompt shows another variable", put(&s("approve/action/params/prompt"), json!("Release {MODE}? This deletes the old one.")), &["approve", "MODE"]),
         ("a context key", add(&s("approve/action/params/context"), json!({"note": "safe"})), &["approve", "context"]),
         ("a gate before asks for nothing", take(&s("details/action/params/form")), &["details", "form"]),
@@ -466,7 +466,7 @@ fn between(one: &str, transition: usize, name: &str, state: Value) -> Value {
     ])
 }
 
-/// Patches of other kinds: ways to phish a person, to forge a result, to reach what is written otherwise.
+/// Patches of other kinds: to phish a person, to forge a result, or to obscure text.
 #[rustfmt::skip]
 fn indirect() -> Vec<(&'static str, Value, &'static [&'static str])> {
     let s = |path: &str| format!("/states/{path}");
@@ -531,7 +531,7 @@ fn indirect() -> Vec<(&'static str, Value, &'static [&'static str])> {
     ]
 }
 
-/// The rows that are refused, each with a part of the reason. Every other row is a valid machine, whose change is named.
+/// The refused rows, each with a part of the reason. Every other row is a valid machine with a named change.
 const REFUSED: [(&str, &str); 8] = [
     ("the gate is no gate", "'answer' is set by actions"),
     ("the gate becomes a form", "'answer' is a reserved variable"),
@@ -544,7 +544,7 @@ const REFUSED: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn what_a_hostile_patch_does_is_named_or_it_is_refused() {
+fn hostile_patch_is_named_or_refused() {
     let (document, mut failed) = (release(), String::new());
     let rows: Vec<_> = hostile().into_iter().chain(indirect()).collect();
     for (what, patch, parts) in &rows {
@@ -562,7 +562,7 @@ fn what_a_hostile_patch_does_is_named_or_it_is_refused() {
     assert!(missing.is_empty() && rows.len() > 240, "{missing:?} of {} rows", rows.len());
 }
 
-/// All lists and objects of several parts below a place, by their pointers, each in its reverse order.
+/// All lists and objects of several parts below a place, by pointer, each in reverse order.
 fn reversed(value: &Value, at: &str, found: &mut Vec<(String, Value)>) {
     match value {
         Value::Array(items) => {
@@ -579,17 +579,17 @@ fn reversed(value: &Value, at: &str, found: &mut Vec<(String, Value)>) {
 }
 
 #[test]
-fn another_order_of_anything_in_an_action_is_named() {
+fn changed_order_in_an_action_is_named() {
     let (document, mut all) = (release(), Vec::new());
     let states = document["states"].as_object().expect("states");
     for (name, state) in states {
-        // The order of the parameters themselves decides nothing.
+        // The order of the parameters themselves does not matter.
         for (key, param) in state["action"]["params"].as_object().into_iter().flatten() {
             reversed(param, &format!("/states/{name}/action/params/{key}"), &mut all);
         }
         reversed(&state["for_each"]["items"], &format!("/states/{name}/for_each/items"), &mut all);
     }
-    // The order of keys counts here, which the comparison of values ignores.
+    // The order of keys matters here, although the comparison of values ignores it.
     let is_other = |old: &Value, new: &Value| serde_json::to_string(old).ok() != serde_json::to_string(new).ok();
     all.retain(|(place, value)| document.pointer(place).is_some_and(|old| is_other(old, value)));
     assert!(all.len() > 20, "{all:?}");

@@ -1,11 +1,11 @@
-//! States that are executed once for each item of a list.
+//! States executed once for each item of a list.
 
 use serde_json::{Value, json};
 use steplatch_workflow::{Effect, FailureReason, History, Input, Outcome, Status};
 
 use crate::machine::{Machine, definition, problems};
 
-fn pinging(for_each: &Value) -> Value {
+fn pinging_machine(for_each: &Value) -> Value {
     json!({
         "initial_state": "list",
         "states": {
@@ -26,11 +26,11 @@ fn pinging(for_each: &Value) -> Value {
     })
 }
 
-fn ran(output: &str) -> Value {
+fn command_result(output: &str) -> Value {
     json!({"success": true, "exit_code": 0, "output": output})
 }
 
-/// Brings the outcome of an action that is known without performing it.
+/// Delivers the outcome of an action that need not be performed.
 fn answer(run: &mut Machine) {
     let known = run.last.effects.iter().find_map(|effect| match effect {
         Effect::Answer { outcome, .. } => Some(outcome.clone()),
@@ -39,23 +39,23 @@ fn answer(run: &mut Machine) {
     run.outcome(known.expect("a known outcome"));
 }
 
-/// A run whose first state has printed three lines.
-fn listed(for_each: &Value) -> Machine {
-    let mut run = Machine::start(&pinging(for_each));
-    run.result(&ran("a\n\nb c\nd\n"));
+/// Returns a run whose first state printed three lines.
+fn listed_run(for_each: &Value) -> Machine {
+    let mut run = Machine::start(&pinging_machine(for_each));
+    run.result(&command_result("a\n\nb c\nd\n"));
     run
 }
 
 #[test]
-fn a_state_is_executed_for_each_line_and_has_all_results_at_its_end() {
-    let mut run = listed(&json!("{list_output}"));
+fn state_runs_for_each_line_and_has_all_results() {
+    let mut run = listed_run(&json!("{list_output}"));
     for (number, command) in [(1, "ping a"), (2, "ping 'b c'"), (3, "ping d")] {
         assert_eq!((run.state(), &run.params()["command"]), ("ping", &json!(command)));
-        assert_eq!(run.history.current().unwrap().step.visit, number, "each item has a step of its own");
+        assert_eq!(run.history.current().unwrap().step.visit, number, "each item has its own step");
         if number > 1 {
             assert_eq!(run.because(), format!("item {number} of 3"));
         }
-        run.result(&ran(&format!("{number}")));
+        run.result(&command_result(&format!("{number}")));
     }
     assert_eq!(run.state(), "done");
     answer(&mut run);
@@ -64,11 +64,11 @@ fn a_state_is_executed_for_each_line_and_has_all_results_at_its_end() {
 }
 
 #[test]
-fn a_list_without_items_does_nothing_and_succeeds() {
-    let mut definition = pinging(&json!({"items": "{list_output}", "as": "item"}));
+fn empty_list_does_nothing_and_succeeds() {
+    let mut definition = pinging_machine(&json!({"items": "{list_output}", "as": "item"}));
     definition["states"]["done"]["action"]["params"]["result"] = json!("{ping_results}");
     let mut run = Machine::start(&definition);
-    run.result(&ran("\n"));
+    run.result(&command_result("\n"));
     answer(&mut run);
     assert_eq!(run.state(), "done");
     answer(&mut run);
@@ -78,62 +78,62 @@ fn a_list_without_items_does_nothing_and_succeeds() {
 }
 
 #[test]
-fn an_item_that_fails_ends_the_list_and_a_transition_may_begin_it_anew() {
-    let mut run = listed(&json!(["x", "y"]));
-    run.result(&ran("1"));
+fn failed_item_ends_the_list_and_a_transition_can_restart_it() {
+    let mut run = listed_run(&json!(["x", "y"]));
+    run.result(&command_result("1"));
     run.result(&json!({"success": true, "exit_code": 2, "output": "no"}));
     assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::ActionFailed, .. }));
     assert_eq!(run.history.variables().get("ping_results"), Some(&json!(["1", "no"])));
 
-    let mut definition = pinging(&json!(["x", "y"]));
+    let mut definition = pinging_machine(&json!(["x", "y"]));
     definition["states"]["ping"].as_object_mut().unwrap().remove("max_visits");
     definition["states"]["ping"].as_object_mut().unwrap().remove("on_exhausted");
     let mut run = Machine::start(&definition);
-    run.result(&ran(""));
-    run.result(&ran("1"));
+    run.result(&command_result(""));
+    run.result(&command_result("1"));
     run.result(&json!({"success": true, "exit_code": 7, "output": "again"}));
     assert_eq!(run.params()["command"], "ping x", "from its first item");
-    run.result(&ran("1"));
-    run.result(&ran("2"));
+    run.result(&command_result("1"));
+    run.result(&command_result("2"));
     assert_eq!(run.state(), "done");
 }
 
 #[test]
-fn a_pause_between_two_items_goes_on_with_the_next_one() {
-    let mut run = listed(&json!(["x", "y"]));
+fn pause_between_items_resumes_at_the_next_one() {
+    let mut run = listed_run(&json!(["x", "y"]));
     run.input(Input::Pause { by: "ana".to_owned(), above: false });
-    run.result(&ran("1"));
+    run.result(&command_result("1"));
     assert_eq!(run.history.current(), None, "held back");
     run.input(Input::Resume { by: "ana".to_owned(), above: false });
     assert_eq!(run.params()["command"], "ping y");
-    run.result(&ran("2"));
+    run.result(&command_result("2"));
     assert_eq!(run.state(), "done");
     assert_eq!(History::from_iter(&run.events), run.history);
 }
 
 #[test]
-fn an_unknown_outcome_of_an_item_is_no_success() {
-    let mut run = listed(&json!(["x", "y"]));
+fn unknown_outcome_of_an_item_is_not_a_success() {
+    let mut run = listed_run(&json!(["x", "y"]));
     run.outcome(Outcome::Unknown);
     assert!(matches!(run.history.status(), Status::Failed { .. }), "{:?}", run.history.status());
 }
 
 #[test]
-fn a_list_that_is_too_long_or_none_fails_before_anything_is_done() {
-    let mut run = Machine::start(&pinging(&json!({"items": "{list_output}", "max_items": 2})));
-    run.result(&ran("a\nb\nc\n"));
+fn overlong_or_invalid_list_fails_before_any_action() {
+    let mut run = Machine::start(&pinging_machine(&json!({"items": "{list_output}", "max_items": 2})));
+    run.result(&command_result("a\nb\nc\n"));
     let Status::Failed { reason: FailureReason::BadParameters, error } = run.history.status() else {
         panic!("{:?}", run.history.status())
     };
     assert_eq!(error, "State 'ping': for_each has 3 items, more than the 2 that max_items allows");
-    let mut run = Machine::start(&pinging(&json!("{list_exit_code}")));
-    run.result(&ran("a"));
+    let mut run = Machine::start(&pinging_machine(&json!("{list_exit_code}")));
+    run.result(&command_result("a"));
     let Status::Failed { error, .. } = run.history.status() else { panic!("{:?}", run.history.status()) };
     assert_eq!(error, "State 'ping': for_each needs a list or lines, not 0");
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn problems_are_named_with_their_place() {
     for (for_each, pointer, message) in [
         (json!(5), "/states/ping/for_each", "must be an object"),
         (json!({"as": "x"}), "/states/ping/for_each", "'items' is missing"),
@@ -143,14 +143,14 @@ fn mistakes_are_named_with_their_place() {
         (json!({"items": ["a", "b"], "max_items": 1}), "/states/ping/for_each", "more than the 1"),
         (json!({"items": [], "each": 1}), "/states/ping/for_each/each", "unknown key"),
     ] {
-        let found = problems(&pinging(&for_each));
+        let found = problems(&pinging_machine(&for_each));
         let is_it = |problem: &str| problem.contains(pointer) && problem.contains(message);
         assert!(found.lines().any(is_it), "{for_each}: {found}");
     }
-    let mut gate = pinging(&json!(["x"]));
+    let mut gate = pinging_machine(&json!(["x"]));
     gate["states"]["ping"]["action"] = json!({"tool": "gate", "params": {"prompt": "?", "choices": ["y"]}});
     assert!(problems(&gate).contains("a gate cannot be done for each"));
-    let unknown = definition(&pinging(&json!("{lists}")));
+    let unknown = definition(&pinging_machine(&json!("{lists}")));
     let warnings: Vec<String> = unknown.warnings().iter().map(ToString::to_string).collect();
     assert!(warnings.iter().any(|warning| warning.contains("/states/ping/for_each") && warning.contains("{lists}")));
 }

@@ -12,7 +12,7 @@ use steplatch_workflow::{
 use crate::generated::{Luck, lucks, machines, next_input, starts};
 use crate::machine::Tools;
 
-/// Returns the step of an effect whose outcome the run waits for.
+/// Returns the step of an effect if the run waits for its outcome.
 fn asking(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Perform { step, .. }
@@ -33,19 +33,19 @@ fn asking(effect: &Effect) -> Option<String> {
     }
 }
 
-/// The steps that a run waits for, whatever kind of wait it is: one, or several branches.
+/// The steps that a run waits for, in a state or in several branches.
 fn waited_for(history: &History) -> Vec<String> {
     let current = history.current().map(|current| &current.step);
     let exchange = history.exchange().map(|exchange| &exchange.step);
     let gate = history.gate().map(|gate| &gate.step);
-    let waits: Vec<_> = [current, exchange, gate].into_iter().flatten().collect();
-    assert!(waits.len() <= 1, "one thing at a time, not {waits:?}");
+    let waiting: Vec<_> = [current, exchange, gate].into_iter().flatten().collect();
+    assert!(waiting.len() <= 1, "one thing at a time, not {waiting:?}");
     let of_current = || history.awaited_steps().iter().map(ToString::to_string).collect();
-    if current.is_some() { of_current() } else { waits.iter().map(ToString::to_string).collect() }
+    if current.is_some() { of_current() } else { waiting.iter().map(ToString::to_string).collect() }
 }
 
-/// Effects that must never be done twice.
-fn at_most_once(effect: &Effect) -> bool {
+/// Effects that must never be performed twice.
+fn must_not_repeat(effect: &Effect) -> bool {
     match effect {
         Effect::Perform { tool, .. } => matches!(tool.as_str(), "send_input" | "open_terminal" | "run_command"),
         Effect::StartRun { .. } => true,
@@ -62,7 +62,7 @@ fn closed(effects: &[Effect]) -> BTreeSet<String> {
     close.collect()
 }
 
-/// Gives an opening an id of its own, as a real one has, and returns it. One that failed may still name a terminal.
+/// Gives an opening a unique id, like a real one, and returns it. A failed opening may still name a terminal.
 fn opened(outcome: &mut Outcome, number: usize) -> String {
     let id = format!("term_opened_{number}");
     if let Outcome::Finished { result } = outcome {
@@ -71,14 +71,14 @@ fn opened(outcome: &mut Outcome, number: usize) -> String {
     id
 }
 
-/// A world in which the daemon may stop at any instant, and the journal and the ledgers remain.
+/// A world in which the daemon may stop at any instant, while the journal and the ledgers remain.
 struct World {
     definition: Definition,
     start: Start,
     journal: Vec<Event>,
     /// The effects that must not be performed twice, by step.
     ledger: BTreeMap<String, Effect>,
-    /// Number of times that each such effect was really performed.
+    /// Number of times that each such effect was performed.
     done: BTreeMap<String, u32>,
     /// The terminal that each step opened, whether or not the run learned of it.
     opened: BTreeMap<String, String>,
@@ -89,15 +89,15 @@ struct World {
 }
 
 impl World {
-    fn crashes(&mut self) -> bool {
+    fn crash(&mut self) -> bool {
         self.crashes.next().unwrap_or(false)
     }
 
-    /// Performs effects as the daemon would, after their events are in the journal. `None` when it stops in between.
+    /// Performs effects as the daemon would, after their events are in the journal. `None` if it stops in between.
     fn perform(&mut self, history: &History, effects: &[Effect]) -> Option<Vec<Input>> {
         let mut inputs = Vec::new();
         for effect in effects {
-            if self.crashes() {
+            if self.crash() {
                 return None;
             }
             match effect {
@@ -106,7 +106,7 @@ impl World {
                 _ => {}
             }
             let Some(step) = asking(effect) else { continue };
-            assert!(waited_for(history).contains(&step), "what is asked for is in the journal");
+            assert!(waited_for(history).contains(&step), "the request is in the journal");
             let luck = self.luck.next().expect("a cycle");
             let mut brought = match effect {
                 Effect::Answer { step, outcome } => Input::Outcome { step: step.clone(), outcome: outcome.clone() },
@@ -125,12 +125,12 @@ impl World {
                     _ => {}
                 }
             }
-            if at_most_once(effect) {
+            if must_not_repeat(effect) {
                 match self.ledger.get(&step) {
                     Some(before) => {
-                        assert_eq!(timeless(before), timeless(effect), "asked again it is the same");
+                        assert_eq!(without_limit(before), without_limit(effect), "a repeated request is the same");
                         assert!(limit_of(effect) <= limit_of(before), "with no more time than before");
-                        // It was begun, and its outcome was lost.
+                        // The effect began, but its outcome was lost.
                         if let Input::Outcome { outcome, .. } = &mut brought {
                             *outcome = Outcome::Unknown;
                         }
@@ -143,13 +143,13 @@ impl World {
             }
             inputs.push(brought);
         }
-        if self.crashes() { None } else { Some(inputs) }
+        if self.crash() { None } else { Some(inputs) }
     }
 
     /// Runs to the end through every crash, and returns the history in the journal.
     fn run(&mut self, mut interruption: Option<(u8, Input)>) -> History {
         let (mut history, mut next) = (History::new(), VecDeque::from([Input::Start(self.start.clone())]));
-        // A daemon that takes over a run performs the effects that the journal requests before it takes any input.
+        // A daemon that resumes a run performs the effects requested in the journal before it takes any input.
         let mut resumes = false;
         for turn in 0..10_000u32 {
             self.now = self.now.after(Duration::from_millis(10));
@@ -163,9 +163,9 @@ impl World {
             let effects = match next.pop_front() {
                 Some(input) => {
                     let Decision { events, effects } = decide(&self.definition, &history, input, self.now);
-                    if self.crashes() {
+                    if self.crash() {
                         next.clear();
-                        // It stopped before anything was written: the decision is lost.
+                        // The daemon stopped before writing, so the decision is lost.
                         history = History::from_iter(&self.journal);
                         resume(&history, self.now)
                     } else {
@@ -180,7 +180,7 @@ impl World {
             resumes = performed.is_none();
             match performed {
                 Some(inputs) if history.is_over() => {
-                    assert_eq!(inputs, [], "a run that is over asks for nothing");
+                    assert_eq!(inputs, [], "an ended run requests nothing");
                     return history;
                 }
                 Some(inputs) => {
@@ -190,8 +190,7 @@ impl World {
                         // Nothing is in progress any more, and the run is resumed.
                         next.push_back(Input::Resume { by: "ana".into(), above: false });
                     } else if is_idle && history.started_at().is_none() {
-                        // A run that did not begin is started again by its caller, and one whose deadline effect was
-                        // lost keeps waiting.
+                        // The caller restarts a run that did not begin, and a run with a lost deadline keeps waiting.
                         next.push_back(Input::Start(self.start.clone()));
                     }
                 }
@@ -209,7 +208,7 @@ impl World {
 }
 
 /// Returns an effect without its time limit.
-fn timeless(effect: &Effect) -> Effect {
+fn without_limit(effect: &Effect) -> Effect {
     let mut effect = effect.clone();
     if let Effect::Perform { limit, .. } | Effect::StartRun { limit, .. } | Effect::Sleep { limit, .. } = &mut effect {
         *limit = None;
@@ -234,11 +233,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn a_run_ends_within_its_limit_and_every_replay_decides_the_same(
+    fn run_ends_within_its_limit_and_replays_identically(
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 1..8),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
-        // A finally state and those after it may be executed besides.
+        // A finally state and its successors may be executed in addition.
         let max_states = start.limits.max_states() + 20;
         let mut history = History::new();
         let mut log: Vec<Event> = Vec::new();
@@ -248,7 +247,7 @@ proptest! {
         let mut now = Timestamp(0);
         loop {
             let decision = decide(&definition, &history, input.clone(), now);
-            prop_assert!(!decision.events.is_empty(), "an input that is waited for decides something");
+            prop_assert!(!decision.events.is_empty(), "an awaited input decides something");
             history.extend(&decision.events);
             decided.push((log.len(), input, now, decision.clone()));
             log.extend(decision.events);
@@ -257,7 +256,7 @@ proptest! {
             if waited.is_empty() {
                 break;
             }
-            // The effects that the run waits for were performed, and would be performed again after a restart.
+            // The awaited effects were performed, and would be repeated after a restart.
             asked.extend(decision.effects.iter().filter_map(asking));
             prop_assert!(waited.iter().all(|step| asked.contains(step)));
             prop_assert_eq!(resume(&history, now).iter().filter_map(asking).collect::<Vec<_>>(), waited);
@@ -265,11 +264,11 @@ proptest! {
             input = next_input(&history, &script.next().expect("a cycle"));
         }
         prop_assert!(history.is_over());
-        // For each state its end and perhaps a gate; before and after it the shell.
+        // Each state has its end and perhaps a gate; the shell comes before and after it.
         let branches = log.iter().filter(|event| matches!(event, Event::BranchBegan { .. })).count();
         prop_assert!(decided.len() <= 2 * max_states as usize + branches + 5);
 
-        // The same prefix of history, folded anew, also from its stored form, gives the same decision.
+        // Folding the same prefix of the history again, also from its stored form, gives the same decision.
         let stored = serde_json::to_string(&log).expect("events have a stored form");
         let read: Vec<Event> = serde_json::from_str(&stored).expect("the stored form reads back");
         prop_assert_eq!(&read, &log);
@@ -279,13 +278,13 @@ proptest! {
             prop_assert_eq!(decide(&definition, &folded, input, now), expected);
         }
         prop_assert_eq!(History::from_iter(&log), history);
-        // Every state that was executed is in the log, in order.
-        let told = execution_log(&log).iter().filter(|entry| matches!(entry, LogEntry::Execution { .. })).count();
-        prop_assert_eq!(told, log.iter().filter(|event| matches!(event, Event::StateCompleted { .. })).count());
+        // Every executed state is in the log, in order.
+        let reported = execution_log(&log).iter().filter(|entry| matches!(entry, LogEntry::Execution { .. })).count();
+        prop_assert_eq!(reported, log.iter().filter(|event| matches!(event, Event::StateCompleted { .. })).count());
     }
 
     #[test]
-    fn a_run_that_ends_closes_every_terminal_it_left_open(
+    fn ended_run_closes_every_terminal_it_left_open(
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 0..6), cancel in any::<bool>(),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
@@ -306,12 +305,12 @@ proptest! {
             history.extend(&last.events);
         }
         let closed = closed(&last.effects);
-        // One whose opening reported failure is closed as well.
+        // A terminal with a failed opening is closed as well.
         prop_assert!(history.open_terminals().iter().all(|open| closed.contains(open)), "{:?}", closed);
     }
 
     #[test]
-    fn a_crash_at_any_instant_repeats_nothing_and_the_run_ends(
+    fn crash_at_any_instant_repeats_nothing_and_the_run_ends(
         document in machines(), start in starts(), luck in prop::collection::vec(lucks(), 1..8),
         crashes in prop::collection::vec(prop::bool::weighted(0.3), 0..60), interruption in interruptions(),
     ) {
@@ -322,7 +321,7 @@ proptest! {
         };
         let history = world.run(interruption);
         prop_assert_eq!(History::from_iter(&world.journal), history.clone());
-        // Under each step the journal has one effect at the most, and it was performed once.
+        // For each step, the journal has at most one effect, which was performed once.
         let entered: Vec<String> = world.journal.iter().filter_map(|event| match event {
             Event::StateEntered { step, .. } | Event::VariablesAsked { step, .. } | Event::BranchBegan { step, .. } => Some(step.to_string()),
             _ => None,
@@ -338,7 +337,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_that_is_over_and_an_answer_for_somebody_else_decide_nothing(
+    fn ended_run_and_misdirected_answer_decide_nothing(
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 0..6),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
@@ -360,7 +359,7 @@ proptest! {
             let input = next_input(&history, &luck);
             let decision = decide(&definition, &history, input.clone(), Timestamp(1));
             history.extend(&decision.events);
-            // The same answer once more comes too late.
+            // Repeating the same answer comes too late.
             prop_assert_eq!(decide(&definition, &history, input, Timestamp(2)), Decision::default());
         }
         history.extend(&decide(&definition, &history, Input::Cancel { reason: "enough".into() }, Timestamp(3)).events);

@@ -9,7 +9,7 @@ use steplatch_workflow::{
     ShellAnswer, Start, Status, Timestamp, ToolCatalog, decide, execution_log,
 };
 
-/// The terminal tools and a node, as far as a definition is concerned.
+/// The terminal tools and a node, as seen by a definition.
 pub(crate) struct Tools;
 
 impl ToolCatalog for Tools {
@@ -46,12 +46,12 @@ impl ToolCatalog for Tools {
     }
 }
 
-/// Reads a definition that has no problems.
+/// Reads a definition without problems.
 pub(crate) fn definition(document: &Value) -> Definition {
     Definition::parse(document, &Tools).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Reads the problems of a definition, one a line.
+/// Reads the problems of a definition, one per line.
 pub(crate) fn problems(document: &Value) -> String {
     Definition::parse(document, &Tools).expect_err("a definition with problems").to_string()
 }
@@ -76,7 +76,7 @@ pub(crate) fn start() -> Start {
     }
 }
 
-/// A run and everything that was decided in it.
+/// A run with all its decisions.
 pub(crate) struct Machine {
     pub(crate) definition: Definition,
     pub(crate) history: History,
@@ -111,7 +111,7 @@ impl Machine {
         &self.last
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.now = self.now.after(time);
     }
@@ -120,20 +120,20 @@ impl Machine {
         self.history.current().expect("a step in flight").step.clone()
     }
 
-    /// Brings the outcome of the current step.
+    /// Delivers the outcome of the current step.
     pub(crate) fn outcome(&mut self, outcome: Outcome) -> &Decision {
         let step = self.step();
         self.wait(Duration::from_millis(250));
         self.input(Input::Outcome { step, outcome })
     }
 
-    /// Brings the result of the current step.
+    /// Delivers the result of the current step.
     pub(crate) fn result(&mut self, result: &Value) -> &Decision {
         self.outcome(Outcome::Finished { result: fields(result) })
     }
 
-    /// Brings the answer of the shell: the values of variables, null for one that is not set.
-    pub(crate) fn shell_tells(&mut self, values: &Value) -> &Decision {
+    /// Delivers the answer of the shell: the values of variables, null for an unset one.
+    pub(crate) fn shell_reports(&mut self, values: &Value) -> &Decision {
         let value = |(name, value): (String, Value)| (name, value.as_str().map(str::to_owned));
         self.shell_answers(ShellAnswer::Told { values: fields(values).into_iter().map(value).collect() })
     }
@@ -152,17 +152,17 @@ impl Machine {
         self.result(&serde_json::json!({"success": true}))
     }
 
-    /// The state that the run is in.
+    /// Returns the current state of the run.
     pub(crate) fn state(&self) -> &str {
         self.history.current().map_or("(none)", |current| &current.step.place)
     }
 
-    /// The parameters that the current action was requested with.
+    /// The parameters of the current action's request.
     pub(crate) fn params(&self) -> Value {
         self.history.current().expect("a step in flight").params.clone().into()
     }
 
-    /// The parameters that the action of a state was last requested with.
+    /// The parameters of the last request for the action of a state.
     pub(crate) fn params_of(&self, state: &str) -> Value {
         let mut entered = self.events.iter().rev().filter_map(|event| match event {
             Event::StateEntered { step, params, .. } if step.place == state => Some(Value::from(params.clone())),

@@ -10,7 +10,7 @@ use steplatch_workflow::{
 
 use crate::machine::{Machine, definition, fields, problems, start};
 
-fn nesting(params: &Value) -> Value {
+fn nesting_machine(params: &Value) -> Value {
     json!({
         "initial_state": "nest",
         "states": {
@@ -35,8 +35,8 @@ fn child(run: &Machine) -> &Child {
 }
 
 #[test]
-fn a_child_gets_what_it_is_given_and_nothing_else() {
-    let document = nesting(&json!({
+fn child_receives_only_its_arguments() {
+    let document = nesting_machine(&json!({
         "workflow_name": "{which}", "initial_variables": {"WHO": "{user}", "N": 3}, "max_states": "7",
         "execution_timeout": 60, "keep_terminals": true
     }));
@@ -53,16 +53,16 @@ fn a_child_gets_what_it_is_given_and_nothing_else() {
         depth: 1,
     };
     assert_eq!(*child(&run), expected);
-    assert_eq!(run.history.current().unwrap().limit, None, "its limit is that of the run");
+    assert_eq!(run.history.current().unwrap().limit, None, "its limit is the limit of the run");
     assert_eq!(resume(&run.history, run.now)[1], run.last.effects[1]);
 }
 
 #[test]
-fn a_child_that_opens_a_terminal_works_in_that_unless_one_is_named() {
+fn child_works_in_its_opened_terminal_unless_one_is_named() {
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
     let given = Start { session_id: Some("term_1".into()), ..start() };
     let terminal = |params: &Value, inner: &Value| {
-        let run = Machine::start_with(&nesting(params), given.clone());
+        let run = Machine::start_with(&nesting_machine(params), given.clone());
         child(&run).terminal(&definition(inner)).map(str::to_owned)
     };
     let left_out = json!({"workflow_name": "build"});
@@ -73,20 +73,20 @@ fn a_child_that_opens_a_terminal_works_in_that_unless_one_is_named() {
 }
 
 #[test]
-fn the_placeholders_of_an_inline_definition_are_the_child_s() {
+fn placeholders_of_an_inline_definition_belong_to_the_child() {
     let mut inner = one_sleep();
     inner["states"]["rest"]["action"]["params"]["seconds"] = "{pause}".into();
-    let document = nesting(&json!({"workflow_definition": inner, "session_id": "{pause}"}));
+    let document = nesting_machine(&json!({"workflow_definition": inner, "session_id": "{pause}"}));
     let run = Machine::start_with(&document, Start { variables: fields(&json!({"pause": "9"})), ..start() });
     assert_eq!(child(&run).workflow, ChildWorkflow::Inline(inner));
     assert_eq!(child(&run).session_id.as_deref(), Some("9"));
 }
 
 #[test]
-fn what_became_of_a_child_is_the_action_s_result() {
+fn result_of_a_child_is_the_result_of_the_action() {
     let mut inner = Machine::start_with(&one_sleep(), Start { depth: 2, ..start() });
     inner.succeed();
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     run.outcome(child_outcome(&inner.history, "completed"));
     assert!(run.completed());
     assert_eq!(run.history.recursion_depth(), 2);
@@ -96,15 +96,16 @@ fn what_became_of_a_child_is_the_action_s_result() {
 
     let mut inner = Machine::start(&one_sleep());
     inner.input(Input::Cancel { reason: "enough".into() });
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     run.outcome(child_outcome(&inner.history, "cancelled"));
     assert_eq!((run.state(), run.because()), ("mend", "the action failed"));
     assert_eq!(run.history.variables().get("nest_error"), Some(&json!("enough")));
 }
 
 #[test]
-fn the_fifth_level_is_the_last() {
-    let at = |depth: u32| Machine::start_with(&nesting(&json!({"workflow_name": "me"})), Start { depth, ..start() });
+fn fifth_level_is_the_last() {
+    let at =
+        |depth: u32| Machine::start_with(&nesting_machine(&json!({"workflow_name": "me"})), Start { depth, ..start() });
     assert_eq!(child(&at(4)).depth, 5);
     let mut run = at(5);
     let [_, Effect::Answer { step, outcome }] = &run.last.effects[..] else { panic!("{:?}", run.last) };
@@ -115,7 +116,7 @@ fn the_fifth_level_is_the_last() {
 }
 
 #[test]
-fn parameters_that_make_no_sense_once_they_are_known_fail_the_action() {
+fn invalid_resolved_parameters_fail_the_action() {
     for (params, expected) in [
         (
             json!({"workflow_name": "{name}"}),
@@ -125,7 +126,7 @@ fn parameters_that_make_no_sense_once_they_are_known_fail_the_action() {
         (json!({"workflow_name": "x", "initial_variables": "{name}"}), "'initial_variables' must be an object"),
     ] {
         let variables = fields(&json!({"name": "../x"}));
-        let run = Machine::start_with(&nesting(&params), Start { variables, ..start() });
+        let run = Machine::start_with(&nesting_machine(&params), Start { variables, ..start() });
         let Effect::Answer { outcome: Outcome::Finished { result }, .. } = &run.last.effects[1] else {
             panic!("{:?}", run.last)
         };
@@ -134,42 +135,42 @@ fn parameters_that_make_no_sense_once_they_are_known_fail_the_action() {
 }
 
 #[test]
-fn a_nested_definition_is_checked_with_the_one_around_it() {
+fn nested_definition_is_checked_with_the_outer_one() {
     let mut inner = one_sleep();
     inner["states"]["rest"]["transitions"] = json!([{"condition": {}, "next_state": "nowhere"}]);
-    let document = nesting(&json!({"workflow_definition": inner, "workflow_nam": "x", "max_states": 0}));
+    let document = nesting_machine(&json!({"workflow_definition": inner, "workflow_nam": "x", "max_states": 0}));
     expect![[r#"
         /states/nest/action/params/workflow_nam: unknown key 'workflow_nam' in a run_workflow, did you mean 'workflow_name'?
         /states/nest/action/params/max_states: max_states must be from 1 to 1000, not 0
         /states/nest/action/params/workflow_definition/states/rest/transitions/0/next_state: State 'rest' references non-existent state 'nowhere'"#]]
     .assert_eq(&problems(&document));
     expect!["/states/nest/action/params: Either 'workflow_definition' or 'workflow_name' must be provided"]
-        .assert_eq(&problems(&nesting(&json!({}))));
+        .assert_eq(&problems(&nesting_machine(&json!({}))));
     expect![
         "/states/nest/action/params/workflow_name: Provide either 'workflow_definition' OR 'workflow_name', not both"
     ]
-    .assert_eq(&problems(&nesting(&json!({"workflow_definition": one_sleep(), "workflow_name": "x"}))));
+    .assert_eq(&problems(&nesting_machine(&json!({"workflow_definition": one_sleep(), "workflow_name": "x"}))));
 
     let mut document = one_sleep();
     for _ in 0..5 {
-        document = nesting(&json!({"workflow_definition": document}));
+        document = nesting_machine(&json!({"workflow_definition": document}));
     }
     definition(&document);
-    let problem = problems(&nesting(&json!({"workflow_definition": document})));
+    let problem = problems(&nesting_machine(&json!({"workflow_definition": document})));
     assert!(problem.ends_with("workflow_definition: workflows are nested at most 5 levels deep"), "{problem}");
 }
 
 #[test]
-fn the_beginning_and_the_end_of_a_child_are_written_down_once() {
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+fn start_and_end_of_a_child_are_recorded_once() {
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     let step = run.step();
     let began = Input::ChildBegan { step: step.clone(), workflow: "inner".into() };
     let at = run.now;
     let started = Event::ChildStarted { at, step: step.clone(), workflow: "inner".into() };
     assert_eq!(run.input(began.clone()).events, [started]);
-    assert_eq!(run.input(began).events, [], "told again, by the next daemon, it is known");
+    assert_eq!(run.input(began).events, [], "reported again by the next daemon, it is known");
     let mut stopped =
-        Machine { history: run.history.clone(), ..Machine::start(&nesting(&json!({"workflow_name": "x"}))) };
+        Machine { history: run.history.clone(), ..Machine::start(&nesting_machine(&json!({"workflow_name": "x"}))) };
     stopped.now = at;
     let cancelled = stopped.input(Input::Cancel { reason: "enough".into() }).events.clone();
     let end = Event::ChildEnded { at, step, workflow: "inner".into(), end: ChildEnd::Cancelled, error: None };
@@ -183,8 +184,8 @@ fn the_beginning_and_the_end_of_a_child_are_written_down_once() {
 }
 
 #[test]
-fn cancelling_or_running_out_of_time_gives_a_child_up() {
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+fn cancelling_or_timing_out_abandons_a_child() {
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     let step = run.step();
     run.wait(Duration::from_secs(1800));
     run.input(Input::DeadlinePassed);
@@ -192,22 +193,22 @@ fn cancelling_or_running_out_of_time_gives_a_child_up() {
 }
 
 #[test]
-fn the_time_that_a_child_waits_for_somebody_does_not_count() {
+fn waiting_time_of_a_child_does_not_count() {
     let hour = Duration::from_secs(3600);
-    let mut run = Machine::start(&nesting(&json!({"workflow_definition": one_sleep()})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_definition": one_sleep()})));
     let step = run.step();
     let waits = |waits| Input::ChildWaits { step: step.clone(), waits };
     assert_eq!(run.input(waits(false)).events, [], "it does not wait, which is known");
     assert_eq!(run.input(waits(true)).effects, [Effect::DisarmDeadline]);
-    assert_eq!(run.input(waits(true)).events, [], "told again, it is known");
+    assert_eq!(run.input(waits(true)).events, [], "reported again, it is known");
     let left = run.history.time_left(run.now);
     run.wait(hour);
     assert_eq!(run.history.time_left(run.now), left);
-    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a timer that came too late ends nothing");
+    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a late timer ends nothing");
     assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
     let [Effect::ArmDeadline { after }] = run.input(waits(false)).effects[..] else { panic!("{:?}", run.last) };
     assert!(after > Duration::from_secs(1790), "{after:?}");
-    // It may also end while it waits: it is cancelled.
+    // A waiting child can also end by being cancelled.
     run.input(waits(true));
     run.wait(hour);
     let decision = run.result(&json!({"success": false, "status": "cancelled"}));
@@ -215,8 +216,8 @@ fn the_time_that_a_child_waits_for_somebody_does_not_count() {
     assert_eq!(run.state(), "mend");
 }
 
-/// Opens a terminal, closes it, runs another workflow, and types.
-fn composed() -> Value {
+/// A machine that opens a terminal, closes it, runs another workflow, and types.
+fn composed_machine() -> Value {
     let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
     json!({
         "initial_state": "open",
@@ -230,15 +231,15 @@ fn composed() -> Value {
 }
 
 #[test]
-fn a_terminal_that_is_closed_is_handed_down_to_no_child() {
-    // Document 000, lines 555-585: a workflow is composed of others whatever it did before.
-    let mut run = Machine::start(&composed());
+fn closed_terminal_is_passed_to_no_child() {
+    // Document 000, lines 555-585: a workflow can be composed of others after any other action.
+    let mut run = Machine::start(&composed_machine());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert_eq!(run.params(), json!({"workflow_name": "inner"}));
     assert_eq!((child(&run).session_id.as_deref(), child(&run).inherits), (None, false));
-    // One that was given is forgotten as well, for the next that is opened.
-    let mut document = composed();
+    // A given terminal is forgotten too when another one is opened.
+    let mut document = composed_machine();
     document["initial_state"] = "close".into();
     document["states"]["nest"] = json!({
         "action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]
@@ -252,8 +253,8 @@ fn a_terminal_that_is_closed_is_handed_down_to_no_child() {
 }
 
 #[test]
-fn a_child_tells_what_its_run_would_tell() {
-    // Document 000, lines 178-195 and 578: the action returns what the tool returns.
+fn child_reports_like_its_run() {
+    // Document 000, lines 178-195 and 578: the action returns the tool's result.
     let document = json!({
         "initial_state": "open",
         "states": {
@@ -264,30 +265,30 @@ fn a_child_tells_what_its_run_would_tell() {
     let mut inner = Machine::start_with(&document, Start { variables: fields(&json!({"user": "ana"})), ..start() });
     inner.result(&json!({"success": true, "session_id": "term_1"}));
     inner.result(&json!({"success": true, "final_state": "z", "final_variables": {"x": 1}, "session_id": null}));
-    let Outcome::Finished { result } = child_outcome(&inner.history, "completed") else { panic!("it is over") };
+    let Outcome::Finished { result } = child_outcome(&inner.history, "completed") else { panic!("the run has ended") };
     assert_eq!((&result["final_state"], &result["workflow_final_state"]), (&json!("nest"), &json!("nest")));
     assert_eq!(result["session_id"], "term_1");
     assert_eq!(result["total_elapsed_time"], 0.5);
     let variables = &result["final_variables"];
     assert_eq!((&variables["user"], &variables["nest_final_state"]), (&json!("ana"), &json!("z")));
-    assert_eq!(variables.get("nest_final_variables"), None, "those of the runs below it stay with them");
+    assert_eq!(variables.get("nest_final_variables"), None, "terminals of the nested runs stay with them");
 
-    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     run.outcome(Outcome::Finished { result });
     let value = |name: &str| run.history.variables().get(name).cloned();
     assert_eq!((value("nest_final_state"), value("session_id")), (Some(json!("nest")), Some(json!("term_1"))));
-    // A terminal that is closed with the run is none.
+    // A terminal closed with the run is not passed on.
     let mut failed = Machine::start(&document);
     failed.result(&json!({"success": true, "session_id": "term_1"}));
     failed.result(&json!({"success": false, "error": "no"}));
-    let Outcome::Finished { result } = child_outcome(&failed.history, "failed") else { panic!("it is over") };
+    let Outcome::Finished { result } = child_outcome(&failed.history, "failed") else { panic!("the run has ended") };
     assert_eq!((&result["session_id"], &result["open_terminals"]), (&Value::Null, &json!([])));
 }
 
 #[test]
-fn a_value_that_a_nested_run_left_out_is_named_with_its_bound_and_the_way_to_it() {
+fn omitted_value_of_a_nested_run_is_named_with_its_limit() {
     let failed = |read: &str, result: &Value| {
-        let mut document = nesting(&json!({"workflow_name": "inner"}));
+        let mut document = nesting_machine(&json!({"workflow_name": "inner"}));
         document["states"]["nest"]["transitions"] = json!([{"condition": "success", "next_state": "read"}]);
         document["states"]["read"] = json!({"action": {"tool": "send_input", "params": {"input_text": read}}});
         document["states"].as_object_mut().unwrap().remove("mend");
@@ -309,33 +310,33 @@ fn a_value_that_a_nested_run_left_out_is_named_with_its_bound_and_the_way_to_it(
 }
 
 #[test]
-fn the_terminal_that_a_child_leaves_open_becomes_that_of_a_run_that_has_none() {
-    // Document 000, lines 640-656: the session_id of a nested run is the session_id from there on.
+fn open_terminal_of_a_child_passes_to_a_run_without_one() {
+    // Document 000, lines 640-656: the session_id of a nested run is then the session_id of the run.
     let left = |opened: &Value| json!({"success": true, "status": "completed", "session_id": "term_7", "open_terminals": opened});
-    let mut document = composed();
+    let mut document = composed_machine();
     document["initial_state"] = "nest".into();
     let mut run = Machine::start(&document);
     run.result(&left(&json!(["term_7"])));
     assert_eq!(run.params(), json!({"input_text": "term_7", "session_id": "term_7"}));
     run.result(&json!({"success": false}));
-    assert_eq!(run.closed(), ["term_7"], "it is the run's, as one that it opened");
+    assert_eq!(run.closed(), ["term_7"], "it belongs to the run, like an opened terminal");
 
-    // One that the child was given is its owner's.
+    // A terminal given to the child belongs to its owner.
     let mut run = Machine::start(&document);
     run.result(&left(&json!([])));
     assert_eq!(run.params()["session_id"], "term_7");
     run.result(&json!({"success": false}));
     assert_eq!(run.closed(), [""; 0]);
 
-    // A run that has one keeps it, and `{session_id}` is what the last action left.
+    // A run with a terminal keeps it, and `{session_id}` is the result of the last action.
     let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
     run.result(&left(&json!(["term_7"])));
     assert_eq!(run.params(), json!({"input_text": "term_7", "session_id": "term_mine"}));
 }
 
 #[test]
-fn arguments_are_exported_in_a_terminal_that_a_child_left() {
-    let mut document = composed();
+fn arguments_are_exported_in_a_terminal_left_by_a_child() {
+    let mut document = composed_machine();
     document["initial_state"] = "nest".into();
     document["arguments"] = json!({"ROOT": "where"});
     let mut run = Machine::start_with(&document, Start { variables: fields(&json!({"ROOT": "/src"})), ..start() });
@@ -343,14 +344,14 @@ fn arguments_are_exported_in_a_terminal_that_a_child_left() {
     let asked = run.last.effects.iter().any(
         |effect| matches!(effect, Effect::SetVariables { session_id, variables, .. } if session_id == "term_7" && variables["ROOT"] == "/src"),
     );
-    assert!(asked, "its shell ran before this run had it: {:?}", run.last);
+    assert!(asked, "its shell ran before the run had it: {:?}", run.last);
 }
 
 #[test]
-fn an_inline_child_is_saved_unless_it_or_the_outer_run_says_false() {
-    // Document 000, lines 164 and 804-807: save_on_success is a parameter of a nested call as well.
+fn inline_child_is_saved_unless_disabled() {
+    // Document 000, lines 164 and 804-807: save_on_success is a parameter of a nested call too.
     let saves = |own: &Value, outer: bool| {
-        let document = nesting(&json!({"workflow_definition": one_sleep(), "save_on_success": own}));
+        let document = nesting_machine(&json!({"workflow_definition": one_sleep(), "save_on_success": own}));
         child(&Machine::start_with(&document, Start { save_on_success: outer, ..start() })).save_on_success
     };
     assert!(saves(&Value::Null, true) && saves(&json!(true), true));
@@ -359,12 +360,12 @@ fn an_inline_child_is_saved_unless_it_or_the_outer_run_says_false() {
 }
 
 #[test]
-fn an_initial_session_id_is_the_terminal_of_the_run_as_the_parameter_is() {
-    // Document 000, lines 148 and 502: it has no other way to hand a terminal over.
+fn initial_session_id_is_the_terminal_of_the_run() {
+    // Document 000, lines 148 and 502: there is no other way to pass a terminal.
     let with = |variables: Value, session_id: Option<&str>| {
         let session_id = session_id.map(str::to_owned);
         Machine::start_with(
-            &nesting(&json!({"workflow_name": "inner"})),
+            &nesting_machine(&json!({"workflow_name": "inner"})),
             Start { variables: fields(&variables), session_id, ..start() },
         )
     };
@@ -375,7 +376,10 @@ fn an_initial_session_id_is_the_terminal_of_the_run_as_the_parameter_is() {
 
     let named = json!({"workflow_name": "inner", "initial_variables": {"session_id": "{mine}"}});
     let variables = fields(&json!({"mine": "term_5"}));
-    let run = Machine::start_with(&nesting(&named), Start { session_id: Some("term_1".into()), variables, ..start() });
+    let run = Machine::start_with(
+        &nesting_machine(&named),
+        Start { session_id: Some("term_1".into()), variables, ..start() },
+    );
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
     assert_eq!(child(&run).terminal(&definition(&opening)), Some("term_5"), "and it is named, not left to the child");
 }

@@ -1,4 +1,4 @@
-//! Several child runs at once: `parallel`, and `for_each` with `max_parallel`.
+//! Parallel child runs: `parallel`, and `for_each` with `max_parallel`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use steplatch_workflow::{
 
 use crate::machine::{Machine, definition, fields, problems, start};
 
-fn at_once(params: &Value) -> Value {
+fn parallel_machine(params: &Value) -> Value {
     json!({
         "initial_state": "fan",
         "states": {
@@ -24,7 +24,7 @@ fn at_once(params: &Value) -> Value {
 }
 
 /// The branches whose runs the last decision starts.
-fn started(run: &Machine) -> Vec<u32> {
+fn started_branches(run: &Machine) -> Vec<u32> {
     let step = |effect: &Effect| match effect {
         Effect::StartRun { step, .. } => Some(step.visit),
         _ => None,
@@ -40,7 +40,7 @@ fn abandoned(effects: &[Effect]) -> Vec<u32> {
     effects.iter().filter_map(step).collect()
 }
 
-/// Brings the outcome of a branch, and that of the state if it follows. Returns the effects and events of the first.
+/// Delivers the outcome of a branch, and of the state if it ends. Returns the effects and events of the first.
 fn end(run: &mut Machine, number: usize, result: &Value) -> Decision {
     let step = run.step().part(number);
     run.wait(Duration::from_secs(1));
@@ -68,7 +68,7 @@ fn failed(error: &str) -> Value {
     json!({"success": false, "status": "failed", "error": error})
 }
 
-/// Takes the answer that is known without performing anything.
+/// Delivers the answer that is known without performing an action.
 fn returned(run: &mut Machine) -> Value {
     let known = run.last.effects.iter().find_map(|effect| match effect {
         Effect::Answer { outcome, .. } => Some(outcome.clone()),
@@ -78,12 +78,12 @@ fn returned(run: &mut Machine) -> Value {
     run.history.result().cloned().expect("a result")
 }
 
-fn three(more: &Value) -> Value {
+fn three_branches(more: &Value) -> Value {
     let mut params = json!({"workflows": [
         {"workflow_name": "a", "initial_variables": {"HOST": "{host}"}}, {"workflow_name": "b"}, {"workflow_name": "c"}
     ]});
     params.as_object_mut().expect("an object").extend(fields(more));
-    at_once(&params)
+    parallel_machine(&params)
 }
 
 fn begin(document: &Value) -> Machine {
@@ -92,20 +92,20 @@ fn begin(document: &Value) -> Machine {
 }
 
 #[test]
-fn branches_begin_as_others_end_and_their_results_keep_the_order_of_the_document() {
-    let mut run = begin(&three(&json!({"max_parallel": 2})));
+fn branches_start_as_others_end_and_results_keep_their_order() {
+    let mut run = begin(&three_branches(&json!({"max_parallel": 2})));
     let fan = run.step();
-    assert_eq!(started(&run), [1, 2]);
+    assert_eq!(started_branches(&run), [1, 2]);
     let [_, Effect::StartRun { child, .. }, _] = &run.last.effects[..] else { panic!("{:?}", run.last) };
     assert_eq!(child.workflow, ChildWorkflow::Named("a".parse().unwrap()));
     assert_eq!(child.variables["HOST"], "alpha");
     assert_eq!(child.session_id, None, "two runs do not type into one terminal");
     end(&mut run, 2, &completed("two"));
-    assert_eq!(started(&run), [3]);
+    assert_eq!(started_branches(&run), [3]);
     assert_eq!(resume(&run.history, run.now).len(), 3, "its time, and the two branches in progress");
     end(&mut run, 3, &completed("three"));
     end(&mut run, 3, &completed("again"));
-    assert_eq!(run.last.events, [], "an end that is known changes nothing");
+    assert_eq!(run.last.events, [], "a known end changes nothing");
     assert_eq!(run.state(), "fan");
     end(&mut run, 1, &completed("one"));
     assert_eq!(run.state(), "done");
@@ -122,9 +122,9 @@ fn branches_begin_as_others_end_and_their_results_keep_the_order_of_the_document
 }
 
 #[test]
-fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
+fn every_branch_ends_unless_the_first_failure_counts() {
     let named = json!({"workflows": {"unit": {"workflow_name": "a"}, "lint": {"workflow_name": "b"}}});
-    let mut run = begin(&at_once(&named));
+    let mut run = begin(&parallel_machine(&named));
     let ended = end(&mut run, 1, &failed("no luck"));
     assert_eq!((run.state(), abandoned(&ended.effects)), ("fan", vec![]));
     end(&mut run, 2, &completed("clean"));
@@ -138,7 +138,7 @@ fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
     );
     assert_eq!(run.history.variables().get("fan_results"), Some(&json!({"unit": null, "lint": "clean"})));
 
-    let mut run = begin(&three(&json!({"max_parallel": 2, "fail_fast": true})));
+    let mut run = begin(&three_branches(&json!({"max_parallel": 2, "fail_fast": true})));
     let step = run.step().part(2);
     run.input(Input::ChildBegan { step: step.clone(), workflow: "b".into() });
     let ended = end(&mut run, 1, &failed("no"));
@@ -157,7 +157,7 @@ fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
 }
 
 #[test]
-fn terminals_of_branches_are_closed_as_they_end_and_no_action_works_in_them() {
+fn terminals_of_ended_branches_are_closed_and_unused() {
     let closed = |effects: &[Effect]| {
         let session = |effect: &Effect| match effect {
             Effect::CloseTerminal { session_id } => Some(session_id.clone()),
@@ -169,19 +169,19 @@ fn terminals_of_branches_are_closed_as_they_end_and_no_action_works_in_them() {
     let params = json!({"workflows": [
         {"workflow_name": "a"}, {"workflow_name": "b", "keep_terminals": true}, {"workflow_name": "c", "keep_terminals": true}
     ]});
-    let mut document = at_once(&params);
+    let mut document = parallel_machine(&params);
     document["states"]["sorry"] = json!({"action": {"tool": "run_command", "params": {"command": "ls"}}});
     let mut run = Machine::start(&document);
     assert_eq!(closed(&end(&mut run, 1, &left("term_a", true)).effects), ["term_a"]);
     assert_eq!(closed(&end(&mut run, 2, &left("term_b", true)).effects), [""; 0], "it keeps its terminal");
     end(&mut run, 3, &left("term_c", false));
-    assert_eq!(run.params(), json!({"command": "ls"}), "a shell of its own");
+    assert_eq!(run.params(), json!({"command": "ls"}), "a separate shell");
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(run.closed(), ["term_a", "term_b"], "closing twice is harmless; one of a failed branch is kept");
 }
 
 #[test]
-fn a_definition_for_all_items_is_written_once() {
+fn definition_for_all_items_is_written_once() {
     let inner = json!({"name": "inner", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let document = json!({
         "initial_state": "each",
@@ -203,24 +203,24 @@ fn a_definition_for_all_items_is_written_once() {
 }
 
 #[test]
-fn nothing_begins_while_the_run_is_paused() {
-    let mut run = begin(&three(&json!({"max_parallel": 1})));
+fn nothing_starts_while_the_run_is_paused() {
+    let mut run = begin(&three_branches(&json!({"max_parallel": 1})));
     let step = run.step().part(1);
     run.input(Input::ChildBegan { step: step.clone(), workflow: "a".into() });
     run.input(Input::Pause { by: "ana".into(), above: false });
     assert!(run.last.effects.contains(&Effect::PauseChild { step, by: "ana".into() }));
     end(&mut run, 1, &completed("one"));
-    assert_eq!(started(&run), [0; 0]);
+    assert_eq!(started_branches(&run), [0; 0]);
     assert_eq!(resume(&run.history, run.now), [], "nothing is in progress");
     run.input(Input::Resume { by: "ana".into(), above: false });
-    assert_eq!(started(&run), [2]);
+    assert_eq!(started_branches(&run), [2]);
     let cancelled = run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(abandoned(&cancelled.effects), [2]);
 }
 
 #[test]
-fn the_clock_stands_still_while_any_of_them_waits_for_an_answer() {
-    let mut run = begin(&three(&json!({})));
+fn clock_stops_while_any_branch_waits_for_an_answer() {
+    let mut run = begin(&three_branches(&json!({})));
     let waits = |run: &mut Machine, number, waits| {
         let step = run.step().part(number);
         run.input(Input::ChildWaits { step, waits }).effects.clone()
@@ -236,8 +236,8 @@ fn the_clock_stands_still_while_any_of_them_waits_for_an_answer() {
 }
 
 #[test]
-fn the_time_of_the_state_bounds_all_branches() {
-    let mut document = three(&json!({}));
+fn time_limit_of_the_state_bounds_all_branches() {
+    let mut document = three_branches(&json!({}));
     document["states"]["fan"]["timeout"] = 60.into();
     document["states"]["fan"]["on_timeout"] = "late".into();
     document["states"]["late"] = json!({"action": {"tool": "sleep", "params": {"seconds": 1}}});
@@ -249,7 +249,7 @@ fn the_time_of_the_state_bounds_all_branches() {
 }
 
 #[test]
-fn a_list_of_items_is_worked_off_at_once() {
+fn list_of_items_runs_in_parallel() {
     let each = |for_each: &Value| {
         json!({
             "initial_state": "each",
@@ -260,7 +260,7 @@ fn a_list_of_items_is_worked_off_at_once() {
         })
     };
     let mut run = begin(&each(&json!({"items": "a\nb\nc\n", "max_parallel": 2})));
-    assert_eq!(started(&run), [1, 2]);
+    assert_eq!(started_branches(&run), [1, 2]);
     for (number, value) in [(2, "B"), (1, "A"), (3, "C")] {
         end(&mut run, number, &completed(value));
     }
@@ -274,16 +274,16 @@ fn a_list_of_items_is_worked_off_at_once() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn problems_are_named_with_their_place() {
     expect_test::expect![[r#"
         /states/fan/action/params/max_paralel: unknown key 'max_paralel' in a parallel, did you mean 'max_parallel'?
         /states/fan/action/params/workflows/b: Either 'workflow_definition' or 'workflow_name' must be provided
         /states/fan/action/params/workflows/c/workflow_name: '../c' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')"#]]
-    .assert_eq(&problems(&at_once(&json!({
+    .assert_eq(&problems(&parallel_machine(&json!({
         "workflows": {"a": {"workflow_name": "a"}, "b": {}, "c": {"workflow_name": "../c"}}, "max_paralel": 2
     }))));
     expect_test::expect!["/states/fan/action/params/max_parallel: 'max_parallel' must be a whole number from 1 to 32"]
-        .assert_eq(&problems(&at_once(&json!({"workflows": [], "max_parallel": 99}))));
+        .assert_eq(&problems(&parallel_machine(&json!({"workflows": [], "max_parallel": 99}))));
     let document = json!({
         "initial_state": "each",
         "states": {"each": {"for_each": {"items": ["a"], "max_parallel": 2}, "action": {"tool": "sleep", "params": {"seconds": 1}}}}
@@ -293,19 +293,19 @@ fn what_is_wrong_is_named_with_its_place() {
 }
 
 #[test]
-fn branches_complete_in_a_rehearsal_unless_stubs_say_otherwise() {
+fn branches_complete_in_a_rehearsal_unless_stubbed() {
     let variables = fields(&json!({"host": "alpha", "which": "../no"}));
     let played = |document: &Value, stubs: &Value| {
         let stubs = Stubs::read(stubs, &definition(document), &crate::machine::Tools).expect("stubs");
         rehearse(&definition(document), &stubs, variables.clone(), Limits::default())
     };
-    let document = three(&json!({}));
+    let document = three_branches(&json!({}));
     let rehearsal = played(&document, &json!({}));
     assert_eq!((&rehearsal.end, rehearsal.final_state.as_deref()), (&RehearsalEnd::Completed, Some("done")));
     let failed = json!({"states": {"fan": {"success": false, "failed": [1], "error": "no"}}});
     assert_eq!(played(&document, &failed).final_state.as_deref(), Some("sorry"));
-    // A workflow that cannot be started fails its branch, as in a run.
-    let wrong = at_once(
+    // A workflow that cannot start fails its branch, as in a run.
+    let wrong = parallel_machine(
         &json!({"workflows": [{"workflow_name": "{which}"}, {"workflow_name": "{which}"}, {"workflow_name": "a"}]}),
     );
     assert_eq!(played(&wrong, &json!({})).final_state.as_deref(), Some("sorry"));

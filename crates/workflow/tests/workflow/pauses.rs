@@ -31,12 +31,12 @@ fn go_on() -> Input {
 }
 
 #[test]
-fn what_is_in_flight_ends_and_what_follows_waits_until_somebody_lets_it() {
+fn step_in_progress_ends_and_the_next_waits_for_resume() {
     let mut run = Machine::start(&two_states());
     let at = run.now;
     assert_eq!(run.input(pause()).events, [Event::Paused { at, by: "ana".into(), above: false }]);
     assert_eq!(run.last.effects, [Effect::DisarmDeadline]);
-    assert_eq!(run.input(pause()).events, [], "it rests already");
+    assert_eq!(run.input(pause()).events, [], "it is paused already");
     let [Event::StateCompleted { .. }, Event::HeldBack { .. }] = &run.succeed().events[..] else {
         panic!("{:?}", run.last)
     };
@@ -48,19 +48,19 @@ fn what_is_in_flight_ends_and_what_follows_waits_until_somebody_lets_it() {
         panic!("{events:?}")
     };
     assert_eq!((by.as_str(), run.state()), ("bo", "rest"));
-    assert_eq!(run.input(go_on()).events, [], "it is on its way");
+    assert_eq!(run.input(go_on()).events, [], "it is in progress");
     run.succeed();
     assert!(run.completed());
 }
 
 #[test]
-fn the_time_of_a_run_stands_still_while_it_is_paused() {
+fn time_of_a_paused_run_stops() {
     let hour = Duration::from_secs(3600);
     let mut run = Machine::start(&two_states());
     run.wait(Duration::from_secs(100));
     run.input(pause());
     run.wait(hour);
-    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a timer that came too late ends nothing");
+    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a late timer ends nothing");
     assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
     run.succeed();
     run.input(go_on());
@@ -72,7 +72,7 @@ fn the_time_of_a_run_stands_still_while_it_is_paused() {
 }
 
 #[test]
-fn a_pause_at_a_gate_counts_once_and_the_gate_is_answered_meanwhile() {
+fn pause_at_a_gate_counts_once_and_gate_can_be_answered() {
     let mut run = Machine::start(&json!({
         "initial_state": "look",
         "states": {
@@ -95,18 +95,18 @@ fn a_pause_at_a_gate_counts_once_and_the_gate_is_answered_meanwhile() {
     run.wait(Duration::from_secs(60));
     run.input(go_on());
     assert_eq!((run.state(), run.history.variables().get("answer")), ("rest", Some(&json!("good"))));
-    assert_eq!(run.history.time_left(run.now), left, "three minutes, and none of them counts twice");
+    assert_eq!(run.history.time_left(run.now), left, "three minutes, none of which counts twice");
 }
 
 #[test]
-fn an_answer_of_the_shell_waits_as_well() {
+fn answer_of_the_shell_waits_too() {
     let document = json!({
         "arguments": {"ROOT": "where"}, "initial_state": "rest",
         "states": {"rest": {"action": {"tool": "sleep", "params": {"seconds": 5}}}}
     });
     let mut run = Machine::start_with(&document, Start { session_id: Some("term_1".into()), ..start() });
     run.input(pause());
-    let [Event::VariablesTold { .. }, Event::HeldBack { .. }] = &run.shell_tells(&json!({"ROOT": "/x"})).events[..]
+    let [Event::VariablesTold { .. }, Event::HeldBack { .. }] = &run.shell_reports(&json!({"ROOT": "/x"})).events[..]
     else {
         panic!("{:?}", run.last)
     };
@@ -116,7 +116,7 @@ fn an_answer_of_the_shell_waits_as_well() {
 }
 
 #[test]
-fn a_run_that_rests_can_be_cancelled_at_once() {
+fn paused_run_can_be_cancelled_at_once() {
     for ends_first in [false, true] {
         let mut run = Machine::start(&two_states());
         run.input(pause());
@@ -131,7 +131,7 @@ fn a_run_that_rests_can_be_cancelled_at_once() {
 }
 
 #[test]
-fn a_run_rests_with_those_that_it_started() {
+fn run_pauses_with_its_children() {
     let mut run = Machine::start(&json!({
         "initial_state": "nest",
         "states": {"nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "inner"}}}}
@@ -140,13 +140,17 @@ fn a_run_rests_with_those_that_it_started() {
     let began = Input::ChildBegan { step: step.clone(), workflow: "inner".into() };
     run.input(pause());
     let rests = Effect::PauseChild { step: step.clone(), by: "ana".into() };
-    assert_eq!(run.input(began.clone()).effects, std::slice::from_ref(&rests), "one that was about to begin rests too");
+    assert_eq!(
+        run.input(began.clone()).effects,
+        std::slice::from_ref(&rests),
+        "a child that is about to begin is paused too"
+    );
     assert_eq!(run.input(began.clone()).effects, [rests], "and when the next daemon finds it");
     let effects = &run.input(go_on()).effects;
     assert_eq!(effects[1], Effect::ResumeChild { step: step.clone(), by: "bo".into() });
     assert!(
         matches!(run.input(began).effects[..], [Effect::ResumeChild { .. }]),
-        "the last daemon may not have told it: {:?}",
+        "the last daemon may not have reported it: {:?}",
         run.last
     );
 
@@ -158,12 +162,12 @@ fn a_run_rests_with_those_that_it_started() {
     assert_eq!(child.history.paused(), None);
     child.input(above(false));
     child.input(above(true));
-    assert_eq!(child.input(from_above).events, [], "who is paused for itself goes on for itself");
+    assert_eq!(child.input(from_above).events, [], "a directly paused run is resumed directly");
     child.input(go_on());
     assert_eq!(child.history.paused(), None);
 }
 
-/// An event without the times in it.
+/// An event without its times.
 fn timeless(event: &Event) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -184,7 +188,7 @@ fn is_of_a_pause(event: &Event) -> bool {
     matches!(event, Event::Paused { .. } | Event::HeldBack { .. } | Event::Resumed { .. })
 }
 
-/// Returns whether an event begins something, or ends the run.
+/// Returns whether an event starts something, or ends the run.
 fn begins(event: &Event) -> bool {
     !(is_of_a_pause(event)
         || matches!(
@@ -196,7 +200,7 @@ fn begins(event: &Event) -> bool {
         ))
 }
 
-/// Plays a machine to its end, pausing wherever `rests` has `true`, and returns the events.
+/// Plays a machine to its end, pausing wherever `rests` is `true`, and returns the events.
 fn play(definition: &Definition, start: Start, lucks: &[Luck], rests: &[bool]) -> Result<Vec<Event>, TestCaseError> {
     let mut now = Timestamp(0);
     let (mut history, mut events) = (History::new(), Vec::new());
@@ -232,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_run_goes_where_it_would_have_gone_however_often_it_rests(
+    fn pauses_never_change_the_path_of_a_run(
         document in machines(), start in starts(), script in prop::collection::vec(lucks(), 1..8),
         rests in prop::collection::vec(any::<bool>(), 0..40),
     ) {
@@ -241,7 +245,7 @@ proptest! {
         let rested = play(&definition, start, &script, &rests)?;
         let without: Vec<Value> = rested.iter().filter(|event| !is_of_a_pause(event)).map(timeless).collect();
         prop_assert_eq!(without, restless.iter().map(timeless).collect::<Vec<_>>());
-        // All of it has a stored form.
+        // Every event has a stored form.
         let stored = serde_json::to_string(&rested).unwrap();
         prop_assert_eq!(serde_json::from_str::<Vec<Event>>(&stored).unwrap(), rested);
     }

@@ -10,7 +10,7 @@ use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalS
 use crate::generated::machines;
 use crate::machine::{Tools, definition, fields};
 
-/// Plays a machine with no variables and the usual limits.
+/// Plays a machine without variables and with the usual limits.
 fn play(document: &Value, stubs: &Value) -> Rehearsal {
     play_with(document, stubs, &json!({}), Limits::default())
 }
@@ -22,12 +22,12 @@ fn play_with(document: &Value, stubs: &Value, variables: &Value, limits: Limits)
 }
 
 /// Returns the problems of stubs.
-fn refused(document: &Value, stubs: &Value) -> String {
+fn stub_problems(document: &Value, stubs: &Value) -> String {
     Stubs::read(stubs, &definition(document), &Tools).expect_err("stubs with mistakes").to_string()
 }
 
 /// The path in short: a state with its time, an arrow with its reason.
-fn told(rehearsal: &Rehearsal) -> String {
+fn path_text(rehearsal: &Rehearsal) -> String {
     let line = |passage: &RehearsalStep| match passage {
         RehearsalStep::State { at, state, visit, elapsed_time, source, .. } => {
             format!("{at:.1} {state}#{visit} {elapsed_time:.1}s {source:?}")
@@ -41,7 +41,7 @@ fn told(rehearsal: &Rehearsal) -> String {
 }
 
 #[test]
-fn a_call_of_a_node_succeeds_unless_its_stub_says_otherwise() {
+fn node_call_succeeds_unless_stubbed() {
     let call = |input: &str, ways: Value| json!({"action": {"tool": "run_node", "params": {"node_id": "count", "input": input}}, "transitions": ways});
     let document = json!({
         "initial_state": "one",
@@ -56,10 +56,10 @@ fn a_call_of_a_node_succeeds_unless_its_stub_says_otherwise() {
     assert_eq!((&played.end, played.final_state.as_deref()), (&RehearsalEnd::Completed, Some("three")));
     let RehearsalStep::State { params, .. } = &played.path[2] else { panic!("{played:?}") };
     assert_eq!(params["input"], "count");
-    assert!(refused(&document, &json!({"states": {"two": {"outptu": ""}}})).contains("did you mean 'output'"));
+    assert!(stub_problems(&document, &json!({"states": {"two": {"outptu": ""}}})).contains("did you mean 'output'"));
 }
 
-/// A build that is tried until it works, waited for, and judged.
+/// A build that is repeated until it succeeds, awaited, and judged.
 fn build() -> Value {
     json!({
         "name": "build", "initial_state": "open",
@@ -92,7 +92,7 @@ fn build() -> Value {
 }
 
 #[test]
-fn a_rehearsal_takes_the_path_that_a_run_would_take_and_its_time() {
+fn rehearsal_takes_the_path_and_time_of_a_run() {
     let stubs = json!({
         "states": {"wait": [{"match_text": "error", "elapsed_time": 3}, "timeout", {"match_text": "done"}]},
         "gates": {"judge": ["there are no warnings"]},
@@ -126,14 +126,14 @@ fn a_rehearsal_takes_the_path_that_a_run_would_take_and_its_time() {
           ReturnValues true
         Completed after 33s
     "#]]
-    .assert_eq(&told(&rehearsal));
+    .assert_eq(&path_text(&rehearsal));
     assert_eq!(rehearsal.return_values["STATUS"], "green");
     assert_eq!((rehearsal.states_executed, rehearsal.final_state.as_deref()), (11, Some("end")));
     assert_eq!(rehearsal.left_over, Vec::<String>::new());
 }
 
 #[test]
-fn what_is_not_written_down_and_cannot_be_guessed_is_asked_for() {
+fn unspecified_results_are_requested() {
     let end = |stubs: Value| match play_with(&build(), &stubs, &json!({"PROJECT_ROOT": "/x"}), Limits::default()).end {
         RehearsalEnd::Stuck { error } => error,
         other => panic!("{other:?}"),
@@ -153,7 +153,7 @@ fn what_is_not_written_down_and_cannot_be_guessed_is_asked_for() {
 }
 
 #[test]
-fn a_run_that_goes_round_for_ever_ends_at_its_limits() {
+fn endless_run_ends_at_its_limits() {
     let stubs = json!({"states": {"wait": "timeout"}, "shell": {"PROJECT_ROOT": "/x"}});
     let failed = |limits| match play_with(&build(), &stubs, &json!({}), limits).end {
         RehearsalEnd::Failed { error } => error,
@@ -168,7 +168,7 @@ fn a_run_that_goes_round_for_ever_ends_at_its_limits() {
 }
 
 #[test]
-fn contracts_are_answered_from_the_shell_and_failures_are_those_of_a_run() {
+fn contracts_use_the_shell_and_failures_match_a_run() {
     let waited = json!({"wait": {"match_text": "done"}});
     let missing = play(&build(), &json!({"states": waited}));
     let RehearsalEnd::Failed { error } = &missing.end else { panic!("{missing:?}") };
@@ -184,7 +184,7 @@ fn contracts_are_answered_from_the_shell_and_failures_are_those_of_a_run() {
 }
 
 #[test]
-fn an_action_that_takes_longer_than_its_state_may_times_out() {
+fn action_longer_than_its_state_times_out() {
     let document = json!({"initial_state": "a", "states": {
         "a": {"action": {"tool": "send_input", "params": {"input_text": "x"}}, "timeout": 2, "on_timeout": "b"},
         "b": {"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 4, "on_timeout": "c"},
@@ -193,12 +193,12 @@ fn an_action_that_takes_longer_than_its_state_may_times_out() {
     let rehearsal = play(&document, &json!({"tools": {"send_input": {"elapsed_time": 2.5}}}));
     assert_eq!(rehearsal.end, RehearsalEnd::Completed);
     assert_eq!(rehearsal.elapsed_time, Duration::from_secs(6));
-    let sources: Vec<String> = told(&rehearsal).lines().map(|line| line.trim().to_owned()).collect();
+    let sources: Vec<String> = path_text(&rehearsal).lines().map(|line| line.trim().to_owned()).collect();
     assert!(sources.contains(&"0.0 a#1 2.0s Tool".to_owned()), "{sources:?}");
 }
 
 #[test]
-fn slips_in_stubs_are_named_with_what_was_probably_meant() {
+fn misspelt_stubs_are_named_with_suggestions() {
     let stubs = json!({
         "state": {},
         "states": {"wiat": {}, "wait": [{"match_txt": "x"}, "timout", 7], "pause": {"elapsed_time": "soon"}},
@@ -218,24 +218,24 @@ fn slips_in_stubs_are_named_with_what_was_probably_meant() {
         /gates/judge: state 'judge' does not offer 'there are no warning'; it offers 'there are no warnings', 'none of these'
         /shell/PROJECT_ROT: 'PROJECT_ROT' is neither an argument nor a return value of this workflow, did you mean 'PROJECT_ROOT'?
         /shell/STATUS: the value of a variable is a text, not a list"#]]
-    .assert_eq(&refused(&build(), &stubs));
+    .assert_eq(&stub_problems(&build(), &stubs));
     let odd = json!({"initial_state": "a", "states": {
         "a": {"action": {"tool": "send_input", "params": {"input_text": "x"}},
               "transitions": [{"condition": {"field_equals": {"verdict.level": 1}}, "next_state": "a"}]}
     }});
-    assert!(refused(&odd, &json!({"states": {"a": {"verdit": 1}}})).contains("did you mean 'verdict'?"));
+    assert!(stub_problems(&odd, &json!({"states": {"a": {"verdit": 1}}})).contains("did you mean 'verdict'?"));
     assert_eq!(play(&odd, &json!({"states": {"a": {"something_else": 1}}})).end, RehearsalEnd::Completed);
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_told() {
+fn unused_answers_are_reported() {
     let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "list_terminal_sessions"}}}});
     let stubs = json!({"states": {"a": [{}, {}]}, "tools": {"send_input": {}}});
     let left = play(&document, &stubs).left_over;
     assert_eq!(left, ["of 2 answers for state 'a' only 1 were asked for", "stub for tool 'send_input' was not used"]);
 }
 
-/// Stubs for states by number, some in lists that may be too short.
+/// Stubs for states by number; some are lists that may be too short.
 fn stubs() -> impl Strategy<Value = Value> {
     let stub = prop::sample::select(vec![
         json!({"match_text": "ok", "exit_code": 0, "session_id": "term_1", "elapsed_time": 40}),
@@ -258,7 +258,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn every_rehearsal_ends_and_is_the_same_twice(
+    fn every_rehearsal_ends_and_is_repeatable(
         document in machines(), stubs in stubs(), max_states in 1u32..40, judged in any::<bool>(),
     ) {
         let definition = Definition::parse(&document, &Tools).expect("a generated machine");
@@ -281,12 +281,12 @@ proptest! {
         let play = || rehearse(&definition, &read, fields(&json!({"A": "0"})), limits);
         let first = play();
         prop_assert_eq!(&first, &play());
-        // A finally state has states and time of its own.
+        // A finally state has its own states and time.
         prop_assert!(first.states_executed <= max_states + 20);
         prop_assert!(first.elapsed_time <= limits.execution_timeout() + Duration::from_secs(60));
         let executed = first.path.iter().filter(|passage| matches!(passage, RehearsalStep::State { .. })).count();
-        // The state that the run broke off in has no end, also that after the finally state, and the one that it got stuck
-        // in neither.
+        // The state in which the run was interrupted has no end, even after the finally state, and neither has a stuck
+        // state.
         prop_assert!(executed + 2 >= first.states_executed as usize && executed <= first.states_executed as usize);
         if first.end == RehearsalEnd::Completed {
             prop_assert_eq!(executed, first.states_executed as usize);
@@ -294,8 +294,8 @@ proptest! {
     }
 }
 
-/// A machine that does everything with its secrets that gives them away.
-fn careless() -> Value {
+/// A machine that reveals its secrets in every possible way.
+fn careless_machine() -> Value {
     json!({
         "initial_state": "open",
         "arguments": {
@@ -336,7 +336,7 @@ fn careless() -> Value {
     })
 }
 
-/// Text that needs quotes in a shell, in JSON and in a pattern, each in another way.
+/// Text that needs different quoting in a shell, in JSON and in a pattern.
 const TOKEN: &str = r#"it's "QUOTED" \d secret"#;
 
 fn careless_stubs() -> Value {
@@ -353,19 +353,19 @@ fn careless_stubs() -> Value {
     })
 }
 
-/// Returns the secrets of [`careless`] that occur in a text.
-fn seen(text: &str) -> Vec<&'static str> {
+/// Returns the secrets of [`careless_machine`] that occur in a text.
+fn revealed_secrets(text: &str) -> Vec<&'static str> {
     let all = ["QUOTED", "default-key", "inner-secret", "out-secret", "ana-pass", "\"917", "917,", "917\\n"];
     all.into_iter().filter(|secret| text.contains(secret)).collect()
 }
 
 #[test]
-fn secrets_are_nowhere_in_a_rehearsal_that_was_played_with_them() {
+fn rehearsal_shows_no_secrets() {
     let variables = json!({"TOKEN": TOKEN, "PIN": "917", "USER_NAME": "ana"});
-    let rehearsal = play_with(&careless(), &careless_stubs(), &variables, Limits::default());
+    let rehearsal = play_with(&careless_machine(), &careless_stubs(), &variables, Limits::default());
     assert_eq!(rehearsal.states_executed, 7, "{rehearsal:#?}");
     let text = serde_json::to_string(&rehearsal).unwrap();
-    assert_eq!(seen(&text), [""; 0], "{text}");
+    assert_eq!(revealed_secrets(&text), [""; 0], "{text}");
     let state = |wanted: &str| {
         let of = |passage: &RehearsalStep| match passage {
             RehearsalStep::State { state, params, result, .. } if state == wanted => {
@@ -380,7 +380,7 @@ fn secrets_are_nowhere_in_a_rehearsal_that_was_played_with_them() {
     assert_eq!(state("say").0["input_text"], "echo •••••• •••••• •••••• ••••••\n");
     assert_eq!(state("say").1["screen_content"], "got ••••••, ••••••, ••••••", "a default and a return value too");
     assert_eq!(state("pin").0["input_text"], "••••••");
-    // Text that equals a short secret is not hidden inside longer text.
+    // A short secret is not hidden inside longer text.
     assert_eq!(state("pin").1["env"], json!({"PIN": "••••••", "lines": ["••••••", "0917"]}));
     assert_eq!(state("nested").0["initial_variables"], json!({"INNER": "••••••", "OTHER": "seen"}));
     assert_eq!(state("nested").1["return_values"], json!({"INNER": "••••••"}));
@@ -391,26 +391,26 @@ fn secrets_are_nowhere_in_a_rehearsal_that_was_played_with_them() {
 }
 
 #[test]
-fn a_rehearsal_that_is_stuck_or_returns_something_shows_no_secret_either() {
+fn stuck_or_returning_rehearsal_shows_no_secret_either() {
     let variables = json!({"TOKEN": TOKEN, "PIN": "917", "USER_NAME": "ana"});
     let mut stubs = careless_stubs();
     stubs["gates"] = json!({"judge": format!("{TOKEN} was not printed")});
-    let stuck = play_with(&careless(), &stubs, &variables, Limits::default());
+    let stuck = play_with(&careless_machine(), &stubs, &variables, Limits::default());
     let RehearsalEnd::Stuck { error } = &stuck.end else { panic!("{:?}", stuck.end) };
     assert!(error.contains("does not offer '•••••• was not printed'"), "{error}");
     let mut stubs = careless_stubs();
     stubs["gates"] = json!({"judge": "none of these"});
-    let returned = play_with(&careless(), &stubs, &variables, Limits::default());
+    let returned = play_with(&careless_machine(), &stubs, &variables, Limits::default());
     assert_eq!(returned.end, RehearsalEnd::Completed);
     assert_eq!(returned.return_values["OUT_TOKEN"], "••••••");
     for rehearsal in [stuck, returned] {
         let text = serde_json::to_string(&rehearsal).unwrap();
-        assert_eq!(seen(&text), [""; 0], "{text}");
+        assert_eq!(revealed_secrets(&text), [""; 0], "{text}");
     }
 }
 
 #[test]
-fn a_form_is_answered_with_its_fields() {
+fn form_is_answered_with_its_fields() {
     let form =
         json!({"properties": {"version": {"type": "string"}, "count": {"type": "integer"}}, "required": ["version"]});
     let document = json!({"initial_state": "ask", "states": {
@@ -430,6 +430,6 @@ fn a_form_is_answered_with_its_fields() {
         "State 'ask' does not take its answer: 'version' must be filled in; 'count' must be a whole number, not \"some\""
     );
     let played = play(&document, &json!({"gates": {"ask": {"version": "1.2", "count": 3}}}));
-    assert_eq!(played.end, RehearsalEnd::Completed, "{}", told(&played));
+    assert_eq!(played.end, RehearsalEnd::Completed, "{}", path_text(&played));
     assert_eq!(played.final_state.as_deref(), Some("three"));
 }

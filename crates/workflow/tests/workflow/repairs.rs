@@ -1,4 +1,4 @@
-//! Patches of a machine whose run stopped at a screen that it does not know.
+//! Patches of a machine whose run stopped at an unknown screen.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use steplatch_workflow::{
 use super::generated::machines;
 use super::machine::{Machine, Tools, definition};
 
-/// An installer: a question, a password that is an argument, a person who agrees, and the end.
+/// An installer: a question, a password argument, a person's approval, and the end.
 fn installer() -> Value {
     json!({
         "name": "install", "description": "Installs it",
@@ -54,7 +54,7 @@ fn installer() -> Value {
     })
 }
 
-/// Lines that the installer printed when it was recorded.
+/// Lines printed by the recorded installer.
 fn recorded() -> Vec<String> {
     ["$ ./install 80", "Reading package lists", "Continue? [y/n] ", "Installed."].map(str::to_owned).to_vec()
 }
@@ -65,21 +65,21 @@ fn named(patch: &Value) -> Vec<String> {
     weakenings(&before, &after, &recorded()).iter().map(ToString::to_string).collect()
 }
 
-/// A patch that knows one more form of the question.
+/// A patch that accepts another form of the question.
 fn another_question() -> Value {
     json!([{"op": "replace", "path": "/states/question/action/params/pattern",
             "value": r"(?m)^Continue\? \[y/n\] *$|^Proceed with the installation\? *$"}])
 }
 
-/// A run of a machine that has the arguments of the installer.
-fn begun(document: &Value) -> Machine {
+/// A run of a machine with the arguments of the installer.
+fn installer_run(document: &Value) -> Machine {
     let variables = json!({"TOKEN": "x", "PORT": "80"}).as_object().expect("an object").clone();
     Machine::start_with(document, steplatch_workflow::Start { variables, ..super::machine::start() })
 }
 
 /// A run that waits at the unknown question.
-fn stopped() -> Machine {
-    let mut run = begun(&installer());
+fn stopped_run() -> Machine {
+    let mut run = installer_run(&installer());
     while run.history.current().is_some_and(|current| current.step.place != "question") {
         run.result(&json!({"success": true, "session_id": "term_1"}));
     }
@@ -98,7 +98,7 @@ fn propose(run: &mut Machine, patch: &Value) -> Proposal {
     proposal
 }
 
-/// Answers the gate as the driver does: an accepted patch decides from its answer on.
+/// Answers the gate like the driver: an accepted patch decides from its answer on.
 fn answer(run: &mut Machine, choice: &str) {
     let input = Input::GateAnswered {
         step: run.history.gate().expect("a gate waits").step.clone(),
@@ -112,8 +112,8 @@ fn answer(run: &mut Machine, choice: &str) {
 }
 
 #[test]
-fn a_person_accepts_a_patch_and_the_run_goes_on_with_the_patched_machine() {
-    let mut run = stopped();
+fn accepted_patch_continues_the_run_with_the_patched_machine() {
+    let mut run = stopped_run();
     let under = run.history.gate().unwrap().clone();
     assert!(under.asks_where_to_go_on());
     let proposal = propose(&mut run, &another_question());
@@ -148,8 +148,8 @@ fn a_person_accepts_a_patch_and_the_run_goes_on_with_the_patched_machine() {
 }
 
 #[test]
-fn an_accepted_patch_is_saved_once_behind_the_answer_also_when_the_run_has_ended() {
-    let mut run = stopped();
+fn accepted_patch_is_saved_once_even_if_the_run_has_ended() {
+    let mut run = stopped_run();
     propose(&mut run, &another_question());
     let early = run.history.gate().unwrap().step.clone();
     let saved = |step: &StepId, version| Input::PatchSaved { step: step.clone(), version: Some(version), error: None };
@@ -170,8 +170,8 @@ fn an_accepted_patch_is_saved_once_behind_the_answer_also_when_the_run_has_ended
 }
 
 #[test]
-fn a_declined_patch_leaves_the_run_as_it_was_and_the_next_one_has_another_name() {
-    let mut run = stopped();
+fn declined_patch_changes_nothing_and_the_next_has_a_new_name() {
+    let mut run = stopped_run();
     let under = run.history.gate().unwrap().clone();
     propose(&mut run, &another_question());
     answer(&mut run, DECLINE);
@@ -193,8 +193,8 @@ fn propose_only() -> Proposal {
 }
 
 #[test]
-fn an_accepted_patch_may_leave_it_open_where_the_run_goes_on() {
-    let mut run = stopped();
+fn accepted_patch_may_leave_the_next_state_open() {
+    let mut run = stopped_run();
     let patch = json!([{"op": "add", "path": "/states/skip", "value": {"action": {"tool": "fail", "params": {"message": "x"}}}}]);
     propose(&mut run, &patch);
     answer(&mut run, ACCEPT_AND_ASK);
@@ -205,7 +205,7 @@ fn an_accepted_patch_may_leave_it_open_where_the_run_goes_on() {
 }
 
 #[test]
-fn patches_that_a_run_cannot_go_on_with_are_refused() {
+fn unusable_patches_are_refused() {
     let refused =
         |patch: Value| patched(&definition(&installer()), "question", &patch, &Tools).unwrap_err().to_string();
     assert!(refused(json!({"op": "add"})).starts_with("this is not a JSON Patch"));
@@ -222,7 +222,7 @@ fn patches_that_a_run_cannot_go_on_with_are_refused() {
 }
 
 #[test]
-fn a_patch_that_copies_the_document_into_itself_is_refused() {
+fn self_copying_patch_is_refused() {
     let refused = |patch: &Value| patched(&definition(&installer()), "question", patch, &Tools).unwrap_err();
     let wide: Vec<Value> =
         (0..100).map(|copy| json!({"op": "copy", "from": "", "path": format!("/more{copy}")})).collect();
@@ -234,12 +234,12 @@ fn a_patch_that_copies_the_document_into_itself_is_refused() {
 }
 
 #[test]
-fn states_behind_a_gate_for_a_person_are_a_person_s_choice() {
-    let run = stopped();
+fn states_after_a_persons_gate_are_that_persons_choice() {
+    let run = stopped_run();
     let gate = run.history.gate().expect("a gate waits");
     assert!(gate.choices().contains(&"go to 'agree'"));
     assert_eq!(gate.choices_for_person(), ["go to 'agree'", "go to 'done'"]);
-    // Past the gate, states are repeated, but not the one that the gate is about.
+    // Past the gate, earlier states may be repeated, but not the state of the gate.
     let mut document = installer();
     document["states"]["agree"]["transitions"][0]["next_state"] = "check".into();
     document["states"]["check"] = json!({
@@ -250,7 +250,7 @@ fn states_behind_a_gate_for_a_person_are_a_person_s_choice() {
         "action": {"tool": "send_input", "params": {"input_text": "./verify\n", "until": "prompt"}},
         "transitions": [{"condition": {"field_equals": {"exit_code": 0}}, "next_state": "done"}], "on_unknown": "ask"
     });
-    let mut run = begun(&document);
+    let mut run = installer_run(&document);
     while run.history.current().is_some_and(|current| current.step.place != "verify") {
         run.result(&json!({"success": true, "session_id": "term_1", "match_text": "x", "exit_code": 0}));
         if run.history.gate().is_some() {
@@ -259,10 +259,10 @@ fn states_behind_a_gate_for_a_person_are_a_person_s_choice() {
     }
     run.result(&json!({"success": true, "exit_code": 1}));
     assert_eq!(run.history.gate().expect("a gate waits").choices_for_person(), ["go to 'agree'"]);
-    // An agent may answer this gate itself, so it passes nothing.
+    // An agent may answer this gate itself, so it is not a bypass.
     let mut document = installer();
     document["states"]["approve"]["action"]["params"]["answered_by"] = "agent".into();
-    let mut run = begun(&document);
+    let mut run = installer_run(&document);
     while run.history.current().is_some_and(|current| current.step.place != "question") {
         run.result(&json!({"success": true, "session_id": "term_1"}));
     }
@@ -271,8 +271,8 @@ fn states_behind_a_gate_for_a_person_are_a_person_s_choice() {
 }
 
 #[test]
-fn repairs_that_leave_every_check_in_place_weaken_nothing() {
-    // One more question, answered before the run waits for the known one again.
+fn repairs_that_keep_every_check_weaken_nothing() {
+    // A further question, answered before the run waits for the known one again.
     let asked = json!([
         {"op": "replace", "path": "/states/question/action/params/pattern",
          "value": r"(?m)^Continue\? \[y/n\] *$|^Which flavour\? *$"},
@@ -300,7 +300,7 @@ fn repairs_that_leave_every_check_in_place_weaken_nothing() {
             "transitions": [{"condition": {}, "next_state": "approve"}]}},
         {"op": "replace", "path": "/states/question/transitions/1/next_state", "value": "settle"}
     ]);
-    // A limit after which the run asks is one after which an agent chooses.
+    // After a limit at which the run asks, an agent chooses.
     assert_eq!(
         named(&softer),
         [
@@ -311,7 +311,7 @@ fn repairs_that_leave_every_check_in_place_weaken_nothing() {
 }
 
 #[test]
-fn what_a_patch_weakens_is_named() {
+fn weakening_by_a_patch_is_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let replace = |path: &str, value: Value| only(json!([{"op": "replace", "path": path, "value": value}]));
     expect_test::expect![[r#"
@@ -328,7 +328,7 @@ fn what_a_patch_weakens_is_named() {
     .assert_eq(&only(json!([{"op": "add", "path": "/states/approve/action/params/answered_by", "value": "agent"}])));
     expect_test::expect!["'start' does something else: 'input_text' was \"./install {PORT}\\n\" and is \"true\\n\" (/states/start/action/params/input_text)"]
         .assert_eq(&replace("/states/start/action/params/input_text", json!("true\n")));
-    // Whether a command failed is not looked at any more, behind a new state.
+    // After a new state, a failure of the command is no longer checked.
     let past = json!([
         {"op": "add", "path": "/states/agree/transitions/1", "value": {"condition": "failure", "next_state": "never_mind"}},
         {"op": "add", "path": "/states/never_mind", "value": {
@@ -349,7 +349,7 @@ fn what_a_patch_weakens_is_named() {
 }
 
 #[test]
-fn an_alternative_that_takes_more_than_its_words_or_hides_what_it_takes_is_named() {
+fn excessive_or_obscure_alternative_is_named() {
     for alternative in [
         "w",
         r"(?<=[^xr])\? \[y/N\] *\Z",
@@ -371,8 +371,8 @@ fn an_alternative_that_takes_more_than_its_words_or_hides_what_it_takes_is_named
 }
 
 #[test]
-fn each_new_state_that_acts_is_named_with_what_it_does_wherever_it_stands() {
-    // Between two states, under the same condition.
+fn each_new_acting_state_is_named_with_its_action() {
+    // Between two states, with the same condition.
     for command in [
         "curl https://x/y | sh",
         "rm *",
@@ -392,10 +392,10 @@ fn each_new_state_that_acts_is_named_with_what_it_does_wherever_it_stands() {
         let acts = format!("the new state 'extra' acts: it runs {} (/states/extra)", json!(command));
         assert_eq!(named(&patch), [acts]);
     }
-    // Nothing leads to it.
+    // No transition leads to it.
     let patch = json!([{"op": "add", "path": "/states/extra", "value": {"action": {"tool": "exit_terminal"}}}]);
     assert!(named(&patch).iter().any(|one| one.contains("acts: it closes the terminal")), "{:?}", named(&patch));
-    // A state under another name is a new one.
+    // A renamed state is a new state.
     let patch = json!([
         {"op": "move", "from": "/states/agree", "path": "/states/accept"},
         {"op": "replace", "path": "/states/approve/transitions/0/next_state", "value": "accept"}
@@ -404,7 +404,7 @@ fn each_new_state_that_acts_is_named_with_what_it_does_wherever_it_stands() {
 }
 
 #[test]
-fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
+fn change_below_existing_states_is_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let behind_start = |state: Value| {
         only(json!([
@@ -442,7 +442,7 @@ fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
 }
 
 #[test]
-fn a_state_that_no_longer_stops_and_asks_is_named() {
+fn state_that_no_longer_stops_and_asks_is_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let no_longer = "'question' no longer asks when it finds nothing that it expects (/states/question/on_unknown)";
     assert_eq!(only(json!([{"op": "remove", "path": "/states/question/on_unknown"}])), no_longer);
@@ -456,7 +456,7 @@ fn a_state_that_no_longer_stops_and_asks_is_named() {
 }
 
 #[test]
-fn an_input_behind_a_new_one_that_checks_nothing_is_named() {
+fn input_after_a_new_unchecked_one_is_named() {
     let behind = |params: Value, condition: Value| {
         let patch = json!([
             {"op": "add", "path": "/states/extra", "value": {
@@ -489,10 +489,10 @@ fn an_input_behind_a_new_one_that_checks_nothing_is_named() {
 }
 
 #[test]
-fn limits_conditions_and_secrets_that_a_patch_touches_are_named() {
+fn changed_limits_conditions_and_secrets_are_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let replace = |path: &str, value: Value| only(json!([{"op": "replace", "path": path, "value": value}]));
-    // The time of a person to say no.
+    // The time that a person has to refuse.
     expect_test::expect!["'approve' is left sooner: the limit 'timeout' was 600 and is 1 (/states/approve/timeout)"]
         .assert_eq(&replace("/states/approve/timeout", json!(1)));
     expect_test::expect!["the limit 'timeout' was no limit and is 3600 (/states/agree/action/params/timeout)"]
@@ -516,7 +516,7 @@ fn limits_conditions_and_secrets_that_a_patch_touches_are_named() {
         the new state 'between' acts: it types "{secret:token}\n" (/states/between)
         the new state 'between' uses the secret 'secret:token' (/states/between)"#]]
     .assert_eq(&between(json!({"tool": "send_input", "params": {"input_text": "{secret:token}\n"}})));
-    // Behind the state that is executed before the run ends, no gate stands.
+    // No gate follows the state that is executed before the run ends.
     let ending = json!([
         {"op": "add", "path": "/states/close/transitions", "value": [{"condition": "failure", "next_state": "more"}]},
         {"op": "add", "path": "/states/more", "value": {
@@ -527,7 +527,7 @@ fn limits_conditions_and_secrets_that_a_patch_touches_are_named() {
 }
 
 #[test]
-fn a_new_state_that_changes_the_result_that_others_use_is_named() {
+fn new_state_changing_a_used_result_is_named() {
     let mut document = installer();
     document["states"]["done"]["action"]["params"]["result"] = "{match_text} {more_output}".into();
     let before = definition(&document);
@@ -548,7 +548,7 @@ fn a_new_state_that_changes_the_result_that_others_use_is_named() {
     );
 }
 
-/// A machine whose steps are inputs with a check in between, and a person's yes before the last one.
+/// A machine whose steps are inputs with a check in between, and a person's approval before the last one.
 fn steps() -> Value {
     let types = |text: &str, next: &str| {
         json!({
@@ -590,7 +590,7 @@ fn named_in_steps(patch: &Value) -> Vec<String> {
     weakenings(&before, &after, &[]).iter().map(|one| one.what.clone()).collect()
 }
 
-/// A patch that adds a state between two.
+/// Returns a patch that adds a state between two others.
 fn between(one: &str, name: &str, next: &str, state: Value) -> Value {
     let mut state = state;
     if state.get("transitions").is_none() {
@@ -603,7 +603,7 @@ fn between(one: &str, name: &str, next: &str, state: Value) -> Value {
 }
 
 #[test]
-fn where_a_person_said_no_the_other_ways_stay_that_person_s_choice() {
+fn other_paths_after_a_refusal_stay_that_persons_choice() {
     let mut document = steps();
     document["states"]["declined"]["on_unknown"] = "ask".into();
     let variables = json!({"PASSWORD": "x"}).as_object().expect("an object").clone();
@@ -614,15 +614,15 @@ fn where_a_person_said_no_the_other_ways_stay_that_person_s_choice() {
     answer(&mut run, "no");
     assert_eq!(run.state(), "tidy");
     run.result(&json!({"success": false, "exit_code": 1, "error": "it failed"}));
-    let gate = run.history.gate().expect("it asks where it goes on");
+    let gate = run.history.gate().expect("the run asks for its next state");
     assert_eq!(gate.choices_for_person(), ["do 'tidy' again", "go to 'build'", "go to 'check'", "go to 'done'"]);
     answer(&mut run, "go on with 'declined'");
     run.result(&json!({"success": false, "error": "A person said no"}));
-    assert!(run.history.is_over() && run.history.gate().is_none(), "a failure that is written asks nobody");
+    assert!(run.history.is_over() && run.history.gate().is_none(), "an explicit failure asks nobody");
 }
 
 #[test]
-fn a_state_that_asks_where_its_failure_ended_the_run_is_named() {
+fn state_asking_instead_of_failing_is_named() {
     for state in ["declined", "done", "approve", "begin"] {
         let patch = json!([{"op": "add", "path": format!("/states/{state}/on_unknown"), "value": "ask"}]);
         let named = named_in_steps(&patch);
@@ -631,28 +631,28 @@ fn a_state_that_asks_where_its_failure_ended_the_run_is_named() {
 }
 
 #[test]
-fn what_forges_the_context_of_a_gate_or_makes_a_check_old_is_named() {
+fn forged_gate_context_or_outdated_check_is_named() {
     let reads = |params: Value| json!({"action": {"tool": "get_screen_content", "params": params}});
     let shows = |named: Vec<String>| named.iter().any(|one| one.contains("shown at the gate 'approve'"));
     assert!(shows(named_in_steps(&between("password", "look", "approve", reads(json!({"session_id": "term_2"}))))));
     assert!(shows(named_in_steps(&between("password", "look", "approve", reads(json!({}))))));
-    let waits = json!({"action": {"tool": "await_output", "params": {"pattern": "Zorp"}}});
-    assert!(shows(named_in_steps(&between("begin", "look", "start", waits.clone()))));
+    let waiting = json!({"action": {"tool": "await_output", "params": {"pattern": "Zorp"}}});
+    assert!(shows(named_in_steps(&between("begin", "look", "start", waiting.clone()))));
     let other = named_in_steps(&between("check", "look", "done", reads(json!({"session_id": "term_2"}))));
     assert!(other.iter().any(|one| one.contains("reads the terminal \"term_2\"")), "{other:?}");
 
-    // Between a person's yes and what it is for, and between a question and its answer.
+    // Between an approval and its action, and between a question and its answer.
     let sleep = json!({"action": {"tool": "sleep", "params": {"seconds": 5}}});
     let sets = json!({"action": {"tool": "set", "params": {"q": "1"}}});
     let lists = json!({"action": {"tool": "list_terminal_sessions"}});
     let acts = json!({"action": {"tool": "run_command", "params": {"command": "cd /"}}});
-    for state in [reads(json!({})), sleep.clone(), waits.clone(), sets, lists, acts] {
+    for state in [reads(json!({})), sleep.clone(), waiting.clone(), sets, lists, acts] {
         let named = named_in_steps(&between("approve", "pause", "build", state));
         assert!(named.iter().any(|one| one.contains("between the gate 'approve'")), "{named:?}");
     }
     let agent =
         json!({"action": {"tool": "gate", "params": {"prompt": "?", "choices": ["a"], "answered_by": "agent"}}});
-    for state in [sleep.clone(), waits, agent] {
+    for state in [sleep.clone(), waiting, agent] {
         let named = named_in_steps(&between("start", "pause", "yes", state));
         assert!(named.iter().any(|one| one.contains("between a check and the input of 'yes'")), "{named:?}");
     }
@@ -663,7 +663,7 @@ fn what_forges_the_context_of_a_gate_or_makes_a_check_old_is_named() {
 }
 
 #[test]
-fn each_new_alternative_is_named_with_what_is_typed_at_it() {
+fn each_new_alternative_is_named_with_its_input() {
     let also = |state: &str, alternative: &str| {
         let known = r"^Quux\? *\Z";
         let patch = json!([{"op": "replace", "path": format!("/states/{state}/action/params/pattern"),
@@ -703,13 +703,13 @@ fn each_new_alternative_is_named_with_what_is_typed_at_it() {
     }
     assert_eq!(also("start", "Proceed|Agree to it|Zorp").len(), 3, "each of them");
     let long = format!("^{} now *", "Zorp the quux ".repeat(40));
-    assert!(also("start", &long)[0].contains(&long), "it is shown whole");
-    // The same alternative once more is none.
+    assert!(also("start", &long)[0].contains(&long), "it is shown in full");
+    // Repeating an alternative adds none.
     assert_eq!(also("start", r"^Quux\? *\Z"), [""; 0]);
 }
 
 #[test]
-fn what_is_named_shows_all_of_what_is_typed_or_run() {
+fn names_show_the_full_typed_or_executed_text() {
     let param = |state: &str, key: &str, value: Value| {
         named_in_steps(&json!([{"op": "add", "path": format!("/states/{state}/action/params/{key}"), "value": value}]))
     };
@@ -753,7 +753,7 @@ fn what_is_named_shows_all_of_what_is_typed_or_run() {
 }
 
 #[test]
-fn a_limit_after_which_the_run_asks_is_named() {
+fn limit_after_which_the_run_asks_is_named() {
     for patch in [
         json!([{"op": "add", "path": "/states/yes/timeout", "value": 0.1}]),
         json!([{"op": "add", "path": "/states/yes/action/params/timeout", "value": 0.1}]),
@@ -763,7 +763,7 @@ fn a_limit_after_which_the_run_asks_is_named() {
     }
 }
 
-/// All places in a document below which something can be taken away or changed, as pointers.
+/// All places in a document with something to remove or change, as pointers.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     if !at.is_empty() {
         found.push(at.to_owned());
@@ -777,7 +777,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a change is harmless, so that it is not named: only words, or limits that are lower.
+/// Returns whether a change is harmless and thus unnamed: only texts, or lower limits.
 fn is_harmless(place: &str, old: &Value, new: Option<&Value>) -> bool {
     let key = place.rsplit('/').next().unwrap_or_default();
     let is_lower = || new.and_then(Value::as_f64).zip(old.as_f64()).is_some_and(|(new, old)| new <= old);
@@ -805,7 +805,7 @@ fn is_named_or_harmless(document: &Value, place: &str, new: Option<&Value>) -> R
 }
 
 #[test]
-fn whatever_is_taken_out_of_a_machine_is_named() {
+fn every_removal_from_a_machine_is_named() {
     let (document, mut all) = (installer(), Vec::new());
     places(&document, "", &mut all);
     for place in all {
@@ -817,7 +817,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_patch_that_weakens_is_always_named(
+    fn weakening_patch_is_always_named(
         document in prop_oneof![Just(installer()), machines()],
         at in any::<prop::sample::Index>(),
         new in prop::sample::select(vec![

@@ -1,4 +1,4 @@
-//! Runs that begin at a state of an earlier run.
+//! Runs that start at a state of an earlier run.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn state(tool: &str, params: &Value, next: Option<&str>) -> Value {
     json!({"action": {"tool": tool, "params": params}, "transitions": transitions})
 }
 
-/// Three commands, each of which uses the output of the one before.
+/// Three commands, each of which uses the output of the previous one.
 fn commands() -> Value {
     json!({"name": "release", "initial_state": "build", "states": {
         "build": state("run_command", &json!({"command": "make"}), Some("test")),
@@ -28,8 +28,8 @@ fn result(output: &str) -> Value {
     json!({"success": true, "exit_code": 0, "output": output})
 }
 
-/// A run of the commands that failed in the last one.
-fn failed() -> Machine {
+/// Returns a run of the commands that failed in the last one.
+fn failed_run() -> Machine {
     let mut run = Machine::start(&commands());
     run.result(&result("v1"));
     run.result(&result("green"));
@@ -38,39 +38,39 @@ fn failed() -> Machine {
     run
 }
 
-fn another() -> Start {
+fn rerun_start() -> Start {
     Start { run: "run_fedcba9876543210".parse::<RunId>().expect("a run id"), ..start() }
 }
 
 const LATER: Timestamp = Timestamp(1_800_000_000_000_000);
 
 #[test]
-fn a_run_that_begins_at_a_state_has_the_results_before_it_and_performs_nothing_of_them() {
-    let run = failed();
+fn rerun_has_earlier_results_without_performing_them() {
+    let run = failed_run();
     let part = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap();
     assert_eq!(part.states_to_repeat(&run.events).into_iter().collect::<Vec<_>>(), ["ship"]);
-    let begun = begin_from(&run.definition, another(), part, LATER);
-    let history = History::from_iter(&begun.events);
+    let started = begin_from(&run.definition, rerun_start(), part, LATER);
+    let history = History::from_iter(&started.events);
     let current = history.current().expect("the state");
     assert_eq!(current.params, fields(&json!({"command": "ship v1 green"})));
     assert_eq!((current.step.place.as_str(), current.step.run.as_str()), ("ship", "run_fedcba9876543210"));
-    let performed: Vec<_> = begun.effects.iter().filter(|effect| matches!(effect, Effect::Perform { .. })).collect();
+    let performed: Vec<_> = started.effects.iter().filter(|effect| matches!(effect, Effect::Perform { .. })).collect();
     assert!(matches!(performed[..], [Effect::Perform { step, .. }] if step.place == "ship"), "{performed:?}");
-    // The time limit of the run begins with it.
-    assert_eq!(history.time_left(LATER), another().limits.execution_timeout());
-    assert!(begun.events.iter().all(|event| event.at() == LATER));
+    // The time limit starts anew with the run.
+    assert_eq!(history.time_left(LATER), rerun_start().limits.execution_timeout());
+    assert!(started.events.iter().all(|event| event.at() == LATER));
     assert_eq!(history.states_executed(), 3);
 }
 
 #[test]
-fn a_changed_state_before_it_is_refused_and_one_behind_it_is_taken() {
-    let run = failed();
+fn changed_earlier_state_is_refused_and_later_one_accepted() {
+    let run = failed_run();
     let mut document = commands();
     document["states"]["ship"]["action"]["params"]["command"] = "deploy {build_output}".into();
     let repaired = definition(&document);
     let part = RecordedPart::before(&run.events, &repaired, "ship", 1).unwrap();
-    let begun = begin_from(&repaired, another(), part, LATER);
-    let history = History::from_iter(&begun.events);
+    let started = begin_from(&repaired, rerun_start(), part, LATER);
+    let history = History::from_iter(&started.events);
     assert_eq!(history.current().unwrap().params, fields(&json!({"command": "deploy v1"})));
     document["states"]["test"]["action"]["params"]["command"] = "true".into();
     let changed = RecordedPart::before(&run.events, &definition(&document), "ship", 1).unwrap_err();
@@ -82,8 +82,8 @@ fn a_changed_state_before_it_is_refused_and_one_behind_it_is_taken() {
 }
 
 #[test]
-fn a_state_that_the_run_did_not_enter_is_named_with_those_that_it_did() {
-    let run = failed();
+fn unvisited_state_is_named_with_the_visited_ones() {
+    let run = failed_run();
     for (state, visit) in [("ship", 2), ("shop", 1)] {
         let error = RecordedPart::before(&run.events, &run.definition, state, visit).unwrap_err().to_string();
         assert!(error.contains(state) && error.contains("build, test, ship"), "{error}");
@@ -91,7 +91,7 @@ fn a_state_that_the_run_did_not_enter_is_named_with_those_that_it_did() {
 }
 
 #[test]
-fn an_answer_of_a_person_is_for_one_run() {
+fn answer_of_a_person_counts_for_one_run() {
     let mut document = commands();
     document["states"]["test"] =
         state("gate", &json!({"prompt": "Ship it?", "answered_by": "human", "choices": ["yes", "no"]}), Some("ship"));
@@ -103,14 +103,14 @@ fn an_answer_of_a_person_is_for_one_run() {
     run.result(&json!({"success": false, "exit_code": 1, "output": ""}));
     let refused = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap_err();
     assert!(matches!(&refused, TakeOverError::Approved { from, .. } if from == "test"), "{refused}");
-    // The question itself may be put again.
+    // The question itself may be asked again.
     let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
-    let begun = begin_from(&run.definition, another(), part, LATER);
-    assert_eq!(*History::from_iter(&begun.events).status(), Status::Waiting);
+    let started = begin_from(&run.definition, rerun_start(), part, LATER);
+    assert_eq!(*History::from_iter(&started.events).status(), Status::Waiting);
 }
 
 #[test]
-fn a_choice_that_only_a_person_takes_is_for_one_run() {
+fn choice_reserved_for_a_person_counts_for_one_run() {
     let mut document = commands();
     document["states"]["build"]["transitions"] = json!([
         {"condition": {"description": "all is well", "success": true}, "next_state": "test"},
@@ -124,7 +124,7 @@ fn a_choice_that_only_a_person_takes_is_for_one_run() {
             Event::GateOpened { choices, .. } => Some(choices),
             _ => None,
         });
-        // As for a state with "ask", whose choices lead to states that act.
+        // As for a state with "ask" whose choices lead to acting states.
         gate.expect("a gate")[1].for_person = true;
         let step = run.history.gate().expect("a gate").step.clone();
         run.input(Input::GateAnswered { step, choice: choice.to_owned(), by: "ana".into() });
@@ -135,7 +135,7 @@ fn a_choice_that_only_a_person_takes_is_for_one_run() {
 }
 
 #[test]
-fn an_answer_in_a_run_below_counts_as_that_of_a_person() {
+fn answer_in_a_nested_run_counts_as_a_persons() {
     let mut document = commands();
     document["states"]["test"] = state("run_workflow", &json!({"workflow_name": "ask"}), Some("ship"));
     document["states"]["ship"]["action"]["params"]["command"] = "ship".into();
@@ -151,7 +151,7 @@ fn an_answer_in_a_run_below_counts_as_that_of_a_person() {
 }
 
 #[test]
-fn terminals_that_the_recorded_part_needs_are_named() {
+fn terminals_of_the_recorded_part_are_named() {
     let mut document = commands();
     document["states"]["build"] = state("open_terminal", &json!({"shell": "bash"}), Some("test"));
     document["states"]["test"]["action"]["params"]["command"] = "true".into();
@@ -167,7 +167,7 @@ fn terminals_that_the_recorded_part_needs_are_named() {
 }
 
 #[test]
-fn a_pause_before_the_state_does_not_stop_the_other_run() {
+fn pause_before_the_state_does_not_stop_the_rerun() {
     let mut run = Machine::start(&commands());
     run.input(Input::Pause { by: "ana".to_owned(), above: false });
     run.result(&result("v1"));
@@ -175,9 +175,9 @@ fn a_pause_before_the_state_does_not_stop_the_other_run() {
     run.input(Input::Resume { by: "ana".to_owned(), above: false });
     run.result(&result("green"));
     let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
-    let begun = begin_from(&run.definition, another(), part, LATER);
-    let history = History::from_iter(&begun.events);
+    let started = begin_from(&run.definition, rerun_start(), part, LATER);
+    let history = History::from_iter(&started.events);
     assert_eq!(history.paused(), None);
     assert_eq!(history.current().unwrap().params, fields(&json!({"command": "test v1"})));
-    assert!(begun.events.iter().any(|event| matches!(event, Event::Resumed { .. })));
+    assert!(started.events.iter().any(|event| matches!(event, Event::Resumed { .. })));
 }

@@ -1,4 +1,4 @@
-//! Values that a run computes and returns: `set`, `return`, and return values that are made of variables.
+//! Values that a run computes and returns: `set`, `return`, and return values made of variables.
 
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -18,12 +18,12 @@ fn look(next: &str) -> Value {
     json!({"action": {"tool": "await_output", "params": {"pattern": "load (?P<load>\\S+)"}}, "transitions": to(next)})
 }
 
-fn found() -> Value {
+fn matched_result() -> Value {
     json!({"success": true, "match_text": "load 0.5", "groups": ["0.5"]})
 }
 
-/// Performs the actions that are known without doing anything, until there is none.
-fn answered(run: &mut Machine) {
+/// Performs the actions with a known result, until none is left.
+fn perform_known(run: &mut Machine) {
     while let Some(Effect::Answer { outcome, .. }) =
         run.last.effects.iter().find(|effect| matches!(effect, Effect::Answer { .. })).cloned()
     {
@@ -36,7 +36,7 @@ fn warnings(document: &Value) -> String {
 }
 
 #[test]
-fn a_set_gives_variables_values_of_any_form_and_a_return_ends_the_run_with_one() {
+fn set_takes_values_of_any_type_and_return_ends_the_run() {
     let document = machine(json!({
         "look": look("set"),
         "set": {"action": {"tool": "set", "params": {
@@ -47,8 +47,8 @@ fn a_set_gives_variables_values_of_any_form_and_a_return_ends_the_run_with_one()
     }));
     assert_eq!(warnings(&document), "");
     let mut run = Machine::start_with(&document, Start { variables: fields(&json!({"user": "ana"})), ..start() });
-    run.result(&found());
-    answered(&mut run);
+    run.result(&matched_result());
+    perform_known(&mut run);
     assert!(run.completed(), "{:?}", run.history.status());
     let result = json!({"who": "ana", "all": {"list": ["0.5", 2, null]}, "one": 2, "ok": true});
     assert_eq!(run.history.result(), Some(&result));
@@ -58,7 +58,7 @@ fn a_set_gives_variables_values_of_any_form_and_a_return_ends_the_run_with_one()
 }
 
 #[test]
-fn a_return_value_is_made_of_variables_without_a_shell() {
+fn return_value_is_made_of_variables_without_a_shell() {
     let mut document = machine(json!({
         "look": look("close"),
         "close": {"action": {"tool": "exit_terminal"}}
@@ -67,7 +67,7 @@ fn a_return_value_is_made_of_variables_without_a_shell() {
     assert_eq!(warnings(&document), "");
     let given = || Start { session_id: Some("term_1".into()), ..start() };
     let mut run = Machine::start_with(&document, given());
-    run.result(&found());
+    run.result(&matched_result());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert!(run.completed(), "{:?}", run.history.status());
     assert_eq!(run.history.return_values()["LOAD"], "0.5");
@@ -81,13 +81,13 @@ fn a_return_value_is_made_of_variables_without_a_shell() {
     document["return_values"]["REST"] = "of the shell".into();
     document["states"]["close"] = json!({"action": {"tool": "get_screen_content"}});
     let mut run = Machine::start_with(&document, given());
-    run.result(&found());
+    run.result(&matched_result());
     run.result(&json!({"success": true}));
-    run.shell_tells(&json!({"REST": "x"}));
+    run.shell_reports(&json!({"REST": "x"}));
     assert!(run.completed(), "{:?}", run.history.status());
     assert_eq!(serde_json::to_value(run.history.return_values()).unwrap(), json!({"LOAD": "0.5", "REST": "x"}));
 
-    // A variable that nothing has set leaves it missing.
+    // An unset variable makes it missing.
     document["return_values"] = json!({"LOAD": {"from": "{load}"}});
     document["states"]["look"]["action"]["params"]["pattern"] = "x|(?P<load>y)".into();
     document["initial_state"] = "close".into();
@@ -97,7 +97,7 @@ fn a_return_value_is_made_of_variables_without_a_shell() {
 }
 
 #[test]
-fn return_values_that_no_shell_can_report_are_a_warning() {
+fn return_values_without_a_shell_are_a_warning() {
     let mut document = machine(json!({"look": look("close"), "close": {"action": {"tool": "exit_terminal"}}}));
     document["return_values"] = json!({"LOAD": "the load"});
     expect![[r#"/return_values/LOAD: warning: LOAD is read from the shell after the last state, but state 'close' closes the terminal and may be the last state; build it from variables: {"from": "{STATE_FIELD}"}"#]]
@@ -111,7 +111,7 @@ fn return_values_that_no_shell_can_report_are_a_warning() {
 }
 
 #[test]
-fn mistakes_in_a_set_and_a_return_have_places() {
+fn invalid_set_and_return_have_places() {
     let document = json!({
         "arguments": {"A": {"from": "{x}"}},
         "initial_state": "empty",
@@ -136,7 +136,7 @@ fn mistakes_in_a_set_and_a_return_have_places() {
 }
 
 #[test]
-fn an_input_that_waits_is_judged_like_a_wait() {
+fn input_with_a_wait_is_judged_like_a_wait() {
     let document = machine(json!({
         "look": {
             "action": {"tool": "send_input", "params": {"input_text": "uptime\n", "pattern": "load (?P<load>\\S+)", "timeout": 90}},

@@ -1,4 +1,4 @@
-//! The documentation for authors: the schema and the page.
+//! Documentation for authors: the schema and the page.
 
 use expect_test::expect;
 use proptest::prelude::*;
@@ -39,14 +39,14 @@ impl ToolCatalog for Described {
     }
 }
 
-/// Returns where a value does not fit a schema. Supports the keywords that our schema uses, and panics at any other.
-fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
+/// Returns the places at which a value violates a schema. Supports the keywords in our schema, and panics at any other.
+fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
     let words = match schema {
         Value::Bool(true) => return None,
         Value::Object(words) => words,
         _ => return Some(at.to_owned()),
     };
-    let fits = |schema: &Value| misfit(root, schema, value, at).is_none();
+    let fits = |schema: &Value| first_misfit(root, schema, value, at).is_none();
     let number = |word: &Value| word.as_f64().expect("a number");
     let count = |word: &Value| number(word) as usize;
     let object = value.as_object();
@@ -56,7 +56,7 @@ fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<Strin
             "$schema" | "$defs" | "title" | "description" | "default" | "format" => true,
             "$ref" => {
                 let pointer = wanted.as_str().expect("a reference").trim_start_matches('#');
-                let inner = misfit(root, root.pointer(pointer).expect("what is referred to"), value, at);
+                let inner = first_misfit(root, root.pointer(pointer).expect("a resolvable reference"), value, at);
                 if inner.is_some() {
                     return inner;
                 }
@@ -100,7 +100,7 @@ fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<Strin
                     .all(|name| fields.contains_key(name.as_str().expect("a name")))
             }),
             "propertyNames" => object.is_none_or(|fields| {
-                fields.keys().all(|name| misfit(root, wanted, &name.as_str().into(), at).is_none())
+                fields.keys().all(|name| first_misfit(root, wanted, &name.as_str().into(), at).is_none())
             }),
             "properties" | "additionalProperties" => {
                 let empty = Map::new();
@@ -110,7 +110,7 @@ fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<Strin
                     let concerns = word == "properties" || !known.contains_key(name);
                     let wrong = inner
                         .filter(|_| concerns)
-                        .and_then(|inner| misfit(root, inner, field, &format!("{at}/{name}")));
+                        .and_then(|inner| first_misfit(root, inner, field, &format!("{at}/{name}")));
                     if wrong.is_some() {
                         return wrong;
                     }
@@ -121,7 +121,7 @@ fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<Strin
             "then" => true,
             "items" => {
                 let mut items = value.as_array().into_iter().flatten().enumerate();
-                let wrong = items.find_map(|(index, item)| misfit(root, wanted, item, &format!("{at}/{index}")));
+                let wrong = items.find_map(|(index, item)| first_misfit(root, wanted, item, &format!("{at}/{index}")));
                 if wrong.is_some() {
                     return wrong;
                 }
@@ -139,21 +139,21 @@ fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<Strin
 fn misfit_of(document: &Value, tools: &dyn ToolCatalog) -> Option<String> {
     let schema = schema(tools);
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-    misfit(&schema, &schema, document, "")
+    first_misfit(&schema, &schema, document, "")
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_the_reader_takes_fits_the_schema(document in machines()) {
+    fn accepted_documents_match_the_schema(document in machines()) {
         prop_assert!(Definition::parse(&document, &Tools).is_ok());
         prop_assert_eq!(misfit_of(&document, &Tools), None);
     }
 }
 
 #[test]
-fn the_schema_says_where_a_document_is_wrong() {
+fn schema_names_the_invalid_place() {
     let document = |state: &Value| json!({"initial_state": "a", "states": {"a": state}});
     let typing = |params: &Value| document(&json!({"action": {"tool": "send_input", "params": params}}));
     let leading = |condition: &Value| {
@@ -216,7 +216,7 @@ fn the_schema_says_where_a_document_is_wrong() {
 
 /// Document 001, lines 81-95 (defaults of parameters, `session_id` auto-injected) and 284-310 (the five words).
 #[test]
-fn the_documentation_has_every_key_and_every_parameter() {
+fn documentation_has_every_key_and_every_parameter() {
     let page = documentation(&Described);
     let actions = page.find("## Actions").expect("the actions");
     expect![[r###"

@@ -5,7 +5,7 @@ use steplatch_workflow::{Event, History, Outcome, SEMANTICS_VERSION, Start, want
 
 use crate::machine::{Machine, fields, start};
 
-/// Starts a run and has it be one that began under this version.
+/// Starts a run as if it had begun under this version.
 fn begun_under(version: u32, document: &Value, start: Start) -> Machine {
     let mut run = Machine::start_with(document, start);
     let Event::Started { semantics_version, .. } = &mut run.events[0] else { panic!("{:?}", run.events) };
@@ -14,12 +14,12 @@ fn begun_under(version: u32, document: &Value, start: Start) -> Machine {
     run
 }
 
-fn given(session: &str) -> Start {
+fn start_in(session: &str) -> Start {
     Start { session_id: Some(session.to_owned()), ..start() }
 }
 
 #[test]
-fn a_failed_action_goes_on_timeout_from_version_4_on() {
+fn failed_action_takes_on_timeout_from_version_4_on() {
     let document = json!({
         "initial_state": "type",
         "states": {
@@ -37,7 +37,7 @@ fn a_failed_action_goes_on_timeout_from_version_4_on() {
 }
 
 #[test]
-fn a_terminal_that_was_closed_is_handed_down_up_to_version_3() {
+fn closed_terminal_is_passed_on_up_to_version_3() {
     let document = json!({
         "initial_state": "close",
         "states": {
@@ -47,14 +47,14 @@ fn a_terminal_that_was_closed_is_handed_down_up_to_version_3() {
     });
     let closed = json!({"success": true, "session_id": "term_1"});
     for (version, expected) in [(3, json!("term_1")), (SEMANTICS_VERSION, Value::Null)] {
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.result(&closed);
         assert_eq!(run.params()["session_id"], expected, "version {version}");
     }
 }
 
 #[test]
-fn a_pattern_is_not_searched_on_the_screen_up_to_version_3() {
+fn pattern_is_not_searched_on_the_screen_up_to_version_3() {
     let document = json!({
         "initial_state": "nap",
         "states": {"nap": {
@@ -64,14 +64,14 @@ fn a_pattern_is_not_searched_on_the_screen_up_to_version_3() {
     });
     let outcome = Outcome::Finished { result: fields(&json!({"success": true})) };
     for (version, expected) in [(3, None), (SEMANTICS_VERSION, Some("term_1"))] {
-        let run = begun_under(version, &document, given("term_1"));
+        let run = begun_under(version, &document, start_in("term_1"));
         let wanted = wants_screen(&run.definition, &run.history, &run.step(), &outcome);
         assert_eq!(wanted.as_deref(), expected, "version {version}");
     }
 }
 
 #[test]
-fn a_secret_is_exported_up_to_version_3() {
+fn secret_is_exported_up_to_version_3() {
     let document = json!({
         "arguments": {"TOKEN": {"secret": true}},
         "initial_state": "rest",
@@ -89,7 +89,7 @@ fn a_secret_is_exported_up_to_version_3() {
 }
 
 #[test]
-fn a_placeholder_without_a_value_is_typed_up_to_version_4() {
+fn unresolved_placeholder_is_typed_up_to_version_4() {
     let document = json!({
         "arguments": {"MODE": {"default": "debug"}},
         "initial_state": "rest",
@@ -99,19 +99,19 @@ fn a_placeholder_without_a_value_is_typed_up_to_version_4() {
         }
     });
     for (version, expected) in [(3, "{MODE} {rest_x} {success.y}"), (4, "{MODE} {rest_x} {success.y}")] {
-        let mut run = begun_under(version, &document, given("term_1"));
-        run.shell_tells(&json!({"MODE": "debug"}));
+        let mut run = begun_under(version, &document, start_in("term_1"));
+        run.shell_reports(&json!({"MODE": "debug"}));
         run.succeed();
         assert_eq!(run.params()["input_text"], expected, "version {version}");
     }
-    let mut run = begun_under(SEMANTICS_VERSION, &document, given("term_1"));
-    run.shell_tells(&json!({"MODE": "debug"}));
+    let mut run = begun_under(SEMANTICS_VERSION, &document, start_in("term_1"));
+    run.shell_reports(&json!({"MODE": "debug"}));
     run.succeed();
     assert!(run.error().starts_with("State 'type': {rest_x} has no value"), "{}", run.error());
 }
 
 #[test]
-fn a_wait_that_found_nothing_is_a_success_up_to_version_4() {
+fn unmatched_wait_is_a_success_up_to_version_4() {
     let document = json!({
         "initial_state": "wait",
         "states": {
@@ -124,17 +124,17 @@ fn a_wait_that_found_nothing_is_a_success_up_to_version_4() {
     });
     let nothing = json!({"success": true, "match_text": null, "timeout_occurred": true});
     for version in [3, 4] {
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.result(&nothing);
         assert_eq!(run.state(), "deploy", "version {version}");
     }
-    let mut run = begun_under(SEMANTICS_VERSION, &document, given("term_1"));
+    let mut run = begun_under(SEMANTICS_VERSION, &document, start_in("term_1"));
     run.result(&nothing);
     assert_eq!(run.error(), "State 'wait' failed: /ok/ did not come");
 }
 
 #[test]
-fn a_run_that_completes_leaves_its_terminals_open_up_to_version_4() {
+fn completed_run_leaves_terminals_open_up_to_version_4() {
     let document = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
     for (version, closed) in [(3, Vec::new()), (4, Vec::new()), (SEMANTICS_VERSION, vec!["term_1"])] {
         let mut run = begun_under(version, &document, start());
@@ -145,7 +145,7 @@ fn a_run_that_completes_leaves_its_terminals_open_up_to_version_4() {
 }
 
 #[test]
-fn a_run_that_was_stored_before_has_its_nested_workflows_not_saved() {
+fn earlier_stored_run_does_not_save_nested_workflows() {
     let stored = json!({
         "event": "started", "at": 1, "run": "run_0123456789abcdef", "definition": {}, "variables": {},
         "limits": {"max_states": 1, "execution_timeout": 1.0}, "keep_terminals": false, "semantics_version": 3
@@ -156,13 +156,13 @@ fn a_run_that_was_stored_before_has_its_nested_workflows_not_saved() {
 }
 
 #[test]
-fn events_are_stored_as_in_the_golden_file() {
+fn events_match_the_golden_file() {
     let golden = include_str!("../../golden/events.jsonl");
     steplatch_golden::check_enum::<Event>(golden, steplatch_golden::Tag::Field("event"));
 }
 
 #[test]
-fn an_output_keeps_the_newlines_at_its_end_up_to_version_5() {
+fn output_keeps_its_final_newlines_up_to_version_5() {
     let document = json!({
         "initial_state": "a",
         "states": {
@@ -172,14 +172,14 @@ fn an_output_keeps_the_newlines_at_its_end_up_to_version_5() {
         }
     });
     for (version, expected) in [(5, r#""3\n\n" "3\n\n""#), (SEMANTICS_VERSION, r#""3" "3""#)] {
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.result(&json!({"success": true, "exit_code": 0, "output": "3\n\n"}));
         assert_eq!(run.params()["command"], expected, "version {version}");
     }
 }
 
 #[test]
-fn the_output_as_it_was_printed_is_kept_where_something_reads_it() {
+fn original_output_is_kept_if_it_is_read() {
     let document = |read: &str| {
         json!({
             "initial_state": "a",
@@ -195,16 +195,16 @@ fn the_output_as_it_was_printed_is_kept_where_something_reads_it() {
         ("{a_raw_output|json}", "3", r#""3""#),
         ("{a_output|json}", "\n", r#""""#),
     ] {
-        let mut run = begun_under(SEMANTICS_VERSION, &document(read), given("term_1"));
+        let mut run = begun_under(SEMANTICS_VERSION, &document(read), start_in("term_1"));
         run.result(&json!({"success": true, "exit_code": 0, "output": output}));
         assert_eq!(run.params()["command"], expected, "{read} of {output:?}");
         let is_kept = run.history.variables().to_map().contains_key("a_raw_output");
-        assert_eq!(is_kept, read.contains("raw"), "an output is not stored twice for nothing");
+        assert_eq!(is_kept, read.contains("raw"), "an output is not stored twice needlessly");
     }
 }
 
 #[test]
-fn a_comparison_does_not_depend_on_the_newlines_at_the_end_of_an_output() {
+fn comparison_ignores_final_newlines_of_an_output() {
     for (condition, output, version, holds) in [
         (json!({"field_equals": {"output": "3"}}), "3\n", 5, false),
         (json!({"field_equals": {"output": "3"}}), "3\n", SEMANTICS_VERSION, true),
@@ -229,7 +229,7 @@ fn a_comparison_does_not_depend_on_the_newlines_at_the_end_of_an_output() {
                 "no": {"action": {"tool": "sleep", "params": {"seconds": 1}}}
             }
         });
-        let mut run = begun_under(version, &document, given("term_1"));
+        let mut run = begun_under(version, &document, start_in("term_1"));
         run.result(&json!({"success": true, "exit_code": 0, "output": output}));
         assert_eq!(run.state(), if holds { "yes" } else { "no" }, "{condition} of {output:?}, version {version}");
     }

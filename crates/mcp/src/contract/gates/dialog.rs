@@ -111,7 +111,7 @@ fn visible_form(form: &Value) -> Result<Value, NoDialog> {
     Ok(shown)
 }
 
-/// Returns the choices in their shown form, each different from the others.
+/// Returns the choices as shown, each different from the others.
 fn shown_choices(gate: &GateInfo) -> Vec<String> {
     let shown: Vec<String> = gate.choices.iter().map(|choice| visible(choice)).collect();
     let numbered = |(index, text): (usize, &String)| match shown.iter().filter(|other| *other == text).count() {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialog_says_all_that_it_is_about_and_has_nothing_chosen_before() {
+    fn dialog_shows_its_full_subject_without_a_preselection() {
         let mut gate = gate();
         let screen: String = (1..=20).map(|line| format!("line {line}\u{1b}[2J\n")).collect();
         gate.context.insert("screen_content".to_owned(), screen.into());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dialog_does_not_show_whole_is_not_asked_there() {
+    fn truncated_content_is_not_asked_in_a_dialog() {
         let with = |text: String| {
             let mut gate = gate();
             gate.context.insert("plan".to_owned(), text.into());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_shows_nothing_that_works_or_hides() {
+    fn form_shows_no_active_or_hidden_content() {
         let with = |field: Value| {
             let schema = json!({"type": "object", "properties": {"place": field}});
             form(&GateInfo { form: Some(schema), choices: Vec::new(), ..gate() }, None, true)
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_that_look_alike_are_told_apart() {
+    fn similar_choices_are_distinguished() {
         let gate = GateInfo { choices: vec!["yes\u{200b}".to_owned(), "yes\u{200c}".to_owned()], ..gate() };
         let shown = serde_json::to_value(form(&gate, None, true).unwrap()).unwrap();
         assert_eq!(shown["requestedSchema"]["properties"]["decision"]["enum"], json!(["1: yes·", "2: yes·"]));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_shown_as_each_client_knows_it() {
+    fn form_matches_the_capabilities_of_each_client() {
         let schema = json!({"type": "object", "required": ["place"], "properties": {
             "place": {"type": "string", "title": "Where", "oneOf": [{"const": "eu", "title": "Europe"}], "default": "eu"},
             "count": {"type": "integer", "minimum": 1, "default": 2},

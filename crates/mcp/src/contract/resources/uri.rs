@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_it_is_written() {
+    fn address_is_read_as_written() {
         for (uri, address) in [
             ("terminal://t1/screen", Address::terminal("t1", Part::Screen)),
             ("terminal://my%20shell%2F1/history", Address::terminal("my shell/1", Part::History { offset: None })),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn invalid_address_is_rejected() {
         for uri in [
             "",
             "terminal://",

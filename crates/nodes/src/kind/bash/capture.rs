@@ -1,4 +1,4 @@
-//! Captured output of one stream of a program: complete up to [`MAX_OUTPUT_BYTES`], otherwise its beginning and end.
+//! Captured output of one stream of a program: complete up to [`MAX_OUTPUT_BYTES`], otherwise its head and tail.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,9 @@ pub(super) struct Capture {
 /// The text of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CapturedText {
-    /// All of it.
+    /// The whole output.
     Whole(String),
-    /// Its beginning and its end, and the number of omitted bytes.
+    /// The head and the tail, with the number of omitted bytes.
     Ends { head: String, tail: String, omitted_bytes: u64 },
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_and_the_end_are_kept_and_what_lies_between_is_counted() {
+    fn head_and_tail_are_kept_and_the_middle_is_counted() {
         let mut captured = CapturedOutput::default();
         let all: Vec<u8> =
             (0..HEAD_BYTES + TAIL_BYTES + 3000).map(|index| b'a' + u8::try_from(index % 26).unwrap()).collect();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_across_head_and_tail_stays_whole_where_nothing_is_left_out() {
+    fn character_across_head_and_tail_stays_whole() {
         let mut captured = CapturedOutput::default();
         captured.push(&vec![b'x'; HEAD_BYTES - 1]);
         captured.push("é!".as_bytes());

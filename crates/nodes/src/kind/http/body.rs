@@ -10,7 +10,7 @@ pub(crate) struct BoundedBody {
     pub(crate) is_cut: bool,
 }
 
-/// Reads a body, at most `max_bytes` bytes of it.
+/// Reads a body of at most `max_bytes` bytes.
 pub(crate) async fn read_body(mut response: Response, max_bytes: usize) -> reqwest::Result<BoundedBody> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {

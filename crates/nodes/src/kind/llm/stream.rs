@@ -58,13 +58,13 @@ mod tests {
     const SENT: &str = ": hello\n\ndata: {\"a\":\"é\"}\n\nevent: x\r\ndata:one\r\ndata: two\r\n\r\ndata: [DONE]\n\n";
 
     #[test]
-    fn the_data_of_each_event_is_returned_and_all_else_is_passed_over() {
+    fn data_of_each_event_is_returned_and_the_rest_skipped() {
         let events = EventParser::default().push(SENT.as_bytes()).unwrap();
         assert_eq!(events, ["{\"a\":\"é\"}", "one\ntwo", "[DONE]"]);
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
+    fn endless_line_is_refused() {
         let mut events = EventParser::default();
         events.push(&vec![b'x'; MAX_LINE_BYTES]).unwrap();
         assert_eq!(events.push(b"x"), Err(StreamError::LineTooLong));
@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_where_the_bytes_were_cut(size in 1_usize..40) {
+        fn cut_position_of_bytes_does_not_matter(size in 1_usize..40) {
             let mut events = EventParser::default();
             let mut all = Vec::new();
             for piece in SENT.as_bytes().chunks(size) {

@@ -12,14 +12,14 @@ fn step(id: &str, after: &[&str]) -> Value {
 }
 
 #[test]
-fn steps_run_once_everything_before_them_is_over() {
+fn steps_run_once_their_dependencies_have_ended() {
     let steps = json!([step("d", &["b", "c"]), step("b", &["a"]), step("c", &["a"]), step("a", &[])]);
     let mut story = Story::begin(graph_node(steps), "in");
     assert_eq!(story.open, ["a1"]);
-    assert_eq!(story.ends("a", done("A")), ["b1", "c1"]);
-    assert_eq!(story.ends("c", done("C")), ["b1"]);
-    assert_eq!(story.ends("b", done("B")), ["d1"]);
-    assert_eq!(story.ends("d", done("D")), Vec::<String>::new());
+    assert_eq!(story.finish("a", done("A")), ["b1", "c1"]);
+    assert_eq!(story.finish("c", done("C")), ["b1"]);
+    assert_eq!(story.finish("b", done("B")), ["d1"]);
+    assert_eq!(story.finish("d", done("D")), Vec::<String>::new());
     let result = story.result();
     assert_eq!((result.success, &result.output, &result.input), (true, &json!("D"), &json!("in")));
     assert_eq!(result.attributes["execution_order"], json!(["a", "b", "c", "d"]));
@@ -29,7 +29,7 @@ fn steps_run_once_everything_before_them_is_over() {
 }
 
 #[test]
-fn inputs_take_outputs_and_a_step_depends_on_what_its_input_names() {
+fn inputs_take_outputs_and_determine_dependencies() {
     let steps = json!([
         {"id": "report", "node": "n", "input": "{log|sh} by {input} {{log}} {other} ${HOME}"},
         {"id": "whole", "node": "n", "input": {"all": "{log}", "text": "<{log}>"}},
@@ -38,22 +38,22 @@ fn inputs_take_outputs_and_a_step_depends_on_what_its_input_names() {
     let mut story = Story::begin(graph_node(steps), "ana");
     assert_eq!(story.open, ["log1"]);
     assert_eq!(story.given("log"), "ana");
-    story.ends("log", done("it's {input}"));
+    story.finish("log", done("it's {input}"));
     assert_eq!(story.given("report"), "'it'\\''s {input}' by ana {log} {other} ${HOME}");
     assert_eq!(story.given("whole"), json!({"all": "it's {input}", "text": "<it's {input}>"}));
-    story.ends("report", done(Value::Null));
-    story.ends("whole", done(json!({"n": 1})));
+    story.finish("report", done(Value::Null));
+    story.finish("whole", done(json!({"n": 1})));
     assert_eq!(story.result().output, json!({"n": 1}), "the last step in the order of the declaration");
 }
 
 #[test]
-fn what_depends_on_a_failed_step_does_not_run_and_the_rest_does() {
+fn only_dependents_of_a_failed_step_are_skipped() {
     let steps = json!([step("a", &[]), step("b", &["a"]), step("c", &["b"]), step("x", &[]), step("y", &["x"])]);
     let mut story = Story::begin(graph_node(steps), Value::Null);
     assert_eq!(story.open, ["a1", "x1"]);
-    assert_eq!(story.ends("a", failed("no disk")), ["x1"]);
-    assert_eq!(story.ends("x", done(1)), ["y1"]);
-    story.ends("y", done(2));
+    assert_eq!(story.finish("a", failed("no disk")), ["x1"]);
+    assert_eq!(story.finish("x", done(1)), ["y1"]);
+    story.finish("y", done(2));
     let result = story.result();
     assert_eq!(result.error.as_deref(), Some("Step 'a' failed: no disk"));
     assert_eq!((result.success, result.error_type), (false, Some(ErrorType::Step)));
@@ -68,40 +68,40 @@ fn what_depends_on_a_failed_step_does_not_run_and_the_rest_does() {
 }
 
 #[test]
-fn a_retry_waits_longer_each_time_and_gives_up_in_the_end() {
+fn retries_wait_longer_each_time_and_end() {
     let steps = json!([{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 3, "delay": 2, "backoff": 3, "timeout": 9}}, step("b", &["a"])]);
     let mut story = Story::begin(graph_node(steps.clone()), Value::Null);
     let Effect::Run { timeout, .. } = &story.effects[0] else { panic!("{:?}", story.effects) };
     assert_eq!(timeout.map(|timeout| timeout.as_secs()), Some(9));
-    assert_eq!(story.ends("a", failed("1")), ["a@2"]);
+    assert_eq!(story.finish("a", failed("1")), ["a@2"]);
     assert_eq!(story.waited("a"), ["a2"]);
-    assert_eq!(story.ends("a", StepOutcome::TimedOut), ["a@8"]);
+    assert_eq!(story.finish("a", StepOutcome::TimedOut), ["a@8"]);
     assert_eq!(story.waited("a"), ["a3"]);
-    assert_eq!(story.ends("a", failed("3")), ["a@26"]);
+    assert_eq!(story.finish("a", failed("3")), ["a@26"]);
     assert_eq!(story.waited("a"), ["a4"]);
-    story.ends("a", failed("4"));
+    story.finish("a", failed("4"));
     let result = story.result();
     assert_eq!(result.error.as_deref(), Some("Step 'a' failed: 4"));
     assert_eq!(result.attributes["steps"]["a"]["attempts"], 4);
 
     let mut story = Story::begin(graph_node(steps), Value::Null);
-    story.ends("a", failed("1"));
+    story.finish("a", failed("1"));
     story.waited("a");
-    assert_eq!(story.ends("a", done("A")), ["b1"]);
-    story.ends("b", done("B"));
+    assert_eq!(story.finish("a", done("A")), ["b1"]);
+    story.finish("b", done("B"));
     assert!(story.result().success);
 }
 
 #[test]
-fn a_step_may_be_passed_over_with_a_value() {
+fn step_can_be_skipped_with_a_value() {
     let steps = json!([
         {"id": "a", "node": "n", "on_error": {"policy": "skip", "value": [1]}},
         {"id": "b", "node": "n", "input": "{a}"}
     ]);
     let mut story = Story::begin(graph_node(steps), Value::Null);
-    story.ends("a", failed("x"));
+    story.finish("a", failed("x"));
     assert_eq!(story.given("b"), json!([1]));
-    story.ends("b", done(2));
+    story.finish("b", done(2));
     let result = story.result();
     assert!(result.success);
     let skipped = &result.attributes["steps"]["a"];
@@ -112,49 +112,49 @@ fn a_step_may_be_passed_over_with_a_value() {
 }
 
 #[test]
-fn a_fallback_is_called_with_the_same_input_and_its_failure_is_the_steps() {
+fn fallback_gets_the_same_input_and_its_failure_counts() {
     let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "then": {"policy": "fallback", "node": "plan_b"}});
     let steps = json!([{"id": "a", "node": "plan_a", "input": "x{input}", "on_error": on_error}]);
     for (outcome, success) in [(done("B"), true), (failed("b"), false), (StepOutcome::Unknown, false)] {
         let mut story = Story::begin(graph_node(steps.clone()), 1);
-        story.ends("a", failed("1"));
+        story.finish("a", failed("1"));
         story.waited("a");
-        assert_eq!(story.ends("a", failed("2")), ["a3"]);
+        assert_eq!(story.finish("a", failed("2")), ["a3"]);
         let Some(Effect::Run { node, input, .. }) = story.effects.last() else { panic!() };
         assert_eq!((node.as_str(), input), ("plan_b", &json!("x1")));
-        story.ends("a", outcome);
+        story.finish("a", outcome);
         assert_eq!(story.progress.ended(), Some(success));
     }
 }
 
 #[test]
-fn what_may_have_been_done_is_not_done_again() {
+fn possibly_performed_call_is_not_repeated() {
     let retry = json!({"policy": "retry", "count": 5});
     let mut story = Story::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": retry}])), Value::Null);
-    assert_eq!(story.ends("a", StepOutcome::Unknown), Vec::<String>::new());
+    assert_eq!(story.finish("a", StepOutcome::Unknown), Vec::<String>::new());
     let result = story.result();
     assert_eq!(result.attributes["steps"]["a"]["error_type"], "unknown");
     let otherwise = json!({"policy": "retry", "count": 5, "then": "skip"});
     let mut story = Story::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": otherwise}])), Value::Null);
-    story.ends("a", StepOutcome::Unknown);
+    story.finish("a", StepOutcome::Unknown);
     assert!(story.result().success);
 }
 
 #[test]
-fn no_more_steps_run_at_once_than_may() {
+fn concurrency_limit_of_steps_is_respected() {
     let document = json!({"id": "g", "type": "graph", "max_parallel": 2,
         "steps": [{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 1, "delay": 1}}, step("b", &[]), step("c", &[]), step("d", &[])]});
     let mut story = Story::begin(Node::parse(&document).unwrap(), Value::Null);
     assert_eq!(story.open, ["a1", "b1"]);
-    // A step that waits for its next attempt takes no slot, and may find none free when its time has come.
-    assert_eq!(story.ends("a", failed("x")), ["b1", "a@1", "c1"]);
+    // A step that waits for its next attempt takes no slot, and may find none free when its delay ends.
+    assert_eq!(story.finish("a", failed("x")), ["b1", "a@1", "c1"]);
     assert_eq!(story.waited("a"), ["b1", "c1"]);
-    assert_eq!(story.ends("b", done(1)), ["c1", "a2"]);
-    assert_eq!(story.ends("a", done(1)), ["c1", "d1"]);
+    assert_eq!(story.finish("b", done(1)), ["c1", "a2"]);
+    assert_eq!(story.finish("a", done(1)), ["c1", "d1"]);
 }
 
 #[test]
-fn whoever_takes_over_is_told_what_is_still_asked_for() {
+fn successor_learns_the_pending_calls() {
     let steps = json!([
         {"id": "a", "node": "n", "input": "go", "on_error": {"policy": "retry", "count": 2, "delay": 7, "timeout": 3}},
         {"id": "b", "node": "m"},
@@ -171,18 +171,18 @@ fn whoever_takes_over_is_told_what_is_still_asked_for() {
         panic!("{:?}", again(&story))
     };
     assert_eq!((step.as_str(), input), ("a", &json!("go")));
-    story.ends("a", failed("x"));
-    story.ends("b", done(1));
+    story.finish("a", failed("x"));
+    story.finish("b", done(1));
     let [Effect::Wait { step, until }] = &again(&story)[..] else { panic!("{:?}", again(&story)) };
     assert_eq!((step.as_str(), until.0), ("a", 7_000_000));
     story.waited("a");
-    story.ends("a", done(1));
-    story.ends("c", done(1));
+    story.finish("a", done(1));
+    story.finish("c", done(1));
     assert_eq!(again(&story), []);
 }
 
 #[test]
-fn what_does_not_fit_changes_nothing() {
+fn unexpected_input_changes_nothing() {
     let mut story = Story::begin(graph_node(json!([step("a", &[]), step("b", &["a"])])), Value::Null);
     let before = story.history.clone();
     let ended =
@@ -197,14 +197,14 @@ fn what_does_not_fit_changes_nothing() {
         story.tell(input);
         assert_eq!(story.history, before);
     }
-    story.ends("a", done(1));
+    story.finish("a", done(1));
     let before = story.history.clone();
     story.tell(ended("a", 1));
-    assert_eq!(story.history, before, "an end that is told twice counts once");
+    assert_eq!(story.history, before, "a repeated end counts once");
 }
 
 #[test]
-fn what_is_held_back_follows_once_it_may_go_on() {
+fn held_step_starts_after_resuming() {
     let node = graph_node(json!([step("a", &[]), step("b", &["a"])]));
     let graph = graph_of(&node);
     let mut progress = Progress::new(graph);
@@ -216,7 +216,7 @@ fn what_is_held_back_follows_once_it_may_go_on() {
     let held = hold(graph, &progress, ended, now);
     assert!(held.effects.is_empty(), "{held:?}");
     held.events.iter().for_each(|event| progress.apply(event));
-    assert!(resume(graph, &progress).is_empty(), "nothing is under way");
+    assert!(resume(graph, &progress).is_empty(), "nothing is in progress");
     let decision = decide(graph, &progress, GraphInput::Continue, now);
     assert!(matches!(&decision.effects[..], [Effect::Run { step, .. }] if step.as_str() == "b"), "{decision:?}");
     decision.events.iter().for_each(|event| progress.apply(event));

@@ -1,4 +1,4 @@
-//! Graphs that cannot run are refused, with the reason.
+//! Graphs that cannot run are refused with the reason.
 
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn of_steps(steps: Value) -> String {
 }
 
 #[test]
-fn cycles_unknown_and_self_dependencies_are_refused_by_name() {
+fn cycles_unknown_and_self_dependencies_are_refused() {
     expect!["/steps/1/depends_on: steps depend on each other in a circle: b → d → c → b"].assert_eq(&of_steps(json!([
         {"id": "a", "node": "n"},
         {"id": "b", "node": "n", "depends_on": ["a", "d"]},
@@ -38,7 +38,7 @@ fn cycles_unknown_and_self_dependencies_are_refused_by_name() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_steps_is_told_at_once() {
+fn all_problems_of_steps_are_reported_at_once() {
     expect![[r#"
         /steps/0/dependson: unknown key 'dependson' in a step, did you mean 'depends_on'?
         /steps/0: 'node' is missing
@@ -59,7 +59,7 @@ fn everything_that_is_wrong_with_steps_is_told_at_once() {
 }
 
 #[test]
-fn nodes_that_are_not_there_are_named() {
+fn missing_nodes_are_named() {
     let node = graph_node(json!([
         {"id": "a", "node": "biuld"},
         {"id": "b", "node": "build", "on_error": {"policy": "fallback", "node": "plan_b"}}
@@ -76,7 +76,7 @@ fn nodes_that_are_not_there_are_named() {
 }
 
 #[test]
-fn a_graph_survives_writing_and_reading() {
+fn graph_round_trips_through_text() {
     let document = json!({"id": "g", "type": "graph", "description": "d", "timeout": 5.0, "max_parallel": 2, "steps": [
         {"id": "a", "node": "n", "on_error": "skip"},
         {"id": "b", "node": "n", "depends_on": ["a"], "input": {"x": ["{a}"]},

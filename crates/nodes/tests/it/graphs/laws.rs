@@ -1,4 +1,4 @@
-//! Laws that hold for every graph, for every outcome of its nodes in any order.
+//! Laws for every graph, with every outcome of its nodes in any order.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 let name = |at: usize| format!("s{}x", char::from(b'a' + u8::try_from(at).unwrap()));
                 let mut after: Vec<String> =
                     if index == 0 { Vec::new() } else { before.iter().map(|at| name(at.index(index))).collect() };
-                // One of them by its input only.
+                // One dependency comes only from the input.
                 let input = after.pop().map_or_else(|| json!("{input}"), |name| json!(format!("{{{name}}}")));
                 json!({"id": name(index), "node": "n", "depends_on": after, "input": input, "on_error": policy})
             })
@@ -76,7 +76,7 @@ fn play(plan: &Plan) -> Story {
                     _ if choice % 2 == 0 => StepOutcome::TimedOut,
                     _ => StepOutcome::Unknown,
                 };
-                drop(story.ends(step, outcome));
+                drop(story.finish(step, outcome));
             }
         }
     }
@@ -107,7 +107,7 @@ fn assert_resumable(story: &Story) {
 
 proptest! {
     #[test]
-    fn every_graph_comes_to_its_end(plan in plan()) {
+    fn every_graph_ends(plan in plan()) {
         let story = play(&plan);
         prop_assert!(story.progress.ended().is_some(), "{:?}", story.open);
         prop_assert_eq!(story.open.len(), 0);
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn every_step_ends_once_and_begins_only_behind_its_dependencies(plan in plan()) {
+    fn every_step_ends_once_and_starts_after_its_dependencies(plan in plan()) {
         let story = play(&plan);
         let graph = graph_of(&story.node);
         let mut endings: BTreeMap<String, Ending> = BTreeMap::new();
@@ -128,7 +128,7 @@ proptest! {
                     for before in graph.dependencies(step) {
                         let ending = endings.get(before.as_str());
                         let fine = matches!(ending, Some(Ending::Completed | Ending::Skipped { .. }));
-                        prop_assert!(fine, "{} began behind {}: {:?}", step, before, ending);
+                        prop_assert!(fine, "{} began after {}: {:?}", step, before, ending);
                     }
                 }
                 GraphEvent::StepEnded { step, ending } => {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn no_attempt_follows_one_that_may_have_been_made_unless_it_is_another_nodes(plan in plan()) {
+    fn possibly_made_attempt_is_followed_only_by_another_node(plan in plan()) {
         let story = play(&plan);
         let mut last: BTreeMap<String, (String, bool)> = BTreeMap::new();
         let mut attempts: BTreeMap<String, u32> = BTreeMap::new();
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn events_survive_writing_and_reading(plan in plan()) {
+    fn events_round_trip_through_text(plan in plan()) {
         let story = play(&plan);
         let written = serde_json::to_string(&story.history).unwrap();
         let read: Vec<GraphEvent> = serde_json::from_str(&written).unwrap();

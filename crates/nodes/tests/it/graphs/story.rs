@@ -1,4 +1,4 @@
-//! A graph whose nodes are simulated by a test.
+//! A graph whose nodes a test simulates.
 
 use serde_json::{Value, json};
 use steplatch_nodes::graph::{Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, result};
@@ -46,7 +46,7 @@ impl Story {
     }
 
     /// Ends a step's attempt with an outcome, and returns the effects that are open afterwards.
-    pub(crate) fn ends(&mut self, step: &str, outcome: StepOutcome) -> Vec<String> {
+    pub(crate) fn finish(&mut self, step: &str, outcome: StepOutcome) -> Vec<String> {
         let open = self.open.iter().position(|open| called(open) == step && !open.contains('@'));
         let open = self.open.remove(open.unwrap_or_else(|| panic!("{step} does not run: {:?}", self.open)));
         let attempt = open[step.len()..].parse().unwrap();
@@ -76,7 +76,7 @@ impl Story {
         }));
         self.effects.extend(decision.effects);
         let folded = Progress::from_history(graph_of(&self.node), &self.history);
-        assert_eq!(folded, self.progress, "a history folds into what was decided");
+        assert_eq!(folded, self.progress, "a history folds into the decided state");
     }
 
     /// Returns the input of a step's last call.

@@ -34,7 +34,7 @@ fn call_of(ordinal: u64, kind: CallKind) -> Call {
     Call { ordinal, within: None, kind }
 }
 
-/// A call of the root function whose number in the run is its number in the function.
+/// A call of the root function with the same number in the run and in the function.
 fn called(number: u64, kind: CallKind) -> Entry {
     Entry::Called { at: AT, number, frame: ROOT, within: None, call: call_of(number, kind) }
 }
@@ -76,7 +76,7 @@ fn abandoned(entries: &[Entry]) -> Vec<u64> {
 }
 
 #[test]
-fn new_calls_are_numbered_on_from_the_last_one_of_the_run() {
+fn new_calls_continue_the_numbering_of_the_run() {
     let state = state([called(1, sleep()), called(2, node())]);
     let advance = state.advance(
         &run(),
@@ -92,8 +92,8 @@ fn new_calls_are_numbered_on_from_the_last_one_of_the_run() {
 }
 
 #[test]
-fn a_call_names_the_call_within_which_it_is_made_by_its_number_in_the_run() {
-    // The function's first call is the run's second.
+fn call_names_its_enclosing_call_by_number() {
+    // The function's first call is the second call of the run.
     let mut state = state([]);
     state.apply(&Entry::Called { at: AT, number: 2, frame: ROOT, within: None, call: call_of(1, node()) });
     let inner = |outer| Call { ordinal: 2, within: Some(outer), kind: sleep() };
@@ -105,11 +105,11 @@ fn a_call_names_the_call_within_which_it_is_made_by_its_number_in_the_run() {
         }
     };
     assert_eq!(outer_of(1), Some(2));
-    assert_eq!(outer_of(7), Some(ROOT), "a call that has closed already");
+    assert_eq!(outer_of(7), Some(ROOT), "an already closed call");
 }
 
 #[test]
-fn a_call_that_the_function_drops_ends_with_everything_below_it() {
+fn dropped_call_ends_with_everything_below_it() {
     let state = state([called(1, node()), within(2, 1, sleep()), within(3, 2, sleep()), called(4, sleep())]);
     let advance = state.advance(&run(), (ROOT, AT), &[], waiting(vec![], vec![1], vec![4]), false);
     assert_eq!(advance.dropped, [2, 3, 1]);
@@ -118,7 +118,7 @@ fn a_call_that_the_function_drops_ends_with_everything_below_it() {
 }
 
 #[test]
-fn a_call_that_is_made_and_dropped_at_once_is_closed_after_it_is_recorded() {
+fn immediately_dropped_call_is_closed_after_recording() {
     let state = state([]);
     let advance = state.advance(&run(), (ROOT, AT), &[], waiting(vec![call_of(1, sleep())], vec![1], vec![]), false);
     assert!(advance.dropped.is_empty() && abandoned(&advance.entries).is_empty());
@@ -126,7 +126,7 @@ fn a_call_that_is_made_and_dropped_at_once_is_closed_after_it_is_recorded() {
 }
 
 #[test]
-fn only_after_a_replay_a_call_is_dropped_for_not_being_waited_for() {
+fn unawaited_call_is_dropped_only_after_a_replay() {
     let state = state([called(1, sleep()), called(2, sleep())]);
     let advance = |is_replayed| state.advance(&run(), (ROOT, AT), &[], waiting(vec![], vec![], vec![2]), is_replayed);
     assert_eq!(advance(true).dropped, [1]);
@@ -134,7 +134,7 @@ fn only_after_a_replay_a_call_is_dropped_for_not_being_waited_for() {
 }
 
 #[test]
-fn a_call_that_is_answered_after_a_replay_is_not_abandoned_as_well() {
+fn call_answered_after_a_replay_is_not_abandoned_too() {
     let state = state([called(1, gate()), called(2, sleep())]);
     let entries = [answered(1, 7)];
     let advance = state.advance(&run(), (ROOT, AT), &entries, waiting(vec![], vec![], vec![2]), true);
@@ -144,7 +144,7 @@ fn a_call_that_is_answered_after_a_replay_is_not_abandoned_as_well() {
 }
 
 #[test]
-fn a_function_ends_with_its_result_or_its_exception() {
+fn function_ends_with_its_result_or_exception() {
     let ended = |end| {
         let progress = Progress { calls: vec![], abandoned: vec![], state: end };
         state([]).advance(&run(), (ROOT, AT), &[], Ok(progress), false).ended
@@ -160,7 +160,7 @@ fn a_function_ends_with_its_result_or_its_exception() {
 }
 
 #[test]
-fn the_end_of_the_root_cancels_its_open_gates_once() {
+fn end_of_the_root_cancels_its_open_gates_once() {
     let state = state([called(1, gate()), called(2, gate()), called(3, sleep())]);
     let closing = [Entry::Abandoned { at: AT, number: 1, asked: crate::function::entry::CallLabel::Gate }];
     let entries = state.root_ended(&run(), AT, &closing, Ok(json!("done")));
@@ -172,16 +172,16 @@ fn the_end_of_the_root_cancels_its_open_gates_once() {
 }
 
 #[test]
-fn an_answer_ends_what_is_below_its_call_and_not_the_call() {
+fn answer_ends_the_calls_below_its_call() {
     let state = state([called(1, node()), within(2, 1, gate()), within(3, 2, sleep())]);
     let below = state.abandon_below(&run(), 1, AT);
     assert_eq!((below.calls, abandoned(&below.entries)), (vec![2, 3], vec![2, 3]));
     let nothing = state.abandon(&run(), 8, AT);
-    assert_eq!((nothing.calls, nothing.entries.len()), (vec![8], 0), "a call that has closed has no entry");
+    assert_eq!((nothing.calls, nothing.entries.len()), (vec![8], 0), "a closed call has no entry");
 }
 
 #[test]
-fn an_answer_names_its_limit_only_if_that_was_exceeded() {
+fn answer_names_its_limit_only_if_exceeded() {
     let state = state([called(1, node())]);
     let open = state.open.get(1).unwrap_or_else(|| panic!("it is open"));
     let limit = |is_timeout| match open.answered(&run(), (AT, 1), Answer::Value(Value::Null), None, is_timeout) {
@@ -192,30 +192,30 @@ fn an_answer_names_its_limit_only_if_that_was_exceeded() {
 }
 
 #[test]
-fn a_child_that_waits_is_recorded_once_and_only_while_its_call_is_open() {
+fn waiting_child_is_recorded_once_while_its_call_is_open() {
     let mut state = state([called(1, child())]);
     assert_eq!(state.child_changed(AT, 1, false), None);
-    let waits = Entry::ChildWaits { at: AT, number: 1 };
-    assert_eq!(state.child_changed(AT, 1, true), Some(waits.clone()));
-    state.apply(&waits);
+    let waiting = Entry::ChildWaits { at: AT, number: 1 };
+    assert_eq!(state.child_changed(AT, 1, true), Some(waiting.clone()));
+    state.apply(&waiting);
     assert_eq!(state.child_changed(AT, 1, true), None);
     assert_eq!(state.child_changed(AT, 1, false), Some(Entry::ChildGoesOn { at: AT, number: 1 }));
     assert_eq!(state.child_changed(AT, 2, true), None, "its call has closed");
 }
 
 #[test]
-fn a_cancel_is_raised_where_the_function_waits() {
+fn cancel_is_raised_where_the_function_waits() {
     let usual = CancelSituation { was_received_here: false, is_abandoned: false, is_function: true };
-    let waits = state([called(1, sleep())]);
-    assert_eq!(waits.cancelled(usual), CancelDecision::Raise);
-    assert_eq!(waits.cancelled(CancelSituation { is_function: false, ..usual }), CancelDecision::EndNow);
-    assert_eq!(waits.cancelled(CancelSituation { is_abandoned: true, ..usual }), CancelDecision::EndNow);
+    let waiting = state([called(1, sleep())]);
+    assert_eq!(waiting.cancelled(usual), CancelDecision::Raise);
+    assert_eq!(waiting.cancelled(CancelSituation { is_function: false, ..usual }), CancelDecision::EndNow);
+    assert_eq!(waiting.cancelled(CancelSituation { is_abandoned: true, ..usual }), CancelDecision::EndNow);
     assert_eq!(state([]).cancelled(usual), CancelDecision::EndNow, "it computes");
     assert_eq!(state([paused(false)]).cancelled(usual), CancelDecision::Raise, "it waits to be resumed");
 }
 
 #[test]
-fn a_second_cancel_ends_the_run_and_a_repeated_one_does_not() {
+fn second_cancel_ends_the_run_and_a_repeated_one_does_not() {
     let state = state([called(1, sleep()), cancelling()]);
     let found = |was_received_here| CancelSituation { was_received_here, is_abandoned: false, is_function: true };
     assert_eq!(state.cancelled(found(true)), CancelDecision::EndNow);
@@ -223,7 +223,7 @@ fn a_second_cancel_ends_the_run_and_a_repeated_one_does_not() {
 }
 
 #[test]
-fn a_cancelled_run_ends_cancelled_whatever_its_function_does() {
+fn cancelled_run_ends_cancelled_in_any_case() {
     let state = state([called(1, sleep()), cancelling()]);
     let reason = |end: Entry, raised| match state.with_cancelled_end(vec![end], raised).pop() {
         Some(Entry::Cancelled { reason, .. }) => reason,
@@ -231,14 +231,14 @@ fn a_cancelled_run_ends_cancelled_whatever_its_function_does() {
     };
     let failed = || Entry::Failed { at: AT, error: "no".to_owned(), traceback: None, result: None };
     assert_eq!(reason(Entry::Completed { at: AT, result: Value::Null }, None), "enough");
-    assert_eq!(reason(failed(), None), "enough", "its time limit is no failure of the function");
+    assert_eq!(reason(failed(), None), "enough", "its time limit is not a failure of the function");
     assert_eq!(reason(failed(), Some(FailureKind::Cancelled)), "enough");
-    let told = reason(failed(), Some(FailureKind::Raised));
-    assert_eq!(told, "enough; its function failed when it was told: no");
+    let reported = reason(failed(), Some(FailureKind::Raised));
+    assert_eq!(reported, "enough; its function failed when it was told: no");
 }
 
 #[test]
-fn a_function_that_raises_the_cancel_itself_ends_cancelled() {
+fn function_raising_the_cancel_itself_ends_cancelled() {
     let failed = Entry::Failed { at: AT, error: "no".to_owned(), traceback: None, result: None };
     let ends = |raised| self::state([]).with_cancelled_end(vec![failed.clone()], raised);
     assert!(
@@ -249,7 +249,7 @@ fn a_function_that_raises_the_cancel_itself_ends_cancelled() {
 }
 
 #[test]
-fn pausing_and_resuming_count_only_where_they_change_something() {
+fn pausing_and_resuming_count_only_if_they_change_something() {
     let pause = |above| Input::Pause { by: "you".to_owned(), above };
     let resume = |above| Input::Resume { by: "you".to_owned(), above };
     let has_effect = |entries: Vec<Entry>, input| state(entries).event_of(&run(), input).is_some();
@@ -263,7 +263,7 @@ fn pausing_and_resuming_count_only_where_they_change_something() {
 }
 
 #[test]
-fn an_answer_counts_for_an_open_gate_of_this_run_only() {
+fn answer_counts_only_for_an_open_gate_of_this_run() {
     let state = state([called(1, gate()), called(2, sleep())]);
     let gate_of = |run: &RunId, number| step(run, number).unwrap_or_else(|| panic!("a small number"));
     let answer = |step| Input::GateAnswered { step, choice: "yes".to_owned(), by: By::default() };
@@ -280,7 +280,7 @@ fn an_answer_counts_for_an_open_gate_of_this_run_only() {
 }
 
 #[test]
-fn a_function_receives_no_inputs_of_machines() {
+fn function_receives_no_machine_inputs() {
     let step = step(&run(), 1).unwrap_or_else(|| panic!("a small number"));
     let screen = Input::ScreenRead { step, session_id: "t".to_owned(), screen: None };
     assert!(state([called(1, gate())]).event_of(&run(), screen).is_none());
@@ -292,7 +292,7 @@ fn answered(number: u64, value: u64) -> Entry {
 }
 
 #[test]
-fn the_history_of_a_function_has_its_own_calls_and_the_answers_that_it_received() {
+fn function_history_has_its_calls_and_received_answers() {
     let other = Entry::Called { at: AT, number: 3, frame: 2, within: None, call: call_of(1, sleep()) };
     let entries = [called(1, sleep()), called(2, node()), other.clone(), answered(3, 30), answered(1, 10)];
     let FunctionSteps { steps, deferred: held } =
@@ -312,14 +312,14 @@ fn the_history_of_a_function_has_its_own_calls_and_the_answers_that_it_received(
 }
 
 #[test]
-fn answers_that_arrive_during_a_pause_are_held_until_they_are_delivered() {
+fn answers_during_a_pause_are_held_until_delivered() {
     let resumed = Entry::Resumed { at: AT, by: "you".to_owned() };
     let told = |number| Entry::Told { at: AT, number };
     let calls = || vec![called(1, sleep()), called(2, sleep()), paused(false), answered(2, 20), answered(1, 10)];
     let of = |more: Vec<Entry>| FunctionSteps::from_entries(ROOT, [calls(), more].concat(), None);
     let held = |steps: &FunctionSteps| steps.deferred.iter().map(|held| held.ordinal).collect::<Vec<_>>();
     assert_eq!(held(&of(vec![])), [2, 1], "in the order in which they arrived");
-    assert_eq!(held(&of(vec![resumed.clone()])), [2, 1], "the daemon may have ended before it delivered them");
+    assert_eq!(held(&of(vec![resumed.clone()])), [2, 1], "the daemon may have ended before delivering them");
     let half = of(vec![resumed.clone(), told(2)]);
     assert_eq!(held(&half), [1]);
     assert_eq!(half.steps.last(), Some(&Step::Answered { ordinal: 2, answer: Answer::Value(20.into()) }));

@@ -1,8 +1,8 @@
 //! Cancellation of a run of a function.
 //!
-//! The driver first ends the calls of the run. Then it raises `asyncio.CancelledError` where the function waits, gives
-//! the function some time for its `except` and `finally` blocks, and performs their calls. The run ends cancelled,
-//! whatever the function does with the exception. Each step is in the journal, so that a daemon that recovers the run
+//! The driver first ends the calls of the run. Then it raises `asyncio.CancelledError` where the function waits, allows
+//! some time for the function's `except` and `finally` blocks, and performs their calls. The run always ends cancelled,
+//! even if the function catches the exception. Each step is in the journal, so that a daemon that recovers the run
 //! continues with the next step.
 
 use std::time::Duration;

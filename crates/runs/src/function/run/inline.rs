@@ -139,7 +139,7 @@ mod tests {
         "text":"","input":"","params":{},"limits":{},"nodes":[]"#;
 
     #[test]
-    fn a_run_that_an_older_daemon_began_has_a_heap_for_each_call() {
+    fn run_of_an_older_daemon_has_a_heap_for_each_call() {
         let older = folded(&[
             &format!("{STARTED}}}"),
             r#"{"function":"called","at":2,"number":1,"call":{"ordinal":1,"call":"run","node":"a","input":"","timeout":null,"kwargs":{}}}"#,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_within_a_call_is_below_it_and_an_orphan_after_it() {
+    fn calls_within_a_call_are_below_it_and_orphaned_after_it() {
         let asks = |number: u64, ordinal: u64, within: &str| {
             format!(
                 r#"{{"function":"called","at":2,"number":{number}{within},"call":{{"ordinal":{ordinal},"call":"sleep","seconds":1.0}}}}"#

@@ -131,7 +131,7 @@ impl FunctionRun {
                 outcome.map(|outcome| FunctionEvent::Outcome { number, outcome, by: None })
             }
             FunctionInput::DeadlinePassed => self.expired_limit(),
-            // This run is under cancellation already.
+            // This run is already being cancelled.
             FunctionInput::Passed { input }
                 if matches!(*input, Input::Cancel { .. }) && self.folded.cancel.is_some() =>
             {

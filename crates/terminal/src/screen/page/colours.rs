@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_read_in_their_forms() {
+    fn colours_are_parsed_in_all_forms() {
         let cases = [
             ("#fff", "f0f0/f0f0/f0f0"),
             ("#12aB00", "1212/abab/0000"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_set_together_and_put_back() {
+    fn colours_are_set_together_and_reset() {
         let set = ["4;1;#111;2;#222;256;#333", "10;#444;#555", "5;1;#666"];
         let with = |more: &[&'static str]| answers(&[&set, more].concat());
         assert_eq!(with(&["4;1;?;2;?"]), "|]4;1;rgb:1010/1010/1010||]4;2;rgb:2020/2020/2020|");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_palette_has_a_bounded_number_of_colours() {
+    fn palette_has_a_bounded_number_of_colours() {
         let mut palette = Palette::default();
         for index in 0..=u16::MAX {
             let _ = palette.perform(&[b"4".to_vec(), index.to_string().into_bytes(), b"#fff".to_vec()], true);

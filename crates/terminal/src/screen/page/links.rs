@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_known_if_a_viewer_can_show_it() {
+    fn address_is_known_if_a_viewer_can_show_it() {
         for (address, is) in [
             ("https://example.org/a?b=c#d", true),
             ("HTTP://example.org", true),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_addresses_are_known_within_bounds() {
+    fn newest_addresses_are_known_within_limits() {
         let mut links = Links::default();
         let first = links.to("https://example.org/0").unwrap();
         assert_eq!(links.to("https://example.org/0").unwrap(), first);

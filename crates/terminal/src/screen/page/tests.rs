@@ -36,7 +36,7 @@ impl Shown {
         String::from_utf8(self.replies.clone()).expect("answers are ASCII")
     }
 
-    /// Row and column of the cursor, from 1 as sequences count.
+    /// Row and column of the cursor, from 1 as in sequences.
     fn cursor(&self) -> (u16, u16) {
         let cursor = self.intake.screen.cursor();
         (cursor.row + 1, cursor.col + 1)
@@ -50,11 +50,11 @@ fn shown(bytes: &str) -> Shown {
 /// Five rows of five letters, `a` to `y`.
 const LETTERS: &str = "abcde\r\nfghij\r\nklmno\r\npqrst\r\nuvwxy";
 
-/// The scroll area is the middle nine letters, `ghi`, `lmn`, `qrs`.
+/// The scroll region is the middle nine letters, `ghi`, `lmn`, `qrs`.
 const MIDDLE: &str = "\x1b[?69h\x1b[2;4s\x1b[2;4r";
 
 #[test]
-fn left_and_right_margins_bound_what_moves() {
+fn margins_bound_moves_on_left_and_right() {
     let cases: &[(&str, &str, &str)] = &[
         ("IND at the bottom", "\x1b[4;3H\x1bD", "abcde\nflmnj\nkqrso\np   t\nuvwxy"),
         ("LF outside the sides", "\x1b[4;1H\n", "abcde\nfghij\nklmno\npqrst\nuvwxy"),
@@ -85,7 +85,7 @@ fn left_and_right_margins_bound_what_moves() {
 }
 
 #[test]
-fn the_cursor_stops_at_margins_and_counts_from_them_in_origin_mode() {
+fn cursor_stops_at_margins_and_counts_in_origin_mode() {
     let cases: &[(&str, &str, (u16, u16))] = &[
         ("CUU stops at the top", "\x1b[3;3H\x1b[9A", (2, 3)),
         ("CUU from above goes on", "\x1b[1;3H\x1b[9A", (1, 3)),
@@ -115,15 +115,15 @@ fn the_cursor_stops_at_margins_and_counts_from_them_in_origin_mode() {
 }
 
 #[test]
-fn setting_margins_is_not_saving_the_cursor() {
+fn setting_margins_does_not_save_the_cursor() {
     assert_eq!(shown("\x1b[3;3H\x1b7\x1b[?69h\x1b[2;4s\x1b8").cursor(), (3, 3));
     assert_eq!(shown("\x1b[3;3H\x1b[s\x1b[1;1H\x1b[u").cursor(), (3, 3));
 }
 
 #[test]
-fn the_lower_margin_and_erasing_above_work_from_any_row() {
-    // The emulator's own ED 1 forgets the first row when the cursor is on the second, and its DCH clears what
-    // is before the cursor.
+fn lower_margin_and_erasing_above_work_from_any_row() {
+    // The emulator's own ED 1 omits the first row when the cursor is on the second, and its DCH clears cells before the
+    // cursor.
     assert_eq!(shown(&format!("{LETTERS}\x1b[2;2H\x1b[1J")).text(), "\n  hij\nklmno\npqrst\nuvwxy");
     assert_eq!(shown("abcdefghij\x1b[1;8H\x1b[99P").text(), "abcdefg");
 }
@@ -149,7 +149,7 @@ fn rectangles_are_filled_erased_and_copied() {
 }
 
 #[test]
-fn an_erased_half_of_a_wide_character_takes_the_other_half_with_it() {
+fn erasing_half_a_wide_character_erases_all_of_it() {
     for (erase, expected) in [
         ("\x1b[1;3H\x1b[K", "a"),
         ("\x1b[1;2H\x1b[1K", "   b"),
@@ -179,7 +179,7 @@ fn attributes_change_in_a_rectangle_or_along_the_text() {
 }
 
 #[test]
-fn protected_cells_are_left_alone_by_the_erases_that_respect_them() {
+fn protected_cells_survive_selective_erasing() {
     // "a" and "c" are protected, "b" is not.
     let dec = "\x1b[1\"qa\x1b[0\"qb\x1b[1\"qc\x1b[2\"q";
     let iso = "\x1bVa\x1bWb\x1bVc\x1bW";
@@ -204,7 +204,7 @@ fn protected_cells_are_left_alone_by_the_erases_that_respect_them() {
 }
 
 #[test]
-fn a_program_gets_the_answers_of_a_terminal() {
+fn program_gets_the_answers_of_a_terminal() {
     let cases: &[(&str, &str)] = &[
         ("\x1b[c", "\x1b[?64;6;21;22;28c"),
         ("\x1b[62\"p\x1b[c", "\x1b[?62;6;21;22;28c"),
@@ -250,7 +250,7 @@ fn modes_are_reported_saved_and_restored() {
         ("\x1b[?60$p\x1b[?9999$p", "\x1b[?60;4$y\x1b[?9999;0$y"),
         ("\x1b[4h\x1b[4$p\x1b[20$p\x1b[1$p\x1b[99$p", "\x1b[4;1$y\x1b[20;2$y\x1b[1;4$y\x1b[99;0$y"),
         ("\x1b[?7s\x1b[?7l\x1b[?7r\x1b[?7$p", "\x1b[?7;1$y"),
-        // What was not saved is not restored, and a VT200 does not know the question.
+        // An unsaved mode is not restored, and a VT200 does not know the query.
         ("\x1b[?7l\x1b[?7r\x1b[?7$p", "\x1b[?7;2$y"),
         ("\x1b[62\"p\x1b[?7$p", ""),
     ];
@@ -260,7 +260,7 @@ fn modes_are_reported_saved_and_restored() {
 }
 
 #[test]
-fn a_backspace_goes_back_over_a_line_where_that_is_asked_for() {
+fn backspace_crosses_a_line_if_requested() {
     let cases: &[(&str, (u16, u16))] = &[
         ("\x1b[2;1H\x08", (2, 1)),
         ("\x1b[?45h\x1b[2;1H\x08", (1, 10)),
@@ -268,7 +268,7 @@ fn a_backspace_goes_back_over_a_line_where_that_is_asked_for() {
         ("\x1b[?45h\x1b[?7l\x1b[2;1H\x08", (2, 1)),
         ("\x1b[?45h\x1b[2;3r\x1b[2;1H\x08", (3, 10)),
         ("\x1b[?45h\x1b[?69h\x1b[3;5s\x1b[2;3H\x08", (1, 5)),
-        // Behind the last column is one column before the next line.
+        // One position after the last column, before the next line.
         ("\x1b[?45h1234567890\x08", (1, 10)),
         ("\x1b[?45h\x1b[65535D", (1, 1)),
     ];
@@ -278,7 +278,7 @@ fn a_backspace_goes_back_over_a_line_where_that_is_asked_for() {
 }
 
 #[test]
-fn tab_stops_are_set_cleared_and_kept_through_a_resize() {
+fn tab_stops_are_set_cleared_and_kept_on_resize() {
     let tabbed = |bytes: &str| Shown::new(30, 5).print(bytes).cursor().1;
     assert_eq!(tabbed("\t"), 9);
     assert_eq!(tabbed("\x1b[4G\x1bH\r\t"), 4);
@@ -292,12 +292,12 @@ fn tab_stops_are_set_cleared_and_kept_through_a_resize() {
 }
 
 #[test]
-fn a_tab_at_the_end_of_a_full_line_waits_there() {
+fn tab_at_the_end_of_a_full_line_waits_there() {
     assert_eq!(shown("1234567890\tx").text(), "1234567890\nx");
 }
 
 #[test]
-fn the_alternate_screen_comes_and_goes_in_three_ways() {
+fn alternate_screen_has_three_modes() {
     let cases: &[(&str, &str, (u16, u16))] = &[
         ("main\x1b[?47h", "", (1, 5)),
         ("main\x1b[?47halt\x1b[?47l", "main", (1, 8)),
@@ -313,14 +313,14 @@ fn the_alternate_screen_comes_and_goes_in_three_ways() {
 }
 
 #[test]
-fn new_line_mode_and_the_screen_alignment_test() {
+fn new_line_mode_and_screen_alignment_test_work() {
     assert_eq!(shown("\x1b[20hab\ncd").text(), "ab\ncd");
     let aligned = shown("\x1b[2;3r\x1b[?69h\x1b[2;3s\x1b#8\x1b[9A\x1b[9D");
     assert_eq!((aligned.text(), aligned.cursor()), (["EEEEEEEEEE"; 5].join("\n"), (1, 1)));
 }
 
 #[test]
-fn titles_are_put_aside_and_never_told_to_the_program() {
+fn titles_are_stacked_and_never_reported_to_the_program() {
     let mut screen = shown("\x1b]2;one\x07\x1b[22t\x1b]2;two\x07\x1b[21t\x1b[20t");
     assert_eq!(screen.replies(), "\x1b]l\x1b\\\x1b]L\x1b\\");
     assert_eq!(screen.intake.screen.title(), "two");
@@ -331,12 +331,12 @@ fn titles_are_put_aside_and_never_told_to_the_program() {
 }
 
 #[test]
-fn what_was_held_back_comes_before_what_the_page_does() {
+fn held_output_precedes_page_operations() {
     assert_eq!(shown("\x1b[?2026habc\x1b[1;1;1;1$z\x1b[?2026l").text(), " bc");
 }
 
 #[test]
-fn a_snapshot_has_the_margins() {
+fn snapshot_has_the_margins() {
     let original = shown(&format!("{LETTERS}{MIDDLE}\x1b[?6h\x1b[2;2H"));
     let copy = shown(&original.intake.screen.snapshot());
     assert_eq!((copy.text(), copy.cursor()), (original.text(), original.cursor()));
@@ -382,7 +382,7 @@ fn sequence() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Prints sequences, with a change of size now and then. Returns how often the emulator failed.
+/// Prints sequences with occasional resizes. Returns the number of failures of the emulator.
 fn failures(steps: &[(String, Option<(u16, u16)>)]) -> u32 {
     let transcript = Transcript::new(History::new(1 << 20), None);
     let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(Size { cols: 20, rows: 6 })));
@@ -411,7 +411,7 @@ proptest! {
     }
 
     #[test]
-    fn no_answer_repeats_what_the_output_chose(text in "[g-z]{6,12}") {
+    fn no_answer_repeats_output_text(text in "[g-z]{6,12}") {
         let asked = format!(
             "\x1b]0;{text}\x07\x1b]1;{text}\x07{text}\x1b[20t\x1b[21t\x1b[22t\x1b[23t\x1b[21t\x1bP$q{text}\x1b\\\
              \x1bP+q{text}\x1b\\\x1b]4;1;{text}\x07\x1b]4;1;?\x07\x1b]11;{text}\x07\x1b]11;?\x07\x1b]52;c;{text}\x07\
@@ -427,7 +427,7 @@ proptest! {
     /// Takes minutes: `cargo test -p steplatch-terminal -- --ignored no_long`.
     #[test]
     #[ignore = "a long search for sequences that make the emulator fail"]
-    fn no_long_run_of_sequences_makes_the_emulator_fail(steps in steps(1500)) {
+    fn long_runs_of_sequences_never_fail(steps in steps(1500)) {
         prop_assert_eq!(failures(&steps), 0);
     }
 }

@@ -25,7 +25,7 @@ use crate::terminal::excerpt;
 /// An entry with a waiting caller.
 pub(super) struct PromptEntry {
     reply: Reply,
-    /// Its entry in the log of inputs.
+    /// The entry in the log of inputs.
     log_number: u64,
     limit: Limit,
     /// True if the entry ends when the program requests other input.
@@ -522,7 +522,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_over_when_its_prompt_stands_still() {
+    fn entry_ends_when_its_prompt_is_stable() {
         let prompt = RowKind::Prompt { output_bytes: 0 };
         let milliseconds = Duration::from_millis;
         let cases = [

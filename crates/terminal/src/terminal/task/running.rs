@@ -100,7 +100,7 @@ const STABLE_ROW_TIME: Duration = Duration::from_secs(3);
 /// A command with a waiting caller.
 pub(super) struct Running {
     reply: Reply,
-    /// Its entry in the log of inputs.
+    /// The entry in the log of inputs.
     log_number: u64,
     pub(super) deadline: Instant,
     limit: Limit,

@@ -149,7 +149,7 @@ impl Workflows {
             Ok(Ok(_)) => {}
             // A client removed the workflow during the run.
             Ok(Err(LookupError::NotFound { .. })) => {
-                tracing::debug!(workflow = %name, "a run belongs to no saved workflow")
+                tracing::debug!(workflow = %name, "a run belongs to no saved workflow");
             }
             Ok(Err(error)) => tracing::warn!(workflow = %name, error = with_causes(&error), "a run was not counted"),
             Err(error) => tracing::warn!(workflow = %name, error = %error, "a run was not counted"),
@@ -198,7 +198,7 @@ impl Workflows {
         match recorded {
             Ok(Ok(_)) => {}
             Ok(Err(LookupError::NotFound { .. })) => {
-                tracing::debug!(workflow = id, "a run belongs to no saved workflow")
+                tracing::debug!(workflow = id, "a run belongs to no saved workflow");
             }
             Ok(Err(error)) => tracing::warn!(workflow = id, error = with_causes(&error), "a run was not counted"),
             Err(error) => tracing::warn!(workflow = id, error = %error, "a run was not counted"),

@@ -14,7 +14,7 @@ const { choicesIn, nextSize } = await import(new URL("choices.js", modules));
 const { coloursOf, contrast, isLight } = await import(new URL("colours.js", modules));
 const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
 const { areAlike, differences, nearby, steadyText, unified } = await import(new URL("differences.js", modules));
-const { jsonLines, placed } = await import(new URL("json_lines.js", modules));
+const { jsonLines, placed, syntaxProblem } = await import(new URL("json_lines.js", modules));
 const { newestBefore, places } = await import(new URL("find.js", modules));
 const { addressAt, addresses, openable } = await import(new URL("links.js", modules));
 const { cellAt, isReported, wheelSteps } = await import(new URL("mouse.js", modules));
@@ -36,6 +36,13 @@ test("choices of a browser are known values, whatever its storage has", () => {
   assert.equal(nextSize("terminalText", "15", -1), "12");
   assert.equal(nextSize("text", "150", 1), null);
   assert.equal(nextSize("text", "90", -1), null);
+});
+
+test("a text that is not JSON is wrong at a line", () => {
+  assert.equal(syntaxProblem('{"a": [1, 2]}'), null);
+  for (const [text, line] of [["{\n  \"a\": 1,\n  b\n}", 2], ["{\n  \"a\": [1,\n", 2], ["", 0], ["{}\n{", 1], ["[1 2]", 0]]) {
+    assert.equal(syntaxProblem(text)?.line, line, text);
+  }
 });
 
 test("a time in UTC has its day there, and says so", () => {
@@ -481,7 +488,7 @@ test("a step has its input and its output in a line", () => {
 test("what differs from run to run is no difference, and any other number is one", () => {
   // The rules, and their examples, are those of crates/capture/src/variation.rs.
   const rules = readFileSync(new URL("../../../crates/capture/src/variation.rs", import.meta.url), "utf8");
-  const [, same = "", others = ""] = rules.split(/fn (?:what_differs_from_run_to_run|a_number_that_is_a_result)/);
+  const [, same = "", others = ""] = rules.split(/fn (?:expected_variation_is_not_a_difference|number_in_a_result_is_a_difference)/);
   const pairs = (text) => [...text.matchAll(/^ +\(("(?:[^"\\]|\\.)*"), ("(?:[^"\\]|\\.)*")\),$/gm)].map(([, one, other]) => [one, other].map((part) => steadyText(JSON.parse(part))));
   assert.ok(pairs(same).length > 20 && pairs(others).length > 10);
   for (const [one, other] of pairs(same)) assert.equal(one, other);

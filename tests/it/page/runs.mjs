@@ -99,6 +99,43 @@ await play(async (browser) => {
   await isAccessible(page);
   await shot(page, "source");
 
+  // It is edited: mistakes are at their lines, what was saved elsewhere is not replaced, and a new version is saved.
+  await tell({ saves: "edited" });
+  await at("workflows/edited");
+  const editing = async () => {
+    await page.getByRole("button", { name: "Edit" }).click();
+    return page.getByLabel("Definition").and(page.locator("textarea"));
+  };
+  let text = await editing();
+  const definition = JSON.parse(await text.inputValue());
+  await text.fill('{\n  "name": "edited",\n  states\n}');
+  await page.getByRole("button", { name: "Save as a new version" }).click();
+  await page.getByRole("alert").filter({ hasText: "Line 3:" }).waitFor();
+  await text.fill(JSON.stringify({ ...definition, name: "other" }));
+  await page.getByRole("button", { name: "Save as a new version" }).click();
+  await page.getByRole("alert").filter({ hasText: "The name stays edited" }).waitFor();
+  await text.fill(JSON.stringify({ ...definition, states: { work: { action: { tool: "slep", params: {} } } } }));
+  await page.getByRole("button", { name: "Save as a new version" }).click();
+  await page.getByLabel("Mistakes").locator(".mistake", { hasText: "slep" }).waitFor();
+  assert.match(await text.inputValue(), /\n  "states": /, "the text has the lines that are numbered");
+  await isAccessible(page);
+  await shot(page, "edit");
+  const better = { ...definition, description: "Waits, and says why.", states: { work: { action: { tool: "sleep", params: { seconds: 0.02 } } } } };
+  await text.fill(JSON.stringify(better));
+  await page.getByLabel("Reason").fill("what it is for");
+  await page.getByRole("button", { name: "Save as a new version" }).click();
+  await page.getByRole("table", { name: "Versions" }).getByText("what it is for").waitFor();
+  await page.getByText("Waits, and says why.").first().waitFor();
+  text = await editing();
+  await tell({ saves: "edited" });
+  await text.fill(JSON.stringify({ ...better, description: "Too late." }));
+  await page.getByRole("button", { name: "Save as a new version" }).click();
+  await page.getByRole("alert").filter({ hasText: "saved elsewhere" }).waitFor();
+  await page.getByRole("button", { name: "Leave it" }).click();
+  await page.getByRole("button", { name: "Discard the changes?" }).click();
+  await page.getByRole("button", { name: "Edit" }).waitFor();
+  assert.equal(await page.getByText("Too late.").count(), 0);
+
   // Branches at the same time are in lanes; the steps of the runs that they started open below them.
   const branch = (seconds) => ({ workflow_definition: { name: "nap", initial_state: "sleep_well", states: { sleep_well: { action: { tool: "sleep", params: { seconds } } } } } });
   const both = { name: "both", initial_state: "naps", states: { naps: { action: { tool: "parallel", params: { workflows: { long: branch(0.6), short: branch(0.4) } } } } } };

@@ -49,3 +49,22 @@ export function placed(lines, problems) {
     return { line: pointer ? Number(at.get(pointer)) : 0, words: found?.[2] ?? problem };
   });
 }
+
+/**
+ * Returns the line and the words of a text that is not JSON; nothing if it is. Browsers name the place in different ways. Pure.
+ * @param {string} text
+ * @returns {{ line: number, words: string } | null} The line counts from 0.
+ */
+export function syntaxProblem(text) {
+  try {
+    JSON.parse(text);
+    return null;
+  } catch (error) {
+    const words = error instanceof Error ? error.message : String(error);
+    const line = /\bline (\d+)/.exec(words)?.[1];
+    const position = /\bposition (\d+)/.exec(words)?.[1];
+    if (line) return { line: Number(line) - 1, words };
+    // Without a place, the text ends too early.
+    return { line: text.slice(0, position ? Number(position) : text.length).split("\n").length - 1, words };
+  }
+}

@@ -6,6 +6,7 @@ import { diagram } from "./diagram.js";
 import { differenceLines } from "./difference_lines.js";
 import { differences, nearby } from "./differences.js";
 import { fill, h, icon } from "./dom.js";
+import { editor } from "./edit.js";
 import { checkFields, formFields, formValue, markRefused } from "./form.js";
 import { jsonLines, placed } from "./json_lines.js";
 import { chooseProject, knownProjects, project } from "./project.js";
@@ -169,8 +170,26 @@ function showOne(into, name, from) {
     fill(
       body,
       h("div", {}, h("section", { class: "card", "aria-labelledby": "start" }, h("h2", { id: "start" }, "Start"), workflow.description ? h("p", {}, visible(workflow.description)) : null, form), lastRuns(workflow)),
-      h("section", { class: "card", "aria-labelledby": "source" }, h("h2", { id: "source" }, "Definition"), h("p", { class: "hint" }, workflow.file ?? ""), source(workflow)),
+      definitionCard(workflow),
     );
+  }
+
+  /** @param {any} workflow */
+  function definitionCard(workflow) {
+    const text = source(workflow);
+    const edit = h("button", { class: "quiet" }, "Edit");
+    // A function is in a file, and an unsaved definition belongs to its run.
+    edit.hidden = workflow.kind !== "machine" || workflow.isUnsaved === true;
+    const card = h("section", { class: "card", "aria-labelledby": "source" }, h("header", { class: "head" }, h("h2", { id: "source", class: "grow" }, "Definition"), edit), h("p", { class: "hint" }, workflow.file ?? ""), text);
+    edit.addEventListener("click", () => {
+      edit.hidden = true;
+      const form = editor(name, workflow.definition, () => {
+        load().catch((error) => tell(wordsOf(error)));
+      });
+      text.replaceWith(form);
+      form.querySelector("textarea")?.focus();
+    });
+    return card;
   }
 
   /** @param {any} workflow */

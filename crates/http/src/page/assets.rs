@@ -33,6 +33,7 @@ modules! {
     "difference_lines.js"
     "differences.js"
     "dom.js"
+    "edit.js"
     "find.js"
     "font.js"
     "form.js"

@@ -1,0 +1,106 @@
+// Editing a machine: its definition as JSON, saved as a new version.
+
+import { ApiError, ask } from "./api.js";
+import { fill, h, setText } from "./dom.js";
+import { jsonLines, placed, syntaxProblem } from "./json_lines.js";
+import { visible } from "./words.js";
+
+/**
+ * Returns the form that edits a definition.
+ * @param {string} name The workflow.
+ * @param {any} definition As it is saved.
+ * @param {() => void} done Called after saving, or when the person leaves it.
+ */
+export function editor(name, definition, done) {
+  const before = JSON.stringify(definition, null, 2);
+  const text = h("textarea", { class: "mono editor", spellcheck: "false", rows: Math.min(40, before.split("\n").length + 2), "aria-label": "Definition" });
+  text.value = before;
+  const reason = h("input", { type: "text", class: "grow", placeholder: "Reason, for its versions", "aria-label": "Reason", maxlength: "500" });
+  const save = h("button", { class: "primary" }, "Save as a new version");
+  const leave = h("button", { type: "button" }, "Leave it");
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const mistakes = h("pre", { class: "judged source", tabindex: "0", "aria-label": "Mistakes", hidden: true });
+  const form = h("form", { novalidate: true }, text, h("p", { class: "line" }, reason, save, leave), problem, mistakes);
+
+  /** @param {string} words */
+  function tell(words) {
+    setText(problem, visible(words));
+    problem.hidden = false;
+  }
+
+  /** Puts the cursor on a line of the text. @param {number} line */
+  function goTo(line) {
+    const start = text.value.split("\n").slice(0, line).join("\n").length + (line ? 1 : 0);
+    text.focus();
+    text.setSelectionRange(start, start);
+  }
+
+  /** Shows the mistakes below their lines. @param {any} edited @param {string[]} problems */
+  function showMistakes(edited, problems) {
+    const lines = jsonLines(edited);
+    const found = placed(lines, problems);
+    const near = new Set(found.flatMap(({ line }) => [line - 1, line, line + 1]));
+    fill(
+      mistakes,
+      lines.flatMap((line, index) => [
+        near.has(index) ? h("span", { class: "text-line numbered", "data-line": index + 1 }, `${visible(line.text)}\n`) : null,
+        ...found.filter((one) => one.line === index).map(({ words }) => h("span", { class: "text-line mistake" }, `${visible(words)}\n`)),
+      ]),
+    );
+    mistakes.hidden = false;
+    // The text gets the form that the lines are numbered in.
+    text.value = JSON.stringify(edited, null, 2);
+    goTo(found[0]?.line ?? 0);
+  }
+
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    problem.hidden = true;
+    mistakes.hidden = true;
+    const invalid = syntaxProblem(text.value);
+    if (invalid) {
+      tell(`Line ${invalid.line + 1}: ${invalid.words}`);
+      goTo(invalid.line);
+      return;
+    }
+    const edited = JSON.parse(text.value);
+    if (edited === null || typeof edited !== "object" || Array.isArray(edited)) {
+      tell("A definition is a JSON object.");
+      return;
+    }
+    if (edited.name !== definition.name) {
+      tell(`The name stays ${definition.name ?? name}: another name would be another workflow.`);
+      return;
+    }
+    save.disabled = true;
+    try {
+      const now = await ask("GET", `/workflows/${encodeURIComponent(name)}`);
+      if (JSON.stringify(now.definition, null, 2) !== before) {
+        tell("It was saved elsewhere while you edited it. Copy your text, leave it, and edit the new version.");
+        return;
+      }
+      await ask("POST", "/workflows", { workflow_definition: edited, overwrite_existing: true, reason: reason.value.trim() || undefined });
+      done();
+    } catch (error) {
+      const reply = error instanceof ApiError ? error.reply : {};
+      tell(error instanceof Error ? error.message : String(error));
+      const problems = (reply.validation_errors ?? []).map(String);
+      if (problems.length) showMistakes(edited, problems);
+    } finally {
+      save.disabled = false;
+    }
+  });
+  leave.addEventListener("click", () => {
+    if (text.value !== before && leave.dataset["sure"] !== "asked") {
+      leave.dataset["sure"] = "asked";
+      fill(leave, "Discard the changes?");
+      setTimeout(() => {
+        delete leave.dataset["sure"];
+        fill(leave, "Leave it");
+      }, 4000);
+      return;
+    }
+    done();
+  });
+  return form;
+}

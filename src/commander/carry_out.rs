@@ -64,7 +64,7 @@ impl Conversation<'_> {
                 match self.session.find_by_number(what).map(|number| (number, self.session.entry(number).run.clone())) {
                     Some((_, Some(run))) => run,
                     Some((number, None)) => {
-                        return Err(Failure::usage(format!("::{number} is no run; /runs lists runs")));
+                        return Err(Failure::usage(format!("::{number} is not a run; /runs lists runs")));
                     }
                     None => self.run(what, "/ui").await?,
                 },
@@ -90,7 +90,7 @@ impl Conversation<'_> {
             }
             "off" => {
                 self.session.set_target(None);
-                return Ok(self.screen.print_remark("plain text is sent nowhere any more")?);
+                return Ok(self.screen.print_remark("plain text is no longer sent anywhere")?);
             }
             name => line::read(name).map_err(Failure::usage)?,
         };
@@ -121,7 +121,7 @@ impl Conversation<'_> {
             vec![format!("@{}", node.id), node.kind.clone(), visible(node.description.as_deref().unwrap_or_default())]
         });
         let lines = format::table(["NODE", "TYPE", "DESCRIPTION"], rows);
-        self.show_list(&lines, "no node is like that")?;
+        self.show_list(&lines, "no matching node")?;
         self.show_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
 
@@ -135,7 +135,7 @@ impl Conversation<'_> {
             vec![format!("#{}", graph.id), visible(&graph.steps.join(", ")), about]
         });
         let lines = format::table(["GRAPH", "STEPS", "DESCRIPTION"], rows);
-        self.show_list(&lines, "no such graph; see /help graphs")?;
+        self.show_list(&lines, "no matching graph; see /help graphs")?;
         self.show_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
 
@@ -150,8 +150,8 @@ impl Conversation<'_> {
             let about = visible(workflow.description.as_deref().unwrap_or_default());
             vec![format!("%{}", workflow.name), workflow.status.clone(), runs, about]
         });
-        let lines = format::table(["WORKFLOW", "STATUS", "DONE WELL", "DESCRIPTION"], rows);
-        self.show_list(&lines, "there is no such workflow; one from a file is run with %./FILE.json or %./FILE.py")?;
+        let lines = format::table(["WORKFLOW", "STATUS", "SUCCEEDED", "DESCRIPTION"], rows);
+        self.show_list(&lines, "no matching workflow; one from a file is run with %./FILE.json or %./FILE.py")?;
         let more = reply.total.saturating_sub(reply.workflows.len());
         if more > 0 && containing.is_empty() {
             self.screen.print_remark(&format!("and {more} more; /workflows TEXT finds them"))?;
@@ -184,7 +184,7 @@ impl Conversation<'_> {
         });
         let lines =
             format::table(["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"], found.iter().map(runs::row));
-        Ok(self.show_list(&lines, "there are no such runs; %NAME begins one")?)
+        Ok(self.show_list(&lines, "no matching runs; %NAME begins one")?)
     }
 
     async fn list_gates(&mut self) -> Result<(), Failure> {

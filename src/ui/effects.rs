@@ -54,7 +54,7 @@ impl EffectRunner {
                     Ok(_) => return,
                     Err(error) => UiEvent::Done(Err(error.to_string())),
                 },
-                Effect::Attach { .. } | Effect::Suspend | Effect::Redraw | Effect::Leave => return,
+                Effect::Attach { .. } | Effect::Suspend | Effect::Redraw | Effect::Copy(_) | Effect::Leave => return,
             };
             // Ignore a failure: the person may have left the full screen.
             let _ = sender.send(event).await;

@@ -84,6 +84,8 @@ pub(crate) enum Effect {
     Suspend,
     /// Draw everything again.
     Redraw,
+    /// Copy a text into the clipboard of the person's terminal.
+    Copy(String),
     Leave,
 }
 

@@ -14,7 +14,7 @@ use super::event::{Effect, UiEvent};
 use super::feeds::Feeds;
 use super::key::{KeyReader, TerminalInput};
 use super::model::Model;
-use super::own_screen::OwnScreen;
+use super::own_screen::{OwnScreen, copy_to_clipboard};
 use super::update::update;
 use super::view;
 use crate::attach::{self, AttachEnd, DetachKey};
@@ -213,6 +213,7 @@ impl EventLoop<'_> {
             match effect {
                 Effect::Leave => return Ok(true),
                 Effect::Redraw => terminal.clear()?,
+                Effect::Copy(text) => copy_to_clipboard(&text)?,
                 Effect::Suspend => self.suspend(terminal).await?,
                 Effect::Attach { terminal: id, hold } => {
                     let result = self.attach(&id, hold, terminal).await?;

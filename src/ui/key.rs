@@ -24,10 +24,25 @@ pub(crate) enum Key {
     PageDown,
 }
 
+/// An action of the mouse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MouseAction {
+    /// The left button was pressed.
+    Press,
+    WheelUp,
+    WheelDown,
+}
+
 /// Input from the terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TerminalInput {
     Key(Key),
+    /// An action of the mouse on a cell. Columns and rows count from 0.
+    Mouse {
+        action: MouseAction,
+        col: u16,
+        row: u16,
+    },
     Paste(String),
     /// The window received the focus (true) or lost it.
     Focus(bool),
@@ -165,6 +180,9 @@ fn parse_sequence(bytes: &[u8]) -> Option<(usize, Sequence)> {
 }
 
 fn control_sequence(parameters: &[u8], last: u8) -> Option<TerminalInput> {
+    if let [b'<', report @ ..] = parameters {
+        return mouse_input(report, last);
+    }
     let first = parameters.split(|byte| *byte == b';').next().unwrap_or_default();
     let key = match (last, first) {
         (b'I', b"") => return Some(TerminalInput::Focus(true)),
@@ -177,6 +195,22 @@ fn control_sequence(parameters: &[u8], last: u8) -> Option<TerminalInput> {
         _ => letter_key(last),
     };
     key.map(TerminalInput::Key)
+}
+
+/// Parses a report of the mouse: button, column and row, from 1 on (SGR coordinates of xterm, mode 1006). The final `m`
+/// is the release of a button.
+fn mouse_input(report: &[u8], last: u8) -> Option<TerminalInput> {
+    /// Bits of the button for Shift, Alt and Ctrl.
+    const MODIFIERS: u16 = 0b1_1100;
+    let mut numbers = std::str::from_utf8(report).ok()?.split(';').map(|number| number.parse::<u16>().ok());
+    let (button, col, row) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let action = match (last, button & !MODIFIERS) {
+        (b'M', 0) => MouseAction::Press,
+        (b'M', 64) => MouseAction::WheelUp,
+        (b'M', 65) => MouseAction::WheelDown,
+        _ => return None,
+    };
+    Some(TerminalInput::Mouse { action, col: col.checked_sub(1)?, row: row.checked_sub(1)? })
 }
 
 fn letter_key(letter: u8) -> Option<Key> {
@@ -231,6 +265,20 @@ mod tests {
         }
         assert_eq!(keys(b"\x1b[I\x1b[O"), [TerminalInput::Focus(true), TerminalInput::Focus(false)]);
         assert_eq!(keys(b"\x1b[99X\x1bq\x1b[>1u"), [], "unknown sequences have no effect");
+        let mouse = |action, col, row| TerminalInput::Mouse { action, col, row };
+        assert_eq!(
+            keys(b"\x1b[<0;5;3M\x1b[<0;5;3m\x1b[<64;1;1M\x1b[<69;200;60M"),
+            [
+                mouse(MouseAction::Press, 4, 2),
+                mouse(MouseAction::WheelUp, 0, 0),
+                mouse(MouseAction::WheelDown, 199, 59)
+            ]
+        );
+        for other in
+            [&b"\x1b[<2;5;3M"[..], b"\x1b[<32;5;3M", b"\x1b[<0;0;3M", b"\x1b[<0;5M", b"\x1b[<0;99999;1M", b"\x1b[<M"]
+        {
+            assert_eq!(keys(other), [], "{other:?}");
+        }
         assert_eq!(keys(b"\x1b\x1b"), [TerminalInput::Key(Key::Escape), TerminalInput::Key(Key::Escape)]);
     }
 
@@ -245,7 +293,7 @@ mod tests {
         #[test]
         fn keys_do_not_depend_on_how_bytes_are_divided(
             parts in prop::collection::vec(prop::sample::select(vec![
-                "a", "\r", "ü", "漢", "\x1b[A", "\x1bOB", "\x1b[5~", "\x1b[200~x\ry\x1b[201~", "\x1b[I", "\x03",
+                "a", "\r", "ü", "漢", "\x1b[A", "\x1bOB", "\x1b[5~", "\x1b[200~x\ry\x1b[201~", "\x1b[I", "\x03", "\x1b[<0;12;3M", "\x1b[<65;1;1M",
             ]), 0..12),
             at in 0usize..200,
         ) {

@@ -113,6 +113,9 @@ pub(crate) enum Typing {
 /// Maximum time between the keys of a typed text.
 const TYPING_TIMEOUT: Duration = Duration::from_millis(400);
 
+/// Maximum time between the focus of the window and the click that gave it.
+const FOCUS_CLICK_TIMEOUT: Duration = Duration::from_millis(300);
+
 /// Letters that move the selection.
 const MOVING_LETTERS: [char; 3] = ['j', 'k', 'G'];
 
@@ -160,6 +163,8 @@ pub(crate) struct Model {
     /// Last letter pressed as a command, with the time since the start.
     pub(crate) last_letter: Option<(Duration, char)>,
     pub(crate) shows_help: bool,
+    /// Time since the start at which the window received the focus.
+    pub(crate) focused_at: Option<Duration>,
     pub(crate) notice: Option<Notice>,
     /// Time since the start before which keys have no effect, because they may belong to a line for a closed question.
     pub(crate) quiet_until: Duration,
@@ -189,6 +194,7 @@ impl Model {
             confirmation: None,
             last_letter: None,
             shows_help: false,
+            focused_at: None,
             notice: None,
             quiet_until: Duration::ZERO,
             picture: None,
@@ -361,6 +367,11 @@ impl Model {
             Key::Char('q') => is_typing,
             _ => false,
         }
+    }
+
+    /// Returns whether a click may be the one that has given the window the focus.
+    pub(crate) fn was_just_focused(&self) -> bool {
+        self.focused_at.is_some_and(|at| self.elapsed < at + FOCUS_CLICK_TIMEOUT)
     }
 
     /// Returns whether typed input has no effect now.

@@ -4,6 +4,8 @@
 
 use std::io::{self, Write as _};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ratatui::backend::{Backend, ClearType, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
@@ -12,8 +14,9 @@ use rustix::termios::tcgetwinsize;
 
 use crate::keyboard::{RESTORE_SEQUENCE, RawMode};
 
-/// Control sequence that enables the alternate screen without a cursor, bracketed paste, and reports of the focus.
-const ENTER_SEQUENCE: &str = "\x1b[?1049h\x1b[?25l\x1b[?2004h\x1b[?1004h\x1b[2J";
+/// Control sequence that enables the alternate screen without a cursor, bracketed paste, and reports of the focus and of
+/// the buttons of the mouse.
+const ENTER_SEQUENCE: &str = "\x1b[?1049h\x1b[?25l\x1b[?2004h\x1b[?1004h\x1b[?1000h\x1b[?1006h\x1b[2J";
 
 /// Size if the terminal does not report one.
 const DEFAULT_SIZE: Size = Size { width: 80, height: 24 };
@@ -67,6 +70,13 @@ pub(crate) fn restore_at_panic() {
         drop(out);
         default_hook(panic);
     }));
+}
+
+/// Has the person's terminal copy a text into the clipboard (OSC 52 of xterm). Many terminals ask or refuse.
+pub(crate) fn copy_to_clipboard(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    write!(out, "\x1b]52;c;{}\x07", STANDARD.encode(text))?;
+    out.flush()
 }
 
 impl Backend for OwnScreen {

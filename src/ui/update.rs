@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
+use ratatui::layout::Position;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RerunRequest, RunRecord, RunReply};
 
 use super::event::{Effect, UiEvent, refusal_text};
 use super::gate_view::{ANSWER_DELAY, AnswerStep, GateView};
-use super::key::{Key, TerminalInput};
-use super::layout::ListLayout;
+use super::key::{Key, MouseAction, TerminalInput};
+use super::layout::{ListLayout, RunLayout};
 use super::line_input::{Edit, LineInput};
 use super::model::{Confirmation, DaemonState, ListLine, Model, Notice, Opened, Row, RowId, Section, Typing, lines};
 use super::picture::Picture;
@@ -20,6 +21,9 @@ use crate::run_changes::has_ended;
 
 /// Number of lines that a key scrolls in the input and output of a step.
 const PAGE_LINES: usize = 10;
+
+/// Number of lines that a step of the wheel scrolls.
+const WHEEL_LINES: usize = 3;
 
 /// Handles an event. `elapsed` is the time since the start, `now` the time of day (ISO 8601, UTC).
 pub(crate) fn update(model: &mut Model, elapsed: Duration, now: String, event: UiEvent) -> Vec<Effect> {
@@ -152,7 +156,13 @@ fn handle_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         if let (true, Some(Opened::Gate(view))) = (has_focus, model.opened.last_mut()) {
             view.pause_answers(model.elapsed);
         }
+        if *has_focus {
+            model.focused_at = Some(model.elapsed);
+        }
         return Vec::new();
+    }
+    if let TerminalInput::Mouse { action, col, row } = input {
+        return handle_mouse(model, *action, Position { x: *col, y: *row });
     }
     let key = match input {
         TerminalInput::Key(key) => Some(*key),
@@ -198,6 +208,61 @@ fn handle_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         Some(Opened::Run(_)) => key.map(|key| handle_run_key(model, key)).unwrap_or_default(),
         None => key.map(|key| handle_list_key(model, key)).unwrap_or_default(),
     }
+}
+
+/// Handles the mouse: a click selects a row of the list, a click on the selected row opens it, and the wheel scrolls. A
+/// click confirms nothing and answers nothing.
+fn handle_mouse(model: &mut Model, action: MouseAction, position: Position) -> Vec<Effect> {
+    if model.shows_help || model.confirmation.is_some() || model.typing.is_some() || model.was_just_focused() {
+        return Vec::new();
+    }
+    let (cols, rows) = (model.cols, model.rows);
+    let wheel_lines = match action {
+        MouseAction::Press => None,
+        MouseAction::WheelUp => Some(-(WHEEL_LINES as isize)),
+        MouseAction::WheelDown => Some(WHEEL_LINES as isize),
+    };
+    match (model.opened.last_mut(), wheel_lines) {
+        (Some(Opened::Gate(view)), Some(lines)) => scroll_gate(view, cols, rows, lines),
+        (Some(Opened::Run(view)), Some(lines)) => {
+            let layout = RunLayout::for_size(cols, rows, false);
+            if layout.step.contains(position) {
+                view.scroll = view.scroll.saturating_add_signed(lines);
+            } else {
+                return handle_run_key(model, if lines < 0 { Key::Up } else { Key::Down });
+            }
+        }
+        (Some(_), None) => {}
+        (None, Some(lines)) => return handle_list_key(model, if lines < 0 { Key::Up } else { Key::Down }),
+        (None, None) => return click_row(model, position),
+    }
+    Vec::new()
+}
+
+/// Selects the row of the list at a position, or opens it if it is selected.
+fn click_row(model: &mut Model, position: Position) -> Vec<Effect> {
+    let area = ListLayout::for_size(model.cols, model.rows).list;
+    if !area.contains(position) {
+        return Vec::new();
+    }
+    let list = model.list();
+    let clicked = match lines(&list).get(model.top + usize::from(position.y - area.y)) {
+        Some(ListLine::Row(index)) => list.get(*index).map(|row| row.id.clone()),
+        _ => None,
+    };
+    let Some(clicked) = clicked else { return Vec::new() };
+    model.notice = None;
+    if model.selected.as_ref() == Some(&clicked) && !model.is_quiet() {
+        return open_row(model, &clicked);
+    }
+    model.selected = Some(clicked);
+    Vec::new()
+}
+
+/// Copies the id of a row.
+fn copy_id(model: &mut Model, id: &str) -> Vec<Effect> {
+    set_notice(model, Ok(format!("copied {id}, if this terminal permits it")));
+    vec![Effect::Copy(id.to_owned())]
 }
 
 /// Handles input to the filter, or to the beginning of an id.
@@ -270,6 +335,7 @@ fn handle_row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect>
         Key::Char('/') => model.typing = Some(Typing::Filter),
         Key::Char('g') => model.typing = Some(Typing::GoTo(LineInput::default())),
         Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
+        Key::Char('y') => return row.map(|row| copy_id(model, &row.id.id)).unwrap_or_default(),
         Key::Escape => model.filter = LineInput::default(),
         Key::Enter | Key::Right => {
             return row.map(|row| open_row(model, &row.id)).unwrap_or_default();
@@ -489,6 +555,7 @@ fn handle_run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             return Vec::new();
         }
         Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
+        Key::Char('y') => return copy_id(model, &run_id),
         Key::Enter | Key::Right => {
             return match view.steps.steps.get(step).and_then(|step| step.child.clone()) {
                 Some(child) => open_row(model, &RowId { section: Section::Runs, id: child }),
@@ -582,7 +649,7 @@ fn handle_gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>)
 }
 
 /// Keys that are commands in the list or in a run.
-const COMMAND_KEYS: &str = "abcgGhjkpqrst/?";
+const COMMAND_KEYS: &str = "abcgGhjkpqrsty/?";
 
 /// Returns whether an input is text for a program instead of a command of the list or of a run.
 fn is_for_program(input: &TerminalInput) -> bool {

@@ -111,7 +111,7 @@ fn draw_keys(model: &Model, buffer: &mut Buffer, area: Rect, keys: &[(&str, &str
         return;
     }
     if model.is_quiet() {
-        write(buffer, area, &Line::styled(" typed text is ignored until no key was pressed for a moment", QUIET));
+        write(buffer, area, &Line::styled(" keys are ignored until you pause typing", QUIET));
         return;
     }
     let confirmation_keys =

@@ -192,7 +192,7 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
     let untold = agent.begin("run_workflow", arguments("untold"));
     for _ in 0..3 {
         // The calls are in progress, or being repeated.
-        let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64();
+        let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64();
         kill_process(Pid::from_raw(pid.unwrap().try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
         assert_eq!(agent.call_tool("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
     }
@@ -361,6 +361,6 @@ fn agent_cannot_answer_for_a_person_even_in_a_given_shell() {
     assert!(output.contains("in a terminal that steplatch keeps"), "{output}");
     assert_eq!(agent.call_tool("get_run", json!({"run_id": run}))["status"], "waiting");
     // A person, at a terminal outside of steplatch.
-    home.runs(&["gates", "answer", &run, "yes"]).well();
+    home.run(&["gates", "answer", &run, "yes"]).expect_success();
     assert_eq!(agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 20}))["status"], "completed");
 }

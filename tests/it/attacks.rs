@@ -18,9 +18,9 @@ impl Scene {
         let home = Home::new(STEPLATCH);
         let agent = Agent::new(&home);
         std::fs::write(home.path().join("attack.py"), include_str!("attacks.py")).unwrap();
-        let status = home.runs(&["daemon", "start", "--json"]);
+        let status = home.run(&["daemon", "start", "--json"]);
         assert_eq!(status.code, 0, "{status:?}");
-        let status = home.runs(&["daemon", "status", "--json"]).json();
+        let status = home.run(&["daemon", "status", "--json"]).json();
         Self { agent, socket: status["socket"].as_str().unwrap().to_owned(), home }
     }
 
@@ -121,7 +121,7 @@ fn held_terminal_cannot_set_a_passphrase() {
         let reply = reply(&file);
         assert!(reply["error"].as_str().unwrap().contains("is set by a person"), "{way}: {reply}");
     }
-    assert_eq!(scene.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
+    assert_eq!(scene.home.run(&["approver", "status", "--json"]).json()["is_set"], false);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn answer_is_attributed_to_its_real_author() {
     let (attack, file) = scene.attack("plainly", "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
     scene.type_in(&attack);
     assert_eq!(reply(&file)["success"], true);
-    let events = scene.home.runs(&["runs", "events", &run, "--json"]).well();
+    let events = scene.home.run(&["runs", "events", &run, "--json"]).expect_success();
     let answered = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let answered = answered.into_iter().find(|event| event["event_type"] == "gate_answered").unwrap();
     assert_eq!(answered["data"]["by"], "a program in a kept terminal", "{answered}");

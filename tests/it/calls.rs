@@ -47,7 +47,7 @@ fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
         let noted = noted(&file);
         if noted.last().is_some_and(|line| line == "60") { Ok(()) } else { Err(noted) }
     });
-    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
     let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("doubt")), "{ended}");
@@ -55,6 +55,6 @@ fn node_of_a_killed_daemon_is_in_doubt_and_not_called_again() {
     // The steps of the graph run in parallel.
     noted[..2].sort();
     assert_eq!(noted, ["0.01", "0.02", "0.03", "60"], "each once");
-    let shown = home.runs(&["runs", "events", started["run_id"].as_str().unwrap()]).well();
+    let shown = home.run(&["runs", "events", started["run_id"].as_str().unwrap()]).expect_success();
     assert!(shown.contains("slow  outcome unknown"), "{shown}");
 }

@@ -90,7 +90,7 @@ struct Procedure {
 impl Procedure {
     /// Plays the workflow against its recording, without a terminal.
     fn assert_replays(&self) {
-        self.home.runs(&["workflow", "test", "procedure"]).well();
+        self.home.run(&["workflow", "test", "procedure"]).expect_success();
     }
 
     /// Proves the workflow: runs it twice with the recorded values and once with others. Secrets come from the

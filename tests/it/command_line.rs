@@ -67,69 +67,69 @@ fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
 fn init_adds_commands_and_a_workflow_that_asks_on_failure() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("Makefile"), "build:\n\ttrue\ntest:\n\ttest -e ok\n").unwrap();
-    let shown = home.runs(&["init", "--dry-run"]).well();
+    let shown = home.run(&["init", "--dry-run"]).expect_success();
     assert!(shown.contains("make test") && !home.path().join("check.py").exists(), "{shown}");
-    home.runs(&["init"]).well();
-    let refused = home.runs(&["init"]);
+    home.run(&["init"]).expect_success();
+    let refused = home.run(&["init"]);
     assert!(refused.code == 2 && refused.stderr.contains("steplatch.toml' exists; init writes no file"), "{refused:?}");
-    let listed = home.runs(&["nodes", "list"]).well();
+    let listed = home.run(&["nodes", "list"]).expect_success();
     assert!(listed.contains("build ") && listed.contains("test "), "{listed}");
 
-    let asked = home.runs(&["run", "check.py", "--json"]);
+    let asked = home.run(&["run", "check.py", "--json"]);
     assert_eq!((asked.code, &asked.json()["pending_gate"]["prompt"]), (3, &"test failed. Again?".into()), "{asked:?}");
     std::fs::write(home.path().join("ok"), "").unwrap();
     let run = asked.json()["run_id"].as_str().unwrap().to_owned();
     home.answer_gate(&run, "again");
-    assert_eq!(home.runs(&["runs", "wait", &run]).code, 0);
-    assert!(home.runs(&["runs", "show", &run]).well().contains("all steps passed"));
+    assert_eq!(home.run(&["runs", "wait", &run]).code, 0);
+    assert!(home.run(&["runs", "show", &run]).expect_success().contains("all steps passed"));
 }
 
 #[test]
 fn example_is_printed_and_runs() {
     let home = Home::new(STEPLATCH);
-    let listed = home.runs(&["examples"]).well();
+    let listed = home.run(&["examples"]).expect_success();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names.len() > 5 && names[0] == "hello.json", "{listed}");
     for (name, arguments, result) in
         [("count.json", &["-i", "FOLDER=."][..], "LINES_COUNTED = "), ("fan_out.py", &[][..], "kernel: ")]
     {
-        std::fs::write(home.path().join(name), home.runs(&["examples", name]).well()).unwrap();
-        let ran = home.runs(&[&["run", name], arguments].concat()).well();
+        std::fs::write(home.path().join(name), home.run(&["examples", name]).expect_success()).unwrap();
+        let ran = home.run(&[&["run", name], arguments].concat()).expect_success();
         assert!(ran.contains("completed in") && ran.contains(result), "{ran}");
     }
-    assert_eq!(home.runs(&["examples", "nope"]).code, 2);
+    assert_eq!(home.run(&["examples", "nope"]).code, 2);
 }
 
 #[test]
 fn gate_is_listed_shown_and_answered_by_its_number() {
     let home = home();
     let agent = Agent::new(&home);
-    assert!(home.runs(&["gates", "list"]).stderr.contains("no run waits for an answer"));
+    assert!(home.run(&["gates", "list"]).stderr.contains("no run waits for an answer"));
     let run = start_until_gate(&agent);
 
-    let listed = home.runs(&["gates", "list"]).well();
+    let listed = home.run(&["gates", "list"]).expect_success();
     for part in
         [&run, "What holds after state 'judge'?", "│ it is 42", "1  it works", "2  it is broken", "3  none of these"]
     {
         assert!(listed.contains(part), "no {part:?} in {listed}");
     }
-    let shown = home.runs(&["runs", "show", &run[..8]]).well();
+    let shown = home.run(&["runs", "show", &run[..8]]).expect_success();
     assert!(shown.contains("state     waiting") && shown.contains("at        judge (3 states executed)"), "{shown}");
     assert!(shown.contains(&format!("steplatch gates answer {run}/judge/1@")), "{shown}");
 
-    refused(&home.runs(&["gates", "answer", &run, "4"]), 2, &["invalid answer '4'", "2  it is broken"]);
-    refused(&home.runs(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);
-    let gate = home.runs(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
-    let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
+    refused(&home.run(&["gates", "answer", &run, "4"]), 2, &["invalid answer '4'", "2  it is broken"]);
+    refused(&home.run(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);
+    let gate = home.run(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
+    let answered = home.run(&["gates", "answer", run.trim_start_matches("run_"), "1"]).expect_success();
     assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
     assert_eq!(wait_for_end(&agent, &run), "completed");
     // The daemon reports the first answer to the second client.
-    refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
-    refused(&home.runs(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
+    refused(&home.run(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
+    refused(&home.run(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
 
-    let shown = home.runs(&["runs", "show", &run]).well();
+    let shown = home.run(&["runs", "show", &run]).expect_success();
     assert!(shown.contains("returned  STATUS = green") && shown.contains("state     completed"), "{shown}");
-    let json = home.runs(&["runs", "show", &run, "--json"]).json();
+    let json = home.run(&["runs", "show", &run, "--json"]).json();
     assert_eq!((&json["state"], &json["return_values"]["STATUS"]), (&"completed".into(), &"green".into()));
     assert_eq!((&json["final_state"], &json["error"]), (&"good".into(), &Value::Null));
 }
@@ -139,17 +139,17 @@ fn answer_in_words_takes_the_path_of_its_choice() {
     let home = home();
     let agent = Agent::new(&home);
     let run = start_until_gate(&agent);
-    let reply = home.runs(&["gates", "answer", &run, "it is broken", "--json"]).json();
+    let reply = home.run(&["gates", "answer", &run, "it is broken", "--json"]).json();
     assert_eq!((&reply["success"], &reply["run_id"]), (&true.into(), &run.as_str().into()));
     assert_eq!(wait_for_end(&agent, &run), "failed");
-    let listed = home.runs(&["runs", "list", "--state", "failed"]).well();
+    let listed = home.run(&["runs", "list", "--state", "failed"]).expect_success();
     assert!(listed.contains(&run) && listed.contains("State 'bad' failed: "), "{listed}");
 }
 
 #[test]
 fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     let home = home();
-    assert!(home.runs(&["runs", "list"]).stderr.contains("there are no runs"));
+    assert!(home.run(&["runs", "list"]).stderr.contains("there are no runs"));
     let agent = Agent::new(&home);
     write(
         &home,
@@ -158,9 +158,9 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     );
     let one = start_until_gate(&agent);
     let other = start_until_gate(&agent);
-    home.runs(&["run", "nap.json"]).well();
+    home.run(&["run", "nap.json"]).expect_success();
 
-    let listed = home.runs(&["runs", "list"]).well();
+    let listed = home.run(&["runs", "list"]).expect_success();
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines.len(), 4, "{listed}");
     assert!(lines[0].starts_with("ID ") && lines[0].ends_with("DETAILS"), "{listed}");
@@ -168,7 +168,7 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     assert!(lines[3].starts_with(&one) && lines[3].contains("(3 choices)"), "{listed}");
     let ids = |arguments: &[&str]| {
         let all = [&["runs", "list", "--json"], arguments].concat();
-        let listed = home.runs(&all).json();
+        let listed = home.run(&all).json();
         let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
         listed["runs"].as_array().unwrap().iter().map(id).collect::<Vec<_>>()
     };
@@ -178,20 +178,20 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     assert_eq!(ids(&["--state", "pending"]), Vec::<String>::new());
     assert_eq!(ids(&["--since", "1h", "--workflow", "judged"]), [other.clone(), one.clone()]);
     assert_eq!(ids(&["--until", "1h"]), Vec::<String>::new());
-    let began = home.runs(&["runs", "show", &other, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
+    let began = home.run(&["runs", "show", &other, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
     assert_eq!(ids(&["--since", &began, "--workflow", "judged"]), std::slice::from_ref(&other));
     assert_eq!(ids(&["--until", &began]), std::slice::from_ref(&one));
-    refused(&home.runs(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
-    refused(&home.runs(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
-    refused(&home.runs(&["runs", "show", "run_"]), 2, &["'run_' is ambiguous; it matches these runs", &one, &other]);
-    refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run id starts with 'zzzz'", "steplatch runs list"]);
-    refused(&home.runs(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
-    refused(&home.runs(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
+    refused(&home.run(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
+    refused(&home.run(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
+    refused(&home.run(&["runs", "show", "run_"]), 2, &["'run_' is ambiguous; it matches these runs", &one, &other]);
+    refused(&home.run(&["runs", "show", "zzzz"]), 2, &["no run id starts with 'zzzz'", "steplatch runs list"]);
+    refused(&home.run(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
+    refused(&home.run(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
     assert_eq!(ids(&["--state", "waiting"]).len(), 2, "no run is cancelled if one name is invalid");
 
-    let cancelled = home.runs(&["runs", "cancel", &one, &other]).well();
+    let cancelled = home.run(&["runs", "cancel", &one, &other]).expect_success();
     assert_eq!(cancelled, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
-    let again = home.runs(&["runs", "cancel", &one, "--json"]).json();
+    let again = home.run(&["runs", "cancel", &one, "--json"]).json();
     assert_eq!(again[0]["message"], "Run was already over: cancelled");
 }
 
@@ -201,7 +201,7 @@ fn events_are_listed_and_followed_to_the_end() {
     let agent = Agent::new(&home);
     let run = start_until_gate(&agent);
     // The run waits, but a command for the events so far does not.
-    let so_far = home.runs(&["runs", "events", &run]).well();
+    let so_far = home.run(&["runs", "events", &run]).expect_success();
     let last = so_far.lines().last().unwrap();
     assert!(last.contains("gate_waiting") && last.ends_with("judge  it works | it is broken"), "{so_far}");
     assert!(
@@ -212,7 +212,7 @@ fn events_are_listed_and_followed_to_the_end() {
         let event = |line: &str| serde_json::from_str::<Value>(line).unwrap()["seq"].as_u64().unwrap();
         text.lines().map(event).collect()
     };
-    assert_eq!(numbers(&home.runs(&["runs", "events", &run, "--json"]).well()), (1..=10).collect::<Vec<_>>());
+    assert_eq!(numbers(&home.run(&["runs", "events", &run, "--json"]).expect_success()), (1..=10).collect::<Vec<_>>());
 
     let follows = home
         .steplatch()
@@ -220,14 +220,17 @@ fn events_are_listed_and_followed_to_the_end() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    home.runs(&["gates", "answer", &run, "it works"]).well();
-    let followed = CommandOutput::of(&follows.wait_with_output().unwrap()).well();
+    home.run(&["gates", "answer", &run, "it works"]).expect_success();
+    let followed = CommandOutput::of(&follows.wait_with_output().unwrap()).expect_success();
     assert_eq!(wait_for_end(&agent, &run), "completed");
     let followed_numbers = numbers(&followed);
     assert_eq!(followed_numbers[0], 10, "{followed}");
     assert!(followed.lines().last().unwrap().contains("\"workflow_completed\""), "{followed}");
-    assert_eq!(numbers(&home.runs(&["runs", "events", &run, "--from", "10", "--json"]).well()), followed_numbers);
-    let past = home.runs(&["runs", "events", &run, "--from", "1000"]);
+    assert_eq!(
+        numbers(&home.run(&["runs", "events", &run, "--from", "10", "--json"]).expect_success()),
+        followed_numbers
+    );
+    let past = home.run(&["runs", "events", &run, "--from", "1000"]);
     assert_eq!((past.code, past.stdout.as_str()), (0, ""));
 }
 
@@ -235,7 +238,7 @@ fn events_are_listed_and_followed_to_the_end() {
 fn problems_of_a_file_are_counted_below_its_name() {
     let home = home();
     write(&home, "bad.json", &json!({"initial_state": "a", "states": {"a": {"action": {"tool": "tyep"}, "when": 1}}}));
-    let output = home.runs(&["run", "bad.json"]);
+    let output = home.run(&["run", "bad.json"]);
     let lines: Vec<&str> = output.stderr.lines().collect();
     let count = lines.len() - 1;
     assert!(count > 1 && lines[0].ends_with(&format!("bad.json: {count} problems")), "{output:?}");
@@ -247,9 +250,9 @@ fn stubbed_workflow_plays_identically_without_a_daemon() {
     let home = home();
     write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
     let play =
-        || home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "COMMAND=make all"]);
-    let output = play().well();
-    assert_eq!(output, play().well());
+        || home.run(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "COMMAND=make all"]);
+    let output = play().expect_success();
+    assert_eq!(output, play().expect_success());
     for part in [
         "eval \"$COMMAND\"⏎",
         "exit code 1  (takes 3.0 s)",
@@ -259,7 +262,7 @@ fn stubbed_workflow_plays_identically_without_a_daemon() {
         assert!(output.contains(part), "no {part:?} in {output}");
     }
     assert!(!output.contains('✗'), "a failure with a transition is not an error: {output}");
-    let json = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
+    let json = home.run(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
     assert_eq!((&json["end"]["status"], &json["elapsed_time"]), (&"completed".into(), &json!(3.2)));
     assert_eq!(
         json["path"][1],
@@ -267,33 +270,33 @@ fn stubbed_workflow_plays_identically_without_a_daemon() {
     );
 
     write(&home, "late.json", &json!({"states": {"ended": "timeout"}}));
-    let failed = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "late.json"]);
+    let failed = home.run(&["workflow", "test", &example("retry.json"), "--stub", "late.json"]);
     assert_eq!(failed.code, 1);
     assert!(failed.stdout.contains("✗ failed after 1 min 0 s, 3 states: State 'ended' timed out"), "{}", failed.stdout);
     refused(
-        &home.runs(&["workflow", "test", &example("hello.json")]),
+        &home.run(&["workflow", "test", &example("hello.json")]),
         2,
         &["State 'listen' waits for output", "\"match_text\""],
     );
     write(&home, "slip.json", &json!({"states": {"edned": {}}}));
     refused(
-        &home.runs(&["workflow", "test", &example("retry.json"), "--stub", "slip.json"]),
+        &home.run(&["workflow", "test", &example("retry.json"), "--stub", "slip.json"]),
         2,
         &["did you mean 'ended'?"],
     );
     refused(
-        &home.runs(&["workflow", "test", &example("retry.json"), "--max-states", "0"]),
+        &home.run(&["workflow", "test", &example("retry.json"), "--max-states", "0"]),
         2,
         &["max_states must be from 1"],
     );
-    assert!(home.runs(&["workflow", "test", "--help"]).well().contains("\"shell\":  {\"PROJECT_ROOT\""));
+    assert!(home.run(&["workflow", "test", "--help"]).expect_success().contains("\"shell\":  {\"PROJECT_ROOT\""));
     assert!(!home.path().join("state").exists(), "and nothing was started for it");
 }
 
 #[test]
 fn unwritable_output_ends_a_command_with_an_exit_code() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "one"]).well();
+    home.run(&["terminal", "open", "--name", "one"]).expect_success();
     let (hello, retry) = (example("hello.json"), example("retry.json"));
     let commands: &[&[&str]] = &[
         &["--help"],
@@ -351,7 +354,7 @@ fn unwritable_output_ends_a_command_with_an_exit_code() {
 fn errors_name_terminals_and_commands() {
     let home = home();
     let said = |arguments: &[&str]| {
-        let said = home.runs(arguments);
+        let said = home.run(arguments);
         assert_eq!(said.code, 1, "{arguments:?}: {said:?}");
         assert!(!said.stderr.contains("ession") && !said.stderr.contains("open_terminal"), "{}", said.stderr);
         said.stderr
@@ -367,17 +370,17 @@ fn errors_name_terminals_and_commands() {
         let error = said(arguments);
         assert!(error.contains("terminal 'nope' not found") && error.contains("steplatch terminal "), "{error}");
     }
-    let id = home.runs(&["terminal", "open", "--name", "one"]).well();
+    let id = home.run(&["terminal", "open", "--name", "one"]).expect_success();
     let error = said(&["terminal", "screen", "nope"]);
     assert!(error.contains(&format!("terminal 'nope' not found; open terminals: {} (one)", id.trim())), "{error}");
     let error = said(&["runs", "cancel", "run_0123456789abcdef"]);
     assert!(error.contains("list runs with: steplatch runs list"), "{error}");
     // Programs get the daemon's own text.
-    let json = home.runs(&["terminal", "screen", "nope", "--json"]);
+    let json = home.run(&["terminal", "screen", "nope", "--json"]);
     let reply: Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(reply["error"].as_str().unwrap().starts_with("Session 'nope' not found"), "{reply}");
 
-    let missing = home.runs(&["run", &example("count.json")]);
+    let missing = home.run(&["run", &example("count.json")]);
     assert_eq!(missing.code, 2, "{missing:?}");
     let hint = "argument FOLDER (where to count) is missing; add -i FOLDER=VALUE";
     assert!(missing.stderr.contains(hint), "{}", missing.stderr);
@@ -386,37 +389,37 @@ fn errors_name_terminals_and_commands() {
 #[test]
 fn terminal_is_resized_and_its_program_signalled() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "one", "--", "sh", "-c", "trap 'stty size; exit 7' USR1; read line"])
-        .well();
-    home.runs(&["terminal", "wait", "one", "--until", "input"]).well();
-    home.runs(&["terminal", "resize", "one", "90x20"]).well();
-    home.runs(&["terminal", "signal", "one", "USR1"]).well();
-    assert_eq!(home.runs(&["terminal", "wait", "one", "--until", "exit"]).stdout, "one  exit  exit code 7\n");
-    assert!(home.runs(&["terminal", "screen", "one"]).well().contains("20 90"));
-    refused(&home.runs(&["terminal", "resize", "one", "90"]), 2, &["a size must have the form 120x40"]);
-    refused(&home.runs(&["terminal", "signal", "none", "INT"]), 1, &["terminal 'none' not found"]);
+    home.run(&["terminal", "open", "--name", "one", "--", "sh", "-c", "trap 'stty size; exit 7' USR1; read line"])
+        .expect_success();
+    home.run(&["terminal", "wait", "one", "--until", "input"]).expect_success();
+    home.run(&["terminal", "resize", "one", "90x20"]).expect_success();
+    home.run(&["terminal", "signal", "one", "USR1"]).expect_success();
+    assert_eq!(home.run(&["terminal", "wait", "one", "--until", "exit"]).stdout, "one  exit  exit code 7\n");
+    assert!(home.run(&["terminal", "screen", "one"]).expect_success().contains("20 90"));
+    refused(&home.run(&["terminal", "resize", "one", "90"]), 2, &["a size must have the form 120x40"]);
+    refused(&home.run(&["terminal", "signal", "none", "INT"]), 1, &["terminal 'none' not found"]);
 }
 
 #[test]
 fn failed_run_shows_its_last_screen_but_no_closed_terminal() {
     let home = home();
     let run = |command: &str| {
-        let output = home.runs(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
+        let output = home.run(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
         assert_eq!(output.code, 1, "{output:?}");
-        home.runs(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned()
+        home.run(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned()
     };
     let id = run("COMMAND=echo it broke here; false");
-    let shown = home.runs(&["runs", "show", &id]).well();
+    let shown = home.run(&["runs", "show", &id]).expect_success();
     assert!(shown.contains("the last screen:") && shown.contains("│ it broke here"), "{shown}");
     let terminal = shown.lines().find(|line| line.trim_start().starts_with("terminal")).unwrap();
     assert!(terminal.ends_with("(closed)"), "{shown}");
-    let kept = home.runs(&["runs", "show", &id, "--json"]).json();
+    let kept = home.run(&["runs", "show", &id, "--json"]).json();
     assert!(kept["last_screen"].as_str().unwrap().contains("it broke here"), "{kept}");
     let kept =
-        home.runs(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5", "--keep-terminals"]);
+        home.run(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5", "--keep-terminals"]);
     assert_eq!(kept.code, 1);
-    let id = home.runs(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned();
-    let shown = home.runs(&["runs", "show", &id]).well();
+    let id = home.run(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned();
+    let shown = home.run(&["runs", "show", &id]).expect_success();
     assert!(shown.contains("terminal") && !shown.contains("(closed)"), "{shown}");
 }
 
@@ -433,7 +436,7 @@ fn workflow_is_found_by_name_in_the_user_library() {
         |arguments: &[&str]| CommandOutput::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
     // A directory of that name is not a workflow.
     std::fs::create_dir(below.join("nap")).unwrap();
-    assert!(runs(&["workflow", "test", "nap"]).well().contains("✓ completed after 2.0 s, 1 state"));
+    assert!(runs(&["workflow", "test", "nap"]).expect_success().contains("✓ completed after 2.0 s, 1 state"));
     assert!(runs(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep"));
     refused(
         &runs(&["workflow", "test", "nip"]),
@@ -455,24 +458,24 @@ fn home_elsewhere(arguments: &[&str]) -> CommandOutput {
 #[test]
 fn workflow_is_drawn_as_a_picture_in_a_file() {
     let home = home();
-    let output = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
+    let output = home.run(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
     assert_eq!((output.code, output.stdout.as_str()), (0, ""));
     let picture = std::fs::read_to_string(home.path().join("retry.svg")).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n") && picture.contains(">exit_code = 0<"));
-    assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg"]).well(), picture);
-    assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--json"]).json()["svg"], picture);
-    let nowhere = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "-o", "no/such/folder.svg"]);
+    assert_eq!(home.run(&["workflow", "graph", &example("retry.json"), "--svg"]).expect_success(), picture);
+    assert_eq!(home.run(&["workflow", "graph", &example("retry.json"), "--svg", "--json"]).json()["svg"], picture);
+    let nowhere = home.run(&["workflow", "graph", &example("retry.json"), "--svg", "-o", "no/such/folder.svg"]);
     refused(&nowhere, 2, &["'no/such/folder.svg' cannot be written"]);
 }
 
 #[test]
 fn configuration_errors_are_reported_as_json_too() {
     let home = home();
-    assert_eq!(home.runs(&["config", "check", "--json"]).json(), json!({"success": true, "problems": []}));
+    assert_eq!(home.run(&["config", "check", "--json"]).json(), json!({"success": true, "problems": []}));
     let folder = home.path().join(".config/steplatch");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), "no_such_setting = 1\n").unwrap();
-    let wrong = home.runs(&["config", "check", "--json"]);
+    let wrong = home.run(&["config", "check", "--json"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.json()["problems"][0].as_str().unwrap().contains("no_such_setting"), "{wrong:?}");
 }
@@ -508,24 +511,24 @@ fn json_output_includes_failures() {
         (&["gates", "answer"], 2, "a question needs a terminal"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
-        check_both_failures(&home.runs(&arguments), code, part);
+        check_both_failures(&home.run(&arguments), code, part);
     }
     // Without the flag only the sentence is printed, even if the flag is meant for another program.
-    let plain = home.runs(&["runs", "list", "--limit", "none", "--", "--json"]);
+    let plain = home.run(&["runs", "list", "--limit", "none", "--", "--json"]);
     assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{plain:?}");
     // With several names, each has an item in the list, and a sentence.
-    let removed = home.runs(&["workflow", "rm", "nothing", "neither", "--json"]);
+    let removed = home.run(&["workflow", "rm", "nothing", "neither", "--json"]);
     let list: Value = serde_json::from_str(&removed.stdout).unwrap();
     assert_eq!((removed.code, list.as_array().unwrap().len(), &list[1]["success"]), (2, 2, &false.into()));
     assert!(removed.stderr.contains("'nothing'") && removed.stderr.contains("'neither'"), "{}", removed.stderr);
-    let schema = home.runs(&["workflow", "schema", "--json"]).json();
+    let schema = home.run(&["workflow", "schema", "--json"]).json();
     assert!(schema["properties"]["states"].is_object());
 }
 
 /// Appends the help of a command, and of its subcommands.
 fn append_help(home: &Home, command: &[String], all: &mut String) {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
-    let help = home.runs(&arguments).well();
+    let help = home.run(&arguments).expect_success();
     all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
     // The help of the whole command line lists groups of commands between its usage and its options.
     let (begin, end) = if command.is_empty() { ("Terminals:", "Options:") } else { ("Commands:", "") };
@@ -552,12 +555,12 @@ fn help_of_every_command_matches_the_golden_file() {
 #[test]
 fn help_names_the_current_state_directory() {
     let mut home = Home::new(STEPLATCH);
-    let help = home.runs(&["--help"]).well();
+    let help = home.run(&["--help"]).expect_success();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[env: STEPLATCH_STATE_DIR=~/state]"), "{help}");
     home.set("STEPLATCH_STATE_DIR", "");
     home.set("XDG_STATE_HOME", "/elsewhere/state");
-    let help = home.runs(&["daemon", "status", "--help"]).well();
+    let help = home.run(&["daemon", "status", "--help"]).expect_success();
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[env: STEPLATCH_STATE_DIR] [default: /elsewhere/state/steplatch]"), "{help}");
 }
@@ -565,10 +568,10 @@ fn help_names_the_current_state_directory() {
 #[test]
 fn commands_are_listed_in_groups_however_help_is_requested() {
     let home = Home::new(STEPLATCH);
-    let help = home.runs(&["--help"]).well();
-    assert_eq!(home.runs(&["help"]).well(), help);
-    assert_eq!(home.runs(&["-h"]).well(), help);
-    let bare = home.runs(&[]);
+    let help = home.run(&["--help"]).expect_success();
+    assert_eq!(home.run(&["help"]).expect_success(), help);
+    assert_eq!(home.run(&["-h"]).expect_success(), help);
+    let bare = home.run(&[]);
     assert_eq!((bare.code, &bare.stderr), (2, &help), "and without arguments on standard error");
     for heading in ["Terminals", "Workflows", "People", "Machines", "Set up", "Start with"] {
         assert!(help.contains(&format!("\n\n{heading}:\n")), "no {heading} in {help}");
@@ -591,7 +594,7 @@ fn newer_version_is_requested_from_the_package_manager() {
         std::fs::set_permissions(&npm, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = home.inside(&program);
         command.args(["self", "check"]).env("PATH", format!("{}:/bin:/usr/bin", folder.display()));
-        CommandOutput::of(&command.output().unwrap()).well()
+        CommandOutput::of(&command.output().unwrap()).expect_success()
     };
     assert!(said("echo 99.0.1").contains("99.0.1 is available; install it with: npm install steplatch@latest"));
     assert!(said("echo 0.0.1").contains("no newer version is known"));
@@ -601,6 +604,6 @@ fn newer_version_is_requested_from_the_package_manager() {
         "{unknown}"
     );
     // This build comes from no package manager.
-    let own = home.runs(&["self", "check", "--json"]).json();
+    let own = home.run(&["self", "check", "--json"]).json();
     assert_eq!((&own["installed_by"], &own["newer_available"]), (&Value::Null, &Value::Null), "{own}");
 }

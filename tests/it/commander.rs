@@ -90,7 +90,7 @@ impl Project {
             fs::write(folder.join(name), text).unwrap();
         }
         let project = Self { home, folder };
-        project.runs(&["workflow", "load", "release.json"]).well();
+        project.runs(&["workflow", "load", "release.json"]).expect_success();
         project
     }
 
@@ -220,7 +220,7 @@ async fn gate_is_answered_by_number_with_a_referable_result() {
     desk.enter_line("%release 1.2", "^  \\? Release 1.2\\?").await;
     desk.enter_line("YES", "^✓ completed in").await;
     let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
-    let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).well();
+    let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).expect_success();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
     assert!(answered.contains("\"commander\""), "the recorded surface: {answered}");
 }
@@ -353,7 +353,7 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     let project = Project::new();
     let begun = |version: &str| {
         let input = format!("input={version}");
-        project.runs(&["run", "release", "-d", "-i", &input]).well().trim().to_owned()
+        project.runs(&["run", "release", "-d", "-i", &input]).expect_success().trim().to_owned()
     };
     let (one, other) = (begun("1"), begun("2"));
     eventually_blocking("two runs wait", || project.listed("waiting").len() == 2);

@@ -13,7 +13,7 @@ fn completions_of(home: &Home, words: &[&str]) -> Vec<String> {
     program.env("STEPLATCH_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index).env("_CLAP_IFS", "\n");
     program.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "true");
     let said = CommandOutput::of(&program.arg("--").args(words).output().unwrap());
-    said.well().lines().map(str::to_owned).collect()
+    said.expect_success().lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
     );
     assert!(!home.path().join("state").exists());
 
-    let id = home.runs(&["terminal", "open", "--name", "my-build"]).well();
+    let id = home.run(&["terminal", "open", "--name", "my-build"]).expect_success();
     for command in ["attach", "send", "run", "wait", "screen", "record", "close"] {
         assert_eq!(completions_of(&home, &["steplatch", "terminal", command, "my-"]), ["my-build"], "{command}");
     }
@@ -38,9 +38,9 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
         r#"{"name": "ask", "description": "for a test", "initial_state": "a", "states": {"a": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}}}}"#,
     )
     .unwrap();
-    home.runs(&["workflow", "load", machine.to_str().unwrap()]).well();
-    let run = home.runs(&["run", "ask", "--detach"]).well().trim().to_owned();
-    assert_eq!(home.runs(&["runs", "wait", &run]).code, 3);
+    home.run(&["workflow", "load", machine.to_str().unwrap()]).expect_success();
+    let run = home.run(&["run", "ask", "--detach"]).expect_success().trim().to_owned();
+    assert_eq!(home.run(&["runs", "wait", &run]).code, 3);
     for command in [["runs", "show"], ["runs", "cancel"], ["runs", "wait"]] {
         let words = ["steplatch", command[0], command[1], "run_"];
         assert_eq!(completions_of(&home, &words), [run.as_str()], "{command:?}");
@@ -57,18 +57,18 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
 fn omitted_id_is_the_only_one_or_picked_from_a_list() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let none = home.runs(&["terminal", "screen"]);
+    let none = home.run(&["terminal", "screen"]);
     assert!(none.code == 2 && none.stderr.contains("list terminals with: steplatch terminal list"), "{none:?}");
-    assert_eq!(home.runs(&["runs", "show"]).code, 2, "nothing is picked without a terminal");
-    home.runs(&["terminal", "open", "--name", "one", "--", "sh", "-c", "echo first; cat"]).well();
-    home.runs(&["terminal", "wait", "one", "-p", "first"]).well();
+    assert_eq!(home.run(&["runs", "show"]).code, 2, "nothing is picked without a terminal");
+    home.run(&["terminal", "open", "--name", "one", "--", "sh", "-c", "echo first; cat"]).expect_success();
+    home.run(&["terminal", "wait", "one", "-p", "first"]).expect_success();
     let only = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
     let screen = only.expect_text("exit-code-0");
     assert!(screen.contains("first") && !screen.contains("by number"), "{screen}");
 
-    home.runs(&["terminal", "open", "--name", "two", "--", "sh", "-c", "echo second; cat"]).well();
-    home.runs(&["terminal", "wait", "two", "-p", "second"]).well();
-    let listed = home.runs(&["terminal", "list", "--json"]).json();
+    home.run(&["terminal", "open", "--name", "two", "--", "sh", "-c", "echo second; cat"]).expect_success();
+    home.run(&["terminal", "wait", "two", "-p", "second"]).expect_success();
+    let listed = home.run(&["terminal", "list", "--json"]).json();
     let names = listed["sessions"].as_array().unwrap().iter().map(|session| session["name"].clone());
     let at = names.collect::<Vec<Value>>().iter().position(|name| name == "two").unwrap() + 1;
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
@@ -85,7 +85,7 @@ fn omitted_id_is_the_only_one_or_picked_from_a_list() {
 fn attaching_explains_how_to_detach() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    home.runs(&["terminal", "open", "--name", "one", "--", "cat"]).well();
+    home.run(&["terminal", "open", "--name", "one", "--", "cat"]).expect_success();
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal attach one");
     person.expect_screen(r"\(ctrl-\\ detaches\)");
     person.press("ctrl-\\");
@@ -95,7 +95,7 @@ fn attaching_explains_how_to_detach() {
 #[test]
 fn every_command_has_a_manual_page() {
     let home = Home::new(STEPLATCH);
-    home.runs(&["man", "pages/man1"]).well();
+    home.run(&["man", "pages/man1"]).expect_success();
     let pages = home.path().join("pages/man1");
     let page = std::fs::read_to_string(pages.join("steplatch-terminal-wait.1")).unwrap();
     assert!(page.contains(".TH") && page.contains("Exit codes:"), "{page}");

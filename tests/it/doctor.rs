@@ -78,8 +78,8 @@ fn healthy_installation_has_no_findings() {
     let entry = json!({"mcpServers": {"steplatch": {"command": "steplatch", "args": ["mcp"]}}});
     desk.write(".claude.json", &json!({"projects": {desk.file("project").to_str().unwrap(): entry}}).to_string());
     desk.write("project/.vscode/mcp.json", "{}");
-    desk.enter_line(&["setup", "--client", "codex"], &[]).well();
-    desk.enter_line(&["setup", "--scope", "project", "--client", "vscode"], &[]).well();
+    desk.enter_line(&["setup", "--client", "codex"], &[]).expect_success();
+    desk.enter_line(&["setup", "--scope", "project", "--client", "vscode"], &[]).expect_success();
     let (code, checks) = desk.examine(&[]);
     assert_eq!(code, 0, "{checks:?}");
     let settings = ["program", "state", "runtime", "socket", "disk", "settings", "handshake", "stateless"];
@@ -90,7 +90,7 @@ fn healthy_installation_has_no_findings() {
     assert!(state == "ok" && output.starts_with("starts 'steplatch mcp': "), "{output}");
     assert_eq!(check(&checks, "Cursor"), ("absent", "not found"));
     assert_eq!(check(&checks, "daemon").0, "absent", "it was started for the servers, and not before");
-    let output = desk.enter_line(&["doctor"], &[]).well();
+    let output = desk.enter_line(&["doctor"], &[]).expect_success();
     assert!(output.ends_with("ok: no problems\n"), "{output}");
     let (_, checks) = desk.examine(&[]);
     assert_eq!(check(&checks, "daemon").0, "ok");

@@ -18,8 +18,8 @@ pub(crate) fn kill(pid: &Value) {
 fn daemon(home: &Home) -> Value {
     // The killed daemon may still answer while it dies.
     loop {
-        home.runs(&["daemon", "start"]);
-        let status = home.runs(&["daemon", "status", "--json"]);
+        home.run(&["daemon", "start"]);
+        let status = home.run(&["daemon", "status", "--json"]);
         if status.code == 0 {
             return status.json();
         }
@@ -116,7 +116,7 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     assert_eq!(lines_in(&file), expected);
     assert_eq!(ended["states_executed"], json!(2 * LINES + 3));
     // The events are numbered without a gap, across all daemons.
-    let events = home.runs(&["daemon", "status", "--json"]).json();
+    let events = home.run(&["daemon", "status", "--json"]).json();
     assert_eq!(events["runs"], 0);
 }
 
@@ -318,10 +318,10 @@ fn secret_is_in_no_file_after_its_run_has_ended() {
     assert!(!shows(&ended.to_string()), "{ended}");
     assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
     // A new daemon knows no secrets, so it cannot show any.
-    home.runs(&["daemon", "stop"]).well();
+    home.run(&["daemon", "stop"]).expect_success();
     let told = agent.call_tool("get_run", json!({"run_id": started["run_id"]}));
     assert!(!shows(&told.to_string()), "{told}");
-    home.runs(&["daemon", "stop"]).well();
+    home.run(&["daemon", "stop"]).expect_success();
     for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten() {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
         for secret in hidden {

@@ -35,7 +35,7 @@ fn start_run(agent: &Agent, definition: Value) -> Value {
 }
 
 fn kill_the_daemon(home: &Home) {
-    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
@@ -97,10 +97,10 @@ fn follower_receives_each_event_once_across_killed_daemons() {
     let mut following = Following::of(&home, &[&run, "--follow"]);
     following.receive(is_gate("One?"));
     kill_the_daemon(&home);
-    home.answer_gate(&run, "yes").well();
+    home.answer_gate(&run, "yes").expect_success();
     following.receive(is_gate("Two?"));
     kill_the_daemon(&home);
-    home.answer_gate(&run, "yes").well();
+    home.answer_gate(&run, "yes").expect_success();
     let received = following.finish();
     assert_eq!(received.last().unwrap()["event_type"], "workflow_completed");
     let numbers: Vec<u64> = received.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
@@ -111,7 +111,7 @@ fn follower_receives_each_event_once_across_killed_daemons() {
         let late = Following::of(&home, &[&run, "--from", &(from + 1).to_string(), "--follow"]).finish();
         assert_eq!((&late[0], late.len()), (rest, received.len() - from));
     }
-    let far = home.runs(&["runs", "events", &run, "--from", "99"]);
+    let far = home.run(&["runs", "events", &run, "--from", "99"]);
     assert_eq!((far.code, far.stdout.as_str()), (0, ""));
 }
 
@@ -124,10 +124,10 @@ fn nested_events_appear_at_their_start_even_while_running() {
     assert!(so_far.iter().any(is_gate("One?")), "{:?}", event_texts(&so_far));
     let mut following = Following::of(&home, &[&run, "--nested", "--follow"]);
     following.receive(is_gate("One?"));
-    home.answer_gate(&run, "yes").well();
+    home.answer_gate(&run, "yes").expect_success();
     following.receive(is_gate("Two?"));
     kill_the_daemon(&home);
-    home.answer_gate(&run, "yes").well();
+    home.answer_gate(&run, "yes").expect_success();
     let received = event_texts(&following.finish());
     let inner = ["workflow_started", "state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"]
         .into_iter()

@@ -38,7 +38,7 @@ fn waiting_function_survives_a_kill_and_repeats_no_command() {
     assert_eq!((&still["status"], &still["pending_gate"]), (&json!("waiting"), gate), "{still}");
     let no_choice = story.answer_gate(&waiting, "perhaps");
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
-    story.answer_gate(&waiting, "publish").well();
+    story.answer_gate(&waiting, "publish").expect_success();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(ended["result"], json!(["said first", "said publish", true]));
@@ -66,7 +66,7 @@ fn function_survives_its_killed_worker_at_a_gate() {
     let workers = workers_of(story.daemon());
     assert!(!workers.is_empty());
     workers.iter().for_each(|worker| kill_process(Pid::from_raw(*worker).unwrap(), Signal::KILL).unwrap());
-    story.answer_gate(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").expect_success();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_ne!(ended["result"][0], ended["result"][1], "each is drawn once");
@@ -149,7 +149,7 @@ fn concurrent_gates_wait_and_agents_cannot_answer_for_people() {
     let refused = answer(gate(1), "me");
     assert!(refused["error"].as_str().unwrap().contains("waits for a person"), "{refused}");
     assert_eq!(answer(gate(2), "yes")["success"], true);
-    story.answer_gate(&waiting, "as you like").well();
+    story.answer_gate(&waiting, "as you like").expect_success();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["as you like", "yes"]), "{ended}");
 }
@@ -216,7 +216,7 @@ fn process_started_by_a_function_is_not_a_person() {
         "BashNode(id='answers', session=session, command='sleep 0.3; {input}')",
     );
     let steplatch = env!("CARGO_BIN_EXE_steplatch");
-    let state = story.home.runs(&["daemon", "status", "--json"]).json()["state_dir"].as_str().unwrap().to_owned();
+    let state = story.home.run(&["daemon", "status", "--json"]).json()["state_dir"].as_str().unwrap().to_owned();
     let answers = format!("{steplatch} --state-dir {state} gates answer $(basename $PWD/run) yes");
     // As a descendant of the daemon, and as a detached process: the test waits for the refusal of the attempt.
     for how in ["", "setsid -f "] {
@@ -236,7 +236,7 @@ fn process_started_by_a_function_is_not_a_person() {
         assert_eq!(std::fs::read_to_string(story.path("done")).unwrap(), "1\n", "{output}");
         assert!(output.contains("was started by steplatch, for a node"), "{output}");
         assert_eq!(story.look(&run, 0.0)["status"], "waiting");
-        story.answer_gate(&run, "yes").well();
+        story.answer_gate(&run, "yes").expect_success();
         assert_eq!(story.look(&run, 60.0)["result"], "yes");
     }
 }

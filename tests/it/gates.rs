@@ -74,7 +74,7 @@ impl Story {
 fn form_is_filled_in_with_fields_on_the_command_line() {
     let story = Story::new();
     let run = story.ask(&json!({"prompt": "Which?", "form": form()}));
-    let listed = story.home.runs(&["gates", "list"]).well();
+    let listed = story.home.run(&["gates", "list"]).expect_success();
     for part in [
         "version  a text of at least 3 characters\n",
         "place  one of eu, us, eu if left out",
@@ -84,15 +84,16 @@ fn form_is_filled_in_with_fields_on_the_command_line() {
     ] {
         assert!(listed.contains(part), "no {part:?} in {listed}");
     }
-    let answer = |fields: &[&str]| story.home.runs(&[&["gates", "answer", run.as_str()], fields].concat());
+    let answer = |fields: &[&str]| story.home.run(&[&["gates", "answer", run.as_str()], fields].concat());
     let wrong = answer(&["--field", "version=1", "-f", "count=ten", "-f", "speed=5"]);
     assert_eq!(wrong.code, 2);
-    for part in ["'version' must have at least 3", "'count' must be a whole number, not \"ten\"", "'speed' is no field"]
+    for part in
+        ["'version' must have at least 3", "'count' must be a whole number, not \"ten\"", "'speed' is not a field"]
     {
         assert!(wrong.stderr.contains(part), "no {part:?} in {}", wrong.stderr);
     }
     assert!(answer(&[]).stderr.contains("a question needs a terminal"));
-    let taken = answer(&["-f", "version=1.2", "-f", "count=3"]).well();
+    let taken = answer(&["-f", "version=1.2", "-f", "count=3"]).expect_success();
     assert!(taken.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{taken}");
     let ended = story.finish(&run);
     let told = |name: &str| ended["final_variables"][format!("ask_{name}")].clone();
@@ -108,11 +109,11 @@ fn function_repeats_its_form_until_the_fields_are_valid() {
          return [answer['version'], answer['count'] + 1, answer['loud'], answer['place']]",
         form()
     ));
-    let json = story.home.runs(&["gates", "list", "--json"]).json();
+    let json = story.home.run(&["gates", "list", "--json"]).json();
     assert_eq!(json["gates"][0]["form"]["properties"]["count"]["maximum"], 9, "{json}");
-    let wrong = story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 99}"#]);
+    let wrong = story.home.run(&["gates", "answer", &run, r#"{"version": "1.2", "count": 99}"#]);
     assert!(wrong.stderr.contains("'count' must be from 1 to 9, not 99"), "{wrong:?}");
-    story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 8}"#]).well();
+    story.home.run(&["gates", "answer", &run, r#"{"version": "1.2", "count": 8}"#]).expect_success();
     assert_eq!(story.finish(&run)["result"], json!(["1.2", 9, false, "eu"]));
 }
 
@@ -127,7 +128,7 @@ fn invalid_form_is_an_error_that_the_function_may_catch() {
          await ctx.gate('now?')\n\
          return errors",
     );
-    story.home.answer_gate(&run, "yes").well();
+    story.home.answer_gate(&run, "yes").expect_success();
     let result = story.finish(&run)["result"].clone();
     assert!(result[0].as_str().unwrap().contains("field 'a' has type \"heap\""), "{result}");
     assert_eq!(result[1], "ctx.gate takes choices or a form, not both");
@@ -140,23 +141,23 @@ fn each_of_several_gates_is_answered_once_and_latecomers_know() {
         "import asyncio\n\
          return await asyncio.gather(ctx.gate('One?', choices=['a', 'b']), ctx.gate('Two?'), ctx.gate('Late?', timeout=600))",
     );
-    let gates = story.home.runs(&["gates", "list", "--json"]).json()["gates"].as_array().unwrap().clone();
+    let gates = story.home.run(&["gates", "list", "--json"]).json()["gates"].as_array().unwrap().clone();
     assert_eq!(gates.len(), 3);
     let id = |at: usize| gates[at]["gate_id"].as_str().unwrap();
-    let answer = |gate: &str, answer: &str| story.home.runs(&["gates", "answer", &run, answer, "--gate", gate]);
-    answer(id(1), "second").well();
+    let answer = |gate: &str, answer: &str| story.home.run(&["gates", "answer", &run, answer, "--gate", gate]);
+    answer(id(1), "second").expect_success();
     let late = answer(id(1), "third");
     // Other gates are open meanwhile.
     assert!(
         late.code == 1 && late.stderr.contains("already answered by") && late.stderr.contains(": second"),
         "{late:?}"
     );
-    answer(id(0), "1").well();
-    answer(id(2), "in time").well();
+    answer(id(0), "1").expect_success();
+    answer(id(2), "in time").expect_success();
     assert_eq!(story.finish(&run)["result"], json!(["a", "second", "in time"]));
     let late = answer(id(1), "third");
     assert!(late.stderr.contains("already answered by") && late.stderr.contains(": second"), "{late:?}");
-    let events = story.home.runs(&["runs", "events", &run, "--json"]).well();
+    let events = story.home.run(&["runs", "events", &run, "--json"]).expect_success();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let answered: Vec<&Value> = events.iter().filter(|event| event["event_type"] == "gate_answered").collect();
     assert_eq!(answered.len(), 3);
@@ -173,12 +174,12 @@ fn function_gate_takes_an_answer_only_before_its_timeout() {
         let run = asked["run_id"].as_str().unwrap();
         if result == "late" {
             // The events end with the run.
-            story.home.runs(&["runs", "events", run, "--follow"]).well();
+            story.home.run(&["runs", "events", run, "--follow"]).expect_success();
         }
-        let output = story.home.runs(&["gates", "answer", run, "yes"]);
+        let output = story.home.run(&["gates", "answer", run, "yes"]);
         let ended = story.finish(run);
         assert_eq!((output.code == 0, &ended["result"]), (result != "late", &json!(result)), "{output:?}");
-        let events = story.home.runs(&["runs", "events", run, "--json"]).well();
+        let events = story.home.run(&["runs", "events", run, "--json"]).expect_success();
         let of = |kind: &str| events.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
         let expected = if result == "late" { (0, 1) } else { (1, 0) };
         assert_eq!((of("gate_answered"), of("gate_timeout")), expected, "{events}");
@@ -266,7 +267,7 @@ fn answer_without_arguments_asks_every_open_question() {
     assert!(screen.contains("answered: version=1.2 place=eu count=7 loud=false; the run is now"), "{screen}");
     assert_eq!(story.finish(&first)["final_variables"]["answer"], "no");
     assert_eq!(story.finish(&third)["final_variables"]["ask_count"], 7);
-    let left = story.home.runs(&["gates", "list", "--json"]).json();
+    let left = story.home.run(&["gates", "list", "--json"]).json();
     assert_eq!((left["gates"].as_array().unwrap().len(), &left["gates"][0]["run_id"]), (1, &json!(second)));
 }
 
@@ -279,19 +280,19 @@ fn lowered_proof_requirement_does_not_affect_older_questions() {
         std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
         std::fs::write(&settings, format!("gates.require = '{proof}'\n")).unwrap();
     };
-    let status = || story.home.runs(&["approver", "status", "--json"]).json();
+    let status = || story.home.run(&["approver", "status", "--json"]).json();
     require("terminal");
-    story.home.runs(&["daemon", "restart"]).well();
+    story.home.run(&["daemon", "restart"]).expect_success();
     let before = story.ask(&json!({"prompt": "Before?", "choices": ["yes", "no"]}));
     require("none");
     eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
     assert_eq!(status()["requires"], "terminal");
     Person::runs(&agent, &story.home, STEPLATCH, "approver lower").expect_text("exit-code-0");
     assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
-    let refused = story.home.runs(&["gates", "answer", &before, "yes"]);
+    let refused = story.home.run(&["gates", "answer", &before, "yes"]);
     assert!(refused.code == 1 && refused.stderr.contains("gates.require"), "{refused:?}");
     let after = story.ask(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
-    story.home.runs(&["gates", "answer", &after, "yes"]).well();
+    story.home.run(&["gates", "answer", &after, "yes"]).expect_success();
 }
 
 #[test]
@@ -303,10 +304,10 @@ fn lower_proof_requirement_needs_the_passphrase_if_set() {
         std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
         std::fs::write(&settings, format!("gates.require = '{proof}'\n")).unwrap();
     };
-    let status = || story.home.runs(&["approver", "status", "--json"]).json();
+    let status = || story.home.run(&["approver", "status", "--json"]).json();
     require("terminal");
-    story.home.runs(&["daemon", "restart"]).well();
-    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
+    story.home.run(&["daemon", "restart"]).expect_success();
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").expect_success();
     require("none");
     eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
     let person = Person::runs(&agent, &story.home, STEPLATCH, "approver lower");
@@ -330,7 +331,7 @@ fn function_node_on_a_redirected_host_is_not_called() {
     let leads_to = |ssh: &str| {
         std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
         std::fs::write(&settings, format!("[[host]]\nname = 'box'\nssh = '{ssh}'\n")).unwrap();
-        eventually_blocking("the host is read", || story.home.runs(&["hosts", "list", "--json"]).stdout.contains(ssh));
+        eventually_blocking("the host is read", || story.home.run(&["hosts", "list", "--json"]).stdout.contains(ssh));
     };
     let declared = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n";
     std::fs::write(story.home.path().join("steplatch.toml"), declared).unwrap();
@@ -352,12 +353,12 @@ fn marks_in_a_question_neither_strike_through_nor_enclose() {
     let prompt = format!("Do n\u{336}o\u{336}t deploy\u{20dd} {stacked}?");
     let run = story.ask(&json!({"prompt": prompt, "choices": ["y\u{336}es", "no\u{20e0}"]}));
     for command in [&["gates", "list"][..], &["runs", "show", &run], &["gates", "show", &run]] {
-        let shown = story.home.runs(command).well();
+        let shown = story.home.run(command).expect_success();
         assert!(shown.contains("Do n·o·t deploy·"), "{command:?}: {shown}");
         assert!(!shown.contains(['\u{336}', '\u{20dd}', '\u{20e0}']), "{command:?}: {shown}");
         assert!(!shown.contains(&"\u{301}".repeat(4)), "{command:?}: {shown}");
     }
-    let shown = story.home.runs(&["gates", "show", &run]).well();
+    let shown = story.home.run(&["gates", "show", &run]).expect_success();
     assert!(shown.contains("y·es") && shown.contains("no·"), "{shown}");
 }
 
@@ -365,7 +366,7 @@ fn marks_in_a_question_neither_strike_through_nor_enclose() {
 fn passphrase_is_set_requested_invisibly_and_removed() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    assert!(story.home.runs(&["approver", "status"]).well().contains("no passphrase is set"));
+    assert!(story.home.run(&["approver", "status"]).expect_success().contains("no passphrase is set"));
     let person = Person::runs(&agent, &story.home, STEPLATCH, "approver set");
     person.expect_text("new passphrase:");
     person.type_in("open sesame");
@@ -373,10 +374,10 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
     person.type_in("open sesame");
     let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("passphrase set") && !screen.contains("sesame"), "{screen}");
-    assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], true);
+    assert_eq!(story.home.run(&["approver", "status", "--json"]).json()["is_set"], true);
 
     let run = story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
-    let without = story.home.runs(&["gates", "answer", &run, "yes"]);
+    let without = story.home.run(&["gates", "answer", &run, "yes"]);
     assert!(without.code == 1 && without.stderr.contains("needs the approver's passphrase"), "{without:?}");
     let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {run} yes"));
     person.expect_text("the approver's passphrase:");
@@ -392,13 +393,14 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
     story.finish(&run);
 
     let run = story.ask(&json!({"prompt": "Again?"}));
-    let piped = story.run_with_input(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    let piped =
+        story.run_with_input(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").expect_success();
     assert!(piped.contains("answered: yes"), "{piped}");
-    let replaced = story.run_with_input(&["approver", "set", "--stdin"], "another one\nopen sesame\n").well();
+    let replaced = story.run_with_input(&["approver", "set", "--stdin"], "another one\nopen sesame\n").expect_success();
     assert!(replaced.contains("passphrase set"));
     let refused = story.run_with_input(&["approver", "clear", "--stdin"], "open sesame\n");
     assert!(refused.code == 1 && refused.stderr.contains("Wrong passphrase"), "{refused:?}");
-    let cleared = story.run_with_input(&["approver", "clear", "--stdin"], "another one\n").well();
+    let cleared = story.run_with_input(&["approver", "clear", "--stdin"], "another one\n").expect_success();
     assert!(cleared.contains("passphrase removed"), "{cleared}");
     let (files, all) = everything_in(story.home.path());
     assert!(files > 3 && !all.contains("argon2id"), "{files} files");
@@ -409,16 +411,16 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
 fn locked_run_requests_the_passphrase_before_its_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").expect_success();
     let asks = || story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     let (first, second, third) = (asks(), asks(), asks());
-    let restart = || story.home.runs(&["daemon", "restart"]).well();
+    let restart = || story.home.run(&["daemon", "restart"]).expect_success();
     restart();
-    let listed = story.home.runs(&["gates", "list"]);
+    let listed = story.home.run(&["gates", "list"]);
     assert!(listed.stderr.contains("3 runs wait and are locked"), "{listed:?}");
-    let refused = story.home.runs(&["gates", "show", &first]);
+    let refused = story.home.run(&["gates", "show", &first]);
     assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
-    let refused = story.home.runs(&["gates", "answer", &first, "yes"]);
+    let refused = story.home.run(&["gates", "answer", &first, "yes"]);
     assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
 
     let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {first}"));
@@ -436,15 +438,16 @@ fn locked_run_requests_the_passphrase_before_its_question() {
     story.finish(&first);
 
     restart();
-    let piped =
-        story.run_with_input(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    let piped = story
+        .run_with_input(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n")
+        .expect_success();
     assert!(piped.contains("answered: yes"), "{piped}");
     restart();
-    let unlocked = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").well();
+    let unlocked = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").expect_success();
     assert_eq!(unlocked, "1 run unlocked; see: steplatch gates list\n");
     let again = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n");
     assert!(again.code == 0 && again.stderr.contains("no run is locked"), "{again:?}");
-    assert!(story.home.runs(&["gates", "list"]).well().contains(&third));
+    assert!(story.home.run(&["gates", "list"]).expect_success().contains(&third));
 }
 
 #[test]
@@ -460,9 +463,9 @@ fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     let screen = person.expect_text("exit-code-3");
     assert!(screen.contains("the question is left open; leaving in 2 s, Ctrl-C again cancels the run"), "{screen}");
     assert!(screen.contains("answer it with: steplatch gates answer run_"), "{screen}");
-    let waiting = story.home.runs(&["gates", "list", "--json"]).json();
+    let waiting = story.home.run(&["gates", "list", "--json"]).json();
     let run = waiting["gates"][0]["run_id"].as_str().unwrap();
-    story.home.runs(&["gates", "answer", run, "yes"]).well();
+    story.home.run(&["gates", "answer", run, "yes"]).expect_success();
     story.finish(run);
 
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
@@ -472,7 +475,7 @@ fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     person.press("ctrl-c");
     let screen = person.expect_text("exit-code-1");
     assert!(screen.contains("cancelled in"), "{screen}");
-    assert_eq!(story.home.runs(&["gates", "list", "--json"]).json()["gates"], json!([]));
+    assert_eq!(story.home.run(&["gates", "list", "--json"]).json()["gates"], json!([]));
 }
 
 /// Returns the number of files in a directory, and their whole content.
@@ -527,7 +530,7 @@ fn nobody_answers_for_a_person_in_a_held_terminal() {
     assert!(dialog.contains("in a terminal that steplatch keeps"), "{dialog}");
     let set = runs(format!("echo a-new-passphrase | {STEPLATCH} approver set --stdin"));
     assert!(set.contains("is set by a person"), "{set}");
-    assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
+    assert_eq!(story.home.run(&["approver", "status", "--json"]).json()["is_set"], false);
     assert_eq!(story.agent.call_tool("get_run", json!({"run_id": run}))["status"], "waiting");
 }
 
@@ -535,7 +538,7 @@ fn nobody_answers_for_a_person_in_a_held_terminal() {
 fn watched_run_requests_the_passphrase_and_restores_the_echo() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
+    story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").expect_success();
     let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json; read -p 'next: ' word; echo");
@@ -562,16 +565,16 @@ fn command_for_one_question_does_not_answer_the_next() {
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
     let waiting = story.agent.call_tool("run_workflow", arguments);
     let run = waiting["run_id"].as_str().unwrap().to_owned();
-    let gates = || story.home.runs(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
+    let gates = || story.home.run(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
     eventually_blocking("the second question is open", || gates()[0]["prompt"] == "DELETE?");
-    let by_run = story.home.runs(&["gates", "answer", &run, "yes"]);
+    let by_run = story.home.run(&["gates", "answer", &run, "yes"]);
     assert!(by_run.code == 2 && by_run.stderr.contains("name the gate that you read"), "{by_run:?}");
-    let by_gate = story.home.runs(&["gates", "answer", &format!("{run}/look/1"), "yes"]);
+    let by_gate = story.home.run(&["gates", "answer", &format!("{run}/look/1"), "yes"]);
     assert_ne!(by_gate.code, 0, "{by_gate:?}");
     let digest = gates()[0]["digest"].as_str().unwrap().to_owned();
-    let shown_otherwise = story.home.runs(&["gates", "answer", &format!("{run}/delete/1@00000000"), "yes"]);
+    let shown_otherwise = story.home.run(&["gates", "answer", &format!("{run}/delete/1@00000000"), "yes"]);
     assert!(shown_otherwise.stderr.contains("has changed since"), "{shown_otherwise:?}");
-    story.home.runs(&["gates", "answer", &format!("{run}/delete/1@{}", &digest[..8]), "no"]).well();
+    story.home.run(&["gates", "answer", &format!("{run}/delete/1@{}", &digest[..8]), "no"]).expect_success();
 }
 
 #[test]
@@ -588,19 +591,19 @@ fn identically_masked_choices_are_distinguished_by_number() {
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
     let run = story.agent.call_tool("run_workflow", arguments)["run_id"].as_str().unwrap().to_owned();
-    let read = story.home.runs(&["gates", "list", "--json"]).json()["gates"][0]["digest"].as_str().unwrap().to_owned();
+    let read = story.home.run(&["gates", "list", "--json"]).json()["gates"][0]["digest"].as_str().unwrap().to_owned();
     let opened = story.agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     for secret in ["production", "staging"] {
         let typed = json!({"session_id": opened["session_id"], "input_text": format!("{secret}\n"), "secret": true});
         assert_eq!(story.agent.call_tool("send_input", typed)["success"], true);
     }
-    let stale = story.home.runs(&["gates", "answer", &format!("{run}/ask/1@{}", &read[..8]), "2"]);
+    let stale = story.home.run(&["gates", "answer", &format!("{run}/ask/1@{}", &read[..8]), "2"]);
     assert!(stale.stderr.contains("has changed since"), "{stale:?}");
-    let listed = story.home.runs(&["gates", "list"]).well();
+    let listed = story.home.run(&["gates", "list"]).expect_success();
     assert!(listed.contains("parts of this are hidden as secrets"), "{listed}");
-    let alike = story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
+    let alike = story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
     assert_ne!(alike.code, 0, "{alike:?}");
-    story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "2"]).well();
+    story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "2"]).expect_success();
     assert_eq!(story.finish(&run)["final_state"], "second");
 }
 
@@ -627,26 +630,26 @@ fn named_terminal_is_shown_held_and_compared() {
     };
     for (session, variables) in [("work", json!({})), ("{place}", json!({"place": "work"}))] {
         let run = asks(session, variables);
-        let shown = story.home.runs(&["gates", "show", &format!("{run}/ask/1")]).well();
+        let shown = story.home.run(&["gates", "show", &format!("{run}/ask/1")]).expect_success();
         assert!(shown.contains(&first), "{shown}");
         let text = format!("make() {{ touch {}; }}\n", evil.display());
         let refused = story.agent.begin("send_input", json!({"session_id": "work", "input_text": text})).refusal();
         assert!(refused.contains(&format!("{run} waits for a person")), "{refused}");
-        story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "no"]).well();
+        story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "no"]).expect_success();
         let _ = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     }
     // By the time of the answer, another terminal has the name.
     let run = asks("work", json!({}));
-    story.home.runs(&["terminal", "close", "work"]).well();
+    story.home.run(&["terminal", "close", "work"]).expect_success();
     let second = opens();
     assert_ne!(first, second);
-    story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
+    story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).expect_success();
     let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "failed", "{ended:#}");
     assert!(ended["error"].as_str().unwrap().contains("was not shown to the person"), "{ended:#}");
     // An unchanged terminal that was shown is used.
     let run = asks("work", json!({}));
-    story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
+    story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).expect_success();
     let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert!(!ended["error"].as_str().unwrap_or_default().contains("was not shown to the person"), "{ended:#}");
     assert!(!evil.exists());
@@ -674,6 +677,6 @@ fn agent_passes_no_nested_gate_and_repeats_no_approval() {
         let run = story.waits(json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false}));
         let decided = story.agent.call_tool("decide", json!({"run_id": run, "answer": "go to 'deploy'"}));
         assert_eq!(decided["success"], json!(!for_person), "{name}: {decided:#}");
-        story.home.runs(&["runs", "cancel", &run]);
+        story.home.run(&["runs", "cancel", &run]);
     }
 }

@@ -121,13 +121,13 @@ fn remote_terminal_survives_twenty_cuts_and_five_kills() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
-    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     let agent = Agent::new(&home);
     printing_survives(&agent, Some("build"), (4_000, 50), || {
         let mut last = 0;
         for round in 1..=20 {
             eventually_blocking("the machine is connected again", || {
-                let listed = home.runs(&["hosts", "list", "--json"]);
+                let listed = home.run(&["hosts", "list", "--json"]);
                 let is_connected = listed.code == 0 && listed.json()["hosts"][0]["state"] == "connected";
                 if is_connected { Ok(()) } else { Err(listed) }
             });
@@ -160,7 +160,7 @@ fn completed_command_does_not_fail_when_reached_late() {
         config = home.path().join("ssh_config").display()
     );
     write_program(&home.path().join("bin/ssh"), &ssh);
-    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     let to = |condition: Value, state: &str| json!({"condition": condition, "next_state": state});
     let next =
         [to(json!({"outcome_unknown": true}), "unknown"), to(json!("success"), "done"), to(json!("failure"), "again")];
@@ -183,7 +183,7 @@ fn completed_command_does_not_fail_when_reached_late() {
     let last = next_daemon(&home, 0);
     std::fs::write(&broken, "").unwrap();
     kill(last);
-    home.runs(&["daemon", "start"]).well();
+    home.run(&["daemon", "start"]).expect_success();
     let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("done")), "{ended}");
     assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");
@@ -203,23 +203,23 @@ fn terminal_of_a_reconnecting_machine_is_known() {
         home.path().join("ssh_config").display()
     );
     write_program(&home.path().join("bin/ssh"), &ssh);
-    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
-    let opened = home.runs(&["terminal", "open", "--host", "build", "--name", "far", "--json"]).json();
+    home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
+    let opened = home.run(&["terminal", "open", "--host", "build", "--name", "far", "--json"]).json();
     let session = opened["session_id"].as_str().unwrap().to_owned();
     std::fs::write(&slow, "").unwrap();
     kill(next_daemon(&home, 0));
-    home.runs(&["daemon", "start"]).well();
-    let first = home.runs(&["terminal", "screen", "far"]);
+    home.run(&["daemon", "start"]).expect_success();
+    let first = home.run(&["terminal", "screen", "far"]);
     assert!(first.code != 0 && first.stderr.contains("it is reconnecting"), "{first:?}");
     for request in [vec!["terminal", "screen", &session], vec!["terminal", "send", "far", "echo x", "-e"]] {
-        let reported = home.runs(&request);
+        let reported = home.run(&request);
         let is_right = reported.stderr.contains("host 'build' is not connected")
             && reported.stderr.contains("its terminals go on");
         assert!(reported.code != 0 && is_right && !reported.stderr.contains("not found"), "{request:?}: {reported:?}");
     }
     std::fs::remove_file(&slow).unwrap();
     eventually_blocking("the terminal is listed again", || {
-        let result = home.runs(&["terminal", "run", "far", "echo on"]);
+        let result = home.run(&["terminal", "run", "far", "echo on"]);
         if result.code == 0 && result.stdout.contains("on") { Ok(()) } else { Err(result) }
     });
 }
@@ -230,7 +230,7 @@ fn request_after_the_end_of_a_host_runs_once_or_explains() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
-    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     let agent = Agent::new(&home);
     let mut wrong = Vec::new();
     for round in 0..12 {
@@ -269,7 +269,7 @@ fn unreachable_machine_gives_reason_and_remedy() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     let failed = |arguments: &[&str]| {
-        let output = home.runs(arguments);
+        let output = home.run(arguments);
         assert_ne!(output.code, 0, "{}", output.stdout);
         output.stderr
     };
@@ -289,9 +289,10 @@ fn unreachable_machine_gives_reason_and_remedy() {
     assert!(said.contains("too old"), "{said}");
     std::fs::remove_dir_all(&there).unwrap();
     far.install();
-    let listed: Value = serde_json::from_str(&home.runs(&["hosts", "check", "build", "--json"]).well()).unwrap();
+    let listed: Value =
+        serde_json::from_str(&home.run(&["hosts", "check", "build", "--json"]).expect_success()).unwrap();
     assert_eq!(listed["host"]["state"], "connected", "{listed}");
-    home.runs(&["hosts", "remove", "build"]).well();
+    home.run(&["hosts", "remove", "build"]).expect_success();
     let said = failed(&["hosts", "remove", "build"]);
     assert!(said.contains("there is no host 'build'"), "{said}");
 }
@@ -303,7 +304,7 @@ fn machine_refusing_the_key_is_named_with_a_remedy() {
     let options =
         "IdentityFile /nonexistent\n  IdentityAgent none\n  PasswordAuthentication no\n  StrictHostKeyChecking no";
     far.configure(&mut home, &format!("  {options}"));
-    let refused = home.runs(&["hosts", "add", "build", "--ssh", "box"]);
+    let refused = home.run(&["hosts", "add", "build", "--ssh", "box"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.contains("Permission denied"), "{refused:?}");
     assert!(refused.stderr.contains("check with 'ssh box' which key or password it takes"), "{refused:?}");
@@ -312,7 +313,7 @@ fn machine_refusing_the_key_is_named_with_a_remedy() {
 /// Returns the run that forwards ssh's question to a person.
 fn ssh_question(home: &Home) -> Value {
     eventually_blocking("ssh asks", || {
-        let listed = home.runs(&["gates", "list", "--json"]);
+        let listed = home.run(&["gates", "list", "--json"]);
         match listed.json()["gates"].as_array().map(Vec::as_slice) {
             Some([gate]) => Ok(gate.clone()),
             _ => Err(listed),
@@ -339,7 +340,7 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     person.type_in(PASSWORD);
     let screen = person.expect_text("build: connected");
     assert!(!screen.contains(PASSWORD), "{screen}");
-    let events = home.runs(&["runs", "events", gate["run_id"].as_str().unwrap(), "--json"]).well();
+    let events = home.run(&["runs", "events", gate["run_id"].as_str().unwrap(), "--json"]).expect_success();
     assert!(events.contains("gate_answered") && !events.contains(PASSWORD), "{events}");
     for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten().filter(|entry| entry.path().is_file())
     {
@@ -357,15 +358,15 @@ fn unanswered_question_is_reported_and_not_repeated() {
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
     far.configure(&mut home, "  StrictHostKeyChecking ask");
-    let added = home.runs(&["hosts", "add", "build", "--ssh", "box"]);
+    let added = home.run(&["hosts", "add", "build", "--ssh", "box"]);
     assert_ne!(added.code, 0, "{}", added.stdout);
     let gate = ssh_question(&home);
     let run = gate["run_id"].as_str().unwrap();
     assert!(added.stderr.contains(&format!("steplatch gates answer {run}")), "{}", added.stderr);
-    home.runs(&["runs", "cancel", run]).well();
-    let output = home.runs(&["hosts", "list", "--json"]);
+    home.run(&["runs", "cancel", run]).expect_success();
+    let output = home.run(&["hosts", "list", "--json"]);
     let host = eventually_blocking("the connection has failed", || {
-        let listed = home.runs(&["hosts", "list", "--json"]).json();
+        let listed = home.run(&["hosts", "list", "--json"]).json();
         let host = listed["hosts"][0].clone();
         if host["state"] == "lost" { Ok(host) } else { Err(listed) }
     });
@@ -393,7 +394,7 @@ fn machine_with_login_output_takes_installation_and_terminals() {
         std::fs::write(far.folder.path().join(file), format!("{text}\n")).unwrap();
         std::fs::write(far.folder.path().join(".zshrc"), "").unwrap();
         far.own();
-        let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+        let added = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
         assert!(added.code == 0 && added.stderr.contains("is installed on box"), "{text}: {added:?}");
         let agent = Agent::new(&home);
         let open = agent.call_tool("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
@@ -411,10 +412,10 @@ fn machine_with_login_output_takes_installation_and_terminals() {
 fn workflow_runs_on_two_remote_machines_and_locally() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
-    let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+    let added = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
     assert_eq!(added.code, 0, "{}", added.stderr);
     assert!(added.stderr.contains("is installed on box"), "{}", added.stderr);
-    home.runs(&["hosts", "add", "other", "--ssh", "box"]).well();
+    home.run(&["hosts", "add", "other", "--ssh", "box"]).expect_success();
     let agent = Agent::new(&home);
     let run = agent.call_tool(
         "run_workflow",
@@ -444,7 +445,7 @@ fn bash_node_runs_on_a_remote_machine_and_ends_with_its_call() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
     far.install();
-    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     std::fs::write(
         home.path().join("steplatch.toml"),
         r#"
@@ -469,7 +470,7 @@ timeout = 2
 "#,
     )
     .unwrap();
-    let called = |node: &str, input: &str| home.runs(&["nodes", "run", node, input, "--json"]).json();
+    let called = |node: &str, input: &str| home.run(&["nodes", "run", node, input, "--json"]).json();
     let (user, folder) = (&far.guest.0, far.folder.path().display());
     let result = called("where", "sky");
     assert_eq!(result["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped"), "{result}");
@@ -487,6 +488,6 @@ timeout = 2
     let lost = called("slow", "biuld");
     assert_eq!(lost["error_type"], "connection", "{lost}");
     assert!(lost["error"].as_str().unwrap().contains("known hosts: build"), "{lost}");
-    let listed = home.runs(&["terminal", "list", "--json"]).json();
+    let listed = home.run(&["terminal", "list", "--json"]).json();
     assert_eq!(listed["sessions"], json!([]), "{listed}");
 }

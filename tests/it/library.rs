@@ -86,16 +86,16 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     assert!(loaded.stderr.contains("big.json: the definition takes 1048"), "{loaded:?}");
     assert!(loaded.stdout.contains("good.json: saved as good in "), "{loaded:?}");
     fs::write(library.join("broken.json"), "{").unwrap();
-    let listed = types(&["list"]).well();
+    let listed = types(&["list"]).expect_success();
     let lines: Vec<_> = listed.lines().collect();
     assert!(lines[0].starts_with("NAME  KIND     STATUS  RUNS  LAST RUN  DESCRIPTION"), "{listed}");
     assert!(lines[1].starts_with("good  machine  draft   -     -         Sleeps as good"), "{listed}");
     assert!(lines[2].starts_with("broken ") && lines[2].contains("broken.json: this is not JSON"), "{listed}");
-    let shown = types(&["show", "good"]).well();
+    let shown = types(&["show", "good"]).expect_success();
     assert!(shown.starts_with("good\nSleeps as good\n"), "{shown}");
     assert!(shown.contains("sleep*  sleep  end"), "{shown}");
     assert_eq!(types(&["show", "good", "--json"]).json()["definition"], machine("good"));
-    assert_eq!(types(&["lint", "good"]).well(), "good: ok\n");
+    assert_eq!(types(&["lint", "good"]).expect_success(), "good: ok\n");
     assert_eq!(types(&["lint", "broken"]).code, 2);
 
     let agent = Agent::with(&home, &[("STEPLATCH_LIBRARY", library.to_str().unwrap())]);
@@ -137,8 +137,8 @@ fn workflow_versions_are_listed_compared_and_restored() {
     };
     let file_name = file.to_str().unwrap();
     write(0.1);
-    home.runs(&["workflow", "load", file_name]).well();
-    assert!(home.runs(&["workflow", "diff", "nap"]).stderr.contains("no version before the current one"));
+    home.run(&["workflow", "load", file_name]).expect_success();
+    assert!(home.run(&["workflow", "diff", "nap"]).stderr.contains("no version before the current one"));
     // An agent changes the workflow.
     let agent = Agent::new(&home);
     let mut longer = machine("nap");
@@ -146,38 +146,38 @@ fn workflow_versions_are_listed_compared_and_restored() {
     let create = json!({"workflow_definition": longer, "overwrite_existing": true, "reason": "it was too short"});
     assert_eq!(agent.call_tool("create_workflow", create)["version"], 2);
 
-    let history = home.runs(&["workflow", "history", "nap"]).well();
+    let history = home.run(&["workflow", "history", "nap"]).expect_success();
     let lines: Vec<&str> = history.lines().collect();
     assert!(
         lines[1].starts_with("2 now") && lines[1].contains("test agent") && lines[1].ends_with("it was too short"),
         "{history}"
     );
     assert!(lines[2].starts_with("1 ") && lines[2].contains(" cli"), "{history}");
-    let difference = home.runs(&["workflow", "diff", "nap"]).well();
+    let difference = home.run(&["workflow", "diff", "nap"]).expect_success();
     assert!(difference.starts_with("--- nap@1\n+++ nap@2\n@@ "), "{difference}");
     assert!(difference.contains("-          \"seconds\": 0.1\n+          \"seconds\": 9\n"), "{difference}");
-    let back = home.runs(&["workflow", "diff", "nap@2", "nap@1", "--json"]).json();
+    let back = home.run(&["workflow", "diff", "nap@2", "nap@1", "--json"]).json();
     let place = "/states/sleep/action/params/seconds";
     assert_eq!(back["changes"], json!([{"path": place, "before": 9, "after": 0.1}]));
-    let shown = home.runs(&["workflow", "show", "nap@1", "--json"]).json();
+    let shown = home.run(&["workflow", "show", "nap@1", "--json"]).json();
     assert_eq!((&shown["metadata"]["version"], shown["definition"].pointer(place)), (&json!(1), Some(&json!(0.1))));
-    let none = home.runs(&["workflow", "show", "nap@7"]);
+    let none = home.run(&["workflow", "show", "nap@7"]);
     assert!(none.stderr.contains("workflow 'nap' has no version 7; there are 2, 1"), "{none:?}");
 
     // A restored version is a new version, and a removed workflow keeps its versions.
-    let reverted = home.runs(&["workflow", "revert", "nap", "--reason", "too long"]).well();
+    let reverted = home.run(&["workflow", "revert", "nap", "--reason", "too long"]).expect_success();
     assert_eq!(reverted.trim(), "nap is version 3, which equals 1");
-    let listed = home.runs(&["workflow", "list", "--json"]).json();
+    let listed = home.run(&["workflow", "list", "--json"]).json();
     assert_eq!(listed["workflows"][0]["version"], 3, "{listed}");
-    let removed = home.runs(&["workflow", "rm", "nap"]);
+    let removed = home.run(&["workflow", "rm", "nap"]);
     assert!(removed.stderr.contains("steplatch workflow revert nap"), "{removed:?}");
-    assert!(home.runs(&["workflow", "history", "nap"]).well().contains("nap was removed"));
-    home.runs(&["workflow", "revert", "nap", "2"]).well();
-    let versions = home.runs(&["workflow", "history", "nap", "--json"]).json();
+    assert!(home.run(&["workflow", "history", "nap"]).expect_success().contains("nap was removed"));
+    home.run(&["workflow", "revert", "nap", "2"]).expect_success();
+    let versions = home.run(&["workflow", "history", "nap", "--json"]).json();
     let version = |at: usize, key: &str| versions["versions"][at][key].clone();
     assert_eq!((version(0, "version"), version(0, "reason")), (json!(4), json!("as version 2")));
     assert_eq!((version(1, "version"), version(1, "reason")), (json!(3), json!("as version 1: too long")));
-    assert_eq!(home.runs(&["run", "nap@1"]).code, 2, "runs are of the current version");
-    home.runs(&["workflow", "rm", "--purge", "nap"]).well();
-    assert!(home.runs(&["workflow", "history", "nap"]).stderr.contains("not found"));
+    assert_eq!(home.run(&["run", "nap@1"]).code, 2, "runs are of the current version");
+    home.run(&["workflow", "rm", "--purge", "nap"]).expect_success();
+    assert!(home.run(&["workflow", "history", "nap"]).stderr.contains("not found"));
 }

@@ -127,7 +127,7 @@ fn files_are_loaded_by_pattern_despite_an_invalid_one() {
 fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     let project = Project::new();
     project.write_file("flows/hello.py", &greeting_file("hello", "hello"));
-    project.load(&["flows/hello.py"]).well();
+    project.load(&["flows/hello.py"]).expect_success();
     let listed = project.listed("hello");
     assert_eq!(
         (&listed["kind"], &listed["status"], &listed["run_count"]),
@@ -148,7 +148,7 @@ fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     assert_eq!(described["source"]["loaded_from"], project.folder.join("flows/hello.py").display().to_string());
     let nodes = project.type_in(&["nodes", "list", "--json"]).json();
     assert!(nodes["nodes"].as_array().unwrap().iter().any(|node| node["id"] == "say_hello"), "{nodes}");
-    assert_eq!(project.type_in(&["nodes", "run", "say_hello", "me"]).well(), "me\n");
+    assert_eq!(project.type_in(&["nodes", "run", "say_hello", "me"]).expect_success(), "me\n");
 
     // Another user sees only the library, and so does the next daemon.
     fs::remove_file(project.folder.join("flows/hello.py")).unwrap();
@@ -159,7 +159,7 @@ fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
         listed["note"].as_str().unwrap().ends_with("flows/hello.py, which is not followed any more: it does not exist"),
         "{listed}"
     );
-    let shown = project.type_in(&["workflow", "show", "hello"]).well();
+    let shown = project.type_in(&["workflow", "show", "hello"]).expect_success();
     assert!(shown.contains("runs       3, of which 3 succeeded") && shown.contains("say_hello  bash"), "{shown}");
 }
 
@@ -171,8 +171,8 @@ fn failed_run_proves_nothing_and_surviving_gate_counts_once() {
         "async def asks(ctx):\n    answer = await ctx.gate('Well?')\n    if answer == 'no':\n        raise ValueError('no')\n    return answer\n\
          Workflow(id='asks', session=session, fn=asks)\n",
     );
-    project.load(&["asks.py"]).well();
-    let begins = || project.type_in(&["run", "asks", "--detach"]).well().trim().to_owned();
+    project.load(&["asks.py"]).expect_success();
+    let begins = || project.type_in(&["run", "asks", "--detach"]).expect_success().trim().to_owned();
     // The run may not have reached its gate yet.
     let answers = |run: &str, answer: &str| {
         eventually_blocking("the answer is taken", || project.home.answer_gate(run, answer).code == 0);
@@ -192,7 +192,7 @@ fn failed_run_proves_nothing_and_surviving_gate_counts_once() {
 fn changed_file_is_followed_and_an_invalid_one_ignored() {
     let project = Project::new();
     project.write_file("flows/hello.py", &greeting_file("hello", "hello"));
-    project.load(&["flows/hello.py"]).well();
+    project.load(&["flows/hello.py"]).expect_success();
     assert_eq!(project.runs("hello"), "hello you");
     project.write_file("flows/hello.py", &greeting_file("hello", "howdy"));
     assert_eq!(project.runs("hello"), "howdy you", "of the same length, at nearly the same time");
@@ -225,7 +225,7 @@ fn changed_file_is_followed_and_an_invalid_one_ignored() {
 fn library_file_takes_precedence_and_its_edits_are_kept() {
     let project = Project::new();
     project.write_file("flows/hello.py", &greeting_file("hello", "hello"));
-    project.load(&["flows/hello.py"]).well();
+    project.load(&["flows/hello.py"]).expect_success();
     fs::write(project.library("hello.py"), greeting_file("hello", "edited")).unwrap();
     assert_eq!(project.runs("hello"), "edited you");
     assert_eq!(project.counted("hello", 1)["status"], "proven");
@@ -243,7 +243,7 @@ fn library_file_takes_precedence_and_its_edits_are_kept() {
         refused.stderr.contains("hello.py was edited after it was loaded. To replace it with the file: --overwrite"),
         "{refused:?}"
     );
-    project.load(&["flows/hello.py", "--overwrite"]).well();
+    project.load(&["flows/hello.py", "--overwrite"]).expect_success();
     assert_eq!(project.runs("hello"), "later you");
 
     fs::write(project.library("hello.py"), "not Python at all").unwrap();
@@ -259,7 +259,7 @@ fn taken_id_is_refused_with_its_owner() {
     project.write_file("steplatch.toml", "[nodes.say_toml]\ntype = \"bash\"\ncommand = \"ls\"\n");
     project.write_file("hello.py", &greeting_file("hello", "hello"));
     project.write_file("nap.json", NAP);
-    project.load(&["hello.py", "nap.json"]).well();
+    project.load(&["hello.py", "nap.json"]).expect_success();
     let refused = |file: &str, text: &str, wanted: &str| {
         project.write_file(file, text);
         let refused = project.load(&[file]);
@@ -292,10 +292,10 @@ fn taken_id_is_refused_with_its_owner() {
 
     // A workflow of the same kind, and one of another kind, from the same file: the file is loaded again.
     project.write_file("hello.py", "BashNode(id='hello', command='ls')\n");
-    assert!(project.load(&["hello.py"]).well().starts_with("hello.py: reloaded\n"));
+    assert!(project.load(&["hello.py"]).expect_success().starts_with("hello.py: reloaded\n"));
     // Conflicting files that were not loaded are reported, and the first one is used.
     fs::write(project.library("zebra.py"), greeting_file("hello", "late")).unwrap();
-    let listed = project.type_in(&["workflow", "list"]).well();
+    let listed = project.type_in(&["workflow", "list"]).expect_success();
     assert!(listed.contains("zebra.py: 'hello': ID 'hello' conflicts with existing node, in "), "{listed}");
 }
 
@@ -306,7 +306,7 @@ fn function_is_removed_with_its_file_unless_shared() {
     let two = format!("{}\n{}", greeting_file("left", "l"), greeting_file("right", "r"));
     project.write_file("two.py", &two);
     project.write_file("nodes.py", "BashNode(id='ls', command='ls')\n");
-    project.load(&["*.py"]).well();
+    project.load(&["*.py"]).expect_success();
     let removed = project.type_in(&["workflow", "rm", "one", "nodes.py"]);
     assert_eq!(removed.code, 0, "{removed:?}");
     assert!(removed.stderr.contains("also removed: say_one (bash)"), "{removed:?}");
@@ -353,8 +353,8 @@ fn functions_and_machines_start_each_other_by_name() {
                     "transitions": [{"condition": {"field_contains": {"result": "fine"}}, "next_state": "end"}]},
             "end": {"action": {"tool": "sleep", "params": {"seconds": 0.01}}}}}"#,
     );
-    project.load(&["*.py", "*.json"]).well();
-    let began = |workflow: &str| project.type_in(&["run", workflow, "--detach"]).well().trim().to_owned();
+    project.load(&["*.py", "*.json"]).expect_success();
+    let began = |workflow: &str| project.type_in(&["run", workflow, "--detach"]).expect_success().trim().to_owned();
     let runs = [began("outer"), began("above")];
     let agent = project.agent();
     let waits = |run: &str| agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
@@ -384,7 +384,7 @@ fn function_run_is_counted_once_however_its_daemon_ends() {
         "flows/quick.py",
         "async def quick(ctx):\n    return 1\n\nWorkflow(id='quick', session=session, fn=quick)\n",
     );
-    project.load(&["flows/quick.py"]).well();
+    project.load(&["flows/quick.py"]).expect_success();
     let agent = project.agent();
     let begins =
         || agent.call_tool("run_workflow", json!({"workflow_name": "quick", "wait_seconds": 0}))["run_id"].clone();

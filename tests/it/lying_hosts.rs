@@ -48,14 +48,14 @@ impl Scene {
             UnixListener::bind(&socket).unwrap()
         };
         runtime.spawn(Liar::new(lies).listen(listener));
-        home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+        home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
         Self { home, _runtime: runtime }
     }
 
     /// Returns the number of connections to the machine, including ended ones that were not reaped.
     fn connections(&self) -> usize {
         let script = self.home.path().join("bin/far.py").display().to_string();
-        let daemon = self.home.runs(&["daemon", "status", "--json"]).json()["pid"].to_string();
+        let daemon = self.home.run(&["daemon", "status", "--json"]).json()["pid"].to_string();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let connections = processes.filter(|entry| {
             let read = |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
@@ -77,10 +77,10 @@ fn machine_with_thousands_of_hosts_starts_one_local_process() {
     let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
     assert_eq!(scene.connections(), 1);
-    let pid = scene.home.runs(&["daemon", "status", "--json"]).json()["pid"].clone();
+    let pid = scene.home.run(&["daemon", "status", "--json"]).json()["pid"].clone();
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     assert!(descriptors < 100, "{descriptors} descriptors are open");
-    let stopped = scene.home.runs(&["daemon", "stop"]);
+    let stopped = scene.home.run(&["daemon", "stop"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
     eventually_blocking("the connection has ended", || {
         let script = scene.home.path().join("bin/far.py").display().to_string();
@@ -105,7 +105,7 @@ fn question_text_is_shown_despite_remote_secrets() {
     let run = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
     let waiting = agent.call_tool("run_workflow", run);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
-    let listed = scene.home.runs(&["gates", "list", "--json"]).well();
+    let listed = scene.home.run(&["gates", "list", "--json"]).expect_success();
     assert!(listed.contains("DELETE EVERYTHING in WORD-7?"), "{listed}");
     // No text of the remote terminals is shown any more.
     let screen = agent.call_tool("get_screen_content", json!({"session_id": there["session_id"]}));
@@ -133,9 +133,9 @@ fn copy_from_a_lying_machine_writes_the_requested_or_nothing() {
     let scene = Scene::new(Lies::in_replies(reply));
     let inbox = scene.home.path().join("inbox");
     std::fs::create_dir(&inbox).unwrap();
-    let refused = scene.home.runs(&["cp", "-r", "build:site", "inbox"]);
-    assert!(refused.code == 1 && refused.stderr.contains("whose name is no name of a file"), "{refused:?}");
-    let copied = scene.home.runs(&["cp", "build:report.txt", "inbox"]);
+    let refused = scene.home.run(&["cp", "-r", "build:site", "inbox"]);
+    assert!(refused.code == 1 && refused.stderr.contains("whose name is not a name of a file"), "{refused:?}");
+    let copied = scene.home.run(&["cp", "build:report.txt", "inbox"]);
     assert_eq!(copied.code, 0, "{copied:?}");
     assert!(copied.stdout.contains("inbox/report.txt"), "{copied:?}");
     let names = |folder: &Path| -> Vec<String> {

@@ -72,7 +72,7 @@ fn nodes_are_listed_shown_and_called() {
     assert_eq!(lines[..rows.len()], rows);
     assert!(lines[5].starts_with("broken wrong in ") && lines[5].ends_with("did you mean 'bash'?"), "{lines:?}");
     assert_eq!(project.type_in(&["nodes", "list", "--json"]).json()["nodes"][1]["id"], "greet");
-    let shown = project.type_in(&["nodes", "show", "both"]).well();
+    let shown = project.type_in(&["nodes", "show", "both"]).expect_success();
     assert!(shown.contains("  STEP   NODE   INPUT    DEPENDS ON    ON ERROR\n"), "{shown}");
     assert!(shown.contains("  last   greet  {first}  first, flaky  fail\n"), "{shown}");
     assert!(shown.contains("retry, then skip\n"), "{shown}");
@@ -98,7 +98,7 @@ fn nodes_are_listed_shown_and_called() {
     typed.current_dir(&project.folder).args(["nodes", "run", "identity", "-"]);
     let mut typed = typed.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     typed.stdin.take().unwrap().write_all("two\nlines".as_bytes()).unwrap();
-    assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).well(), "two\nlines\n");
+    assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).expect_success(), "two\nlines\n");
     for words in [&["nodes", "run", "identity", "{", "--input-json"][..], &["nodes", "run", "identity", "--input-json"]]
     {
         assert_eq!(project.type_in(words).code, 2, "{words:?}");

@@ -13,7 +13,7 @@ use steplatch_testkit::Home;
 /// Puts an older daemon, without the verbs `later`, in front of the daemon of `home`. The next daemon listens directly
 /// again.
 pub(crate) fn put_before(home: &Home, later: &'static [&'static str]) {
-    let status = home.runs(&["daemon", "status", "--json"]).json();
+    let status = home.run(&["daemon", "status", "--json"]).json();
     let socket = Path::new(status["socket"].as_str().unwrap());
     let real = socket.with_extension("real");
     std::fs::rename(socket, &real).unwrap();

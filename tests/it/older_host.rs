@@ -42,9 +42,9 @@ const NOT_UNDERSTOOD: &[u8] = b"\x81\xa3Err\xadNotUnderstood";
 ///
 /// Returns which later requests arrived, and whether they were refused.
 pub(crate) fn put_before(home: &Home, later: Requests) -> Received {
-    let status = home.runs(&["daemon", "status", "--json"]).json();
+    let status = home.run(&["daemon", "status", "--json"]).json();
     let runtime = Path::new(status["socket"].as_str().unwrap()).parent().unwrap().to_owned();
-    home.runs(&["daemon", "stop", "--keep-terminals"]).well();
+    home.run(&["daemon", "stop", "--keep-terminals"]).expect_success();
     let socket = socket_of_host(&runtime);
     let real = socket.with_extension("real");
     std::fs::rename(&socket, &real).unwrap();
@@ -135,10 +135,10 @@ async fn screens_of_older_hosts_are_followed() {
     ];
     for (later, asked) in ways {
         let home = Home::new(STEPLATCH);
-        home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
-        home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
+        home.run(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).expect_success();
+        home.run(&["terminal", "send", "work", "-e", "echo from before"]).expect_success();
         let received = put_before(&home, later);
-        home.runs(&["daemon", "start"]).well();
+        home.run(&["daemon", "start"]).expect_success();
         let client = home.connect("viewer").await;
         let watch = WatchScreen { session_id: "work".to_owned(), interval_ms: 0 };
         let (reply, mut events) = client.subscribe(watch).await.unwrap();
@@ -148,7 +148,7 @@ async fn screens_of_older_hosts_are_followed() {
             [("", "from before"), ("echo typed-$((40+2))", "typed-42"), ("echo again-$((40+2))", "again-42")]
         {
             if !typed.is_empty() {
-                home.runs(&["terminal", "send", "work", "-e", typed]).well();
+                home.run(&["terminal", "send", "work", "-e", typed]).expect_success();
             }
             loop {
                 let event =

@@ -152,15 +152,15 @@ fn continue_run(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<Strin
     std::fs::create_dir(&project).unwrap();
     std::fs::write(project.join("inner.json"), INNER).unwrap();
     let loaded = home.steplatch().current_dir(&project).args(["workflow", "load", "inner.json"]).output().unwrap();
-    CommandOutput::of(&loaded).well();
-    home.runs(&["daemon", "stop"]).well();
+    CommandOutput::of(&loaded).expect_success();
+    home.run(&["daemon", "stop"]).expect_success();
     write_killed(&home, run, last, has_child);
     let agent = Agent::new(&home);
     let look = || agent.call_tool("get_run", json!({"run_id": run.id, "wait_seconds": 30}));
     for (_, answer) in run.answers.iter().filter(|(entry, _)| *entry > last) {
         let waiting = look();
         assert_eq!(waiting["status"], "waiting", "entry {last}: {waiting}");
-        home.answer_gate(run.id, answer).well();
+        home.answer_gate(run.id, answer).expect_success();
     }
     let report = look();
     (report, entry_types(&home.path().join("state"), run))

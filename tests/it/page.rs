@@ -62,12 +62,12 @@ impl PageHome {
     /// Runs the command that a story requests, if it is one. Returns its output.
     fn command(&self, wanted: &Value) -> Option<Value> {
         let command: Vec<&str> = wanted["run"].as_array()?.iter().map(|word| word.as_str().unwrap()).collect();
-        Some(self.home.runs(&command).json())
+        Some(self.home.run(&command).json())
     }
 
     /// Returns the token of the server.
     fn token(&self) -> String {
-        let token = self.home.runs(&["serve", "token", "--json"]).json();
+        let token = self.home.run(&["serve", "token", "--json"]).json();
         std::fs::read_to_string(token["file"].as_str().unwrap()).unwrap().trim().to_owned()
     }
 
@@ -144,7 +144,7 @@ impl PageHome {
 
 impl Drop for PageHome {
     fn drop(&mut self) {
-        self.home.runs(&["serve", "stop"]);
+        self.home.run(&["serve", "stop"]);
     }
 }
 
@@ -160,8 +160,8 @@ fn ticket_logs_a_person_in_and_foreign_requests_are_refused() {
         }
         "used" => json!({"file": page.opened().parent().unwrap().read_dir().unwrap().filter_map(Result::ok)
             .filter(|entry| entry.file_name().to_string_lossy().starts_with("open-")).count()}),
-        "sessions" => page.home.runs(&["serve", "sessions", "--json"]).json(),
-        "end" => page.home.runs(&["serve", "sessions", "end", "--all", "--json"]).json(),
+        "sessions" => page.home.run(&["serve", "sessions", "--json"]).json(),
+        "end" => page.home.run(&["serve", "sessions", "end", "--all", "--json"]).json(),
         other => panic!("the story requests {other}"),
     });
 }
@@ -246,8 +246,8 @@ fn person_answers_gates_with_passphrase_and_views_runs() {
     let settings = page.home.path().join(".config/steplatch/config.toml");
     std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
     std::fs::write(&settings, "gates.remember_minutes = 5\n").unwrap();
-    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
-    page.home.runs(&["daemon", "restart"]).well();
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
+    page.home.run(&["daemon", "restart"]).expect_success();
     page.play("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| start_story_run(&agent, wanted)));
 }
 
@@ -280,13 +280,13 @@ fn registered_passkey_signs_answers_after_verification() {
 fn errors_are_shown_and_secrets_appear_nowhere() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
     page.play("trouble.mjs", |page, wanted| match wanted {
         _ if wanted["run"].is_array() => page.command(wanted).unwrap(),
         _ if wanted["agent"].is_string() => as_agent(&agent, wanted),
         _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
         _ => {
-            let status = page.home.runs(&["daemon", "status", "--json"]).json();
+            let status = page.home.run(&["daemon", "status", "--json"]).json();
             let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
             json!({"killed": killed.success()})
         }
@@ -353,7 +353,7 @@ fn save_workflow(page: &PageHome, name: &str, is_changed: bool) -> Value {
     }
     let file = page.home.path().join("saved.json");
     std::fs::write(&file, definition.to_string()).unwrap();
-    let output = page.home.runs(&["workflow", "load", "--overwrite", file.to_str().unwrap()]);
+    let output = page.home.run(&["workflow", "load", "--overwrite", file.to_str().unwrap()]);
     assert_eq!(output.code, 0, "{output:?}");
     json!({})
 }
@@ -404,7 +404,7 @@ fn read_only_link_shows_one_terminal_only() {
         }
         match wanted["tries"].as_str() {
             // Without a terminal of a person.
-            Some(terminal) => json!({"error": page.home.runs(&["terminal", "share", terminal]).stderr}),
+            Some(terminal) => json!({"error": page.home.run(&["terminal", "share", terminal]).stderr}),
             None => page.command(wanted).unwrap(),
         }
     });
@@ -414,7 +414,7 @@ fn read_only_link_shows_one_terminal_only() {
 fn run_shows_result_input_and_log_and_equal_runs_do_not_differ() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
-    page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
+    page.home.run(&["workflow", "load", count.to_str().unwrap()]).expect_success();
     page.play("run_steps.mjs", |page, wanted| match wanted["writes"].as_str() {
         Some(name) => {
             std::fs::write(page.home.path().join(name), wanted["text"].as_str().unwrap()).unwrap();
@@ -452,7 +452,7 @@ fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
 fn patch_is_judged_and_accepted_and_the_run_shown_as_repaired() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
     page.play("repair.mjs", |page, wanted| with_tools(page, &agent, wanted));
 }
 
@@ -465,7 +465,7 @@ fn program_without_a_persons_terminal_gets_no_passkey_ticket() {
         &["gates", "passkey", "remove", "x"],
     ];
     for command in commands {
-        let refused = page.home.runs(command);
+        let refused = page.home.run(command);
         assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
     }
     let agent = Agent::new(&page.home);
@@ -515,9 +515,9 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
 
     let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!((&run["status"], &run["pending_gate"]["digest"]), (&json!("waiting"), &gate["digest"]), "{run:#}");
-    assert_eq!(page.home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"], json!([]));
-    assert_eq!(page.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
-    page.home.answer_gate(waiting["run_id"].as_str().unwrap(), "yes").well();
+    assert_eq!(page.home.run(&["gates", "passkey", "list", "--json"]).json()["passkeys"], json!([]));
+    assert_eq!(page.home.run(&["approver", "status", "--json"]).json()["is_set"], false);
+    page.home.answer_gate(waiting["run_id"].as_str().unwrap(), "yes").expect_success();
     let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
     assert_eq!(run["status"], "completed", "the person answers: {run:#}");
 }
@@ -525,7 +525,7 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
 #[tokio::test]
 async fn adding_a_passkey_requires_the_passphrase_if_set() {
     let page = PageHome::new();
-    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
     let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
     let desk = Desk::runs(&page.home, page.home.path(), &command, (200, 20), &[]).await;
     desk.expect_screen("the approver's passphrase:").await;
@@ -540,7 +540,7 @@ async fn adding_a_passkey_requires_the_passphrase_if_set() {
 #[test]
 fn program_without_a_persons_terminal_gets_no_page_ticket() {
     let page = PageHome::new();
-    let refused = page.home.runs(&["open", "--print"]);
+    let refused = page.home.run(&["open", "--print"]);
     assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
     // A terminal opened by an agent does not belong to the person either.
     let agent = Agent::new(&page.home);
@@ -548,17 +548,17 @@ fn program_without_a_persons_terminal_gets_no_page_ticket() {
     let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
     let reported = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
     assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
-    assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server of the page is running"));
+    assert!(page.home.run(&["serve", "stop"]).stderr.contains("no server of the page is running"));
 }
 
 #[test]
 fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
     let page = PageHome::new();
-    page.home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
-    page.home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
+    page.home.run(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).expect_success();
+    page.home.run(&["terminal", "send", "work", "-e", "echo from before"]).expect_success();
     older_host::put_before(&page.home, older_host::FIRST);
-    page.home.runs(&["daemon", "start"]).well();
-    let reported = page.home.runs(&["daemon", "status"]).well();
+    page.home.run(&["daemon", "start"]).expect_success();
+    let reported = page.home.run(&["daemon", "status"]).expect_success();
     assert!(
         reported.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"),
         "{reported}"
@@ -566,7 +566,7 @@ fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
     let agent = Agent::new(&page.home);
     page.play("older.mjs", |page, wanted| match wanted.as_str() {
         Some("replaces") => {
-            let status = page.home.runs(&["daemon", "status", "--json"]).json();
+            let status = page.home.run(&["daemon", "status", "--json"]).json();
             let file = Path::new(status["socket"].as_str().unwrap()).with_file_name("serve.lock");
             let record = || -> Value { serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap() };
             let mut older = record();
@@ -597,8 +597,8 @@ fn running_server(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u
 #[test]
 fn setting_starts_the_server_and_a_used_port_is_logged() {
     let page = PageHome::new();
-    page.home.runs(&["daemon", "start"]).well();
-    let socket = page.home.runs(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
+    page.home.run(&["daemon", "start"]).expect_success();
+    let socket = page.home.run(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     let runtime = Path::new(&socket).parent().unwrap();
     // A separate port, because the servers of other tests compete for the default one.
     let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
@@ -606,17 +606,17 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     let file = page.home.path().join(".config/steplatch/config.toml");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "serve.start = 'with_daemon'\n").unwrap();
-    page.home.runs(&["daemon", "restart"]).well();
+    page.home.run(&["daemon", "restart"]).expect_success();
     let (pid, port) = running_server(runtime, |record| record["pid"] != 0);
     let url = format!("http://localhost:{port}/#ticket=");
     assert!(page.person("open --print").starts_with(&url), "'open' finds it");
     // The server outlives the daemon, and the next daemon does not start a second one.
-    page.home.runs(&["daemon", "restart"]).well();
-    assert_eq!(page.home.runs(&["serve", "stop", "--json"]).json()["pid"], pid);
+    page.home.run(&["daemon", "restart"]).expect_success();
+    assert_eq!(page.home.run(&["serve", "stop", "--json"]).json()["pid"], pid);
 
     // Another program now uses the previous port, which ends neither the daemon nor the server.
     let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    page.home.runs(&["daemon", "restart"]).well();
+    page.home.run(&["daemon", "restart"]).expect_success();
     let (_, elsewhere) = running_server(runtime, |record| record["port"] != port);
     eventually_blocking("the log has its address", || {
         let log = std::fs::read_to_string(runtime.join("daemon.log")).unwrap();
@@ -629,7 +629,7 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
 fn workflow_is_started_by_its_form_and_a_phone_types_a_line() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
-    page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
+    page.home.run(&["workflow", "load", count.to_str().unwrap()]).expect_success();
     let agent = Agent::new(&page.home);
     page.play("places.mjs", |page, wanted| match wanted.as_str() {
         Some(_) => json!({"url": page.person("open --print")}),

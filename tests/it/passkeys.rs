@@ -23,7 +23,7 @@ async fn register_passkey(home: &Home, ticket: &str, key: &SoftAuthenticator) ->
 
 /// Returns the number of passkeys that sign answers.
 fn count_passkeys(home: &Home) -> usize {
-    home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"].as_array().unwrap().len()
+    home.run(&["gates", "passkey", "list", "--json"]).json()["passkeys"].as_array().unwrap().len()
 }
 
 #[tokio::test]
@@ -45,5 +45,5 @@ async fn passkey_signs_once_its_fingerprint_was_compared() {
         desk.expect_screen(told).await;
         assert_eq!(count_passkeys(&home), count);
     }
-    home.runs(&["serve", "stop"]);
+    home.run(&["serve", "stop"]);
 }

@@ -7,12 +7,12 @@ use steplatch_testkit::{Agent, Home};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 fn kill_the_daemon(home: &Home) {
-    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
 fn pid_of_the_daemon(home: &Home) -> Value {
-    home.runs(&["daemon", "status", "--json"]).json()["pid"].clone()
+    home.run(&["daemon", "status", "--json"]).json()["pid"].clone()
 }
 
 /// Returns a machine that types one number per state into a shell, which records each number once a file of its name
@@ -51,15 +51,15 @@ fn paused_run_does_everything_once_across_kills() {
     let lets = |number: usize| std::fs::write(home.path().join(format!("go-{number}")), "").unwrap();
     for first in (1..STATES).step_by(2) {
         lets(first);
-        let output = home.runs(&["runs", "pause", run, "--json"]).json();
+        let output = home.run(&["runs", "pause", run, "--json"]).json();
         assert_eq!(output[0]["success"], true, "{output}");
         let killed = pid_of_the_daemon(&home);
         kill_the_daemon(&home);
         let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
         assert!(inspected["paused"]["since"].is_string(), "{inspected}");
         assert_ne!(pid_of_the_daemon(&home), killed);
-        let resumed = home.runs(&["runs", "resume", run]);
-        assert_eq!(resumed.well(), format!("{run}: Run resumed\n"));
+        let resumed = home.run(&["runs", "resume", run]);
+        assert_eq!(resumed.expect_success(), format!("{run}: Run resumed\n"));
         lets(first + 1);
     }
     let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
@@ -67,7 +67,7 @@ fn paused_run_does_everything_once_across_kills() {
     let counted = std::fs::read_to_string(home.path().join("counted")).unwrap();
     let expected: Vec<String> = (1..=STATES).map(|number| number.to_string()).collect();
     assert_eq!(counted.lines().collect::<Vec<_>>(), expected);
-    let again = home.runs(&["runs", "pause", run, "--json"]).json();
+    let again = home.run(&["runs", "pause", run, "--json"]).json();
     assert_eq!(again[0]["error"], "Run was already over: completed", "{again}");
 }
 
@@ -79,30 +79,30 @@ fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let started = agent.call_tool("run_workflow", json!({"workflow_definition": waiting, "wait_seconds": 60}));
     let run = started["run_id"].as_str().unwrap();
-    home.runs(&["runs", "pause", run]).well();
-    assert!(home.runs(&["runs", "list"]).well().contains("asking    waiting, paused"));
-    assert!(home.runs(&["runs", "show", run]).well().contains("  paused    by "));
-    let output = home.runs(&["runs", "resume", run, "run_0123456789abcdef"]);
+    home.run(&["runs", "pause", run]).expect_success();
+    assert!(home.run(&["runs", "list"]).expect_success().contains("asking    waiting, paused"));
+    assert!(home.run(&["runs", "show", run]).expect_success().contains("  paused    by "));
+    let output = home.run(&["runs", "resume", run, "run_0123456789abcdef"]);
     assert!(
         output.code == 1
             && output.stderr.contains("run_0123456789abcdef: Workflow run 'run_0123456789abcdef' not found")
     );
-    assert!(!home.runs(&["runs", "show", run]).well().contains("  paused    by "), "the other run continues");
+    assert!(!home.run(&["runs", "show", run]).expect_success().contains("  paused    by "), "the other run continues");
 
     let file = home.path().join("story.py");
     let text = "async def story(ctx):\n    said = await ctx.gate('Well?')\n    ctx.emit('after')\n    return said\n\nWorkflow(id='story', session=session, fn=story)\n";
     std::fs::write(&file, text).unwrap();
     let started = agent.call_tool("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
     let run = started["run_id"].as_str().unwrap();
-    home.runs(&["runs", "pause", run]).well();
-    home.runs(&["gates", "answer", run, "well enough"]).well();
+    home.run(&["runs", "pause", run]).expect_success();
+    home.run(&["gates", "answer", run, "well enough"]).expect_success();
     kill_the_daemon(&home);
     let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
     assert!(inspected["status"] == "running" && inspected["paused"]["since"].is_string(), "{inspected}");
-    home.runs(&["runs", "resume", run]).well();
+    home.run(&["runs", "resume", run]).expect_success();
     let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["result"], "well enough", "{ended}");
-    let reported = home.runs(&["runs", "events", run]).well();
+    let reported = home.run(&["runs", "events", run]).expect_success();
     let events: Vec<&str> = reported.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
     let expected =
         ["workflow_started", "gate_waiting", "workflow_paused", "gate_answered", "workflow_resumed", "after"];

@@ -23,13 +23,13 @@ fn elicitation() -> Value {
 
 /// Returns the waiting runs of a home.
 fn waiting_runs(home: &Home) -> Vec<String> {
-    let gates = home.runs(&["gates", "list", "--json"]).json();
+    let gates = home.run(&["gates", "list", "--json"]).json();
     gates["gates"].as_array().unwrap().iter().map(|gate| gate["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Returns the answer to a run's gate, with its author and surface.
 fn recorded_answer(home: &Home, run: &str) -> Value {
-    let events = home.runs(&["runs", "events", run, "--follow", "--json"]).well();
+    let events = home.run(&["runs", "events", run, "--follow", "--json"]).expect_success();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut answers = events.into_iter().filter(|event| event["event_type"] == "gate_answered");
     let answer = answers.next().unwrap_or_else(|| panic!("{run} has no answer"));
@@ -77,7 +77,7 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         let again = agent.call_tool("get_run", json!({"run_id": run}));
         assert_eq!(again["status"], "waiting");
         assert!(again["next_step"].as_str().unwrap().contains("gates answer"), "{again}");
-        home.runs(&["gates", "answer", run, "yes"]).well();
+        home.run(&["gates", "answer", run, "yes"]).expect_success();
         assert_eq!(recorded_answer(&home, run)["through"], "cli");
     }
 }
@@ -89,7 +89,7 @@ fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let call = agent.begin("run_workflow", release());
     let asked = agent.await_request();
     let run = waiting_runs(&home).pop().unwrap();
-    home.runs(&["gates", "answer", &run, "yes"]).well();
+    home.run(&["gates", "answer", &run, "yes"]).expect_success();
     let ended = call.finish();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("yes")));
     let taken_back = agent.await_request();
@@ -408,7 +408,7 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
     let waiting = wait_for_state(&agent, task, "working");
     let reported = waiting["statusMessage"].as_str().unwrap();
     assert!(reported.contains(&format!("steplatch gates answer {task}")), "{reported}");
-    home.runs(&["gates", "answer", task, "yes"]).well();
+    home.run(&["gates", "answer", task, "yes"]).expect_success();
     wait_for_state(&agent, task, "completed");
 
     let created = agent.begin("run_workflow", release()).answer()["result"].clone();

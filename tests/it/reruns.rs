@@ -36,24 +36,24 @@ fn parse_json(text: &str) -> Value {
 fn failed_run_restarts_at_the_failed_state() {
     let home = Home::new(STEPLATCH);
     release_machine(&home);
-    let failed = home.runs(&["run", "release.json", "-i", "VERSION=7", "--json"]);
+    let failed = home.run(&["run", "release.json", "-i", "VERSION=7", "--json"]);
     let failed = parse_json(&failed.stdout);
     assert_eq!(failed["status"], "failed", "{failed}");
     let run = failed["run_id"].as_str().unwrap();
     std::fs::write(home.path().join("route"), "").unwrap();
-    let seen = home.runs(&["run", "--again", run, "--from", "ship"]);
+    let seen = home.run(&["run", "--again", run, "--from", "ship"]);
     assert!(seen.stderr.contains(&format!("the steps before 'ship' are taken over from {run}")), "{seen:?}");
-    let again = parse_json(&home.runs(&["run", "--again", run, "--from", "ship", "--json"]).well());
+    let again = parse_json(&home.run(&["run", "--again", run, "--from", "ship", "--json"]).expect_success());
     assert_eq!(again["status"], "completed", "{again}");
     assert_eq!(log(&home), ["build 7", "ship artifact-7", "ship artifact-7", "ship artifact-7"]);
-    let shown = home.runs(&["runs", "show", again["run_id"].as_str().unwrap()]).well();
+    let shown = home.run(&["runs", "show", again["run_id"].as_str().unwrap()]).expect_success();
     assert!(shown.contains(&format!("{run} from ship")), "{shown}");
     // The views mark the step that the earlier run performed.
     let is_of_earlier = |text: &str, state: &str, is_end: bool| {
         let mut lines = text.lines().filter(|line| line.contains(state) && line.contains("taken over") == is_end);
         lines.next().is_some()
     };
-    let events = home.runs(&["runs", "events", again["run_id"].as_str().unwrap()]).well();
+    let events = home.run(&["runs", "events", again["run_id"].as_str().unwrap()]).expect_success();
     for text in [&shown, &events] {
         assert!(is_of_earlier(text, "build", true) && is_of_earlier(text, "ship ", false), "{text}");
     }
@@ -63,11 +63,11 @@ fn failed_run_restarts_at_the_failed_state() {
     let states: Vec<&str> = entries.iter().filter(taken).filter_map(|entry| entry["state"].as_str()).collect();
     assert!(!states.is_empty() && states.iter().all(|state| *state == "build"), "{again}");
     // The whole run with its input, with another definition, and by name.
-    home.runs(&["workflow", "load", "release.json"]).well();
-    home.runs(&["run", "--again", run, "release", "--json"]).well();
+    home.run(&["workflow", "load", "release.json"]).expect_success();
+    home.run(&["run", "--again", run, "release", "--json"]).expect_success();
     assert_eq!(log(&home)[4..], ["build 7", "ship artifact-7"]);
     // Another version makes another run.
-    home.runs(&["run", "--again", run, "-i", "VERSION=8", "--json"]).well();
+    home.run(&["run", "--again", run, "-i", "VERSION=8", "--json"]).expect_success();
     assert_eq!(log(&home)[6..], ["build 8", "ship artifact-8"]);
 }
 
@@ -132,7 +132,7 @@ fn rerun_cannot_start_after_an_answer_or_in_a_closed_terminal() {
     );
     let running = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "ask"}}));
     assert!(running["error"].as_str().unwrap_or_default().contains("has not ended"), "{running}");
-    home.runs(&["gates", "answer", waiting["run_id"].as_str().unwrap(), "yes"]).well();
+    home.run(&["gates", "answer", waiting["run_id"].as_str().unwrap(), "yes"]).expect_success();
     drop(agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60})));
     let reply = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "fails"}}));
     assert!(reply["error"].as_str().unwrap_or_default().contains("begin at 'ask'"), "{reply}");

@@ -9,14 +9,14 @@ use steplatch_testkit::{Home, eventually_blocking};
 /// Returns a home with a running daemon, and the path of its settings file, which does not exist.
 fn running_home() -> (Home, PathBuf) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
-    home.runs(&["daemon", "start"]).well();
+    home.run(&["daemon", "start"]).expect_success();
     let file = home.path().join(".config/steplatch/config.toml");
     (home, file)
 }
 
 /// Returns the daemon's log.
 fn log(home: &Home) -> String {
-    let socket = home.runs(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
+    let socket = home.run(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     fs::read_to_string(PathBuf::from(socket).with_file_name("daemon.log")).unwrap()
 }
 
@@ -48,12 +48,12 @@ fn changed_file_applies_while_the_daemon_runs() {
     wait_for_log(&home, "remote 'flows' changed and is applied");
     // The daemon applies a change shortly after logging it.
     eventually_blocking("the new address is listed", || {
-        let listed = home.runs(&["remote", "list", "--json"]).json();
+        let listed = home.run(&["remote", "list", "--json"]).json();
         if listed["remotes"][0]["base_url"] == "https://flows.example.org" { Ok(()) } else { Err(listed) }
     });
     fs::remove_file(&file).unwrap();
     // The filter of logs is the default again, so the removal of a service is not logged.
-    let shown = home.runs(&["config", "show", "--json"]).json();
+    let shown = home.run(&["config", "show", "--json"]).json();
     assert!(shown.get("remote.flows.base_url").is_none(), "{shown}");
 }
 
@@ -69,19 +69,19 @@ fn services_are_shown_without_their_tokens() {
     };
     let kept = format!("file:{}", secret.display());
     fs::write(&file, service("kept", &kept) + &service("lost", "env:NO_SUCH_TOKEN_HERE")).unwrap();
-    let output = home.runs(&["config", "show", "--json"]);
+    let output = home.run(&["config", "show", "--json"]);
     let shown = output.json();
     assert_eq!(shown["remote.kept.token"]["value"], kept.as_str());
     assert_eq!(shown["remote.kept.token"]["resolves"], true);
     assert_eq!(shown["remote.lost.token"]["resolves"], false);
     assert_eq!(shown["remote.lost.token"]["origin"], file.display().to_string());
     assert_eq!(shown["remote.lost.retry_attempts"]["origin"], "default");
-    let table = home.runs(&["config", "show"]);
+    let table = home.run(&["config", "show"]);
     assert!(table.stdout.contains("env:NO_SUCH_TOKEN_HERE (missing)"), "{table:?}");
-    let checked = home.runs(&["config", "check"]);
+    let checked = home.run(&["config", "check"]);
     assert!(checked.code == 2 && checked.stderr.contains("remote.lost.token: "), "{checked:?}");
     fs::write(&file, service("clear", "sk-very-secret")).unwrap();
-    let refused = home.runs(&["config", "show"]);
+    let refused = home.run(&["config", "show"]);
     assert!(refused.code == 2 && refused.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refused:?}");
     for output in [output, table, checked, refused] {
         assert!(!format!("{output:?}").contains("sk-very-secret"), "{output:?}");
@@ -108,7 +108,7 @@ fn settings_are_reread_on_request() {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\nno_such_setting = 1\n").unwrap();
     wait_for_log(&home, "'no_such_setting' is not a setting");
-    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].to_string();
+    let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
     wait_for_log(&home, "the settings were read again");
 }
@@ -119,7 +119,7 @@ fn daemon_does_not_start_with_invalid_settings() {
     let file = home.path().join(".config/steplatch/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "terminals.max = 0\ntools.library = 'perhaps'\n").unwrap();
-    let output = home.runs(&["daemon", "start"]);
+    let output = home.run(&["daemon", "start"]);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.stderr.contains("terminals.max must be a whole number from 1 to 10000, not 0"), "{output:?}");
     assert!(output.stderr.contains("tools.library must be true or false, not perhaps"), "{output:?}");
@@ -133,9 +133,9 @@ fn setting_disables_the_log_of_inputs() {
         // The first command starts the daemon, which starts the host.
         let opened = home.steplatch().env("STEPLATCH_TERMINALS_LOG_INPUTS", value).args(open).output().unwrap();
         assert!(opened.status.success(), "{opened:?}");
-        home.runs(&["terminal", "send", "work", "hello", "-e"]).well();
+        home.run(&["terminal", "send", "work", "hello", "-e"]).expect_success();
         let typed = |input: &&serde_json::Value| input["kind"] == "typed";
-        let log = home.runs(&["terminal", "inputs", "work", "--json"]).json();
+        let log = home.run(&["terminal", "inputs", "work", "--json"]).json();
         assert_eq!(log["inputs"].as_array().unwrap().iter().filter(typed).count(), entries, "{log}");
     }
 }

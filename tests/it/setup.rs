@@ -110,14 +110,14 @@ fn rules_for_reading_tools_are_optional_and_removed_with_entry() {
     let output = desk.setup(&[]);
     assert!(output.stderr.contains("steplatch setup --allow-reading"), "{output:?}");
     assert_eq!(desk.read(".claude/settings.json"), settings);
-    let output = desk.setup(&["--allow-reading"]).well();
+    let output = desk.setup(&["--allow-reading"]).expect_success();
     assert!(output.contains("Claude Code, rules"), "{output}");
     let allowed: Value = serde_json::from_str(&desk.read(".claude/settings.json")).unwrap();
     let rules = allowed["permissions"]["allow"].as_array().unwrap();
     assert!(rules.contains(&"mcp__steplatch__await_output".into()), "{allowed}");
     assert!(!rules.contains(&"mcp__steplatch__run_command".into()), "{allowed}");
     assert_eq!(allowed["permissions"]["deny"], json!(["Bash(rm *)"]));
-    desk.setup(&["--remove"]).well();
+    desk.setup(&["--remove"]).expect_success();
     assert_eq!(desk.read(".claude/settings.json"), settings);
     // Text that the client cannot read stays, and the entry is still added.
     desk.write(".claude/settings.json", "{");
@@ -146,17 +146,18 @@ fn instructions_are_a_removable_block_in_agent_files() {
     let without_blanks: String = settings.split_whitespace().collect();
     assert!(without_blanks.contains(&format!("\"mcp\":{{\"steplatch\":{entry}}}")), "{settings}");
     assert!(settings.contains("// mine"), "{settings}");
-    assert!(desk.setup(&["--instructions"]).well().contains("already there"));
+    assert!(desk.setup(&["--instructions"]).expect_success().contains("already there"));
     // Without the option, an existing block stays.
-    desk.setup(&[]).well();
+    desk.setup(&[]).expect_success();
     assert!(desk.read(".claude/CLAUDE.md").contains("steplatch"));
-    desk.setup(&["--remove"]).well();
+    desk.setup(&["--remove"]).expect_success();
     assert_eq!(desk.read(".claude/CLAUDE.md"), own);
     assert_eq!(desk.read(".config/opencode/AGENTS.md"), "");
 
     // In a project, most clients read the same file.
-    let output =
-        desk.setup(&["--instructions", "--scope", "project", "--client", "codex", "--client", "cursor"]).well();
+    let output = desk
+        .setup(&["--instructions", "--scope", "project", "--client", "codex", "--client", "cursor"])
+        .expect_success();
     assert_eq!(output.matches("AGENTS.md").count(), 1, "{output}");
 }
 
@@ -195,7 +196,7 @@ fn missing_clients_are_named_and_unchanged() {
 #[test]
 fn dry_run_shows_the_difference_and_changes_nothing() {
     let desk = Desk::with(&FILES);
-    let output = desk.setup(&["--dry-run"]).well();
+    let output = desk.setup(&["--dry-run"]).expect_success();
     assert!(output.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{output}");
     assert_eq!(output.matches("+++ ").count(), FILES.len(), "{output}");
     for (name, text) in FILES {
@@ -245,7 +246,7 @@ fn project_has_its_own_files() {
     let desk = Desk::with(&[(".gemini/settings.json", "{}"), ("work/.vscode/settings.json", "{}")]);
     let mut command = desk.home.steplatch();
     let said = command.current_dir(desk.file("work")).env("PATH", "").args(["setup", "--scope", "project"]).output();
-    let said = CommandOutput::of(&said.unwrap()).well();
+    let said = CommandOutput::of(&said.unwrap()).expect_success();
     assert!(said.contains("VS Code      added") && said.contains("Gemini CLI   added"), "{said}");
     assert!(desk.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
     assert!(desk.read("work/.gemini/settings.json").contains("steplatch"));

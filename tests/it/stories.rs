@@ -22,7 +22,7 @@ fn example(name: &str) -> String {
 
 #[test]
 fn hello_example_opens_a_shell_reads_its_answer_and_branches() {
-    let output = home().runs(&["run", &example("hello.json")]).well();
+    let output = home().runs(&["run", &example("hello.json")]).expect_success();
     assert!(output.starts_with("hello run_"), "{output}");
     assert!(output.contains("→ today is "), "{output}");
     assert!(output.contains("✓ rest ") || output.contains("✓ work "), "{output}");
@@ -50,7 +50,7 @@ fn pdb_example_stops_in_a_function_and_runs_to_the_end() {
         assert_eq!(reply["final_variables"]["seen_match_text"], prices);
         assert_eq!(reply["final_variables"]["result_match_text"], total);
     }
-    let missing = home.runs(&["run", &example("pdb.json"), "-i", "SCRIPT=missing.py"]);
+    let missing = home.run(&["run", &example("pdb.json"), "-i", "SCRIPT=missing.py"]);
     assert_eq!(missing.code, 1, "{missing:?}");
     assert!(missing.stdout.contains("pdb set no breakpoint: Error: "), "{}", missing.stdout);
 }
@@ -59,7 +59,7 @@ fn pdb_example_stops_in_a_function_and_runs_to_the_end() {
 fn retry_example_loops_until_its_command_succeeds() {
     let home = home();
     let command = "COMMAND=echo x >> tries; test $(wc -l < tries) -ge 3";
-    let reply = home.runs(&["run", &example("retry.json"), "-i", command, "--json"]).json();
+    let reply = home.run(&["run", &example("retry.json"), "-i", command, "--json"]).json();
     assert_eq!((&reply["status"], &reply["states_executed"]), (&"completed".into(), &10.into()), "{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("tries")).unwrap().lines().count(), 3);
 }
@@ -69,14 +69,14 @@ fn count_example_takes_arguments_and_returns_a_value() {
     let home = home();
     std::fs::write(home.path().join("a.txt"), "1\n2\n3\n").unwrap();
     let folder = format!("FOLDER={}", home.path().display());
-    let run = |suffix: &str| home.runs(&["run", &example("count.json"), "-i", &folder, "-i", suffix, "--json"]);
+    let run = |suffix: &str| home.run(&["run", &example("count.json"), "-i", &folder, "-i", suffix, "--json"]);
     let reply = run("SUFFIX=txt").json();
     assert_eq!(
         (&reply["status"], &reply["return_values"]["LINES_COUNTED"]),
         (&"completed".into(), &"3".into()),
         "{reply:#}"
     );
-    let shown = home.runs(&["run", &example("count.json"), "-i", &folder, "-i", "SUFFIX=txt"]).well();
+    let shown = home.run(&["run", &example("count.json"), "-i", &folder, "-i", "SUFFIX=txt"]).expect_success();
     assert!(shown.contains("\n  LINES_COUNTED = 3\n"), "{shown}");
     let refused = run("SUFFIX=*");
     assert_eq!(refused.code, 2);
@@ -87,13 +87,13 @@ fn count_example_takes_arguments_and_returns_a_value() {
 fn workflows_are_checked_drawn_and_described_without_a_daemon() {
     let home = home();
     let good = ["hello", "pdb", "retry", "count"].map(|name| example(&format!("{name}.json")));
-    let output = home.runs(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).well();
+    let output = home.run(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).expect_success();
     assert_eq!(output.matches(": ok").count(), 4, "{output}");
 
     let broken = home.path().join("broken.json");
     let states = r#"{"a": {"action": {"tool": "sleep", "params": {}}, "on_timeout": "b"}}"#;
     std::fs::write(&broken, format!(r#"{{"initial_state": "A", "states": {states}}}"#)).unwrap();
-    let found = home.runs(&["workflow", "lint", &good[0], "broken.json", "missing.json"]);
+    let found = home.run(&["workflow", "lint", &good[0], "broken.json", "missing.json"]);
     assert_eq!(found.code, 2);
     for part in [
         "hello.json: ok",
@@ -104,8 +104,8 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
     ] {
         assert!(found.stdout.contains(part), "no {part:?} in:\n{}", found.stdout);
     }
-    assert!(home.runs(&["workflow", "graph", &good[2]]).well().contains("s2 --> s4: exit_code = 0"));
-    let schema: Value = serde_json::from_str(&home.runs(&["workflow", "schema"]).well()).unwrap();
+    assert!(home.run(&["workflow", "graph", &good[2]]).expect_success().contains("s2 --> s4: exit_code = 0"));
+    let schema: Value = serde_json::from_str(&home.run(&["workflow", "schema"]).expect_success()).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     let actions = schema["$defs"]["Action"]["oneOf"].as_array().unwrap();
     let tools: Vec<&str> =
@@ -113,31 +113,31 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
     for action in ["send_input", "run_command", "run_node", "sleep", "set", "return", "fail", "gate", "run_workflow"] {
         assert!(tools.contains(&action), "{action}: {tools:?}");
     }
-    assert!(home.runs(&["workflow", "schema", "--documentation"]).well().contains("| `wait_for_quiet_ms` | "));
+    assert!(home.run(&["workflow", "schema", "--documentation"]).expect_success().contains("| `wait_for_quiet_ms` | "));
     assert!(!home.path().join(".local/state/steplatch").exists(), "and nothing was started for it");
 }
 
 #[test]
 fn exit_codes_depend_on_the_end_of_a_run() {
     let home = home();
-    let failed = home.runs(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
+    let failed = home.run(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
     assert_eq!(failed.code, 1);
     assert!(failed.stdout.contains("failed in") && failed.stdout.contains("the last screen:"));
-    let missing = home.runs(&["run", "no-such-file.json"]);
+    let missing = home.run(&["run", "no-such-file.json"]);
     assert_eq!(missing.code, 2);
     assert!(missing.stderr.contains("no-such-file.json' cannot be read"), "{}", missing.stderr);
     std::fs::write(home.path().join("broken.json"), "{\"states\":").unwrap();
-    let broken = home.runs(&["run", "broken.json"]);
+    let broken = home.run(&["run", "broken.json"]);
     assert_eq!(broken.code, 2);
     assert!(broken.stderr.contains("this is not JSON") && broken.stderr.contains("line 1"), "{}", broken.stderr);
-    assert_eq!(home.runs(&["run"]).code, 2);
-    assert_eq!(home.runs(&["run", &example("hello.json"), "-i", "no-equals-sign"]).code, 2);
+    assert_eq!(home.run(&["run"]).code, 2);
+    assert_eq!(home.run(&["run", &example("hello.json"), "-i", "no-equals-sign"]).code, 2);
 }
 
 /// Repeats a command until its output contains a text, because the program in the terminal needs time.
 fn repeat_until(home: &Home, arguments: &[&str], text: &str) {
     eventually_blocking(&format!("{text:?} is shown"), || {
-        let shown = home.runs(arguments).well();
+        let shown = home.run(arguments).expect_success();
         if shown.contains(text) { Ok(()) } else { Err(shown) }
     });
 }
@@ -145,19 +145,19 @@ fn repeat_until(home: &Home, arguments: &[&str], text: &str) {
 #[test]
 fn terminal_is_opened_listed_driven_read_and_closed() {
     let home = home();
-    let id = home.runs(&["terminal", "open", "--name", "build", "--size", "100x30"]).well();
+    let id = home.run(&["terminal", "open", "--name", "build", "--size", "100x30"]).expect_success();
     let id = id.trim();
-    let listed = home.runs(&["terminal", "list"]).well();
+    let listed = home.run(&["terminal", "list"]).expect_success();
     assert!(listed.contains(id) && listed.contains("build") && listed.contains("100x30"), "{listed}");
-    home.runs(&["terminal", "send", "build", "-e", "seq 1 3 | tr '\\n' '+'"]).well();
+    home.run(&["terminal", "send", "build", "-e", "seq 1 3 | tr '\\n' '+'"]).expect_success();
     repeat_until(&home, &["terminal", "screen", id], "1+2+3+");
-    let json = home.runs(&["terminal", "screen", id, "--json"]).json();
+    let json = home.run(&["terminal", "screen", id, "--json"]).json();
     assert_eq!(json["process_running"], true);
-    home.runs(&["terminal", "send", "build", "-e", "seq 1 2000"]).well();
+    home.run(&["terminal", "send", "build", "-e", "seq 1 2000"]).expect_success();
     repeat_until(&home, &["terminal", "screen", "build", "--history"], "\n1999\n2000\n");
-    let closed = home.runs(&["terminal", "close", "build"]).well();
+    let closed = home.run(&["terminal", "close", "build"]).expect_success();
     assert!(closed.starts_with(&format!("closed {id}")), "{closed}");
-    let gone = home.runs(&["terminal", "close", "build"]);
+    let gone = home.run(&["terminal", "close", "build"]);
     assert_eq!(gone.code, 1);
     assert!(gone.stderr.contains("terminal 'build' not found; list terminals with: steplatch terminal list"));
 }
@@ -165,18 +165,18 @@ fn terminal_is_opened_listed_driven_read_and_closed() {
 #[test]
 fn daemon_starts_on_demand_reports_its_status_and_stops() {
     let home = home();
-    let absent = home.runs(&["daemon", "status"]);
+    let absent = home.run(&["daemon", "status"]);
     assert_eq!(absent.code, 1);
     assert!(absent.stdout.contains("start it with: steplatch daemon start"), "{}", absent.stdout);
-    home.runs(&["terminal", "list"]).well();
-    let status = home.runs(&["daemon", "status", "--json"]).json();
+    home.run(&["terminal", "list"]).expect_success();
+    let status = home.run(&["daemon", "status", "--json"]).json();
     for field in ["pid", "version", "socket", "terminals", "runs"] {
         assert!(!status[field].is_null(), "no {field} in {status}");
     }
-    let again = home.runs(&["daemon", "start", "--json"]).json();
+    let again = home.run(&["daemon", "start", "--json"]).json();
     assert_eq!(again["pid"], status["pid"], "one daemon for one state");
     let pid = status["pid"].as_u64().unwrap();
-    home.runs(&["daemon", "stop"]).well();
+    home.run(&["daemon", "stop"]).expect_success();
     assert!(!Path::new(&format!("/proc/{pid}/exe")).exists(), "it is gone when stop returns");
 }
 
@@ -185,7 +185,7 @@ fn ten_simultaneous_clients_get_the_same_daemon() {
     let home = home();
     let pids: Vec<Value> = std::thread::scope(|scope| {
         let clients: Vec<_> =
-            (0..10).map(|_| scope.spawn(|| home.runs(&["daemon", "start", "--json"]).json()["pid"].clone())).collect();
+            (0..10).map(|_| scope.spawn(|| home.run(&["daemon", "start", "--json"]).json()["pid"].clone())).collect();
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
@@ -194,7 +194,7 @@ fn ten_simultaneous_clients_get_the_same_daemon() {
 #[test]
 fn second_daemon_on_the_same_state_is_refused() {
     let home = home();
-    let first = home.runs(&["daemon", "start", "--json"]).json();
+    let first = home.run(&["daemon", "start", "--json"]).json();
     let elsewhere = home.path().join("elsewhere");
     let second = home.steplatch().env("XDG_RUNTIME_DIR", elsewhere).args(["daemon", "start", "--foreground"]).output();
     let second = CommandOutput::of(&second.unwrap());
@@ -206,7 +206,7 @@ fn second_daemon_on_the_same_state_is_refused() {
 #[test]
 fn client_finds_a_daemon_with_another_runtime_directory() {
     let home = home();
-    let first = home.runs(&["daemon", "start", "--json"]).json();
+    let first = home.run(&["daemon", "start", "--json"]).json();
     let elsewhere = home.path().join("elsewhere");
     let status = home.steplatch().env("XDG_RUNTIME_DIR", elsewhere).args(["daemon", "status", "--json"]).output();
     assert_eq!(CommandOutput::of(&status.unwrap()).json()["pid"], first["pid"]);
@@ -216,8 +216,8 @@ fn client_finds_a_daemon_with_another_runtime_directory() {
 fn socket_of_another_version_is_named_with_a_remedy() {
     let home = home();
     // The path of the socket is derived from the state directory.
-    let socket = home.runs(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
-    home.runs(&["daemon", "stop"]).well();
+    let socket = home.run(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
+    home.run(&["daemon", "stop"]).expect_success();
     let listener = UnixListener::bind(&socket).unwrap();
     let newer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -230,7 +230,7 @@ fn socket_of_another_version_is_named_with_a_remedy() {
         });
         writeln!(stream, "{refusal}").unwrap();
     });
-    let output = home.runs(&["terminal", "list"]);
+    let output = home.run(&["terminal", "list"]);
     newer.join().unwrap();
     assert_eq!(output.code, 1);
     assert!(output.stderr.contains("speaks protocol 9 only; install steplatch 9.9.9"), "{}", output.stderr);
@@ -248,7 +248,7 @@ fn terminal_outlives_the_clients_process_group() {
     // Agents end their tools like this: every process of the group.
     let group = rustix::process::Pid::from_raw(client.id().cast_signed()).unwrap();
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-    assert!(home.runs(&["terminal", "list"]).well().contains("kept"));
+    assert!(home.run(&["terminal", "list"]).expect_success().contains("kept"));
 }
 
 /// Runs the program in the person's own terminal.
@@ -277,14 +277,14 @@ async fn ctrl_c_cancels_the_run_and_closes_its_terminal() {
     desk.press("\x03").await;
     desk.expect_screen("✗ cancelled in").await;
     desk.expect_screen("^exit-code-1$").await;
-    assert_eq!(home.runs(&["terminal", "list", "--json"]).json()["total_sessions"], 0);
+    assert_eq!(home.run(&["terminal", "list", "--json"]).json()["total_sessions"], 0);
 }
 
 #[tokio::test]
 async fn person_attaches_types_resizes_and_detaches() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "shared", "--size", "100x30", "--", "bash", "--norc"]).well();
-    home.runs(&["terminal", "send", "shared", "-e", "PS1='> '; clear; echo from before"]).well();
+    home.run(&["terminal", "open", "--name", "shared", "--size", "100x30", "--", "bash", "--norc"]).expect_success();
+    home.run(&["terminal", "send", "shared", "-e", "PS1='> '; clear; echo from before"]).expect_success();
     let desk = desk(&home, "terminal attach shared").await;
     desk.expect_screen("^from before").await;
     desk.press("stty size\r").await;
@@ -295,7 +295,7 @@ async fn person_attaches_types_resizes_and_detaches() {
     desk.expect_screen("^resized").await;
     desk.press("\x1c").await;
     desk.expect_screen("detached; the terminal keeps running: steplatch terminal attach shared").await;
-    let listed = home.runs(&["terminal", "list"]).well();
+    let listed = home.run(&["terminal", "list"]).expect_success();
     assert!(listed.contains("shared") && listed.contains("100x30"), "the size is unchanged:\n{listed}");
 }
 
@@ -309,7 +309,7 @@ async fn attaching_to_a_missing_terminal_names_terminals() {
 #[tokio::test]
 async fn attached_person_sees_the_end_of_the_program() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "short", "--", "bash", "--norc"]).well();
+    home.run(&["terminal", "open", "--name", "short", "--", "bash", "--norc"]).expect_success();
     let desk = desk(&home, "terminal attach short").await;
     desk.expect_screen(r"[$#] $|bash").await;
     desk.press("exit 7\r").await;
@@ -319,8 +319,8 @@ async fn attached_person_sees_the_end_of_the_program() {
 #[tokio::test]
 async fn recording_has_the_output_without_secrets_and_is_playable() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "shown", "--size", "100x30", "--", "bash", "--norc"]).well();
-    home.runs(&["terminal", "send", "shown", "-e", "PS1='> '; clear; echo from before"]).well();
+    home.run(&["terminal", "open", "--name", "shown", "--size", "100x30", "--", "bash", "--norc"]).expect_success();
+    home.run(&["terminal", "send", "shown", "-e", "PS1='> '; clear; echo from before"]).expect_success();
     let mut recorder = home.steplatch();
     recorder.args(["terminal", "record", "shown", "shown.cast", "--idle-limit", "2.5"]).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
@@ -331,9 +331,9 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     desk.expect_screen("^from before").await;
     desk.press("\x1c").await;
     desk.expect_screen("detached").await;
-    home.runs(&["terminal", "send", "shown", "--secret", "hunter2!"]).well();
-    home.runs(&["terminal", "send", "shown", "-e", " 漢字"]).well();
-    home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
+    home.run(&["terminal", "send", "shown", "--secret", "hunter2!"]).expect_success();
+    home.run(&["terminal", "send", "shown", "-e", " 漢字"]).expect_success();
+    home.run(&["terminal", "send", "shown", "-e", "exit 3"]).expect_success();
     assert!(reported.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
 
@@ -377,13 +377,15 @@ fn played(file: &Path) -> Value {
 #[test]
 fn screen_is_written_as_text_ansi_html_and_png() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "colours", "--", "bash", "--norc"]).well();
-    home.runs(&["terminal", "send", "colours", "-e", "clear; printf '\\033[32mgreen\\033[m <tea>\\n'"]).well();
-    let screen = |format: &str| home.runs(&["terminal", "screen", "colours", "--format", format]).well();
+    home.run(&["terminal", "open", "--name", "colours", "--", "bash", "--norc"]).expect_success();
+    home.run(&["terminal", "send", "colours", "-e", "clear; printf '\\033[32mgreen\\033[m <tea>\\n'"]).expect_success();
+    let screen = |format: &str| home.run(&["terminal", "screen", "colours", "--format", format]).expect_success();
     assert!(screen("text").starts_with("green <tea>\n"), "{}", screen("text"));
     assert!(screen("html").contains(">green</span> &lt;tea&gt;\n"), "{}", screen("html"));
     assert!(
-        home.runs(&["terminal", "screen", "colours", "--format", "png", "--output", "screen.png"]).well().is_empty()
+        home.run(&["terminal", "screen", "colours", "--format", "png", "--output", "screen.png"])
+            .expect_success()
+            .is_empty()
     );
     let image = std::fs::read(home.path().join("screen.png")).unwrap();
     assert_eq!(
@@ -391,13 +393,13 @@ fn screen_is_written_as_text_ansi_html_and_png() {
         (&b"\x89PNG"[..], &[0, 0, 4, 192, 0, 0, 3, 48][..]),
         "1216 by 816 pixels"
     );
-    home.runs(&["terminal", "screen", "colours", "--format", "ansi", "-o", "screen.ansi"]).well();
+    home.run(&["terminal", "screen", "colours", "--format", "ansi", "-o", "screen.ansi"]).expect_success();
     assert!(std::fs::read_to_string(home.path().join("screen.ansi")).unwrap().starts_with("\x1b[0;32mgreen"));
-    assert_eq!(home.runs(&["terminal", "screen", "colours", "--tail", "3", "--format", "png"]).code, 2);
-    let elsewhere = home.runs(&["terminal", "screen", "colours", "--format", "png", "-o", "no/such/folder.png"]);
+    assert_eq!(home.run(&["terminal", "screen", "colours", "--tail", "3", "--format", "png"]).code, 2);
+    let elsewhere = home.run(&["terminal", "screen", "colours", "--format", "png", "-o", "no/such/folder.png"]);
     assert_eq!(elsewhere.code, 2);
     assert!(elsewhere.stderr.contains("'no/such/folder.png' cannot be written"), "{}", elsewhere.stderr);
-    let again = home.runs(&["terminal", "record", "colours", "screen.png"]);
+    let again = home.run(&["terminal", "record", "colours", "screen.png"]);
     assert!(again.code == 2 && again.stderr.contains("already exists; choose another file"), "{}", again.stderr);
 }
 

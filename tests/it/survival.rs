@@ -14,7 +14,7 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 /// Returns the process id of the daemon in `home`, which is not `last`; the agents start one whenever there is none.
 pub(crate) fn next_daemon(home: &Home, last: i64) -> i64 {
     eventually_blocking("another daemon serves", || {
-        let status = home.runs(&["daemon", "status", "--json"]);
+        let status = home.run(&["daemon", "status", "--json"]);
         if status.code == 0
             && let Some(pid) = status.json()["pid"].as_i64().filter(|pid| *pid != last)
         {
@@ -149,17 +149,17 @@ fn terminal_survives_ten_killed_daemons_without_loss() {
 #[test]
 fn recording_continues_in_the_next_daemon() {
     let home = Home::new(STEPLATCH);
-    home.runs(&["terminal", "open", "--name", "shown", "--", "bash", "--norc"]).well();
+    home.run(&["terminal", "open", "--name", "shown", "--", "bash", "--norc"]).expect_success();
     let mut recorder = home.steplatch();
     recorder.args(["terminal", "record", "shown", "shown.cast"]).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
     let mut reported = BufReader::new(recorder.stderr.take().unwrap()).lines();
     assert!(reported.next().unwrap().unwrap().starts_with("recording term_"));
-    home.runs(&["terminal", "send", "shown", "-e", "echo before-$((1 + 1))"]).well();
+    home.run(&["terminal", "send", "shown", "-e", "echo before-$((1 + 1))"]).expect_success();
     let first = next_daemon(&home, 0);
     kill(first);
-    home.runs(&["terminal", "send", "shown", "-e", "echo after-$((1 + 1))"]).well();
-    home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
+    home.run(&["terminal", "send", "shown", "-e", "echo after-$((1 + 1))"]).expect_success();
+    home.run(&["terminal", "send", "shown", "-e", "exit 3"]).expect_success();
     assert!(reported.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
     let recorded = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
@@ -222,7 +222,7 @@ fn superseded_daemon_ends_without_changing_the_state() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let opened = agent.call_tool("open_terminal", json!({}));
-    let status = home.runs(&["daemon", "status", "--json"]).json();
+    let status = home.run(&["daemon", "status", "--json"]).json();
     let first = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
     let mut second = home.steplatch().args(["daemon", "serve"]).stdin(Stdio::null()).spawn().unwrap();
@@ -251,11 +251,11 @@ fn terminals_are_found_after_the_runtime_directory_is_lost() {
     // As at a logout: the directory is removed, but the processes remain.
     let runtime = home.path().join("steplatch");
     std::fs::remove_dir_all(&runtime).unwrap();
-    let listed = home.runs(&["terminal", "list", "--json"]).json();
+    let listed = home.run(&["terminal", "list", "--json"]).json();
     assert_eq!(listed["sessions"][0]["session_id"], session, "the daemon listens again");
     // First without a daemon, and then from another directory.
     for elsewhere in [false, true] {
-        kill(home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap());
+        kill(home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap());
         std::fs::remove_dir_all(&runtime).unwrap();
         let mut list = home.steplatch();
         if elsewhere {
@@ -269,14 +269,14 @@ fn terminals_are_found_after_the_runtime_directory_is_lost() {
 #[test]
 fn daemon_started_in_a_terminal_outlives_it() {
     let (outer, inner) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
-    let opened = outer.runs(&["terminal", "open"]).well();
+    let opened = outer.run(&["terminal", "open"]).expect_success();
     let environment: Vec<String> =
         inner.environment().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     let command = format!("env {} {STEPLATCH} terminal open -- cat", environment.join(" "));
-    let kept = outer.runs(&["terminal", "run", opened.trim(), &command]).well();
-    let closed = outer.runs(&["terminal", "close", opened.trim()]);
+    let kept = outer.run(&["terminal", "run", opened.trim(), &command]).expect_success();
+    let closed = outer.run(&["terminal", "close", opened.trim()]);
     assert!(!closed.stderr.contains("process"), "{}", closed.stderr);
-    let listed = inner.runs(&["terminal", "list", "--json"]).json();
+    let listed = inner.run(&["terminal", "list", "--json"]).json();
     assert_eq!(listed["sessions"][0]["session_id"], kept.trim());
 }
 
@@ -286,7 +286,7 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let _opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
-    let status = home.runs(&["daemon", "status", "--json"]).json();
+    let status = home.run(&["daemon", "status", "--json"]).json();
     let (daemon, host) = (status["pid"].as_i64().unwrap(), status["hosts"][0]["pid"].as_i64().unwrap());
     let signal = |signal| kill_process(Pid::from_raw(host.try_into().unwrap()).unwrap(), signal).unwrap();
     let file = home.path().join("lines");

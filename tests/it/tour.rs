@@ -59,16 +59,16 @@ async fn tour_page_is_typed_to_its_end() {
     }
     desk.expect_screen("this was the tour(.*\\n)*left with 0$").await;
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the directory of the tour is removed");
-    let terminals = home.runs(&["terminal", "list"]).well();
+    let terminals = home.run(&["terminal", "list"]).expect_success();
     assert!(!terminals.contains("tour"), "{terminals}");
-    let runs = home.runs(&["runs", "list"]).well();
+    let runs = home.run(&["runs", "list"]).expect_success();
     assert!(runs.contains("completed, repaired") && !runs.contains("failed"), "{runs}");
 }
 
 #[test]
 fn without_a_terminal_it_names_the_page() {
     let home = Home::new(STEPLATCH);
-    let refused = home.runs(&["tour"]);
+    let refused = home.run(&["tour"]);
     assert_eq!(refused.code, 2);
     assert!(refused.stderr.contains("'steplatch docs tour' shows it as a page"), "{}", refused.stderr);
 }

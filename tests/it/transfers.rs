@@ -27,7 +27,7 @@ fn noise(length: usize) -> Vec<u8> {
 fn reachable_machine(home: &mut Home) -> Option<Far> {
     let far = Far::new(home)?;
     far.install();
-    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     Some(far)
 }
 
@@ -53,7 +53,7 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
     let unfinished = || names(&inbox).iter().any(|name| name.starts_with(".steplatch-"));
 
     let output = std::thread::scope(|scope| {
-        let copying = scope.spawn(|| home.runs(&["cp", "image.bin", "build:inbox"]));
+        let copying = scope.spawn(|| home.run(&["cp", "image.bin", "build:inbox"]));
         eventually_blocking("a portion has arrived", || unfinished().then_some(()).ok_or("nothing"));
         for round in 0..4 {
             Far::cut(&home);
@@ -61,7 +61,7 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
                 kill(next_daemon(&home, 0));
             }
             eventually_blocking("the connection is restored", || {
-                let checked = home.runs(&["hosts", "check", "build", "--json"]);
+                let checked = home.run(&["hosts", "check", "build", "--json"]);
                 if checked.code == 0 { Ok(()) } else { Err(checked) }
             });
         }
@@ -71,7 +71,7 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
     let there = inbox.join("image.bin");
     assert!(std::fs::read(&there).unwrap() == content, "the copy differs");
     assert_eq!(std::fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
-    home.runs(&["cp", "build:inbox/image.bin", "back.bin"]).well();
+    home.run(&["cp", "build:inbox/image.bin", "back.bin"]).expect_success();
     assert!(std::fs::read(home.path().join("back.bin")).unwrap() == content, "the returned file differs");
 }
 
@@ -85,9 +85,9 @@ fn directory_is_copied_and_skipped_links_are_named() {
         std::fs::write(site.join(name), text).unwrap();
     }
     symlink("index.html", site.join("link")).unwrap();
-    let refused = home.runs(&["cp", "site", "build:"]);
+    let refused = home.run(&["cp", "site", "build:"]);
     assert!(refused.code == 1 && refused.stderr.contains("copied with -r"), "{refused:?}");
-    let copied = home.runs(&["cp", "-r", "site", "build:", "--json"]);
+    let copied = home.run(&["cp", "-r", "site", "build:", "--json"]);
     assert_eq!(copied.code, 0, "{copied:?}");
     let report = copied.json();
     assert_eq!(report["files"].as_array().unwrap().len(), 3, "{report}");
@@ -96,14 +96,14 @@ fn directory_is_copied_and_skipped_links_are_named() {
     assert_eq!(std::fs::read_to_string(there.join("index.html")).unwrap(), "<p>häuser");
     assert_eq!(names(&there.join("css/deep")), ["b.css"]);
     // Several files go into a directory, and its existing files are unchanged.
-    home.runs(&["cp", "site/index.html", "site/css/a.css", "build:site"]).well();
+    home.run(&["cp", "site/index.html", "site/css/a.css", "build:site"]).expect_success();
     assert_eq!(names(&there), ["a.css", "css", "index.html"]);
-    let refused = home.runs(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
+    let refused = home.run(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
     assert!(
         refused.code == 1 && refused.stderr.contains("exists with another content (on host 'build')"),
         "{refused:?}"
     );
-    let refused = home.runs(&["cp", "-r", "site", "site/css"]);
+    let refused = home.run(&["cp", "-r", "site", "site/css"]);
     assert!(refused.code == 1 && refused.stderr.contains("not copied into itself"), "{refused:?}");
 }
 
@@ -214,7 +214,7 @@ fn full_remote_disk_is_named_and_the_old_file_stays() {
     std::fs::write(home.path().join("big"), noise(1 << 20)).unwrap();
     std::fs::write(small.0.join("big"), "old").unwrap();
     far.own();
-    let refused = home.runs(&["cp", "big", "build:small"]);
+    let refused = home.run(&["cp", "big", "build:small"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.contains("No space left on device (on host 'build')"), "{refused:?}");
     eventually_blocking("nothing is left", || match names(&small.0).as_slice() {

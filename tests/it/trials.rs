@@ -68,7 +68,7 @@ fn agent_logs_in_and_receives_output_without_the_password() {
     let read = wait_for_end(&agent, &begun);
     assert_eq!((&read["status"], &read["return_values"]["LOAD"]), (&json!("completed"), &json!("0.42")), "{read:#}");
     assert!(!read.to_string().contains("hunter2"));
-    let events = home.runs(&["runs", "events", read["run_id"].as_str().unwrap()]).well();
+    let events = home.run(&["runs", "events", read["run_id"].as_str().unwrap()]).expect_success();
     assert!(events.contains("question_answered") && events.contains("(secret)"), "{events}");
 }
 
@@ -83,19 +83,19 @@ fn recorded_run_is_rehearsed_with_its_external_inputs() {
                  "transitions": [{"condition": "success", "next_state": "done"}]},
         "done": {"action": {"tool": "return", "params": {"result": "{talk_groups.1}"}}}}});
     fs::write(home.path().join("tries.json"), machine.to_string()).unwrap();
-    let opened = home.runs(&["terminal", "open", "--json"]).json();
+    let opened = home.run(&["terminal", "open", "--json"]).json();
     let directory = format!("DIR={}", home.path().display());
     let session = opened["session_id"].as_str().unwrap();
-    let run = home.runs(&["run", "./tries.json", "-i", &directory, "--session", session, "--json"]).json();
+    let run = home.run(&["run", "./tries.json", "-i", &directory, "--session", session, "--json"]).json();
     assert_eq!((&run["status"], &run["result"]), (&json!("completed"), &json!("yes")), "{run:#}");
     let id = run["run_id"].as_str().unwrap();
-    let played = home.runs(&["workflow", "test", "tries.json", "--from", id, "--json"]).json();
+    let played = home.run(&["workflow", "test", "tries.json", "--from", id, "--json"]).json();
     assert_eq!((&played["end"]["status"], &played["states_executed"]), (&json!("completed"), &json!(4)), "{played:#}");
     assert_eq!(played["left_over"], json!([]), "{played:#}");
-    let stubs = home.runs(&["workflow", "test", "tries.json", "--from", id, "--print-stubs"]).json();
+    let stubs = home.run(&["workflow", "test", "tries.json", "--from", id, "--print-stubs"]).json();
     assert_eq!(stubs["states"]["ask"].as_array().map(Vec::len), Some(2), "{stubs:#}");
     fs::write(home.path().join("stubs.json"), stubs.to_string()).unwrap();
-    home.runs(&["workflow", "test", "tries.json", "--stub", "stubs.json", "-i", &directory]).well();
+    home.run(&["workflow", "test", "tries.json", "--stub", "stubs.json", "-i", &directory]).expect_success();
 }
 
 #[test]
@@ -123,5 +123,5 @@ fn agent_rehearses_a_machine_without_running_anything() {
     assert!(stuck.contains("the rehearsal needs more") && stuck.contains("trust"), "{stuck}");
     let misspelt = rehearses(json!({"states": {"logon": "timeout"}})).to_string();
     assert!(misspelt.contains("did you mean 'login'?"), "{misspelt}");
-    assert_eq!(home.runs(&["runs", "list", "--json"]).json()["runs"], json!([]));
+    assert_eq!(home.run(&["runs", "list", "--json"]).json()["runs"], json!([]));
 }

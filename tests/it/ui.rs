@@ -40,12 +40,12 @@ async fn confirm_action(desk: &Desk) {
 }
 
 fn start_run(home: &Home, file: &str) -> String {
-    let started = home.runs(&["run", file, "--detach", "-i", "input=1.2", "--json"]).json();
+    let started = home.run(&["run", file, "--detach", "-i", "input=1.2", "--json"]).json();
     started["run_id"].as_str().unwrap().to_owned()
 }
 
 fn is_in_state(home: &Home, run: &str, state: &str) -> bool {
-    let listed = home.runs(&["runs", "list", "--state", state, "--json"]).json();
+    let listed = home.run(&["runs", "list", "--state", state, "--json"]).json();
     listed["runs"].as_array().unwrap().iter().any(|listed| listed["run_id"] == run)
 }
 
@@ -57,7 +57,7 @@ async fn new_user_answers_attaches_cancels_and_quits() {
     // A new run appears without a key.
     let run = start_run(&home, "release.json");
     desk.expect_screen("1 question waits for you").await;
-    home.runs(&["terminal", "open", "--name", "build"]).well();
+    home.run(&["terminal", "open", "--name", "build"]).expect_success();
     desk.expect_screen("› build +at prompt").await;
     desk.press("\x1b[H\r").await;
     desk.expect_screen("release asks").await;
@@ -69,7 +69,7 @@ async fn new_user_answers_attaches_cancels_and_quits() {
     desk.press("1\r").await;
     desk.expect_screen("answered: yes; run_\\w+ is now").await;
     desk.expect_screen("✓ release +completed(.*\\n)*.*select ").await;
-    let events = home.runs(&["runs", "events", &run, "--json"]).well();
+    let events = home.run(&["runs", "events", &run, "--json"]).expect_success();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
     assert!(answered.contains("\"through\":\"ui\"") && answered.contains("\"proof\":\"terminal\""), "{answered}");
 
@@ -114,7 +114,7 @@ async fn ended_run_restarts_at_a_step_after_confirmation() {
     let machine = json!({"name": "ships", "initial_state": "build", "states": {
         "build": {"action": build, "transitions": to_ship}, "ship": {"action": ship}}});
     fs::write(home.path().join("ships.json"), machine.to_string()).unwrap();
-    let failed = home.runs(&["run", "ships.json", "--json"]).stdout;
+    let failed = home.run(&["run", "ships.json", "--json"]).stdout;
     let failed: serde_json::Value = serde_json::from_str(&failed).unwrap();
     let run = failed["run_id"].as_str().unwrap();
     fs::write(at("route"), "").unwrap();
@@ -136,7 +136,7 @@ async fn ended_run_restarts_at_a_step_after_confirmation() {
 #[tokio::test]
 async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
     let home = home();
-    home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").well();
+    home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
     let form = r#"{"name": "fill", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {
         "prompt": "Where to?", "form": {"properties": {"place": {"type": "string", "enum": ["eu", "us"]},
         "count": {"type": "integer", "default": 2}}, "required": ["place"]}}}}}}"#;
@@ -159,7 +159,7 @@ async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
     assert!(!screen.contains("horse"), "{screen}");
     desk.press("\r").await;
     desk.expect_screen("answered: place=us count=2; run_").await;
-    let events = home.runs(&["runs", "events", &run, "--json"]).well();
+    let events = home.run(&["runs", "events", &run, "--json"]).expect_success();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
     assert!(answered.contains("\"proof\":\"passphrase\""), "{answered}");
 }
@@ -167,24 +167,24 @@ async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
 #[tokio::test]
 async fn takeover_holds_a_terminal_until_returned() {
     let home = home();
-    let opened = home.runs(&["terminal", "open", "--name", "mine"]).well();
+    let opened = home.run(&["terminal", "open", "--name", "mine"]).expect_success();
     let desk = open_ui(&home, "", (80, 24), &[]).await;
     desk.expect_screen("› mine +at prompt").await;
     desk.press("t").await;
     confirm_action(&desk).await;
     desk.expect_screen("^\\S+[$#] *$").await;
-    let refused = home.runs(&["terminal", "send", opened.trim(), "no", "-e"]);
+    let refused = home.run(&["terminal", "send", opened.trim(), "no", "-e"]);
     assert!(refused.code != 0 && refused.stderr.contains("held"), "{}", refused.stderr);
     desk.press(DETACH).await;
     desk.expect_screen("you left mine and gave it back").await;
-    home.runs(&["terminal", "send", "mine", "echo again", "-e"]).well();
+    home.run(&["terminal", "send", "mine", "echo again", "-e"]).expect_success();
     desk.expect_screen("^ again").await;
 }
 
 #[tokio::test]
 async fn terminal_held_by_another_person_is_taken_once_free() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "mine"]).well();
+    home.run(&["terminal", "open", "--name", "mine"]).expect_success();
     let first = open_ui(&home, "", (80, 24), &[]).await;
     first.expect_screen("› mine +at prompt").await;
     first.press("t").await;
@@ -208,17 +208,17 @@ async fn terminal_held_by_another_person_is_taken_once_free() {
 #[tokio::test]
 async fn locked_run_explains_unlocking_and_is_answered_then() {
     let home = home();
-    home.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").well();
+    home.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").expect_success();
     let run = start_run(&home, "release.json");
     eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
     let desk = open_ui(&home, "", (80, 24), &[]).await;
     desk.expect_screen("1 question waits for you").await;
-    home.runs(&["daemon", "restart"]).well();
+    home.run(&["daemon", "restart"]).expect_success();
     desk.expect_screen("release is locked").await;
     desk.press("\x1b[H\r").await;
     let screen = desk.expect_screen("the run is locked; unlock it with: steplatch approver unlock").await;
     assert!(!screen.contains("Release 1.2?"), "{screen}");
-    home.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").well();
+    home.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").expect_success();
     desk.expect_screen("\\? Release 1.2\\?").await;
     desk.press("\x1b[H\r").await;
     desk.expect_screen("a begins an answer").await;
@@ -233,7 +233,7 @@ async fn locked_run_explains_unlocking_and_is_answered_then() {
 #[tokio::test]
 async fn older_daemon_is_shown_partly_and_the_next_one_fully() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "build"]).well();
+    home.run(&["terminal", "open", "--name", "build"]).expect_success();
     older_daemon::put_before(&home, &["WATCH_TERMINALS", "WATCH_SCREEN"]);
     let desk = open_ui(&home, "", (110, 24), &[]).await;
     desk.expect_screen("› build +at prompt").await;
@@ -246,21 +246,21 @@ async fn older_daemon_is_shown_partly_and_the_next_one_fully() {
     desk.expect_screen("^hello 23").await;
     desk.press(DETACH).await;
     desk.expect_screen("you left build; it keeps running").await;
-    home.runs(&["daemon", "restart"]).well();
+    home.run(&["daemon", "restart"]).expect_success();
     desk.expect_screen("^ hello 23").await;
 }
 
 #[tokio::test]
 async fn daemon_without_the_required_verbs_is_called_older() {
     let home = home();
-    home.runs(&["daemon", "start"]).well();
+    home.run(&["daemon", "start"]).expect_success();
     older_daemon::put_before(&home, &["WATCH"]);
     let desk = open_ui(&home, "", (110, 24), &[]).await;
     desk.expect_screen(
         "the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart",
     )
     .await;
-    home.runs(&["daemon", "restart"]).well();
+    home.run(&["daemon", "restart"]).expect_success();
     desk.expect_screen("nothing waits for you").await;
     desk.press("q").await;
     desk.expect_screen("^left with 0\n icanon").await;
@@ -323,7 +323,7 @@ async fn killed_daemon_is_reported_and_the_next_one_is_shown() {
     let run = start_run(&home, "sleeps.json");
     let desk = open_ui(&home, &run[4..8], (80, 24), &[]).await;
     desk.expect_screen("▸ rest +sleep").await;
-    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     desk.expect_screen("the daemon is away").await;
@@ -368,8 +368,8 @@ async fn signals_restore_the_terminal_and_suspension_resumes() {
 #[tokio::test]
 async fn no_colour_setting_disables_colours() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "red"]).well();
-    home.runs(&["terminal", "send", "red", r"printf '\e[31mred\e[42mgreen\e[m\n'", "-e"]).well();
+    home.run(&["terminal", "open", "--name", "red"]).expect_success();
+    home.run(&["terminal", "send", "red", r"printf '\e[31mred\e[42mgreen\e[m\n'", "-e"]).expect_success();
     for (more, is_coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
         let desk = open_ui(&home, "", (80, 24), more).await;
         desk.expect_screen("^ redgreen").await;
@@ -381,8 +381,8 @@ async fn no_colour_setting_disables_colours() {
 #[tokio::test]
 async fn without_a_terminal_it_names_alternatives() {
     let home = home();
-    let refused = home.runs(&["ui"]);
+    let refused = home.run(&["ui"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert!(refused.stderr.contains("ui needs a terminal"), "{}", refused.stderr);
-    eventually_blocking("no daemon was started for it", || home.runs(&["daemon", "status"]).code != 0);
+    eventually_blocking("no daemon was started for it", || home.run(&["daemon", "status"]).code != 0);
 }

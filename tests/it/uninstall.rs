@@ -27,7 +27,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 fn uninstall(home: &Home, arguments: &[&str]) -> CommandOutput {
-    home.runs(&[&["uninstall"], arguments].concat())
+    home.run(&[&["uninstall"], arguments].concat())
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn uninstall_lists_everything_and_keeps_user_files() {
     fs::create_dir_all(home.path().join(".gemini")).unwrap();
     fs::write(home.path().join(".gemini/settings.json"), "{\n  \"theme\": \"dark\"\n}\n").unwrap();
     let before = files(home.path());
-    home.runs(&["setup", "--allow-reading", "--instructions"]).well();
+    home.run(&["setup", "--allow-reading", "--instructions"]).expect_success();
     let agent = Agent::new(&home);
     assert_eq!(agent.call_tool("open_terminal", json!({"name": "t"}))["success"], true);
     let mut page =
@@ -48,7 +48,7 @@ fn uninstall_lists_everything_and_keeps_user_files() {
     BufReader::new(page.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("\"success\""), "{line}");
 
-    let listed = uninstall(&home, &["--dry-run"]).well();
+    let listed = uninstall(&home, &["--dry-run"]).expect_success();
     for part in [
         "entry of Cursor",
         "entry of Gemini CLI",
@@ -70,45 +70,45 @@ fn uninstall_lists_everything_and_keeps_user_files() {
     assert!(refused["success"] == false && refused["daemon"] == true, "{refused}");
     drop(agent);
 
-    uninstall(&home, &["--yes"]).well();
+    uninstall(&home, &["--yes"]).expect_success();
     let left: Vec<String> = files(home.path()).into_iter().filter(|file| !before.contains(file)).collect();
     let is_kept = |file: &String| file.starts_with("state/") || file == ".bash_history";
     assert!(!left.is_empty() && left.iter().all(is_kept), "{left:?}");
     assert_eq!(fs::read_to_string(home.path().join(".gemini/settings.json")).unwrap().matches("steplatch").count(), 0);
-    assert_eq!(home.runs(&["daemon", "status"]).code, 1);
+    assert_eq!(home.run(&["daemon", "status"]).code, 1);
     page.wait().unwrap();
 
     let purged = uninstall(&home, &["--yes", "--purge", "--json"]).json();
     assert_eq!(purged["success"], true, "{purged}");
     let left = files(home.path()).into_iter().filter(|file| file != ".bash_history");
     assert_eq!(left.collect::<Vec<_>>(), before);
-    assert!(uninstall(&home, &["--purge"]).well().contains("nothing to remove"));
+    assert!(uninstall(&home, &["--purge"]).expect_success().contains("nothing to remove"));
 }
 
 #[test]
 fn remote_files_are_removed_except_those_of_other_clients() {
     let mut home = Home::new(STEPLATCH);
     let Some(far) = Far::new(&mut home) else { return };
-    let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+    let added = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
     assert_eq!(added.code, 0, "{}", added.stderr);
     let agent = Agent::new(&home);
     let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
     drop(agent);
-    let listed = uninstall(&home, &["--dry-run"]).well();
+    let listed = uninstall(&home, &["--dry-run"]).expect_success();
     assert!(listed.contains("files on build") && listed.contains("box, closes 1 terminal"), "{listed}");
 
     // Another client uses the same machine and the same program.
     let other = far.folder.path().join(".local/state/steplatch/hosted/another");
     fs::create_dir(&other).unwrap();
     far.own();
-    uninstall(&home, &["--yes"]).well();
+    uninstall(&home, &["--yes"]).expect_success();
     let ours = |path: &str| files(&far.folder.path().join(path));
     assert_eq!(ours(".local/state/steplatch"), [] as [String; 0]);
     assert!(ours(".local/share/steplatch/bin").iter().any(|file| file.ends_with("/steplatch")));
 
     fs::remove_dir(&other).unwrap();
-    uninstall(&home, &["--yes"]).well();
+    uninstall(&home, &["--yes"]).expect_success();
     assert!(!far.folder.path().join(".local/share/steplatch").exists());
     assert!(!far.folder.path().join(".local/state/steplatch").exists());
 }

@@ -20,14 +20,14 @@ fn home() -> Home {
         let machine = json!({"name": name, "description": "for a test", "initial_state": "a", "states": states});
         let file = home.path().join(format!("{name}.json"));
         std::fs::write(&file, machine.to_string()).unwrap();
-        home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
+        home.run(&["workflow", "load", file.to_str().unwrap()]).expect_success();
     }
     home
 }
 
 /// Starts a run of a saved workflow and returns its id.
 fn start_run(home: &Home, workflow: &str) -> String {
-    home.runs(&["run", workflow, "--detach"]).well().trim().to_owned()
+    home.run(&["run", workflow, "--detach"]).expect_success().trim().to_owned()
 }
 
 /// A command that prints a line for each event.
@@ -70,81 +70,81 @@ impl Drop for Running {
 #[test]
 fn wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "one"]).well();
+    home.run(&["terminal", "open", "--name", "one"]).expect_success();
     let mut matched = Running::of(&home, &["terminal", "wait", "one", "--pattern", r"go \w+"]);
-    home.runs(&["terminal", "send", "one", "-e", "echo go $((40+2))"]).well();
+    home.run(&["terminal", "send", "one", "-e", "echo go $((40+2))"]).expect_success();
     assert_eq!(matched.line(), "one  match  go 42");
     assert_eq!(matched.finish(), 0);
 
-    home.runs(&["terminal", "send", "one", "-e", "false"]).well();
-    let failed = home.runs(&["terminal", "wait", "one"]);
+    home.run(&["terminal", "send", "one", "-e", "false"]).expect_success();
+    let failed = home.run(&["terminal", "wait", "one"]);
     assert_eq!((failed.code, failed.stdout.as_str()), (1, "one  prompt  exit code 1\n"));
-    let json = home.runs(&["terminal", "wait", "one", "--json"]);
+    let json = home.run(&["terminal", "wait", "one", "--json"]);
     assert_eq!((&json.json()["terminal"], &json.json()["reason"]), (&json!("one"), &json!("prompt")));
 
-    let late = home.runs(&["terminal", "wait", "one", "-p", "never", "--timeout", "0.1", "--json"]);
+    let late = home.run(&["terminal", "wait", "one", "-p", "never", "--timeout", "0.1", "--json"]);
     assert_eq!((late.code, &late.json()["timed_out"]), (124, &json!(true)), "{late:?}");
     assert!(late.stderr.contains("timed out; still waiting for: one"), "{late:?}");
 
-    home.runs(&["terminal", "open", "--name", "two", "--", "sh", "-c", "read line; exit 3"]).well();
-    let asks = home.runs(&["terminal", "wait", "two"]);
+    home.run(&["terminal", "open", "--name", "two", "--", "sh", "-c", "read line; exit 3"]).expect_success();
+    let asks = home.run(&["terminal", "wait", "two"]);
     assert_eq!((asks.code, asks.stdout.as_str()), (3, "two  input\n"), "{asks:?}");
-    assert_eq!(home.runs(&["terminal", "wait", "two", "--until", "input"]).code, 0);
+    assert_eq!(home.run(&["terminal", "wait", "two", "--until", "input"]).code, 0);
     let mut first = Running::of(&home, &["terminal", "wait", "one", "two", "--until", "exit", "--any"]);
-    home.runs(&["terminal", "send", "two", "-e", "on"]).well();
+    home.run(&["terminal", "send", "two", "-e", "on"]).expect_success();
     assert_eq!(first.line(), "two  exit  exit code 3");
     assert_eq!(first.finish(), 1);
-    let gone = home.runs(&["terminal", "wait", "three"]);
+    let gone = home.run(&["terminal", "wait", "three"]);
     assert!(gone.code == 1 && gone.stderr.contains("terminal 'three' not found"), "{gone:?}");
 }
 
 #[test]
 fn wait_for_runs_ends_with_them_or_at_a_gate() {
     let home = home();
-    assert!(home.runs(&["runs", "wait"]).stderr.contains("no run is in progress"));
+    assert!(home.run(&["runs", "wait"]).stderr.contains("no run is in progress"));
     let (good, bad, asks) = (start_run(&home, "nap"), start_run(&home, "broken"), start_run(&home, "ask"));
-    let waited = home.runs(&["runs", "wait", &good]);
+    let waited = home.run(&["runs", "wait", &good]);
     assert_eq!(waited.code, 0, "{waited:?}");
     assert!(waited.stdout.starts_with(&format!("{good}  nap  completed  in ")), "{waited:?}");
-    let waited = home.runs(&["runs", "wait", &bad, &good]);
+    let waited = home.run(&["runs", "wait", &bad, &good]);
     assert!(waited.code == 1 && waited.stdout.contains("failed") && waited.stdout.contains("it broke"), "{waited:?}");
-    let waited = home.runs(&["runs", "wait", &good, &asks]);
+    let waited = home.run(&["runs", "wait", &good, &asks]);
     assert_eq!(waited.code, 3, "{waited:?}");
     let answer = format!("waiting  Deploy? (yes | no), answer with: steplatch gates answer {asks}/a/1@");
     assert!(waited.stdout.contains(&answer), "{waited:?}");
-    let waited = home.runs(&["runs", "wait", "--through-gates", "--timeout", "0.1"]);
+    let waited = home.run(&["runs", "wait", "--through-gates", "--timeout", "0.1"]);
     assert!(waited.code == 124 && waited.stderr.contains(&asks), "{waited:?}");
 
     let mut through = Running::of(&home, &["runs", "wait", &asks, "--through-gates", "--json"]);
-    home.answer_gate(&asks, "yes").well();
+    home.answer_gate(&asks, "yes").expect_success();
     assert_eq!(through.json()["state"], "completed");
     assert_eq!(through.finish(), 0);
     // A gate of a nested run is also a gate of its parent.
     let above = start_run(&home, "above");
-    assert_eq!(home.runs(&["runs", "wait", &above]).code, 3);
+    assert_eq!(home.run(&["runs", "wait", &above]).code, 3);
 }
 
 #[test]
 fn wait_for_a_gate_ends_when_one_opens() {
     let home = home();
-    let none = home.runs(&["gates", "wait", "--timeout", "0.1"]);
+    let none = home.run(&["gates", "wait", "--timeout", "0.1"]);
     assert!(none.code == 124 && none.stderr.contains("no gate is open"), "{none:?}");
     let mut waiting = Running::of(&home, &["gates", "wait", "--human"]);
     let asks = start_run(&home, "ask");
     let line = waiting.line();
     assert!(line.starts_with(&format!("{asks}/a/1  ask  Deploy? (yes | no), answer with: ")), "{line}");
     assert_eq!(waiting.finish(), 0);
-    assert_eq!(home.runs(&["gates", "wait", &asks, "--json"]).json()["gate_id"], format!("{asks}/a/1"));
+    assert_eq!(home.run(&["gates", "wait", &asks, "--json"]).json()["gate_id"], format!("{asks}/a/1"));
     let good = start_run(&home, "nap");
-    let ended = home.runs(&["gates", "wait", &good]);
+    let ended = home.run(&["gates", "wait", &good]);
     assert!(ended.code == 1 && ended.stderr.contains("the runs ended without an open gate"), "{ended:?}");
 }
 
 #[test]
 fn events_are_watched_line_by_line_across_a_daemon_restart() {
     let home = home();
-    home.runs(&["terminal", "open", "--name", "shell"]).well();
-    home.runs(&["terminal", "wait", "shell", "--until", "prompt"]).well();
+    home.run(&["terminal", "open", "--name", "shell"]).expect_success();
+    home.run(&["terminal", "wait", "shell", "--until", "prompt"]).expect_success();
     let asks = start_run(&home, "ask");
     let mut all = Running::of(&home, &["watch", "--json"]);
     let mut named = Running::of(&home, &["watch", &asks[..10], "shell"]);
@@ -154,12 +154,12 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
     assert!(first[0].contains("  shell ") && first[0].contains("prompt"), "{first:?}");
     assert!(first[1].contains(&asks) && first[1].contains("ask: Deploy? (yes | no)"), "{first:?}");
 
-    home.runs(&["daemon", "restart"]).well();
-    home.answer_gate(&asks, "yes").well();
+    home.run(&["daemon", "restart"]).expect_success();
+    home.answer_gate(&asks, "yes").expect_success();
     let events = [all.json(), all.json()];
     assert_eq!((&events[0]["event"], &events[1]["event"]), (&json!("closed"), &json!("completed")), "{events:?}");
     assert!(named.line().contains("closed") && named.line().contains("completed"));
-    home.runs(&["terminal", "send", "shell", "-e", "exit 4"]).well();
+    home.run(&["terminal", "send", "shell", "-e", "exit 4"]).expect_success();
     let last = named.line();
     assert!(last.contains("exit") && last.ends_with("exit code 4"), "{last}");
     assert_eq!(named.finish(), 1, "its program failed");
@@ -168,11 +168,11 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
         (&ended["event"], &ended["terminal"], &ended["exit_code"]),
         (&json!("exit"), &json!("shell"), &json!(4))
     );
-    home.runs(&["terminal", "open", "--name", "later"]).well();
+    home.run(&["terminal", "open", "--name", "later"]).expect_success();
     let opened = [all.json(), all.json()];
     assert_eq!([&opened[0]["event"], &opened[1]["event"]], ["opened", "prompt"], "{opened:?}");
     assert_eq!(opened[1]["terminal"], "later");
-    home.runs(&["terminal", "close", "later"]).well();
+    home.run(&["terminal", "close", "later"]).expect_success();
     let closed = all.json();
     assert_eq!((&closed["event"], &closed["terminal"]), (&json!("closed"), &json!("later")));
 
@@ -188,16 +188,16 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
 fn watch_may_end_at_the_first_event() {
     let home = home();
     let (asks, bad) = (start_run(&home, "ask"), start_run(&home, "broken"));
-    assert_eq!(home.runs(&["runs", "wait", &bad]).code, 1);
-    assert_eq!(home.runs(&["watch", "--any", &bad]).code, 1);
-    assert_eq!(home.runs(&["watch", "--any", &asks]).code, 3);
-    home.runs(&["terminal", "open", "--name", "log"]).well();
-    let late = home.runs(&["watch", "--any", "log", "--pattern", "ERROR", "--timeout", "0.1"]);
+    assert_eq!(home.run(&["runs", "wait", &bad]).code, 1);
+    assert_eq!(home.run(&["watch", "--any", &bad]).code, 1);
+    assert_eq!(home.run(&["watch", "--any", &asks]).code, 3);
+    home.run(&["terminal", "open", "--name", "log"]).expect_success();
+    let late = home.run(&["watch", "--any", "log", "--pattern", "ERROR", "--timeout", "0.1"]);
     assert!(late.code == 124 && late.stderr.contains("timed out; nothing happened"), "{late:?}");
     let mut watched = Running::of(&home, &["watch", "--any", "log", "--pattern", "ERR.R"]);
-    home.runs(&["terminal", "send", "log", "-e", "echo ERR''OR"]).well();
+    home.run(&["terminal", "send", "log", "-e", "echo ERR''OR"]).expect_success();
     assert!(watched.line().ends_with("match      ERROR"));
     assert_eq!(watched.finish(), 0);
-    let unknown = home.runs(&["watch", "nothing"]);
+    let unknown = home.run(&["watch", "nothing"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("no terminal 'nothing'"), "{unknown:?}");
 }

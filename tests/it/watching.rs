@@ -37,8 +37,8 @@ impl Played {
     fn new(plays: impl Fn(&Value, usize) -> Play + Send + Sync + 'static) -> Self {
         let home = Home::new(STEPLATCH);
         // The path of the socket is derived from the state directory.
-        let socket = home.runs(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
-        home.runs(&["daemon", "stop"]).well();
+        let socket = home.run(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
+        home.run(&["daemon", "stop"]).expect_success();
         let listener = UnixListener::bind(&socket).unwrap();
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
         let (seen, plays) = (asked.clone(), Arc::new(plays));
@@ -131,7 +131,7 @@ fn run_display_is_undisturbed_by_ending_daemons() {
         "GET_RUN" => Play::says(json!({"success": true, "run_id": "run_x", "status": "completed"})),
         other => panic!("nobody requests {other}"),
     });
-    let output = daemon.home.runs(&["run", "./story.json"]).well();
+    let output = daemon.home.run(&["run", "./story.json"]).expect_success();
     let lines: Vec<String> = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "story run_x");
     assert_eq!(lines[1], "✓ one send_input make⏎ 0 µs");
@@ -151,7 +151,7 @@ fn run_evicted_while_watched_is_reported() {
         ("SUBSCRIBE", _) => Play::says(json!({"success": false, "error": "Run 'run_x' not found"})),
         (other, _) => panic!("nobody requests {other}"),
     });
-    let output = daemon.home.runs(&["run", "./story.json"]);
+    let output = daemon.home.run(&["run", "./story.json"]);
     assert_eq!(output.code, 1);
     let expected = "error: the daemon no longer knows run run_x; list runs with: steplatch runs list\n";
     assert_eq!(output.stderr, expected);
@@ -163,9 +163,9 @@ fn file_differs_from_name_and_a_run_can_continue_unwatched() {
     let home = &daemon.home;
     std::fs::write(home.path().join("plain"), "{}").unwrap();
     std::fs::create_dir(home.path().join("release")).unwrap();
-    assert_eq!(home.runs(&["run", "release", "--detach", "--key", "monday"]).well(), "run_x\n");
-    home.runs(&["run", "plain", "-d", "--save"]).well();
-    assert_eq!(home.runs(&["run", "missing.json", "-d", "--json"]).json()["status"], "running");
+    assert_eq!(home.run(&["run", "release", "--detach", "--key", "monday"]).expect_success(), "run_x\n");
+    home.run(&["run", "plain", "-d", "--save"]).expect_success();
+    assert_eq!(home.run(&["run", "missing.json", "-d", "--json"]).json()["status"], "running");
     let asked = daemon.asked("RUN_WORKFLOW");
     let told = |n: usize| {
         let asked: &Value = &asked[n];
@@ -338,7 +338,7 @@ fn question_of_a_child_is_asked_where_its_function_is_watched() {
     let mut judged: Value = serde_json::from_str(JUDGED).unwrap();
     judged["description"] = "Asks what holds".into();
     std::fs::write(home.path().join("judged.json"), judged.to_string()).unwrap();
-    home.runs(&["workflow", "load", "judged.json"]).well();
+    home.run(&["workflow", "load", "judged.json"]).expect_success();
     let function = "async def twice(ctx):\n                        ended = await asyncio.gather(ctx.run_workflow('judged'), ctx.run_workflow('judged'))\n                        return len(ended)\n\nimport asyncio\nWorkflow(id='twice', session=session, fn=twice)\n";
     std::fs::write(home.path().join("twice.py"), function).unwrap();
     let agent = Agent::new(&outer);
@@ -376,10 +376,10 @@ fn killed_daemon_is_invisible_to_watchers() {
     assert!(lines.next().unwrap().starts_with("steady run_"));
     assert!(lines.next().unwrap().contains("✓ open "));
     for _ in 0..3 {
-        let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+        let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
         // This command or the watching client starts the next daemon.
-        home.runs(&["terminal", "list"]).well();
+        home.run(&["terminal", "list"]).expect_success();
     }
     std::fs::write(home.path().join("go"), "").unwrap();
     let rest: Vec<String> = lines.collect();

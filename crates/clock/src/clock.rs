@@ -38,7 +38,7 @@ impl Clock {
         Self::default()
     }
 
-    /// Returns the clock of the current runtime of tokio, which reads `start` now. A runtime whose clock is paused has
+    /// Returns the clock of the current Tokio runtime, which reads `start` now. A runtime whose clock is paused has
     /// simulated time.
     #[must_use]
     pub fn of_runtime(start: Timestamp) -> Self {
@@ -155,7 +155,7 @@ impl ManualClock {
             let later = time.sleepers.split_off(&first_later);
             std::mem::replace(&mut time.sleepers, later)
         };
-        // Without the lock: a waker may poll at once.
+        // Wake after releasing the lock: a waker may poll immediately.
         due.into_values().for_each(Waker::wake);
     }
 

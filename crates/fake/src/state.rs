@@ -117,7 +117,7 @@ impl State {
         json!({ "correlation_id": format!("cor-{number}"), "workflow_id": id })
     }
 
-    /// Returns the next status of a run, if there is that run.
+    /// Returns the next status of a run, or `None` if the run does not exist.
     pub(crate) fn look(&mut self, workflow: &str, run: &str) -> Option<Value> {
         let run = self.runs.get_mut(run).filter(|run| run.workflow == workflow)?;
         let mut status = match run.statuses.len() {

@@ -93,7 +93,7 @@ pub struct Relay {
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// The client sent an invalid request.
-    #[error("what came from the other machine is no request of a relay: {0}")]
+    #[error("what came from the other machine is not a request of a relay: {0}")]
     Request(String),
     /// The connection or the host has ended.
     #[error(transparent)]

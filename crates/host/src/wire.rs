@@ -636,7 +636,7 @@ pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame>
 
 /// A frame with an impossible length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("what came is no frame")]
+#[error("what came is not a frame")]
 pub(crate) struct BadFrame;
 
 /// Received list, cut to `MAX` entries.

@@ -173,7 +173,7 @@ fn read_key(path: &Path) -> io::Result<Option<Key>> {
         return Err(key_error("can be read by others"));
     }
     let key = fs::read(path)?;
-    Key::try_from(key).map(Some).map_err(|_| key_error("is no key"))
+    Key::try_from(key).map(Some).map_err(|_| key_error("is not a key"))
 }
 
 /// Returns a text that is the same for equal calls: the method, the name and the arguments with their fields sorted.

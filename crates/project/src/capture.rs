@@ -26,7 +26,7 @@ impl Workflows {
             );
         }
         if let Err(error) = verb.name.parse::<WorkflowName>() {
-            return refused(format!("'{}' is no name of a workflow: {error}", verb.name));
+            return refused(format!("'{}' is not a name of a workflow: {error}", verb.name));
         }
         let range = CaptureRange { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last };
         let mut logs = Vec::with_capacity(verb.session_ids.len());

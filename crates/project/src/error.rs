@@ -205,7 +205,7 @@ pub(crate) enum LoadError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The name of the file does not end in `.py`.
-    #[error("'{}' is no file of functions; its name ends in .py.", .file.display())]
+    #[error("'{}' is not a file of functions; its name ends in .py.", .file.display())]
     NotFunctions {
         /// The file.
         file: PathBuf,

@@ -23,7 +23,7 @@ pub use worker::{WorkerExited, WorkerSource, WorkerStarter};
 
 /// Maximum number of workers while they are responsive, because other processes need the processors, too. A blocked
 /// worker does not count.
-const DEFAULT_WORKERS: usize = 2;
+const MAX_RESPONSIVE_WORKERS: usize = 2;
 
 /// Maximum number of workers. A function blocks a worker for at most its time limit between two calls.
 const MAX_WORKERS: usize = 8;
@@ -87,7 +87,7 @@ pub enum WorkersError {
     #[error("{0}")]
     Diverged(Box<Divergence>),
     /// The function crashed its worker twice.
-    #[error("the function ended its worker process twice: {0}; let it do less at once")]
+    #[error("the function ended its worker process twice: {0}; make it do less work per call")]
     CrashedTwice(WorkerExited),
     /// The function computed for too long in one operation.
     #[error(
@@ -153,7 +153,7 @@ impl Workers {
         match least_busy {
             Some(worker)
                 if worker.pending_requests() == 0
-                    || responsive_workers >= DEFAULT_WORKERS
+                    || responsive_workers >= MAX_RESPONSIVE_WORKERS
                     || workers.len() >= max_workers =>
             {
                 Ok(worker.clone())

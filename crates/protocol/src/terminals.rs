@@ -277,7 +277,7 @@ pub struct WaitInfo {
     pub elapsed_time: f64,
     /// Position to look from in the next wait: behind the match
     pub offset: u64,
-    /// True if the pattern matches only what was typed, which is no match
+    /// True if the pattern matches only what was typed, which is not a match
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_echo: bool,
     /// True if the prompt is there and the shell ran nothing of the line
@@ -544,7 +544,7 @@ pub struct AwaitOutputReply {
     pub highlighted: Vec<HighlightInfo>,
     /// Text at the shell's prompt that was typed and not entered
     pub typed: Option<String>,
-    /// True if the pattern matches only what was typed, which is no match
+    /// True if the pattern matches only what was typed, which is not a match
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_echo: bool,
     /// True if the prompt is there and the shell ran nothing of your last line

@@ -70,7 +70,7 @@ pub struct ToolInfo {
     pub sync: bool,
 }
 
-/// Call a tool that is a workflow: a run begins, and is waited for. The reply is that of RUN_WORKFLOW.
+/// Call a workflow tool: starts a run and waits for it. The reply is that of RUN_WORKFLOW.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CallTool {
@@ -88,8 +88,8 @@ pub struct CallTool {
     pub detail: Option<RunDetail>,
 }
 
-/// Report changes as events on this connection: each names its subject, and is sent some time after, once for many
-/// changes of the same thing. The client then reads the new state itself.
+/// Report changes as events on this connection. Each names what changed, and is delayed slightly, so that repeated changes
+/// of one thing are one event. The client then reads the new state itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Watch {}
 

@@ -31,7 +31,7 @@ pub enum AnswerError {
     #[error("the page has no results")]
     NoResults,
     /// The link to the next page is not a string.
-    #[error("the link to the next page is not a text")]
+    #[error("the link to the next page is not text")]
     NoNextPage,
     /// The MCP tool that lists workflows reports a failure.
     #[error("the tool failed: {message}")]

@@ -176,7 +176,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If `session_id` is neither, or `workspace` is no session of the project.
+    /// If `session_id` is neither, or `workspace` is not a session of the project.
     async fn find_terminal(
         &self,
         caller: &Caller,

@@ -136,7 +136,7 @@ async fn remote_directory_writes_nothing_outside_its_copy() {
         for kind in ["File", "Directory"] {
             let scene = Scene::new(site(json!([entry("a", "File"), entry(name, kind)]))).await;
             let error = scene.copy("site", "inbox").await.unwrap_err();
-            assert!(error.contains("whose name is no name of a file"), "{name:?}: {error}");
+            assert!(error.contains("whose name is not a name of a file"), "{name:?}: {error}");
             assert!(scene.files().is_empty(), "{name:?}: {:?}", scene.files());
         }
     }

@@ -146,7 +146,7 @@ fn is_honest_failure(world: &World, tool: &str, error: &str) -> bool {
     let has_no_terminal = error.contains("session_id is required");
     // The failure belongs to a child run, which is checked too.
     let is_of_children = matches!(tool, "run_workflow" | "parallel");
-    let is_in_time = error.contains("timed out") || error.contains("took longer than");
+    let has_timed_out = error.contains("timed out") || error.contains("took longer than");
     let has_closed = world.stage.names_closed_terminal(error) || error.contains("the terminal was closed");
     let is_out_of_reach =
         world.has_lost_link && (error.contains("was not reached") || error.contains("is not connected"));
@@ -155,15 +155,15 @@ fn is_honest_failure(world: &World, tool: &str, error: &str) -> bool {
         "run_graph" | "run_node" => error.contains("it is not called again") || error.contains("is not known"),
         _ => false,
     };
-    let has_no_place = error.contains("terminals are open, which is the limit");
+    let is_at_terminal_limit = error.contains("terminals are open, which is the limit");
     tool == "fail"
         || is_not_repeated
         || is_lost
         || is_out_of_reach
-        || has_no_place
+        || is_at_terminal_limit
         || has_no_terminal
         || is_of_children
-        || is_in_time
+        || has_timed_out
         || has_closed
 }
 

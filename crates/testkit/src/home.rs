@@ -94,12 +94,12 @@ impl Home {
 
     /// Answers the question of a run or of a nested run, as a person. Does not name the question if there are several.
     pub fn answer_gate(&self, run: &str, answer: &str) -> CommandOutput {
-        self.runs(&["gates", "answer", &self.gate_of(run), answer])
+        self.run(&["gates", "answer", &self.gate_of(run), answer])
     }
 
     /// Returns the gate that a run waits at, or the run if that is not exactly one gate.
     fn gate_of(&self, run: &str) -> String {
-        let shown = self.runs(&["runs", "show", run, "--json"]);
+        let shown = self.run(&["runs", "show", run, "--json"]);
         let record: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
         match record["pending_gates"].as_array().map(Vec::as_slice) {
             Some([only]) => only["gate_id"].as_str().unwrap_or(run).to_owned(),
@@ -124,14 +124,14 @@ impl Home {
     }
 
     /// Runs the program with `arguments` and returns its output.
-    pub fn runs(&self, arguments: &[&str]) -> CommandOutput {
+    pub fn run(&self, arguments: &[&str]) -> CommandOutput {
         CommandOutput::of(&self.steplatch().args(arguments).output().expect("a program that runs"))
     }
 }
 
 impl Drop for Home {
     fn drop(&mut self) {
-        let stopped = self.runs(&["daemon", "stop"]);
+        let stopped = self.run(&["daemon", "stop"]);
         // A second panic would hide the first one, and a home directory may never have had a daemon.
         if !std::thread::panicking() {
             assert!(stopped.code == 0 || stopped.stderr.contains("no daemon is running"), "{}", stopped.stderr);
@@ -162,7 +162,7 @@ impl CommandOutput {
     }
 
     /// Returns standard output of a program that must have succeeded.
-    pub fn well(self) -> String {
+    pub fn expect_success(self) -> String {
         assert_eq!(self.code, 0, "{}{}", self.stdout, self.stderr);
         self.stdout
     }

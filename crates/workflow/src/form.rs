@@ -62,7 +62,7 @@ impl Form {
                 for name in names {
                     match name.as_str() {
                         Some(known) if properties.contains_key(known) => required.push(known),
-                        _ => problems.push(format!("'required' names {name}, which is no field of the form")),
+                        _ => problems.push(format!("'required' names {name}, which is not a field of the form")),
                     }
                 }
             }
@@ -122,7 +122,7 @@ impl Form {
         for name in values.keys().filter(|name| !names().any(|known| known == *name)) {
             let known = names().collect::<Vec<_>>().join(", ");
             let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-            problems.push(format!("'{name}' is no field of the form, which has {known}"));
+            problems.push(format!("'{name}' is not a field of the form, which has {known}"));
         }
         if problems.is_empty() { Ok(answer) } else { Err(problems) }
     }
@@ -183,7 +183,7 @@ mod tests {
                 "'share' must be a number, not \"half\"",
                 "'loud' must be yes or no, not 1",
                 "'where' must be one of eu, us, not \"mars\"",
-                "'x' is no field of the form, which has version, count, share, loud, where",
+                "'x' is not a field of the form, which has version, count, share, loud, where",
             ]
         );
         assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
             [
                 "'form' has an unknown key 'surprise', known are type, title, description, properties, required, $schema",
                 "'type' of 'form' is \"object\"",
-                "'required' names \"nobody\", which is no field of the form",
+                "'required' names \"nobody\", which is not a field of the form",
                 "field '1st' has no good name: it begins with a letter, and up to 64 letters, digits, '_' and '-' make it",
                 "field 'list' has type \"array\"; a field is a string, number, integer or boolean",
                 "field 'nested' has type \"object\"; a field is a string, number, integer or boolean",

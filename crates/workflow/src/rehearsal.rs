@@ -394,7 +394,7 @@ impl<'a> RehearsalState<'a> {
         if let Some(Ok(form)) = form.map(Form::read) {
             let fields = serde_json::from_str::<Map<String, Value>>(choice);
             let problems = fields.map_or_else(
-                |_| vec!["the answer is no object".to_owned()],
+                |_| vec!["the answer is not an object".to_owned()],
                 |fields| form.fill(&fields).err().unwrap_or_default(),
             );
             if !problems.is_empty() {

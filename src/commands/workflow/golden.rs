@@ -23,7 +23,7 @@ pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<Option<G
         Err(error) => return Err(Failure::usage(format!("'{}' cannot be read: {error}", transcript.display()))),
     };
     let parsed = Golden::read(&text);
-    parsed.map(Some).map_err(|error| Failure::usage(format!("'{}' is no recording: {error}", transcript.display())))
+    parsed.map(Some).map_err(|error| Failure::usage(format!("'{}' is not a recording: {error}", transcript.display())))
 }
 
 /// Returns the path of the transcript that belongs to a workflow's file.

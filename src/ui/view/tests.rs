@@ -14,7 +14,7 @@ use steplatch_protocol::{
 
 use crate::ui::event::{Effect, UiEvent};
 use crate::ui::gate_view::ANSWER_DELAY;
-use crate::ui::key::{Key, TerminalInput};
+use crate::ui::key::{Key, MouseAction, TerminalInput};
 use crate::ui::model::{DaemonState, Model};
 use crate::ui::update::update;
 
@@ -806,8 +806,8 @@ fn help_covers_the_view_and_any_key_returns() {
         |   enter           opens: reads a question, attaches to a terminal, shows a run
         |   esc             back
         |   a               answer the question of a run or gate
-        |   p, enter        pause a run, or resume it
-        |   c, y, enter     cancel a run
+        |   p, enter        pause a run, or resume it; c, y, enter: cancel it
+        |   y, click, wheel copies the id; selects, and opens the selected; scrolls
         |   ctrl-z, ctrl-l  suspend, draw again
         | List
         |   tab             the next section
@@ -828,4 +828,63 @@ fn help_covers_the_view_and_any_key_returns() {
     assert!(desk.type_in("q").is_empty(), "the key has no other effect");
     assert!(desk.screen().contains("Terminals 2"));
     assert!(matches!(&desk.type_in("q")[..], [Effect::Leave]));
+}
+
+#[test]
+fn mouse_selects_opens_and_scrolls_and_answers_nothing() {
+    let mut desk = Desk::usual(80, 30);
+    let click = |desk: &mut Desk, row: usize| {
+        let row = u16::try_from(row).unwrap();
+        desk.handle_event(UiEvent::Input(TerminalInput::Mouse { action: MouseAction::Press, col: 4, row }))
+    };
+    let row_of = |desk: &Desk, text: &str| desk.screen().lines().position(|line| line.contains(text)).unwrap();
+    // A heading, the header and the preview are no rows.
+    for text in ["Terminals", "steplatch", "Runs"] {
+        let at = row_of(&desk, text);
+        let before = desk.model.selected.clone();
+        assert!(click(&mut desk, at).is_empty());
+        assert_eq!(desk.model.selected, before, "{text}");
+    }
+    // The first click selects, the second one opens; the click that gives the window the focus does nothing.
+    let build = row_of(&desk, " build ");
+    assert!(click(&mut desk, build).is_empty());
+    let selected = desk.model.selected.clone().unwrap();
+    desk.handle_event(UiEvent::Input(TerminalInput::Focus(true)));
+    assert!(click(&mut desk, build).is_empty() && desk.model.opened.is_empty());
+    desk.advance(Duration::from_secs(1));
+    let effects = click(&mut desk, build);
+    let is_open = !desk.model.opened.is_empty() || matches!(&effects[..], [Effect::Attach { hold: false, .. }]);
+    assert!(is_open, "{selected:?}: {effects:?}");
+    // A click in a question neither answers nor closes it, and one confirms nothing.
+    let mut desk = Desk::usual(80, 30);
+    desk.press(&[Key::Home, Key::Enter]);
+    desk.advance(ANSWER_DELAY);
+    for row in 0..30 {
+        assert!(click(&mut desk, row).is_empty() && desk.model.opened.len() == 1);
+    }
+    let mut desk = Desk::usual(80, 30);
+    desk.press(&[Key::Home, Key::Char('c')]);
+    for row in 0..30 {
+        assert!(click(&mut desk, row).is_empty() && desk.model.confirmation.is_some());
+    }
+    // The wheel moves the selection.
+    let mut desk = Desk::usual(80, 30);
+    desk.press(&[Key::Home]);
+    let first = desk.model.selected.clone();
+    let wheel = |action| UiEvent::Input(TerminalInput::Mouse { action, col: 0, row: 5 });
+    desk.handle_event(wheel(MouseAction::WheelDown));
+    assert_ne!(desk.model.selected, first);
+    desk.handle_event(wheel(MouseAction::WheelUp));
+    assert_eq!(desk.model.selected, first);
+}
+
+#[test]
+fn id_of_a_row_or_run_is_copied() {
+    let mut desk = Desk::usual(80, 30);
+    desk.press(&[Key::Home]);
+    let id = desk.model.selected.clone().unwrap().id;
+    assert!(matches!(&desk.press(&[Key::Char('y')])[..], [Effect::Copy(copied)] if *copied == id));
+    desk.advance(Duration::from_secs(1));
+    desk.press(&[Key::End, Key::Enter]);
+    assert!(matches!(&desk.press(&[Key::Char('y')])[..], [Effect::Copy(copied)] if copied.starts_with("run_")));
 }

@@ -34,9 +34,9 @@ fn differences_between_two_recordings_become_arguments() {
     session.runs("mkdir of-the-second-time");
     let (first, second) = (session.terminals[0].clone(), session.terminals[1].clone());
 
-    let printed = session.home.runs(&["workflow", "capture", &first, "--name", "shown", "--against", &second]);
+    let printed = session.home.run(&["workflow", "capture", &first, "--name", "shown", "--against", &second]);
     assert!(printed.code == 0 && printed.stderr.contains("'shop' is the argument PROJECT_NAME"), "{printed:#?}");
-    let refused = session.home.runs(&["workflow", "capture", &first, "--name", "shown", "--against", &first]);
+    let refused = session.home.run(&["workflow", "capture", &first, "--name", "shown", "--against", &first]);
     assert!(refused.code != 0 && refused.stderr.contains("name another terminal with --against"), "{refused:#?}");
 
     let request = json!({"session_ids": [first], "against": [second], "name": "procedure", "save": true});

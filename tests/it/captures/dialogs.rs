@@ -123,7 +123,7 @@ fn build_with_a_progress_bar_is_captured() {
     assert_eq!(other["inputs"], json!([{"TARGET": "release"}, {"TARGET": "debug"}]), "{other:#}");
     let first = &other["differences"][0];
     assert_eq!((&first["state"], &first["what"]), (&json!("bash_build_sh_release"), &json!("output")), "{other:#}");
-    let shown = procedure.home.runs(&["runs", "diff", &runs[0], &runs[2], "--json"]);
+    let shown = procedure.home.run(&["runs", "diff", &runs[0], &runs[2], "--json"]);
     assert_eq!((shown.code, shown.json()), (1, other), "{shown:?}");
     let unknown = compared("run_aaaaaaaaaaaaaaaa");
     assert!(unknown["error"].as_str().unwrap().contains("run_aaaaaaaaaaaaaaaa"), "{unknown}");

@@ -74,12 +74,12 @@ fn import_and_run(recorder: &[&str], file: &str) {
     let recording = home.path().join(file);
     let import =
         ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "-i", "name=anna", "--save", "--json"];
-    let reply = home.runs(&import).json();
+    let reply = home.run(&import).json();
     assert_eq!(reply["success"], true, "{reply:#}");
     let arguments = &reply["workflow_definition"]["arguments"];
     assert_eq!((&arguments["PASSWORD"]["secret"], arguments["NAME"].is_object()), (&json!(true), true), "{reply:#}");
     assert!(!reply.to_string().contains("hunter2"), "{reply:#}");
-    home.runs(&["workflow", "test", "procedure"]).well();
+    home.run(&["workflow", "test", "procedure"]).expect_success();
     let agent = Agent::new(&home);
     let run = json!({"workflow_name": "procedure", "initial_variables": {"NAME": "ben", "PASSWORD": "four"}, "wait_seconds": 120});
     let run: Value = agent.call_tool("run_workflow", run);
@@ -123,10 +123,10 @@ fn imported_workflow_is_proved() {
     record_person(&home, &SCRIPT, &[(&PROMPTS, "echo built > out; cat out; wc -c out\r"), (&PROMPTS, "exit\r")]);
     let recording = home.path().join("t.log");
     let import = ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "--keep", "--save", "--json"];
-    let reply = home.runs(&import).json();
+    let reply = home.run(&import).json();
     assert_eq!(reply["success"], true, "{reply:#}");
     std::fs::remove_file(home.path().join("out")).unwrap();
-    home.runs(&["workflow", "prove", "procedure"]).well();
+    home.run(&["workflow", "prove", "procedure"]).expect_success();
     assert_eq!(std::fs::read_to_string(home.path().join("out")).unwrap(), "built\n");
 }
 
@@ -156,11 +156,11 @@ fn full_screen_dialogs_become_a_workflow() {
     let recording = home.path().join("t.log");
     let recording = recording.to_str().unwrap();
     let import = ["workflow", "import", recording, "-n", "procedure", "-i", "name=anna", "--save", "--json"];
-    let reply = home.runs(&import).json();
+    let reply = home.run(&import).json();
     assert_eq!(reply["success"], true, "{reply:#}");
     assert!(!reply.to_string().contains("hunter2"), "{reply:#}");
     assert_eq!(reply["workflow_definition"]["arguments"]["SECRET"]["secret"], true, "{reply:#}");
-    home.runs(&["workflow", "test", "procedure"]).well();
+    home.run(&["workflow", "test", "procedure"]).expect_success();
     let agent = Agent::new(&home);
     let run = json!({"workflow_name": "procedure", "initial_variables": {"NAME": "ben", "SECRET": "four"}, "wait_seconds": 120});
     let run: Value = agent.call_tool("run_workflow", run);
@@ -184,13 +184,13 @@ fn recording_of_an_editor_becomes_a_workflow() {
     assert_eq!(std::fs::read_to_string(home.path().join("a.txt")).unwrap(), "hello one\n");
     let recording = home.path().join("t.log");
     let import = ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "--save", "--json"];
-    let reply = home.runs(&import).json();
+    let reply = home.run(&import).json();
     assert_eq!(reply["success"], true, "{reply:#}");
     assert_eq!(reply["workflow_definition"].get("arguments"), None, "{reply:#}");
     let guesses = reply["guesses"].as_array().unwrap();
     assert!(guesses.iter().all(|guess| guess["reason"].as_str().unwrap().contains("lower trust")), "{reply:#}");
     std::fs::write(home.path().join("a.txt"), "one\n").unwrap();
-    home.runs(&["run", "procedure"]).well();
+    home.run(&["run", "procedure"]).expect_success();
     assert_eq!(std::fs::read_to_string(home.path().join("a.txt")).unwrap(), "hello one\n", "{reply:#}");
 }
 
@@ -216,11 +216,11 @@ fn asciicast_with_input_becomes_a_workflow() {
     std::fs::write(&file, cast).unwrap();
     let import =
         ["workflow", "import", file.to_str().unwrap(), "-n", "procedure", "-i", "word=abc", "--save", "--json"];
-    let reply = home.runs(&import).json();
+    let reply = home.run(&import).json();
     assert_eq!(reply["success"], true, "{reply:#}");
-    home.runs(&["run", "procedure", "-i", "WORD=def"]).well();
+    home.run(&["run", "procedure", "-i", "WORD=def"]).expect_success();
     assert_eq!(std::fs::read_to_string(home.path().join("out")).unwrap(), "def\n");
     std::fs::write(&file, "{\"version\":3,\"term\":{\"cols\":80,\"rows\":24}}\n[0.1,\"o\",\"$ \"]\n").unwrap();
-    let refused = home.runs(&["workflow", "import", file.to_str().unwrap(), "-n", "other", "--json"]).json();
+    let refused = home.run(&["workflow", "import", file.to_str().unwrap(), "-n", "other", "--json"]).json();
     assert!(refused["error"].as_str().unwrap().contains("asciinema rec --capture-input"), "{refused:#}");
 }

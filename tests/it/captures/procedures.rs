@@ -91,7 +91,7 @@ fn installer_is_captured_without_its_password() {
     assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
     let mut prove = procedure.home.steplatch();
     let prove = prove.args(["workflow", "prove", "procedure", "-i", "PORT=1234"]).env("PASSWORD", "a-third-one");
-    let proved = CommandOutput::of(&prove.output().unwrap()).well();
+    let proved = CommandOutput::of(&prove.output().unwrap()).expect_success();
     assert!(proved.contains("proved by 3 runs"), "{proved}");
     assert_eq!(procedure.file("conf"), "port=1234 password=11\n");
     assert!(!procedure.is_in_library("a-third-one"));
@@ -207,7 +207,7 @@ fn destructive_command_asks_a_person() {
     );
     assert_eq!(procedure.file("data"), "1\n");
     let run = procedure.begin(json!({"BACKUP": "third.tgz"}));
-    procedure.home.answer_gate(run["run_id"].as_str().unwrap(), "yes").well();
+    procedure.home.answer_gate(run["run_id"].as_str().unwrap(), "yes").expect_success();
     let ended = procedure.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended:#}");
     assert!(procedure.file("data") == "1\n" && procedure.home.path().join("third.tgz").exists());

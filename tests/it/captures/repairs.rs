@@ -66,7 +66,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     // Irreversible and unknown effects come first.
     let weakens: Vec<&str> = anything["weakens"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(weakens[0].contains("it is not known") && weakens[1].contains("matches nearly anything"), "{anything:#}");
-    procedure.home.answer_gate(&run, "decline").well();
+    procedure.home.answer_gate(&run, "decline").expect_success();
     assert_eq!(procedure.ended_run(&run)["pending_gate"], asked["pending_gate"], "the run is unchanged");
 
     let pattern = format!("{}|^Proceed with the installation\\? *$", procedure.pattern(&state));
@@ -86,9 +86,9 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     assert_eq!(refused["success"], false, "an agent accepts no patch: {refused:#}");
 
     // The question and the accepted patch outlive the daemon.
-    let daemon = procedure.home.runs(&["daemon", "status", "--json"]).json();
+    let daemon = procedure.home.run(&["daemon", "status", "--json"]).json();
     crate::durable::kill(&daemon["pid"]);
-    procedure.home.answer_gate(&run, gate["choices"][0].as_str().unwrap()).well();
+    procedure.home.answer_gate(&run, gate["choices"][0].as_str().unwrap()).expect_success();
     let ended = procedure.ended_run(&run);
     assert_eq!(ended["status"], "completed", "{ended:#}");
     assert_eq!(
@@ -97,7 +97,7 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
         "{ended:#}"
     );
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(2), "once when it was recorded, and once now");
-    let listed = procedure.home.runs(&["runs", "list"]).well();
+    let listed = procedure.home.run(&["runs", "list"]).expect_success();
     assert_eq!(listed.matches("completed, repaired").count(), 1, "{listed}");
 
     procedure.runs(json!({}));
@@ -105,9 +105,9 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     procedure.runs(json!({}));
     procedure.assert_replays();
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(4));
-    let history = procedure.home.runs(&["workflow", "history", "procedure"]).well();
+    let history = procedure.home.run(&["workflow", "history", "procedure"]).expect_success();
     assert!(history.contains("repair") && history.contains("The installer asks in other words"), "{history}");
-    procedure.home.runs(&["workflow", "revert", "procedure"]).well();
+    procedure.home.run(&["workflow", "revert", "procedure"]).expect_success();
     procedure.run_until_stop(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
 }
 
@@ -141,7 +141,7 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
     assert_eq!(proposed["success"], true, "{proposed:#}");
     assert!(proposed["weakens"].as_array().is_some_and(|named| !named.is_empty()), "it acts again: {proposed:#}");
     // The question is already on the screen, so the run continues with the new state.
-    procedure.home.answer_gate(&run, "accept, and go on with 'decline_extras'").well();
+    procedure.home.answer_gate(&run, "accept, and go on with 'decline_extras'").expect_success();
     let ended = procedure.ended_run(&run);
     assert_eq!((&ended["status"], &ended["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{ended:#}");
     procedure.assert_replays();
@@ -165,15 +165,15 @@ fn accepted_patch_is_saved_by_the_next_daemon() {
     std::thread::scope(|scope| {
         // The daemon is killed before the library stores the patch; the next daemon has the answer already.
         scope.spawn(|| procedure.home.answer_gate(&run, "1"));
-        let is_answered = || procedure.home.runs(&["runs", "events", &run]).stdout.contains("gate_answered");
+        let is_answered = || procedure.home.run(&["runs", "events", &run]).stdout.contains("gate_answered");
         while !is_answered() {}
-        crate::durable::kill(&procedure.home.runs(&["daemon", "status", "--json"]).json()["pid"]);
+        crate::durable::kill(&procedure.home.run(&["daemon", "status", "--json"]).json()["pid"]);
         locked.unlock().unwrap();
     });
     let ended = procedure.ended_run(&run);
     assert_eq!((&ended["status"], &ended["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{ended:#}");
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(2));
-    let history = procedure.home.runs(&["workflow", "history", "procedure"]).well();
+    let history = procedure.home.run(&["workflow", "history", "procedure"]).expect_success();
     assert_eq!(history.matches("repair").count(), 1, "{history}");
 }
 
@@ -188,7 +188,7 @@ fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
     let proposed = procedure.propose(&run, replace_program(&state, &pattern));
     assert_eq!(proposed["success"], true, "{proposed:#}");
-    procedure.home.answer_gate(&run, "1").well();
+    procedure.home.answer_gate(&run, "1").expect_success();
     let ended = procedure.ended_run(&run);
     assert_eq!(ended["status"], "completed", "{ended:#}");
     let repair = &ended["repairs"][0];

@@ -33,20 +33,20 @@ fn skill_runs_without_the_library() {
     let skills = procedure.home.path().join("skills");
     let skill = skills.join("greet-people");
     let (skill_path, other_path) = (skill.to_str().unwrap(), skills.join("greet-twice"));
-    let exported = procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path, "--json"]).json();
+    let exported = procedure.home.run(&["workflow", "export", "procedure", "--skill", skill_path, "--json"]).json();
     assert_eq!(
         exported["files"],
         json!(["SKILL.md", "references/steps.md", "scripts/procedure.json", "scripts/procedure.golden.jsonl"])
     );
-    procedure.home.runs(&["workflow", "export", "twice", "--skill", other_path.to_str().unwrap()]).well();
+    procedure.home.run(&["workflow", "export", "twice", "--skill", other_path.to_str().unwrap()]).expect_success();
 
     // Nothing is replaced by accident, and an invalid name is refused with a valid suggestion.
-    let again = procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path]);
+    let again = procedure.home.run(&["workflow", "export", "procedure", "--skill", skill_path]);
     assert!(again.code == 2 && again.stderr.contains("--force replaces it"), "{again:?}");
-    procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path, "--force"]).well();
-    let bad = procedure.home.runs(&["workflow", "export", "procedure", "--skill", "Greet_People"]);
+    procedure.home.run(&["workflow", "export", "procedure", "--skill", skill_path, "--force"]).expect_success();
+    let bad = procedure.home.run(&["workflow", "export", "procedure", "--skill", "Greet_People"]);
     assert!(bad.code == 2 && bad.stderr.contains("such as 'greet-people'"), "{bad:?}");
-    let unknown = procedure.home.runs(&["workflow", "export", "no_such", "--skill", "x"]);
+    let unknown = procedure.home.run(&["workflow", "export", "no_such", "--skill", "x"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("no_such"), "{unknown:?}");
 
     let text = std::fs::read_to_string(skill.join("SKILL.md")).unwrap();
@@ -64,12 +64,12 @@ fn skill_runs_without_the_library() {
     std::fs::copy(procedure.home.path().join("greet.sh"), other.path().join("greet.sh")).unwrap();
     assert_eq!(other.runs(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
     let machine = skill.join("scripts/procedure.json");
-    elsewhere(&other, &["workflow", "test", machine.to_str().unwrap()], &[]).well();
+    elsewhere(&other, &["workflow", "test", machine.to_str().unwrap()], &[]).expect_success();
     let run = ["run", machine.to_str().unwrap(), "-i", "NAME=Bo"];
-    elsewhere(&other, &run, &[("PASSWORD", "12345678")]).well();
+    elsewhere(&other, &run, &[("PASSWORD", "12345678")]).expect_success();
     assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Bo 8\n");
     let twice = other_path.join("scripts/twice.json");
-    elsewhere(&other, &["run", twice.to_str().unwrap(), "-i", "OTHER=Cy"], &[]).well();
+    elsewhere(&other, &["run", twice.to_str().unwrap(), "-i", "OTHER=Cy"], &[]).expect_success();
     assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Cy 4\n");
     assert_eq!(other.runs(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
 }
@@ -84,10 +84,10 @@ fn function_is_a_skill_and_missing_parts_are_named() {
     let calls = |name: &str| json!({"name": name, "description": "Calls", "initial_state": "go", "states": {"go": {"action": {"tool": "run_workflow", "params": {"workflow_name": "greet"}}}}});
     write("caller.json", &calls("caller").to_string());
     let file = |name: &str| home.path().join(name).display().to_string();
-    home.runs(&["workflow", "load", &file("greet.py"), &file("caller.json")]).well();
-    let refused = home.runs(&["workflow", "export", "caller", "--skill", &file("call")]);
+    home.run(&["workflow", "load", &file("greet.py"), &file("caller.json")]).expect_success();
+    let refused = home.run(&["workflow", "export", "caller", "--skill", &file("call")]);
     assert!(refused.code == 2 && refused.stderr.contains("'greet', which is not a saved machine"), "{refused:?}");
-    home.runs(&["workflow", "export", "greet", "--skill", &file("say-hello")]).well();
+    home.run(&["workflow", "export", "greet", "--skill", &file("say-hello")]).expect_success();
     let text = std::fs::read_to_string(home.path().join("say-hello/SKILL.md")).unwrap();
     assert!(text.contains("steplatch run SKILL_DIR/scripts/greet.py:greet"), "{text}");
     let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));

@@ -105,7 +105,7 @@ pub(super) fn second_answer_is_refused_with_the_first_one(rig: &Rig) {
     let run = rig.begin(machine("ask", states));
     let gate = rig.gate(&run);
     rig.answer_gate(&gate, "yes");
-    let second = rig.home.runs(&["gates", "answer", &gate, "no"]);
+    let second = rig.home.run(&["gates", "answer", &gate, "no"]);
     assert!(second.code != 0 && second.stderr.contains("answered"), "{}{}", second.stdout, second.stderr);
     let next = eventually_blocking("the next gate is open", || Some(rig.gate(&run)).filter(|next| *next != gate));
     rig.answer_gate(&next, "yes");
@@ -152,14 +152,14 @@ pub(super) fn events_after_a_cancel_change_nothing(rig: &Rig) {
     let run = rig.begin_with(machine("open", states), json!({"keep_terminals": true}));
     let began = rig.home.path().join("began");
     eventually_blocking("the command runs", || file_exists(&began));
-    rig.home.runs(&["runs", "cancel", &run]).well();
+    rig.home.run(&["runs", "cancel", &run]).expect_success();
     release_command(rig);
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("cancelled"), &json!(2)), "{ended}");
     rig.crash();
     rig.recover();
     assert_eq!(rig.run(&run)["status"], "cancelled");
-    let again = rig.home.runs(&["runs", "cancel", &run]);
+    let again = rig.home.run(&["runs", "cancel", &run]);
     assert!(again.code == 0 || again.stderr.contains("over"), "{}{}", again.stdout, again.stderr);
     assert_eq!(lines(rig, "began"), ["once"]);
 }
@@ -169,7 +169,7 @@ pub(super) fn cancel_at_a_nested_gate_closes_the_terminals_of_the_run(rig: &Rig)
         "transitions": on_success("end")});
     let run = rig.begin(machine("open", json!({"open": open("nest"), "nest": nest, "end": last()})));
     rig.gate(&run);
-    rig.home.runs(&["runs", "cancel", &run]).well();
+    rig.home.run(&["runs", "cancel", &run]).expect_success();
     let left = rig.agent.call_tool("list_terminal_sessions", json!({}));
     assert_eq!(left["sessions"], json!([]), "{left}");
 }
@@ -208,7 +208,7 @@ pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
     let run = rig.begin(machine("open", states));
     let began = rig.home.path().join("began");
     eventually_blocking("the command runs", || file_exists(&began));
-    rig.home.runs(&["runs", "pause", &run]).well();
+    rig.home.run(&["runs", "pause", &run]).expect_success();
     release_command(rig);
     rig.crash();
     rig.recover();
@@ -217,7 +217,7 @@ pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
         run["paused"]["since"].is_string() && run["states_executed"] == 2
     });
     assert_eq!(lines(rig, "began"), ["once"]);
-    rig.home.runs(&["runs", "resume", &run]).well();
+    rig.home.run(&["runs", "resume", &run]).expect_success();
     assert_eq!(rig.ended(&run)["final_state"], "end");
     assert_eq!(lines(rig, "began"), ["once", "more"]);
 }
@@ -295,6 +295,6 @@ pub(super) fn failed_run_shows_its_last_screen(rig: &Rig) {
     assert_eq!(rig.ended(&run)["status"], "failed");
     let shown = rig.agent.call_tool("get_run", json!({"run_id": run, "detail": "full"}));
     assert!(shown.to_string().contains("seen-42"), "{shown}");
-    let open = rig.home.runs(&["terminal", "list", "--json"]).stdout;
+    let open = rig.home.run(&["terminal", "list", "--json"]).stdout;
     assert!(!open.contains("\"running\""), "the run has closed its terminals: {open}");
 }

@@ -39,13 +39,13 @@ pub(super) fn function_survives_crashes_at_its_gate_and_repeats_nothing(rig: &Ri
     rig.crash();
     rig.recover();
     assert_eq!(rig.gate(&run), gate);
-    let no_choice = rig.home.runs(&["gates", "answer", &gate, "perhaps"]);
+    let no_choice = rig.home.run(&["gates", "answer", &gate, "perhaps"]);
     assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
     rig.answer_gate(&gate, "publish");
     let ended = rig.ended(&run);
     assert_eq!(ended["result"], json!(["said first", "said publish", true, true]), "{ended}");
     assert_eq!(noted(rig), ["first", "publish"]);
-    let late = rig.home.runs(&["gates", "answer", &gate, "stop"]);
+    let late = rig.home.run(&["gates", "answer", &gate, "stop"]);
     assert!(late.code != 0 && late.stderr.contains("answered"), "{late:?}");
 }
 
@@ -100,8 +100,8 @@ pub(super) fn machine_and_function_wait_for_each_other(rig: &Rig) {
     let text = "async def between(ctx):\n    found = await ctx.run_workflow('below', params={'WORD': ctx.params['WORD']})\n\
                 \x20   return found['result'] + ', between'\nWorkflow(id='between', session=session, fn=between)\n";
     std::fs::write(&file, text).unwrap();
-    rig.home.runs(&["workflow", "load", saved.to_str().unwrap()]).well();
-    rig.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
+    rig.home.run(&["workflow", "load", saved.to_str().unwrap()]).expect_success();
+    rig.home.run(&["workflow", "load", file.to_str().unwrap()]).expect_success();
     let ended = rig.ended(&rig.begin(above));
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("deep below, between")), "{ended}");
 }
@@ -116,17 +116,17 @@ pub(super) fn paused_function_begins_nothing_and_continues_when_resumed(rig: &Ri
         json!({}),
     );
     eventually_blocking("the node runs", || noted(rig) == ["begun"]);
-    rig.home.runs(&["runs", "pause", &run]).well();
+    rig.home.run(&["runs", "pause", &run]).expect_success();
     std::fs::write(rig.home.path().join("go"), "").unwrap();
     eventually_blocking("the node has ended", || rig.home.path().join("ended").exists());
     eventually_blocking("its end is recorded", || {
-        rig.home.runs(&["runs", "events", &run, "--json"]).stdout.contains("node_completed")
+        rig.home.run(&["runs", "events", &run, "--json"]).stdout.contains("node_completed")
     });
     rig.crash();
     rig.recover();
     assert!(rig.run(&run)["paused"]["since"].is_string());
     assert_eq!(noted(rig), ["begun"]);
-    rig.home.runs(&["runs", "resume", &run]).well();
+    rig.home.run(&["runs", "resume", &run]).expect_success();
     assert_eq!(rig.ended(&run)["status"], "completed");
     assert_eq!(noted(rig), ["begun", "after"]);
 }
@@ -142,7 +142,7 @@ pub(super) fn cancelled_function_cleans_up_after_its_command_has_ended(rig: &Rig
         json!({}),
     );
     eventually_blocking("the node runs", || noted(rig) == ["begun"]);
-    rig.home.runs(&["runs", "cancel", &run]).well();
+    rig.home.run(&["runs", "cancel", &run]).expect_success();
     let ended = rig.ended(&run);
     assert_eq!(ended["status"], "cancelled", "{ended}");
     assert_eq!(noted(rig), ["begun", "ended", "the run was cancelled", "finally"]);
@@ -159,13 +159,13 @@ pub(super) fn cancelled_function_ends_its_started_run_before_cleaning_up(rig: &R
         json!({"workflow_name": "story"}),
     );
     rig.gate(&run);
-    rig.home.runs(&["runs", "cancel", &run]).well();
+    rig.home.run(&["runs", "cancel", &run]).expect_success();
     assert_eq!(noted(rig), ["below", "above"]);
 }
 
 pub(super) fn function_cancelled_at_once_ends(rig: &Rig) {
     let run = begins(rig, "await ctx.gate('Go on?')", "", json!({}));
-    rig.home.runs(&["runs", "cancel", &run]).well();
+    rig.home.run(&["runs", "cancel", &run]).expect_success();
     assert_eq!(rig.run(&run)["status"], "cancelled");
 }
 
@@ -211,10 +211,10 @@ pub(super) fn long_outputs_of_short_calls_are_complete(rig: &Rig) {
 
 pub(super) fn busy_function_is_paused_and_cancelled(rig: &Rig) {
     let run = begins(rig, "while True:\n    sum(range(30000))\n    await ctx.run('identity', 1)", "", json!({}));
-    rig.home.runs(&["runs", "pause", &run]).well();
+    rig.home.run(&["runs", "pause", &run]).expect_success();
     assert!(rig.run(&run)["paused"]["since"].is_string());
-    rig.home.runs(&["runs", "resume", &run]).well();
+    rig.home.run(&["runs", "resume", &run]).expect_success();
     assert!(rig.run(&run)["paused"].is_null());
-    rig.home.runs(&["runs", "cancel", &run]).well();
+    rig.home.run(&["runs", "cancel", &run]).expect_success();
     assert_eq!(rig.ended(&run)["status"], "cancelled");
 }

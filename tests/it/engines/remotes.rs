@@ -21,8 +21,8 @@ impl Service {
         fake.script("7", vec![json!({"status": "RUNNING", "output": null})]);
         rig.home.configure_service(&fake.url(), TOKEN);
         eventually_blocking("its workflow is a tool", || {
-            rig.home.runs(&["remote", "refresh"]);
-            rig.home.runs(&["workflow", "list"]).stdout.contains("workflow_deploy")
+            rig.home.run(&["remote", "refresh"]);
+            rig.home.run(&["workflow", "list"]).stdout.contains("workflow_deploy")
         });
         Self { fake, _runtime: runtime }
     }
@@ -82,7 +82,7 @@ pub(super) fn cancelled_remote_workflow_is_cancelled_at_its_service(rig: &Rig) {
     let service = Service::of(rig);
     let run = begins(rig);
     service.run();
-    rig.home.runs(&["runs", "cancel", &run]).well();
+    rig.home.run(&["runs", "cancel", &run]).expect_success();
     assert_eq!(rig.ended(&run)["status"], "cancelled");
     assert_eq!(service.cancel(), 1);
 }
@@ -134,7 +134,7 @@ pub(super) fn cancelled_machine_cancels_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
     let run = rig.begin(above());
     service.run();
-    rig.home.runs(&["runs", "cancel", &run]).well();
+    rig.home.run(&["runs", "cancel", &run]).expect_success();
     assert_eq!(rig.ended(&run)["status"], "cancelled");
     eventually_blocking("the service has cancelled it", || service.cancel() == 1);
 }
@@ -143,12 +143,12 @@ pub(super) fn machine_is_paused_with_its_remote_workflow(rig: &Rig) {
     let service = Service::of(rig);
     let run = rig.begin(above());
     let there = service.run();
-    rig.home.runs(&["runs", "pause", &run]).well();
+    rig.home.run(&["runs", "pause", &run]).expect_success();
     let below = eventually_blocking("the nested run is paused", || {
         let below = rig.below(&run)?;
         (!below["paused"].is_null()).then_some(below)
     });
-    rig.home.runs(&["runs", "resume", &run]).well();
+    rig.home.run(&["runs", "resume", &run]).expect_success();
     service.completes(&there);
     assert_eq!(rig.ended(&run)["status"], "completed", "{below}");
 }

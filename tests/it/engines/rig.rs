@@ -122,7 +122,7 @@ impl Rig {
 
     /// Returns the newest run started by a run, as listed.
     pub(crate) fn below(&self, run: &str) -> Option<Value> {
-        let listed = self.home.runs(&["runs", "list", "--json"]).json();
+        let listed = self.home.run(&["runs", "list", "--json"]).json();
         listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run).cloned()
     }
 
@@ -137,7 +137,7 @@ impl Rig {
     /// Waits until a run or a nested run waits at a gate, and returns the gate's id.
     pub(crate) fn gate(&self, run: &str) -> String {
         eventually_blocking("the gate is open", || {
-            let shown: Value = serde_json::from_str(&self.home.runs(&["runs", "show", run, "--json"]).stdout).ok()?;
+            let shown: Value = serde_json::from_str(&self.home.run(&["runs", "show", run, "--json"]).stdout).ok()?;
             Some(shown["pending_gates"].get(0)?["gate_id"].as_str()?.to_owned())
         })
     }
@@ -145,7 +145,7 @@ impl Rig {
     /// Answers a gate as a person, and repeats the answer if the engine has not stored it in time.
     pub(crate) fn answer_gate(&self, gate: &str, answer: &str) {
         eventually_blocking("the answer is stored", || {
-            let output = self.home.runs(&["gates", "answer", gate, answer]);
+            let output = self.home.run(&["gates", "answer", gate, answer]);
             // An earlier answer may have been stored after all.
             let is_stored = output.code == 0 || output.stderr.contains("already");
             assert!(is_stored || output.stderr.contains("not stored yet"), "{output:?}");
@@ -156,7 +156,7 @@ impl Rig {
     /// Waits until the journal of the home has a run in a state.
     pub(crate) fn wait_for_state(&self, run: &str, state: &str) {
         eventually_blocking("the run is in the state", || {
-            let shown = self.home.runs(&["runs", "events", run, "--json"]).stdout;
+            let shown = self.home.run(&["runs", "events", run, "--json"]).stdout;
             shown.lines().any(|line| line.contains(&format!("\"{state}\"")))
         });
     }
@@ -165,8 +165,8 @@ impl Rig {
     pub(crate) fn daemon(&self) -> Value {
         // The killed daemon may still answer while it dies.
         eventually_blocking("the daemon answers", || {
-            self.home.runs(&["daemon", "start"]);
-            let status = self.home.runs(&["daemon", "status", "--json"]);
+            self.home.run(&["daemon", "start"]);
+            let status = self.home.run(&["daemon", "status", "--json"]);
             (status.code == 0).then(|| status.json())
         })
     }

@@ -86,13 +86,13 @@ fn unavailable_server_is_named_and_nothing_is_lost() {
     let run = rig.begin(asking);
     let trouble = format!("Temporal at {} is not reached", rig.address());
     eventually_blocking("the run reports its reason to wait", || {
-        rig.home.runs(&["runs", "show", &run]).stdout.contains(&trouble)
+        rig.home.run(&["runs", "show", &run]).stdout.contains(&trouble)
     });
     rig.start_server();
     let gate = rig.gate(&run);
-    eventually_blocking("the run is on Temporal", || !rig.home.runs(&["runs", "show", &run]).stdout.contains(&trouble));
+    eventually_blocking("the run is on Temporal", || !rig.home.run(&["runs", "show", &run]).stdout.contains(&trouble));
     rig.kill_server();
-    let refused = rig.home.runs(&["gates", "answer", &gate, "yes"]);
+    let refused = rig.home.run(&["gates", "answer", &gate, "yes"]);
     assert!(refused.code != 0 && refused.stderr.contains("not stored yet"), "{}{}", refused.stdout, refused.stderr);
     rig.start_server();
     // The worker may have forwarded the first request after all.
@@ -116,7 +116,7 @@ fn start_without_a_worker_is_refused_with_the_next_step() {
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
     let here = rig.home.path().join("end.json");
     std::fs::write(&here, end.to_string()).unwrap();
-    let run = rig.home.runs(&["run", here.to_str().unwrap(), "--on", "sqlite"]);
+    let run = rig.home.run(&["run", here.to_str().unwrap(), "--on", "sqlite"]);
     assert_eq!(run.code, 0, "the daemon's own engine needs no worker: {}", run.stderr);
 }
 
@@ -269,7 +269,7 @@ fn cancel_without_a_worker_ends_the_run_once_one_starts() {
     });
     let cancels = runs.each_ref().map(|run| rig.agent.begin("cancel_run", json!({"run_id": run})));
     eventually_blocking("the runs name what is missing", || {
-        runs.iter().all(|run| rig.home.runs(&["runs", "show", run]).stdout.contains("steplatch worker --temporal"))
+        runs.iter().all(|run| rig.home.run(&["runs", "show", run]).stdout.contains("steplatch worker --temporal"))
     });
     rig.start_worker();
     for cancel in cancels {
@@ -354,7 +354,7 @@ fn foreign_worker_decides_and_own_worker_performs() {
             of_other.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
         Some(started).filter(|started| started["status"] == "completed")
     });
-    assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(started["run_id"].as_str().unwrap()));
+    assert!(!rig.home.run(&["runs", "list", "--json"]).stdout.contains(started["run_id"].as_str().unwrap()));
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn remote_workflow_ended_on_the_server_is_cancelled_remotely() {
         });
         service.set(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
         eventually_blocking("the server shows its gate", || is_listed("StepState = 'WAITING' AND StepGateOpen = true"));
-        rig.run_client(&["workflow", how, "--workflow-id", &run]).well();
+        rig.run_client(&["workflow", how, "--workflow-id", &run]).expect_success();
         // A wait for the end also returns while the run waits at the service.
         eventually_blocking("it is cancelled", || rig.run(&run)["status"] == "cancelled");
         assert_eq!(service.cancel(), number + 1);
@@ -393,7 +393,7 @@ fn answer_and_start_after_a_daemon_end_wait_for_the_worker() {
     let run = rig.begin(asking.clone());
     let gate = rig.gate(&run);
     kill(&rig.daemon()["pid"], Signal::KILL);
-    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    rig.home.run(&["gates", "answer", &gate, "yes"]).expect_success();
     assert_eq!(rig.ended(&run)["status"], "completed");
     kill(&rig.daemon()["pid"], Signal::KILL);
     rig.gate(&rig.begin(asking));
@@ -419,9 +419,9 @@ fn children_of_a_terminated_run_end_with_it() {
         rig.kill_worker();
         rig.start_worker();
         rig.await_worker();
-        rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).well();
+        rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).expect_success();
         eventually_blocking("all runs have ended", || {
-            let listed = rig.home.runs(&["runs", "list", "--json"]).json();
+            let listed = rig.home.run(&["runs", "list", "--json"]).json();
             let is_over = |run: &Value| run["state"] != "waiting" && run["state"] != "running";
             if listed["runs"].as_array().unwrap().iter().all(is_over) { Ok(()) } else { Err(listed) }
         });

@@ -406,8 +406,8 @@ fn typed_line_without_effect_is_not_a_success() {
                 says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
                 &ended,
             );
-            let send = field.home.runs(&["terminal", "send", &session, line, "-e"]);
-            let wait = field.home.runs(&["terminal", "wait", &session, "--timeout", "60"]);
+            let send = field.home.run(&["terminal", "send", &session, line, "-e"]);
+            let wait = field.home.run(&["terminal", "wait", &session, "--timeout", "60"]);
             let is_right = wait.code == i32::from(is_failure) && wait.stdout.contains("ran nothing") == is_failure;
             check("terminal wait", is_right, &json!([send.stdout, send.stderr, wait.code, wait.stdout, wait.stderr]));
             let ended = field.function(&format!(
@@ -426,7 +426,7 @@ fn typed_line_without_effect_is_not_a_success() {
         if shell.dialect == Dialect::Fish {
             // fish keeps an invalid line in its editor, and shows no prompt after it.
             let reply = types("echo )(", "prompt".into());
-            let wait = field.home.runs(&["terminal", "wait", &session, "--timeout", "60"]);
+            let wait = field.home.run(&["terminal", "wait", &session, "--timeout", "60"]);
             if reply["waited"]["reason"] != "input" || wait.code != 3 {
                 failures.add(format!("{}, a line that stays: {reply} {wait:?}", shell.name));
             }
@@ -455,12 +455,12 @@ fn input_of_a_person_is_printed_with_its_answer() {
     ];
     Failures::of_rows(rows.chain(programs), |(name, opening, line, answer), failures| {
         let session = field.open(opening.clone());
-        let sent = field.home.runs(&["terminal", "send", &session, line, "-e"]);
+        let sent = field.home.run(&["terminal", "send", &session, line, "-e"]);
         let is_there = sent.stdout.lines().any(|row| row.trim_end() == *answer);
         if sent.code != 0 || !is_there {
             failures.add(format!("{name}: {sent:?}"));
         }
-        let sent = field.home.runs(&["terminal", "send", &session, "-k", "ctrl-c"]);
+        let sent = field.home.run(&["terminal", "send", &session, "-k", "ctrl-c"]);
         if sent.code != 0 {
             failures.add(format!("{name}, a key: {sent:?}"));
         }

@@ -94,11 +94,11 @@ fn unresponsive_function_is_ended_by_time_or_second_cancel() {
     let run = story.begin(60.0);
     let id = run["run_id"].as_str().unwrap();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
+        let first = scope.spawn(|| story.home.run(&["runs", "cancel", id]));
         eventually_blocking("it was notified", || types(&story.events(&run)).contains(&"told"));
-        story.home.runs(&["runs", "cancel", id]).well();
+        story.home.run(&["runs", "cancel", id]).expect_success();
         assert_eq!(story.look(&run, 0.0)["status"], "cancelled");
-        first.join().unwrap().well();
+        first.join().unwrap().expect_success();
     });
 }
 
@@ -109,8 +109,8 @@ fn paused_function_cleans_up_without_the_held_answers() {
         NOTE,
     );
     let run = story.begin(60.0);
-    story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
-    story.answer_gate(&run, "never").well();
+    story.home.run(&["runs", "pause", run["run_id"].as_str().unwrap()]).expect_success();
+    story.answer_gate(&run, "never").expect_success();
     cancelled(&story, &run);
     assert_eq!(noted_text(&story), "finally\n");
 }
@@ -139,7 +139,7 @@ fn cancel_outlives_the_daemon() {
     let run = story.begin(60.0);
     let id = run["run_id"].as_str().unwrap();
     std::thread::scope(|scope| {
-        let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
+        let cancelling = scope.spawn(|| story.home.run(&["runs", "cancel", id]));
         written(&story.path("begun"));
         story.kill_daemon();
         // No daemon runs that could answer it.
@@ -160,7 +160,7 @@ fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
     written(&story.path("begun"));
     let (id, daemon) = (run["run_id"].as_str().unwrap(), story.daemon());
     std::thread::scope(|scope| {
-        let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
+        let cancelling = scope.spawn(|| story.home.run(&["runs", "cancel", id]));
         written(&story.path("asked"));
         kill_process(Pid::from_raw(daemon).unwrap(), Signal::KILL).unwrap();
         // No daemon runs that could answer it.
@@ -189,8 +189,8 @@ fn held_answer_is_never_delivered_after_a_cancel() {
          {STUBBORN}\n{NOTE}\nWorkflow(id='story', session=session, fn=story)\n"
     ));
     let run = story.begin(60.0);
-    story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
-    story.answer_gate(&run, "never").well();
+    story.home.run(&["runs", "pause", run["run_id"].as_str().unwrap()]).expect_success();
+    story.answer_gate(&run, "never").expect_success();
     cancelled_by_a_daemon_that_is_killed(&story, &run);
     assert_eq!(noted_text(&story), "finally\n");
 }
@@ -199,7 +199,7 @@ fn held_answer_is_never_delivered_after_a_cancel() {
 fn closed_gate_is_not_cancelled_by_the_end_of_the_run() {
     let story = Story::of("return await ctx.gate('Go?', choices=['a', 'b'])", "");
     let run = story.begin(60.0);
-    story.answer_gate(&run, "a").well();
+    story.answer_gate(&run, "a").expect_success();
     // The answer is accepted before the function continues.
     eventually_blocking("it has ended", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
     let events = story.events(&run);

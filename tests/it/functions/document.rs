@@ -18,8 +18,8 @@ struct Socket {
 impl Socket {
     fn of(story: &Story) -> Self {
         // Starts a daemon if there is none.
-        story.home.runs(&["runs", "list"]).well();
-        let status = story.home.runs(&["daemon", "status", "--json"]).json();
+        story.home.run(&["runs", "list"]).expect_success();
+        let status = story.home.run(&["daemon", "status", "--json"]).json();
         let stream = UnixStream::connect(status["socket"].as_str().unwrap()).unwrap();
         Self { lines: BufReader::new(stream), sent: 0 }
     }
@@ -65,7 +65,7 @@ impl Socket {
 /// Returns a story whose workflow is in the library.
 fn loaded(body: &str, nodes: &str) -> Story {
     let story = Story::of(body, nodes);
-    story.home.runs(&["workflow", "load", story.file.to_str().unwrap()]).well();
+    story.home.run(&["workflow", "load", story.file.to_str().unwrap()]).expect_success();
     story
 }
 
@@ -174,7 +174,7 @@ fn failed_run_has_its_exception_and_traceback() {
     let last = story.events(&failed).pop().unwrap();
     assert_eq!((&last["data"]["error"], &last["data"]["run_id"]), (&json!("bad"), &failed["run_id"]), "{last}");
     // People see where the exception was raised.
-    let shown = story.home.runs(&["runs", "show", failed["run_id"].as_str().unwrap()]).well();
+    let shown = story.home.run(&["runs", "show", failed["run_id"].as_str().unwrap()]).expect_success();
     assert!(shown.contains("in story") && shown.contains("ValueError: bad"), "{shown}");
 }
 

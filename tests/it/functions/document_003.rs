@@ -38,7 +38,7 @@ impl Session {
 
     /// Sends one command, like any client of the socket, and returns the whole reply.
     fn command(&self, name: &str, params: Value) -> Value {
-        let status = self.home.runs(&["daemon", "status", "--json"]).json();
+        let status = self.home.run(&["daemon", "status", "--json"]).json();
         let mut socket = UnixStream::connect(status["socket"].as_str().unwrap()).unwrap();
         let folder = self.home.path().join("project");
         let hello = json!({"protocol_version": 1, "client": "test", "cwd": folder, "person": true});
@@ -64,7 +64,7 @@ impl Session {
     }
 
     fn events(&self, run_id: &str) -> Vec<Value> {
-        let events = self.home.runs(&["runs", "events", run_id, "--json"]).well();
+        let events = self.home.run(&["runs", "events", run_id, "--json"]).expect_success();
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 

@@ -46,10 +46,10 @@ fn drafts_are_made_until_a_person_accepts_one() {
         run["pending_gate"]["context"]["draft"],
         "Real gates for agents, and for the people who look after them."
     );
-    story.answer_gate(&run, "shorter").well();
+    story.answer_gate(&run, "shorter").expect_success();
     let again = story.look(&run, 60.0);
     assert_eq!(again["pending_gate"]["context"]["draft"], "Real gates for agents.");
-    story.answer_gate(&run, "publish").well();
+    story.answer_gate(&run, "publish").expect_success();
     assert_eq!(story.look(&run, 60.0)["result"], "Real gates for agents.");
 }
 
@@ -62,7 +62,7 @@ fn dangerous_line_waits_for_a_person() {
         let story = example("careful.py");
         let run = story.begin(60.0);
         assert_eq!(run["pending_gate"]["prompt"], "Type this? os.remove(f)", "{run}");
-        story.answer_gate(&run, answer).well();
+        story.answer_gate(&run, answer).expect_success();
         assert_eq!(story.look(&run, 60.0)["result"], told);
     }
 }
@@ -129,9 +129,9 @@ fn function_of_the_contract_runs_as_printed() {
     let story = Story::whole(&format!("{RELEASE_NOTES}{nodes}"));
     let run = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
     assert_eq!(run["pending_gate"]["choices"], json!(["publish", "again", "stop"]), "{run}");
-    story.answer_gate(&run, "again").well();
+    story.answer_gate(&run, "again").expect_success();
     assert_eq!(story.look(&run, 60.0)["status"], "waiting");
-    story.answer_gate(&run, "publish").well();
+    story.answer_gate(&run, "publish").expect_success();
     let ended = story.look(&run, 60.0);
     assert_eq!(ended["result"], "answer to: Make it shorter:", "{ended}");
     let ready = story.events(&ended).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();

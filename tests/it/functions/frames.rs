@@ -111,9 +111,9 @@ fn project_graph_has_its_own_run() {
                 [graphs.greet]\nsteps = [{id = \"say\", node = \"hello\", input = \"{input}\"}]\n";
     std::fs::write(story.home.path().join("steplatch.toml"), toml).unwrap();
     let folder = story.home.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let output = story.home.runs(&["graph", "run", "greet", "me", "--json"]).json();
+    let output = story.home.run(&["graph", "run", "greet", "me", "--json"]).json();
     assert_eq!(output["output"], format!("hello me in {folder}"), "{output}");
-    let run = story.home.runs(&["runs", "show", output["run_id"].as_str().unwrap(), "--json"]).json();
+    let run = story.home.run(&["runs", "show", output["run_id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(run["state"], "completed", "{run}");
     let ended = story.begin(60.0);
     assert_eq!(ended["result"], format!("hello you in {folder}"), "{ended}");

@@ -49,7 +49,7 @@ fn children_are_listed_and_answered_through_their_parent() {
     let run = waiting["run_id"].as_str().unwrap();
     // Both children wait before any is answered, even after the daemon is killed.
     let gates = || -> Vec<Value> {
-        let listed = story.home.runs(&["runs", "list", "--json"]).json();
+        let listed = story.home.run(&["runs", "list", "--json"]).json();
         let parent = listed["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap();
         parent["pending_gates"].as_array().cloned().unwrap_or_default()
     };
@@ -62,7 +62,7 @@ fn children_are_listed_and_answered_through_their_parent() {
         let prompt = gate["prompt"].as_str().unwrap();
         assert_ne!(gate["run_id"], run, "the gate belongs to the child");
         let gate = gate["gate_id"].as_str().unwrap();
-        story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
+        story.home.run(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).expect_success();
     }
     // The other child waits until its timeout.
     eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
@@ -72,7 +72,7 @@ fn children_are_listed_and_answered_through_their_parent() {
     assert!(failed[0].as_str().unwrap().contains("ValueError: so it is"), "{failed:?}");
     assert_eq!(failed[1], "Workflow 'child' took longer than 0.2 s");
     assert!(failed[2].as_str().unwrap().contains("nothing"), "{failed:?}");
-    let listed = story.home.runs(&["runs", "list", "--json"]).json();
+    let listed = story.home.run(&["runs", "list", "--json"]).json();
     let of_child = |listed: &&Value| listed["parent_run_id"] == run;
     let mut states: Vec<&str> =
         listed["runs"].as_array().unwrap().iter().filter(of_child).map(|run| run["state"].as_str().unwrap()).collect();
@@ -98,7 +98,7 @@ fn cancelled_parent_cancels_its_children_first() {
     let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    let listed = story.home.runs(&["runs", "list", "--json"]).json();
+    let listed = story.home.run(&["runs", "list", "--json"]).json();
     let states: Vec<&Value> = listed["runs"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
     assert!(states.len() >= 2 && states.iter().all(|state| *state == "cancelled"), "{listed}");
 }
@@ -123,7 +123,7 @@ fn function_starts_a_saved_machine() {
     });
     let file = story.path("make.json");
     std::fs::write(&file, machine.to_string()).unwrap();
-    story.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
+    story.home.run(&["workflow", "load", file.to_str().unwrap()]).expect_success();
     let ended = story.begin(60.0);
     assert_eq!(ended["result"][0], "completed", "{ended}");
     assert_eq!(std::fs::read_to_string(story.path("said")).unwrap(), "seven\n");
@@ -140,19 +140,19 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     );
     let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let run = waiting["run_id"].as_str().unwrap();
-    let listed = story.home.runs(&["gates", "list"]).well();
+    let listed = story.home.run(&["gates", "list"]).expect_success();
     assert_eq!(listed.matches("Go on?").count(), 1, "the gate belongs to the child: {listed}");
     assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
-    story.home.runs(&["runs", "pause", run]).well();
+    story.home.run(&["runs", "pause", run]).expect_success();
     story.kill_daemon();
-    story.answer_gate(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").expect_success();
     let child = waiting["pending_gate"]["run_id"].as_str().unwrap();
-    let told = |run: &str| story.home.runs(&["runs", "show", run, "--json"]).json();
+    let told = |run: &str| story.home.run(&["runs", "show", run, "--json"]).json();
     eventually_blocking("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
     assert!(told(child)["paused"].is_object(), "{}", told(child));
     assert_eq!(lines_in(&story.path("noted")), 0);
     // The child was paused with its parent, so it is resumed with it. A run that was paused directly is not.
-    story.home.runs(&["runs", "resume", run]).well();
+    story.home.run(&["runs", "resume", run]).expect_success();
     assert_eq!(story.look(&waiting, 60.0)["result"], "done");
     assert_eq!(lines_in(&story.path("noted")), 1);
 }
@@ -212,7 +212,7 @@ fn concurrent_descendants_of_a_run_are_limited() {
 #[test]
 fn descendants_of_a_machine_count_together() {
     let story = many_story();
-    story.home.runs(&["workflow", "load", "story.py"]).well();
+    story.home.run(&["workflow", "load", "story.py"]).expect_success();
     let nests = json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 300},
     }});
@@ -254,11 +254,11 @@ fn workflow_edited_after_approval_is_not_run() {
         };
         saves("approved");
         let (first, second) = (begins(), begins());
-        story.answer_gate(&first, "yes").well();
+        story.answer_gate(&first, "yes").expect_success();
         assert_eq!(story.look(&first, 60.0)["result"], "approved");
         saves("evil");
         story.kill_daemon();
-        story.answer_gate(&second, "yes").well();
+        story.answer_gate(&second, "yes").expect_success();
         let result = story.look(&second, 60.0)["result"].to_string();
         assert!(result.contains("Workflow 'deploy' was changed after this run was started"), "{name}: {result}");
     }
@@ -303,13 +303,13 @@ fn function_end_closes_the_terminals_of_its_machine() {
     let story = Story::whole(CALLS_MACHINE);
     let machine = story.path("opens.json");
     std::fs::write(&machine, OPENS).unwrap();
-    story.home.runs(&["workflow", "load", machine.to_str().unwrap()]).well();
+    story.home.run(&["workflow", "load", machine.to_str().unwrap()]).expect_success();
     let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
-    let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
+    let open = || story.home.run(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     assert_eq!(open(), 1, "the function may pass it to another machine");
     story.kill_daemon();
-    story.answer_gate(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").expect_success();
     eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
     eventually_blocking("its terminal is closed", || open() == 0);
 }
@@ -332,8 +332,8 @@ fn run_end_closes_the_terminal_of_an_unknown_node_call() {
     eventually_blocking("it asks", || story.look(&started, 0.0)["status"] == "waiting");
     story.kill_daemon();
     eventually_blocking("it asks again", || story.look(&started, 0.0)["status"] == "waiting");
-    story.answer_gate(&started, "yes").well();
+    story.answer_gate(&started, "yes").expect_success();
     eventually_blocking("it has ended", || story.look(&started, 0.0)["status"] == "completed");
-    let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
+    let open = || story.home.run(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     eventually_blocking("its terminal is closed", || open() == 0);
 }

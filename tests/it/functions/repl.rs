@@ -23,10 +23,10 @@ fn repl_persists_between_calls_and_across_daemons() {
     let waiting = story.begin(60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     story.kill_daemon();
-    story.answer_gate(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").expect_success();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{ended}");
-    let open = story.home.runs(&["terminal", "list", "--json"]).json();
+    let open = story.home.run(&["terminal", "list", "--json"]).json();
     assert_eq!(open["sessions"], json!([]), "they are closed with their run");
 }
 
@@ -51,7 +51,7 @@ fn input_to_a_lost_terminal_has_an_unknown_outcome() {
     );
     let run = story.begin(0.0);
     written(&story.path("begun"));
-    let status = story.home.runs(&["daemon", "status", "--json"]).json();
+    let status = story.home.run(&["daemon", "status", "--json"]).json();
     let host = i32::try_from(status["hosts"][0]["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(host).unwrap(), Signal::KILL).unwrap();
     let ended = story.look(&run, 60.0);
@@ -117,10 +117,10 @@ fn terminal_of_an_interrupted_first_call_closes_with_its_run() {
         "PTYNode(id='slow', session=session, command='bash')",
     );
     let waiting = story.begin(60.0);
-    let open = || story.home.runs(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
+    let open = || story.home.run(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
     eventually_blocking("the command is typed", || open().iter().any(|session| session["busy"] == true));
     story.kill_daemon();
-    story.answer_gate(&waiting, "yes").well();
+    story.answer_gate(&waiting, "yes").expect_success();
     let ended = story.look(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["unknown", "yes"]), "{ended}");
     assert_eq!(open(), Vec::<serde_json::Value>::new());

@@ -21,9 +21,9 @@ fn reports(told: &str) -> bool {
 fn told(story: &Story, run: &Value) -> String {
     let id = run["run_id"].as_str().unwrap();
     let output = [
-        story.home.runs(&["runs", "events", id, "--json"]),
-        story.home.runs(&["runs", "show", id, "--json"]),
-        story.home.runs(&["runs", "list", "--json"]),
+        story.home.run(&["runs", "events", id, "--json"]),
+        story.home.run(&["runs", "show", id, "--json"]),
+        story.home.run(&["runs", "list", "--json"]),
     ];
     let told: String = output.map(CommandOutput::well).concat();
     assert!(told.contains(id), "{told}");
@@ -32,7 +32,7 @@ fn told(story: &Story, run: &Value) -> String {
 
 /// Stops the daemon, and with it everything that remembers a secret: terminals and their host.
 fn stop_everything(story: &Story) {
-    story.home.runs(&["daemon", "stop"]).well();
+    story.home.run(&["daemon", "stop"]).expect_success();
 }
 
 fn is_in_no_file(story: &Story) {
@@ -46,7 +46,7 @@ fn is_in_no_file(story: &Story) {
 
 fn start_run(mut command: Command) -> Value {
     let started = CommandOutput::of(&command.output().unwrap());
-    json!({"run_id": started.well().trim()})
+    json!({"run_id": started.expect_success().trim()})
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     story.kill_daemon();
     let still = told(&story, &run);
     assert!(!reports(&still) && still.contains("Go on with ••••••?"), "{still}");
-    story.answer_gate(&run, "use ••••••").well();
+    story.answer_gate(&run, "use ••••••").expect_success();
     let ended = story.look(&run, 60.0);
     let length = SECRET.len();
     let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
@@ -114,7 +114,7 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     for run in [&before, &after] {
         let told = told(&story, run);
         assert!(!reports(&told), "{told}");
-        story.answer_gate(run, "yes").well();
+        story.answer_gate(run, "yes").expect_success();
         let ended = story.look(run, 60.0);
         assert_eq!(ended["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{ended}");
     }

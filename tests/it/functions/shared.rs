@@ -19,11 +19,11 @@ fn node_variables_are_shared_by_functions_of_one_run() {
     );
     let run = story.begin(60.0);
     story.kill_daemon();
-    story.answer_gate(&run, "yes").well();
+    story.answer_gate(&run, "yes").expect_success();
     let ended = story.look(&run, 60.0);
     assert_eq!(ended["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{ended}");
     let other = story.begin(60.0);
-    story.answer_gate(&other, "yes").well();
+    story.answer_gate(&other, "yes").expect_success();
     assert_eq!(story.look(&other, 60.0)["result"][1], 6, "another run has its own");
     // A call keeps its events, and the calls of its node refer to its number.
     let events = story.events(&run);
@@ -69,11 +69,11 @@ fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
     written(&story.path("begun"));
     assert_eq!(lines_in(&story.path("ended")), 1, "its calls end with it");
     let id = run["run_id"].as_str().unwrap();
-    story.home.runs(&["runs", "pause", id]).well();
-    story.answer_gate(&run, "yes").well();
+    story.home.run(&["runs", "pause", id]).expect_success();
+    story.answer_gate(&run, "yes").expect_success();
     let quick = || story.events(&run).iter().filter(|event| event["data"]["node_id"] == "quick").count();
     assert_eq!(quick(), 0, "nothing new begins");
-    story.home.runs(&["runs", "resume", id]).well();
+    story.home.run(&["runs", "resume", id]).expect_success();
     let ended = story.look(&run, 60.0);
     let late = "Node 'slow' took longer than 2 s";
     assert_eq!(ended["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{ended}");

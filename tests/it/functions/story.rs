@@ -62,7 +62,7 @@ impl Story {
     }
 
     pub(crate) fn daemon(&self) -> i32 {
-        let status = self.home.runs(&["daemon", "status", "--json"]).json();
+        let status = self.home.run(&["daemon", "status", "--json"]).json();
         i32::try_from(status["pid"].as_i64().unwrap()).unwrap()
     }
 
@@ -76,7 +76,7 @@ impl Story {
 
     /// Returns the events of a run from the first on.
     pub(crate) fn events(&self, run: &Value) -> Vec<Value> {
-        let events = self.home.runs(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).well();
+        let events = self.home.run(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).expect_success();
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }

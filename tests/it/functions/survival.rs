@@ -68,7 +68,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
     for (pause, seals) in [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)] {
         let story = Story::whole(WORK);
         if seals {
-            story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).well();
+            story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).expect_success();
         }
         let run = story.begin_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
         let mut kills = 0;
@@ -122,8 +122,8 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         let run = story.begin(60.0);
         crate::functions::story::written(&story.path("begun"));
         let id = run["run_id"].as_str().unwrap();
-        story.home.runs(&["runs", "pause", id]).well();
-        story.answer_gate(&run, "yes").well();
+        story.home.run(&["runs", "pause", id]).expect_success();
+        story.answer_gate(&run, "yes").expect_success();
         std::fs::write(story.path("go"), "").unwrap();
         let types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
         eventually_blocking("the command has ended", || types().iter().any(|event| event == "node_completed"));
@@ -131,13 +131,13 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         if !kill_after_resume {
             story.kill_daemon();
         }
-        story.home.runs(&["runs", "resume", id]).well();
+        story.home.run(&["runs", "resume", id]).expect_success();
         eventually_blocking("it waits at its last gate", || {
             types().iter().filter(|event| *event == "gate_waiting").count() == 2
         });
         // The next daemon's replay finds the answers in place in the journal.
         story.kill_daemon();
-        story.answer_gate(&run, "yes").well();
+        story.answer_gate(&run, "yes").expect_success();
         let ended = story.look(&run, 60.0);
         assert_eq!(ended["result"], serde_json::json!(["yes", ["slow", "after"]]), "{ended}");
         assert_eq!(crate::functions::story::lines_in(&story.path("noted")), 2);
@@ -149,9 +149,9 @@ fn busy_function_is_cancelled_paused_and_limited() {
     let body = "while True:\n    await ctx.run('identity', 1)";
     let story = Story::of(body, "");
     let run = story.begin(0.0);
-    let paused = story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]);
+    let paused = story.home.run(&["runs", "pause", run["run_id"].as_str().unwrap()]);
     assert!(paused.stdout.contains("paused"), "{paused:?}");
-    story.home.runs(&["runs", "resume", run["run_id"].as_str().unwrap()]).well();
+    story.home.run(&["runs", "resume", run["run_id"].as_str().unwrap()]).expect_success();
     let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     let limited = story.begin_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
@@ -180,27 +180,27 @@ fn locked_run_keeps_results_of_children_until_answered() {
          Workflow(id='sub', session=session, fn=sub)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).well();
+    story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).expect_success();
     let run = story.begin_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
     crate::functions::story::written(&story.path("begun"));
     let id = run["run_id"].as_str().unwrap();
     let gate = || {
-        let record = story.home.runs(&["runs", "show", id, "--json"]).json();
+        let record = story.home.run(&["runs", "show", id, "--json"]).json();
         record["pending_gates"][0]["gate_id"].as_str().map(str::to_owned)
     };
     eventually_blocking("it asks", || gate().is_some());
     let gate = gate().unwrap();
-    story.home.runs(&["daemon", "restart"]).well();
+    story.home.run(&["daemon", "restart"]).expect_success();
     let inspected = story.look(&run, 0.0);
     assert!(inspected["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{inspected}");
     std::fs::write(story.path("go"), "").unwrap();
     // The nested run ends, and is kept until its parent has its result, regardless of the retention.
     let is_over = |state: &str| {
-        let runs = story.home.runs(&["runs", "list", "--json"]).json();
+        let runs = story.home.run(&["runs", "list", "--json"]).json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)
     };
     eventually_blocking("the nested run has ended", || is_over("completed"));
-    story.home.runs(&["daemon", "restart"]).well();
+    story.home.run(&["daemon", "restart"]).expect_success();
     let answered = story.home.run_with_input(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
     assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");
     let ended = story.look(&run, 60.0);

@@ -153,7 +153,7 @@ impl Serving {
 
     /// Kills the daemon, as in a crash.
     pub(crate) fn kill_daemon(&self) {
-        let pid = self.home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+        let pid = self.home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
     }
 

@@ -102,7 +102,7 @@ fn http_dialog_is_trusted_unless_from_a_held_terminal() {
     let script = serving.home.path().join("client.py");
     std::fs::write(&script, CLIENT).unwrap();
     let (port, script) = (serving.port.to_string(), script.display().to_string());
-    serving.home.runs(&["terminal", "open", "--name", "agent"]).well();
+    serving.home.run(&["terminal", "open", "--name", "agent"]).expect_success();
     // redteam H4: from an address of this machine that is not the server's.
     let sources = ["127.0.0.1".to_owned(), "127.0.0.2".to_owned()].into_iter().chain(own_address());
     for source in sources {
@@ -110,7 +110,7 @@ fn http_dialog_is_trusted_unless_from_a_held_terminal() {
         let run = serving.starts(&asking("human"));
         serving.wait_for(&run);
         let typed = format!("python3 {script} {port} {} {run} {source}", serving.token);
-        let inside = serving.home.runs(&["terminal", "run", "agent", "sh", "-c", &typed]);
+        let inside = serving.home.run(&["terminal", "run", "agent", "sh", "-c", &typed]);
         assert!(
             inside.stdout.contains("it waiting:") && inside.stdout.contains("a terminal that steplatch keeps"),
             "{source}: {inside:?}"
@@ -163,7 +163,7 @@ fn daemon_itself_cannot_show_a_person_a_dialog() {
         });
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
-        let called = serving.home.runs(&["nodes", "run", "post", &body, "--json"]).json();
+        let called = serving.home.run(&["nodes", "run", "post", &body, "--json"]).json();
         assert_eq!(called["success"], true, "{called}");
         let text = called["output"].as_str().unwrap().to_owned();
         let line = text.lines().rfind(|line| line.contains("\"result\"")).unwrap_or_else(|| panic!("{text}"));

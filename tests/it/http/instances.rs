@@ -11,7 +11,7 @@ use crate::http::client::{STEPLATCH, Serving, asking};
 
 /// Returns the daemon's log.
 fn log(home: &Home) -> String {
-    let status = home.runs(&["daemon", "status", "--json"]).json();
+    let status = home.run(&["daemon", "status", "--json"]).json();
     std::fs::read_to_string(PathBuf::from(status["socket"].as_str().unwrap()).with_file_name("daemon.log")).unwrap()
 }
 
@@ -24,7 +24,7 @@ fn configure(home: &Home, url: &str, token: &str) {
 }
 
 fn kill_daemon(home: &Home) {
-    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
@@ -40,8 +40,8 @@ fn wait_at_gate(north: &Serving, after: &[String]) -> String {
 
 /// Follows a run to its end, and returns its final report.
 fn wait_for_end(home: &Home, run: &str) -> Value {
-    home.runs(&["runs", "events", run, "--follow", "--json"]).well();
-    home.runs(&["runs", "show", run, "--json"]).json()
+    home.run(&["runs", "events", run, "--follow", "--json"]).expect_success();
+    home.run(&["runs", "show", run, "--json"]).json()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     let proving = proving["run_id"].as_str().unwrap().to_owned();
     let mut gates = vec![wait_at_gate(&north, &[])];
     assert_eq!(gates, [proving.as_str()]);
-    north.home.runs(&["gates", "answer", &proving, "yes"]).well();
+    north.home.run(&["gates", "answer", &proving, "yes"]).expect_success();
     assert_eq!(north.wait_for(&proving)["status"], "completed");
 
     let south = Home::new(STEPLATCH);
@@ -75,17 +75,17 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     assert!(waiting["next_step"].as_str().unwrap().contains("Go on?"), "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
-    north.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    north.home.run(&["gates", "answer", &gate, "yes"]).expect_success();
     let done = wait_for_end(&south, run);
     assert_eq!((&done["state"], &done["result"]["workflowInstanceId"]), (&json!("completed"), &json!(gate)), "{done}");
     gates.push(gate);
 
     // Both instances are killed in the middle.
     for killed in [&south, &north.home] {
-        let started = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+        let started = south.run(&["run", "workflow_asking", "--detach"]).expect_success().trim().to_owned();
         let gate = wait_at_gate(&north, &gates);
         kill_daemon(killed);
-        north.home.runs(&["gates", "answer", &gate, "yes"]).well();
+        north.home.run(&["gates", "answer", &gate, "yes"]).expect_success();
         let done = wait_for_end(&south, &started);
         assert_eq!(
             (&done["state"], &done["result"]["workflowInstanceId"]),
@@ -96,7 +96,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     }
 
     // Cancelling the run here cancels the run there.
-    let started = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+    let started = south.run(&["run", "workflow_asking", "--detach"]).expect_success().trim().to_owned();
     let gate = wait_at_gate(&north, &gates);
     let cancelled = agent.call_tool("cancel_run", json!({"run_id": started}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
@@ -150,10 +150,10 @@ fn start_interrupted_by_a_kill_is_unknown_and_not_repeated() {
     service.offer("7", "Deploy");
     let home = Home::new(STEPLATCH);
     configure(&home, &service.url(), TOKEN);
-    home.runs(&["remote", "refresh"]).well();
+    home.run(&["remote", "refresh"]).expect_success();
     // The service performs the request without a response.
     service.once(Route::Start, Answer::Hang);
-    let run = home.runs(&["run", "workflow_deploy", "--detach"]).well().trim().to_owned();
+    let run = home.run(&["run", "workflow_deploy", "--detach"]).expect_success().trim().to_owned();
     runtime.block_on(service.wait_for(Route::Start, 1));
     kill_daemon(&home);
     let reported = wait_for_end(&home, &run);

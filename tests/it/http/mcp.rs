@@ -61,6 +61,6 @@ fn mcp_only_server_offers_nothing_else() {
         assert_eq!(serving.send("GET", path, &[], b"").status, 401, "{path}");
     }
     let home = steplatch_testkit::Home::new(STEPLATCH);
-    let output = home.runs(&["mcp", "--port", "1"]);
+    let output = home.run(&["mcp", "--port", "1"]);
     assert!(output.code == 2 && output.stderr.contains("--http"), "{}", output.stderr);
 }

@@ -169,11 +169,11 @@ fn body_without_a_token_is_not_read() {
 fn new_token_applies_at_once() {
     let mut serving = Serving::new();
     assert_eq!(serving.get("/api/v1/runs").0, 200);
-    let new = serving.home.runs(&["serve", "token", "--new", "--json"]).json();
+    let new = serving.home.run(&["serve", "token", "--new", "--json"]).json();
     assert_eq!(serving.get("/api/v1/runs").0, 401);
     serving.token = new["token"].as_str().unwrap().to_owned();
     assert_eq!(serving.get("/api/v1/runs").0, 200);
-    let reported = serving.home.runs(&["serve", "token"]).well();
+    let reported = serving.home.run(&["serve", "token"]).expect_success();
     assert_eq!(reported.trim(), new["file"].as_str().unwrap());
     assert_eq!(serving.finish(Signal::TERM), Some(0));
 }
@@ -185,8 +185,8 @@ fn stream_of_an_old_token_ends_with_it() {
     let run = serving.starts(&asking("human"));
     assert_eq!(serving.wait_for(&run)["status"], "waiting");
     let events = serving.follow(&run, &[]);
-    serving.home.runs(&["serve", "token", "--new"]).well();
-    serving.home.answer_gate(&run, "yes").well();
+    serving.home.run(&["serve", "token", "--new"]).expect_success();
+    serving.home.answer_gate(&run, "yes").expect_success();
     let reported: Vec<String> = events.rest().into_iter().map(|event| event.kind).collect();
     assert!(!reported.iter().any(|reported| reported == "gate_answered"), "{reported:?}");
 }
@@ -234,7 +234,7 @@ fn ending_the_server_ends_streams_but_not_runs() {
     assert_eq!(events.next().unwrap().kind, "workflow_started");
     assert_eq!(serving.finish(Signal::INT), Some(0));
     assert!(events.rest().iter().all(|event| event.kind == "state_entered"), "the stream ends, whole");
-    let reported = serving.home.runs(&["runs", "show", &run, "--json"]).json();
+    let reported = serving.home.run(&["runs", "show", &run, "--json"]).json();
     assert_eq!(reported["status"].as_str().or(reported["state"].as_str()), Some("running"), "{reported}");
-    serving.home.runs(&["runs", "cancel", &run]).well();
+    serving.home.run(&["runs", "cancel", &run]).expect_success();
 }

@@ -39,8 +39,8 @@ enable = true
 enable = false
 "#;
 
-/// Returns an mdBook of that version: that of the search path, or else one in the target directory, which is installed
-/// if it is missing.
+/// Returns the path of mdBook at [`VERSION`]: from `PATH` if it matches, else from the target directory, where it is
+/// installed if needed.
 pub(super) fn ensure(repository: &Repository) -> anyhow::Result<PathBuf> {
     let tools = repository.target().join("site-tools");
     let installed = tools.join("bin/mdbook");
@@ -51,7 +51,7 @@ pub(super) fn ensure(repository: &Repository) -> anyhow::Result<PathBuf> {
         return Ok(installed);
     }
     eprintln!("xtask: installing mdbook {VERSION}; this takes some minutes");
-    // A server of pages and a watch of files are not needed: they bring along half of the packages.
+    // Skip the features `serve` and `watch`: they pull in half of the dependencies.
     let mut install = repository.cargo(&["install", "mdbook", "--locked", "--version", VERSION]);
     install.args(["--no-default-features", "--features", "search", "--quiet", "--root"]).arg(&tools);
     // Without that variable, cargo removes what it built for the installation.

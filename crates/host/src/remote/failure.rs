@@ -161,7 +161,7 @@ mod tests {
             ("steplatch: /lib/libc.so.6: version `GLIBC_2.38' not found\n", 1, "`GLIBC_2.38' not found (exit code 1)"),
             ("sh: 1: exec: /h/steplatch: Exec format error\n", 126, "Exec format error (exit code 126)"),
             ("sh: 1: exec: steplatch: Permission denied\n", 126, "steplatch: Permission denied (exit code 126)"),
-            ("error: what came from the other machine is no request of a relay\n", 1, "no request of a relay"),
+            ("error: what came from the other machine is not a request of a relay\n", 1, "not a request of a relay"),
             ("", 0, "without a word (exit code 0)"),
         ];
         for (errors, code, expected) in cases {

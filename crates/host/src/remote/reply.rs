@@ -565,7 +565,7 @@ impl Reply for AttachReply {
 
 impl Reply for DirectoryEntry {
     fn checked(self) -> Result<Self, Reason> {
-        ensure(is_entry_name(&self.name), "a directory with an entry whose name is no name of a file")?;
+        ensure(is_entry_name(&self.name), "a directory with an entry whose name is not a name of a file")?;
         ensure(self.size <= MAX_FILE_BYTES, "a file that is larger than any file system")?;
         Ok(self)
     }

@@ -974,7 +974,7 @@ async fn impossible_screen_size_prevents_attaching() {
 #[tokio::test(flavor = "multi_thread")]
 async fn listed_name_is_one_path_component() {
     let entry = |name: &str| json!({"name": name, "kind": "File", "size": 3});
-    let wrong = "a directory with an entry whose name is no name of a file";
+    let wrong = "a directory with an entry whose name is not a name of a file";
     let mut lies: Vec<(String, Value, &str)> = Vec::new();
     for name in ["", ".", "..", "/", "/etc/passwd", "../../evil", "a/b", "a/", "./a", "a\0b", &"x".repeat(1000)] {
         lies.push((format!("{name:.20?}"), json!([entry("fine"), entry(name)]), wrong));

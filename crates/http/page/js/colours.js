@@ -105,7 +105,7 @@ export function coloursOf(words) {
   return { text: front === undefined ? value : css(front, value), ground };
 }
 
-/** Returns a colour of a style that is no text, for a sheet. @param {string} word */
+/** Returns a colour of a style that is not text, for a sheet. @param {string} word */
 export function plainColour(word) {
   return word.startsWith("#") ? word : `var(--p${word}, ${cssOf(paletteColour(Number(word)))})`;
 }

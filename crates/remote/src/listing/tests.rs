@@ -160,7 +160,7 @@ fn non_list_is_reported_as_such() {
         (json!({}), "the page has no results"),
         (json!({ "results": {} }), "the page has no results"),
         (json!({ "error": "no rights" }), "the page has no results"),
-        (json!({ "results": [], "next": 7 }), "the link to the next page is not a text"),
+        (json!({ "results": [], "next": 7 }), "the link to the next page is not text"),
     ] {
         assert_eq!(Page::read(answer.clone()).unwrap_err().to_string(), why, "{answer}");
     }

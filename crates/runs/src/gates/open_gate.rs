@@ -5,7 +5,7 @@ use steplatch_access::{MASK, Redactor};
 use steplatch_clock as clock;
 use steplatch_ids::StepId;
 use steplatch_library::Signature;
-use steplatch_protocol::{GateInfo, WITHOUT_ANSWER, without_free_space};
+use steplatch_protocol::{GateInfo, WITHOUT_ANSWER, with_collapsed_blanks};
 use steplatch_workflow::{AnsweredBy, Gate, Timestamp};
 
 use crate::machine::{MAX_TEXT_CHARS, shorten};
@@ -65,7 +65,7 @@ impl OpenGate {
     /// Returns the full gate for clients, with secrets hidden. A digest covers the gate and the definitions of the run.
     /// A secret that the daemon learns later changes the digest.
     pub(crate) fn info(&self, run: &Run, secrets: &Redactor) -> GateInfo {
-        let shown = |text: &String| without_free_space(&secrets.masked(text.clone()));
+        let shown = |text: &String| with_collapsed_blanks(&secrets.masked(text.clone()));
         let mut info = GateInfo {
             gate_id: self.step.to_string(),
             run_id: self.step.run.to_string(),
@@ -94,7 +94,7 @@ impl OpenGate {
         secrets.mask_fields(&mut info.context);
         if let Some(form) = &mut info.form {
             secrets.mask_in(form);
-            replace_free_space(form);
+            collapse_blanks(form);
         }
         let definition = (&run.about.signature, &run.about.pins);
         let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
@@ -106,14 +106,16 @@ impl OpenGate {
 }
 
 /// Replaces free space in the titles and descriptions of a form. Other texts are answers, and stay unchanged.
-fn replace_free_space(form: &mut Value) {
+fn collapse_blanks(form: &mut Value) {
     match form {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| match value {
-            Value::String(text) if ["title", "description"].contains(&key.as_str()) => *text = without_free_space(text),
+            Value::String(text) if ["title", "description"].contains(&key.as_str()) => {
+                *text = with_collapsed_blanks(text)
+            }
             Value::String(_) => {}
-            value => replace_free_space(value),
+            value => collapse_blanks(value),
         }),
-        Value::Array(items) => items.iter_mut().for_each(replace_free_space),
+        Value::Array(items) => items.iter_mut().for_each(collapse_blanks),
         _ => {}
     }
 }

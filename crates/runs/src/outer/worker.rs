@@ -142,7 +142,7 @@ impl Runs {
             return refused(error);
         }
         let ReportRequest { run_id, id, taken, from, events, lost, error, .. } = verb;
-        let Ok(run) = run_id.parse() else { return refused(format!("'{run_id}' is no run")) };
+        let Ok(run) = run_id.parse() else { return refused(format!("'{run_id}' is not a run")) };
         let outer = &self.shared.outer;
         match (id, lost) {
             (_, Some(lost)) => _ = outer.send(&run, MirrorMessage::Lost(lost)),

@@ -17,7 +17,7 @@ pub(crate) enum InvalidChild {
     /// The definition is not an object.
     #[error("'{DEFINITION}' must be an object")]
     DefinitionType,
-    /// The name is not a text.
+    /// The name is not text.
     #[error("'workflow_name' must be a text")]
     NameType,
     /// The name is not valid for a workflow.

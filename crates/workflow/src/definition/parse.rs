@@ -590,7 +590,7 @@ fn check_set(params: &Map<String, Value>) -> Vec<Problem> {
     let well_formed = |name: &str| name.starts_with(is_start) && name.chars().all(is_part);
     let problem = |name: &String| {
         let message = if !well_formed(name) {
-            format!("'{name}' is no name for a variable: letters, digits, '_' and '-', with a letter or '_' first")
+            format!("'{name}' is not a name for a variable: letters, digits, '_' and '-', with a letter or '_' first")
         } else if !may_be_named(name) {
             format!("'{name}' is set by actions; choose another name")
         } else {

@@ -72,7 +72,7 @@ impl Field {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text.clone()),
             Some(other) => {
-                problems.push(format!("has {key} {other}, which is no text"));
+                problems.push(format!("has {key} {other}, which is not text"));
                 None
             }
         };

@@ -46,7 +46,7 @@ pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) 
         Some(value) => {
             let length = value.as_u64();
             if length.is_none() {
-                problems.push(format!("has {key} {value}, which is no number of characters"));
+                problems.push(format!("has {key} {value}, which is not a number of characters"));
             }
             length
         }
@@ -72,7 +72,7 @@ pub(super) fn read_number(about: &Map<String, Value>, is_whole_number: bool, pro
         Some(value) => {
             let bound = value.as_f64();
             if bound.is_none() {
-                problems.push(format!("has {key} {value}, which is no number"));
+                problems.push(format!("has {key} {value}, which is not a number"));
             }
             bound
         }
@@ -103,7 +103,7 @@ pub(super) fn read_choices(about: &Map<String, Value>, problems: &mut Vec<String
                 Some(value) => {
                     offered.push(Offered::new(value, titles.get(index).and_then(Value::as_str)));
                 }
-                None => problems.push(format!("offers {item}, which is no text")),
+                None => problems.push(format!("offers {item}, which is not text")),
             }
         }
     }

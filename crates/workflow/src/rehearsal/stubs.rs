@@ -220,7 +220,7 @@ impl StubReader<'_> {
             Value::String(word) => {
                 let hint = suggestion(word, OUTCOME_WORDS.into_iter());
                 let message = format!(
-                    "'{word}' is no outcome: it is an object with fields, or one of {}{hint}",
+                    "'{word}' is not an outcome: it is an object with fields, or one of {}{hint}",
                     OUTCOME_WORDS.join(", ")
                 );
                 self.diagnostics.error(&place.pointer, message);

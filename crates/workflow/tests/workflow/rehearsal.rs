@@ -210,7 +210,7 @@ fn misspelt_stubs_are_named_with_suggestions() {
         /state: unknown key 'state' in a stub file, did you mean 'states'?
         /states/wiat: there is no state 'wiat' in this workflow, did you mean 'wait'?
         /states/wait/0: nothing reads a field 'match_txt', did you mean 'match_text'?
-        /states/wait/1: 'timout' is no outcome: it is an object with fields, or one of timeout, outcome_unknown, did you mean 'timeout'?
+        /states/wait/1: 'timout' is not an outcome: it is an object with fields, or one of timeout, outcome_unknown, did you mean 'timeout'?
         /states/wait/2: a result is an object with fields, or one of timeout, outcome_unknown, not 7
         /states/pause: 'elapsed_time' is a number of seconds from 0 to 100000, not "soon"
         /tools/open_terminals: there is no tool 'open_terminals' that a workflow can use, did you mean 'open_terminal'?

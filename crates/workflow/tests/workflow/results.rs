@@ -124,9 +124,9 @@ fn invalid_set_and_return_have_places() {
     expect![[r#"
         /arguments/A/from: 'from' belongs to a return value; an argument is given, or has a 'default'
         /states/empty/action/params: a set names the variables: {"name": value, …}
-        /states/names/action/params/1st: '1st' is no name for a variable: letters, digits, '_' and '-', with a letter or '_' first
+        /states/names/action/params/1st: '1st' is not a name for a variable: letters, digits, '_' and '-', with a letter or '_' first
         /states/names/action/params/error: 'error' is set by actions; choose another name
-        /states/names/action/params/a b: 'a b' is no name for a variable: letters, digits, '_' and '-', with a letter or '_' first
+        /states/names/action/params/a b: 'a b' is not a name for a variable: letters, digits, '_' and '-', with a letter or '_' first
         /states/back/action/params/value: unknown key 'value' in a return, known is only result
         /states/back/transitions: a return ends the run, so it has no transitions
         /states/empty: warning: State 'empty' cannot reach an end: every way from it goes on

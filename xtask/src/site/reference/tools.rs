@@ -14,7 +14,7 @@ their use.
 
 /// Makes the page from the recorded list of tools.
 pub(super) fn page(document: &str) -> anyhow::Result<String> {
-    let tools: Vec<Value> = serde_json::from_str(document).context("The list of tools is no list in JSON.")?;
+    let tools: Vec<Value> = serde_json::from_str(document).context("The tool list is not a JSON array.")?;
     let mut page = INTRODUCTION.to_owned();
     for tool in &tools {
         let name = tool["name"].as_str().context("A tool has no name.")?;

@@ -125,7 +125,7 @@ fn shown_choices(gate: &GateInfo) -> Vec<String> {
 fn message(gate: &GateInfo, problem: Option<&str>) -> String {
     let mut message = String::new();
     if let Some(problem) = problem {
-        message.push_str(&format!("That was not taken: {}\n\n", visible(problem)));
+        message.push_str(&format!("Your answer was not accepted: {}\n\n", visible(problem)));
     }
     message.push_str(&visible_lines(&gate.prompt, ""));
     for (name, text) in gate.to_judge() {
@@ -238,7 +238,7 @@ mod tests {
         let message = shown["message"].as_str().unwrap();
         assert!(
             message.starts_with(
-                "That was not taken: 'x' is wrong\n\nRelease?\n\nThe screen it is about:\n| line 1␛[2J\n| line 2"
+                "Your answer was not accepted: 'x' is wrong\n\nRelease?\n\nThe screen it is about:\n| line 1␛[2J\n| line 2"
             ),
             "{message}"
         );

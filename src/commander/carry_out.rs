@@ -22,33 +22,33 @@ const STATES: [&str; 5] = ["running", "waiting", "completed", "failed", "cancell
 const MIN_RUN_ID_PREFIX_LEN: usize = 4;
 
 impl Conversation<'_> {
-    /// Executes the command named `word` with the arguments in `rest`.
-    pub(super) async fn execute_command(&mut self, word: &str, rest: &str) -> Result<(), Failure> {
-        let rest = rest.trim();
-        match order::find(word).map_err(Failure::usage)? {
+    /// Executes the command named `name` with the arguments in `arguments`.
+    pub(super) async fn execute_command(&mut self, name: &str, arguments: &str) -> Result<(), Failure> {
+        let arguments = arguments.trim();
+        match order::find(name).map_err(Failure::usage)? {
             Order::Help => {
-                let lines = help::about(rest).map_err(Failure::usage)?;
+                let lines = help::about(arguments).map_err(Failure::usage)?;
                 self.screen.print_lines(&lines)?;
             }
-            Order::Nodes => self.list_nodes(rest).await?,
-            Order::Graphs => self.list_graphs(rest).await?,
-            Order::Workflows => self.list_workflows(rest).await?,
-            Order::Runs => self.list_runs(rest).await?,
+            Order::Nodes => self.list_nodes(arguments).await?,
+            Order::Graphs => self.list_graphs(arguments).await?,
+            Order::Workflows => self.list_workflows(arguments).await?,
+            Order::Runs => self.list_runs(arguments).await?,
             Order::Gates => self.list_gates().await?,
-            Order::Answer => self.answer_by_command(rest).await?,
-            Order::Show => self.show_run_or_result(rest).await?,
-            Order::Cancel => self.cancel_run_or_call(rest).await?,
-            Order::Foreground => self.bring_to_foreground(rest).await?,
+            Order::Answer => self.answer_by_command(arguments).await?,
+            Order::Show => self.show_run_or_result(arguments).await?,
+            Order::Cancel => self.cancel_run_or_call(arguments).await?,
+            Order::Foreground => self.bring_to_foreground(arguments).await?,
             Order::Background => {
                 let lines = format::call_rows(self.session.unfinished());
                 self.show_list(&lines, "nothing is running; /bg LINE starts a call without waiting for it")?;
             }
             Order::History => {
                 let lines = format::call_rows(self.session.entries());
-                self.show_list(&lines, "nothing was called yet; see /help")?;
+                self.show_list(&lines, "no calls yet; see /help")?;
             }
-            Order::Target => self.change_target(rest).await?,
-            Order::FullScreen => self.open_full_screen(rest).await?,
+            Order::Target => self.change_target(arguments).await?,
+            Order::FullScreen => self.open_full_screen(arguments).await?,
             Order::Clear if self.screen.is_interactive() => print::clear()?,
             Order::Clear => {}
             Order::Quit => self.is_closed = true,
@@ -57,16 +57,20 @@ impl Conversation<'_> {
     }
 
     /// Executes `/ui` and `/ui RUN`. The editor does not read in the meantime, because no line is requested.
-    async fn open_full_screen(&mut self, what: &str) -> Result<(), Failure> {
-        let run = match what {
+    async fn open_full_screen(&mut self, reference: &str) -> Result<(), Failure> {
+        let run = match reference {
             "" => None,
-            what => Some(
-                match self.session.find_by_number(what).map(|number| (number, self.session.entry(number).run.clone())) {
+            reference => Some(
+                match self
+                    .session
+                    .find_by_number(reference)
+                    .map(|number| (number, self.session.entry(number).run.clone()))
+                {
                     Some((_, Some(run))) => run,
                     Some((number, None)) => {
                         return Err(Failure::usage(format!("::{number} is not a run; /runs lists runs")));
                     }
-                    None => self.run(what, "/ui").await?,
+                    None => self.run(reference, "/ui").await?,
                 },
             ),
         };
@@ -78,25 +82,25 @@ impl Conversation<'_> {
     }
 
     /// Executes `/target`, `/target @NODE` and `/target off`.
-    async fn change_target(&mut self, rest: &str) -> Result<(), Failure> {
-        let line = match rest {
+    async fn change_target(&mut self, argument: &str) -> Result<(), Failure> {
+        let line = match argument {
             "" => {
-                let now = self.session.target().map(|target| visible(&target.to_string()));
-                let now = now.map_or_else(
-                    || "plain text is sent nowhere; /target @NODE sends it to a node".to_owned(),
-                    |now| format!("plain text is sent to {now}; /target off ends that"),
+                let target = self.session.target().map(|target| visible(&target.to_string()));
+                let remark = target.map_or_else(
+                    || "plain text has no target; /target @NODE sends it to a node".to_owned(),
+                    |target| format!("plain text is sent to {target}; /target off ends that"),
                 );
-                return Ok(self.screen.print_remark(&now)?);
+                return Ok(self.screen.print_remark(&remark)?);
             }
             "off" => {
                 self.session.set_target(None);
-                return Ok(self.screen.print_remark("plain text is no longer sent anywhere")?);
+                return Ok(self.screen.print_remark("plain text has no target any more")?);
             }
             name => line::read(name).map_err(Failure::usage)?,
         };
         let target = match line {
             Line::Call { target, text } if text.is_empty() => target,
-            _ => return Err(Failure::usage("after /target comes one name: @NODE, #GRAPH or %WORKFLOW; or off")),
+            _ => return Err(Failure::usage("/target takes one name: @NODE, #GRAPH or %WORKFLOW, or off")),
         };
         let catalog = self.work.catalog().await?;
         let target = catalog.resolve_target(&target);
@@ -108,12 +112,13 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    fn show_list(&mut self, lines: &[String], nothing: &str) -> std::io::Result<()> {
-        if lines.is_empty() { self.screen.print_remark(nothing) } else { self.screen.print_lines(lines) }
+    /// Prints the lines, or the remark if there are none.
+    fn show_list(&mut self, lines: &[String], remark: &str) -> std::io::Result<()> {
+        if lines.is_empty() { self.screen.print_remark(remark) } else { self.screen.print_lines(lines) }
     }
 
     async fn list_nodes(&mut self, containing: &str) -> Result<(), Failure> {
-        let reply = self.work.daemon().call(ListNodes { containing: text(containing) }).await?;
+        let reply = self.work.daemon().call(ListNodes { containing: non_empty(containing) }).await?;
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
         }
@@ -126,7 +131,7 @@ impl Conversation<'_> {
     }
 
     async fn list_graphs(&mut self, containing: &str) -> Result<(), Failure> {
-        let reply = self.work.daemon().call(ListGraphs { containing: text(containing) }).await?;
+        let reply = self.work.daemon().call(ListGraphs { containing: non_empty(containing) }).await?;
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
         }
@@ -140,7 +145,7 @@ impl Conversation<'_> {
     }
 
     async fn list_workflows(&mut self, containing: &str) -> Result<(), Failure> {
-        let verb = ListWorkflows { containing: text(containing), ..ListWorkflows::default() };
+        let verb = ListWorkflows { containing: non_empty(containing), ..ListWorkflows::default() };
         let reply = self.work.daemon().call(verb).await?;
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
@@ -151,10 +156,10 @@ impl Conversation<'_> {
             vec![format!("%{}", workflow.name), workflow.status.clone(), runs, about]
         });
         let lines = format::table(["WORKFLOW", "STATUS", "SUCCEEDED", "DESCRIPTION"], rows);
-        self.show_list(&lines, "no matching workflow; one from a file is run with %./FILE.json or %./FILE.py")?;
+        self.show_list(&lines, "no matching workflow; %./FILE.json or %./FILE.py runs one from a file")?;
         let more = reply.total.saturating_sub(reply.workflows.len());
         if more > 0 && containing.is_empty() {
-            self.screen.print_remark(&format!("and {more} more; /workflows TEXT finds them"))?;
+            self.screen.print_remark(&format!("{more} more; /workflows TEXT searches all of them"))?;
         }
         self.show_broken(reply.broken.iter().map(|broken| (None, &*broken.file, &*broken.reason)))
     }
@@ -164,17 +169,16 @@ impl Conversation<'_> {
         broken: impl Iterator<Item = (Option<&'b str>, &'b str, &'b str)>,
     ) -> Result<(), Failure> {
         for (name, file, reason) in broken {
-            let what = name.map_or_else(|| visible(file), |name| format!("{} in {}", visible(name), visible(file)));
-            self.screen.print_remark(&format!("{what} cannot be used: {}", reason.trim_end().replace('\n', "; ")))?;
+            let origin = name.map_or_else(|| visible(file), |name| format!("{} in {}", visible(name), visible(file)));
+            self.screen.print_remark(&format!("{origin} cannot be used: {}", reason.trim_end().replace('\n', "; ")))?;
         }
         Ok(())
     }
 
-    async fn list_runs(&mut self, which: &str) -> Result<(), Failure> {
-        let word = text(which);
-        let (state, workflow) = match word {
-            Some(word) if STATES.contains(&word.as_str()) => (Some(word), None),
-            word => (None, word.map(|word| word.trim_start_matches('%').to_owned())),
+    async fn list_runs(&mut self, filter: &str) -> Result<(), Failure> {
+        let (state, workflow) = match non_empty(filter) {
+            Some(state) if STATES.contains(&state.as_str()) => (Some(state), None),
+            workflow => (None, workflow.map(|name| name.trim_start_matches('%').to_owned())),
         };
         let found = runs::list_runs(self.place, workflow, state, MAX_RUNS).await?;
         let ids: Vec<String> = found.iter().map(|run| run.run_id.clone()).collect();
@@ -184,7 +188,7 @@ impl Conversation<'_> {
         });
         let lines =
             format::table(["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"], found.iter().map(runs::row));
-        Ok(self.show_list(&lines, "no matching runs; %NAME begins one")?)
+        Ok(self.show_list(&lines, "no matching run; %NAME starts one")?)
     }
 
     async fn list_gates(&mut self) -> Result<(), Failure> {
@@ -199,46 +203,45 @@ impl Conversation<'_> {
     }
 
     /// Executes `/answer ANSWER` and `/answer RUN ANSWER`.
-    async fn answer_by_command(&mut self, rest: &str) -> Result<(), Failure> {
-        if rest.is_empty() {
-            return Err(Failure::usage("after /answer comes the answer, or a run and the answer to its question"));
+    async fn answer_by_command(&mut self, arguments: &str) -> Result<(), Failure> {
+        if arguments.is_empty() {
+            return Err(Failure::usage("/answer needs an answer, or a run and an answer"));
         }
         let gates: Vec<GateInfo> = self.work.questions().await?.into_iter().map(|(_, gate)| gate).collect();
-        let (gate, answer) = self.resolve_answer(gates, rest).map_err(Failure::usage)?;
+        let (gate, answer) = self.resolve_answer(gates, arguments).map_err(Failure::usage)?;
         let (id, entry) = (gate.gate_id.clone(), self.session.find_by_run(&gate.run_id));
         self.session.add_question(gate, entry, true);
         self.answer_question(&id, answer).await
     }
 
     /// Determines the gate that `/answer` refers to, and the answer.
-    fn resolve_answer<'t>(&self, gates: Vec<GateInfo>, rest: &'t str) -> Result<(GateInfo, &'t str), String> {
-        let (first, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        let begins = |gate: &&GateInfo| {
-            let without = gate.run_id.strip_prefix("run_").unwrap_or(&gate.run_id);
-            let beginning = first.strip_prefix("run_").unwrap_or(first);
-            beginning.len() >= MIN_RUN_ID_PREFIX_LEN && without.starts_with(beginning)
+    fn resolve_answer<'t>(&self, gates: Vec<GateInfo>, arguments: &'t str) -> Result<(GateInfo, &'t str), String> {
+        let (first, answer) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
+        let has_prefix = |gate: &&GateInfo| {
+            let id = gate.run_id.strip_prefix("run_").unwrap_or(&gate.run_id);
+            let prefix = first.strip_prefix("run_").unwrap_or(first);
+            prefix.len() >= MIN_RUN_ID_PREFIX_LEN && id.starts_with(prefix)
         };
-        let of_run: Vec<&GateInfo> = gates.iter().filter(begins).collect();
+        let of_run: Vec<&GateInfo> = gates.iter().filter(has_prefix).collect();
         match (&of_run[..], self.session.current_question(), &gates[..]) {
-            ([_, ..], _, _) if after.trim().is_empty() => Err(format!("after /answer {first} comes the answer")),
-            ([gate], _, _) => Ok(((*gate).clone(), after.trim())),
+            ([_, ..], _, _) if answer.trim().is_empty() => Err(format!("/answer {first} needs an answer")),
+            ([gate], _, _) => Ok(((*gate).clone(), answer.trim())),
             ([_, _, ..], Some(asked), _) if of_run.iter().any(|gate| gate.gate_id == asked.asking.gate().gate_id) => {
-                Ok((asked.asking.gate().clone(), after.trim()))
+                Ok((asked.asking.gate().clone(), answer.trim()))
             }
-            ([_, _, ..], _, _) => {
-                Err(format!("'{first}' waits for several answers; /gates asks them one after the other"))
-            }
-            ([], Some(asked), _) => Ok((asked.asking.gate().clone(), rest)),
-            ([], None, [gate]) => Ok((gate.clone(), rest)),
+            ([_, _, ..], _, _) => Err(format!("'{first}' waits for several answers; /gates asks for them one by one")),
+            ([], Some(asked), _) => Ok((asked.asking.gate().clone(), arguments)),
+            ([], None, [gate]) => Ok((gate.clone(), arguments)),
             ([], None, []) => Err("no run waits for an answer".to_owned()),
             ([], None, _) => {
-                Err("several runs wait: name one with /answer RUN ANSWER, or list them with /gates".to_owned())
+                Err("several runs wait for an answer; name one with /answer RUN ANSWER, or list them with /gates"
+                    .to_owned())
             }
         }
     }
 
-    async fn show_run_or_result(&mut self, what: &str) -> Result<(), Failure> {
-        let numbered = self.session.find_by_number(what);
+    async fn show_run_or_result(&mut self, reference: &str) -> Result<(), Failure> {
+        let numbered = self.session.find_by_number(reference);
         if let Some(number) = numbered {
             let entry = self.session.entry(number);
             match (&entry.state, entry.run.clone()) {
@@ -254,30 +257,28 @@ impl Conversation<'_> {
             }
             return Ok(());
         }
-        let run = self.run(what, "/show").await?;
+        let run = self.run(reference, "/show").await?;
         let lines = runs::describe(self.place, &run).await?;
         Ok(self.screen.print_lines(&lines)?)
     }
 
     /// Returns the id of the run with this prefix. A number always refers to a call instead.
-    async fn run(&self, what: &str, command: &str) -> Result<String, Failure> {
-        if what.is_empty() {
-            return Err(Failure::usage(format!(
-                "after {command} comes a run or the number of a call; /runs lists runs"
-            )));
+    async fn run(&self, reference: &str, command: &str) -> Result<String, Failure> {
+        if reference.is_empty() {
+            return Err(Failure::usage(format!("{command} needs a run or the number of a call; /runs lists runs")));
         }
-        let number = what.strip_prefix("::").unwrap_or(what);
+        let number = reference.strip_prefix("::").unwrap_or(reference);
         if number.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(Failure::usage(format!("there is no call ::{number}; /history lists the calls")));
         }
-        runs::find(self.place, what).await
+        runs::find(self.place, reference).await
     }
 
-    async fn cancel_run_or_call(&mut self, what: &str) -> Result<(), Failure> {
-        let numbered = self.session.find_by_number(what);
+    async fn cancel_run_or_call(&mut self, reference: &str) -> Result<(), Failure> {
+        let numbered = self.session.find_by_number(reference);
         let run = match numbered.map(|number| (number, self.session.entry(number))) {
             Some((number, entry)) if !matches!(entry.state, State::Running | State::Waiting) => {
-                return Ok(self.screen.print_remark(&format!("::{number} is over already"))?);
+                return Ok(self.screen.print_remark(&format!("::{number} has already ended"))?);
             }
             Some((number, entry)) if entry.target.kind != Kind::Workflow || matches!(entry.state, State::Waiting) => {
                 return self.end_call(number);
@@ -285,7 +286,7 @@ impl Conversation<'_> {
             Some((number, entry)) => {
                 entry.run.clone().ok_or_else(|| Failure::work(format!("::{number} is still starting; try again")))?
             }
-            None => self.run(what, "/cancel").await?,
+            None => self.run(reference, "/cancel").await?,
         };
         let reply = self.work.daemon().call(CancelWorkflow { run_id: run }).await?;
         if !reply.success {
@@ -294,19 +295,19 @@ impl Conversation<'_> {
         Ok(self.screen.print_remark(&format!("{}: {}", reply.run_id, reply.message))?)
     }
 
-    async fn bring_to_foreground(&mut self, what: &str) -> Result<(), Failure> {
-        let numbered = if what.is_empty() {
+    async fn bring_to_foreground(&mut self, reference: &str) -> Result<(), Failure> {
+        let numbered = if reference.is_empty() {
             let last = self.session.unfinished().last().map(|(number, _)| number);
             Some(last.ok_or_else(|| {
-                Failure::usage("nothing is running; /fg RUN watches a run that was started elsewhere")
+                Failure::usage("nothing is running; /fg RUN watches a run that another program started")
             })?)
         } else {
-            self.session.find_by_number(what)
+            self.session.find_by_number(reference)
         };
         let (number, run) = match numbered {
             Some(number) => (Some(number), String::new()),
             None => {
-                let run = self.run(what, "/fg").await?;
+                let run = self.run(reference, "/fg").await?;
                 (self.session.find_by_run(&run), run)
             }
         };
@@ -318,11 +319,11 @@ impl Conversation<'_> {
             return Ok(());
         };
         if !matches!(self.session.entry(number).state, State::Running | State::Waiting) {
-            return Ok(self.screen.print_remark(&format!("::{number} is over; /show {number} shows its result"))?);
+            return Ok(self.screen.print_remark(&format!("::{number} has ended; /show {number} shows its result"))?);
         }
         self.session.entry_mut(number).quiet = false;
-        let asks = self.session.questions().find(|question| question.entry == Some(number));
-        if let Some(gate) = asks.map(|question| question.asking.gate().clone()) {
+        let question = self.session.questions().find(|question| question.entry == Some(number));
+        if let Some(gate) = question.map(|question| question.asking.gate().clone()) {
             // The run cannot continue without an answer.
             self.session.add_question(gate, Some(number), true);
             return Ok(self.show_question()?);
@@ -335,6 +336,6 @@ impl Conversation<'_> {
 }
 
 /// Returns the text unless it is empty.
-fn text(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }

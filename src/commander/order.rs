@@ -51,7 +51,7 @@ pub(crate) const ORDERS: [Row; 16] = [
     row(Order::Foreground, &["fg"], "[RUN|NUMBER]", "watch a run, or wait for a call, until it is over"),
     row(Order::Background, &["bg"], "[LINE]", "list running calls, or start LINE without watching it"),
     row(Order::History, &["history"], "", "list what was called, with the numbers of the results"),
-    row(Order::Target, &["target"], "[@NODE|#GRAPH|%WORKFLOW|off]", "choose what plain text is sent to, or tell it"),
+    row(Order::Target, &["target"], "[@NODE|#GRAPH|%WORKFLOW|off]", "choose the target of plain text, or show it"),
     row(Order::FullScreen, &["ui"], "[RUN|NUMBER]", "show what waits, terminals and runs full screen, or one run"),
     row(Order::Clear, &["clear"], "", "clear the screen"),
     row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs continue"),

@@ -24,7 +24,7 @@ pub use state::{RecordedRequest, Route, Run};
 
 use state::State;
 
-/// A workflow service on loopback, which ends with its value.
+/// A workflow service on loopback. It ends when this value is dropped.
 ///
 /// By default it lists its [offers](FakeService::offer), starts every requested run, reports a run once as `RUNNING`
 /// and then as `COMPLETED` with its input in its output, and cancels.
@@ -85,7 +85,7 @@ impl FakeService {
         format!("{}/mcp", self.url())
     }
 
-    /// Offers a workflow that takes anything.
+    /// Offers a workflow that accepts any input.
     pub fn offer(&self, id: &str, title: &str) {
         self.offer_entry(json!({ "id": id, "name": title, "description": format!("Does {title}.") }));
     }
@@ -107,25 +107,25 @@ impl FakeService {
 
     /// Gives every page this link to the next page.
     pub fn next_page_is(&self, next: &str) {
-        self.shared.state().next = Some(next.to_owned());
+        self.shared.state().next_page = Some(next.to_owned());
     }
 
-    /// Answers the next request of this kind so, once; several are answered in their order.
+    /// Queues an answer for one request of this kind. Several queued answers are given in order.
     pub fn once(&self, route: Route, answer: Answer) {
-        self.shared.state().once.entry(route).or_default().push_back(answer);
+        self.shared.state().queued_answers.entry(route).or_default().push_back(answer);
     }
 
-    /// Answers all requests of this kind so, until [`FakeService::well`].
+    /// Gives this answer to all requests of this kind, until [`FakeService::well`].
     pub fn always(&self, route: Route, answer: Answer) {
-        self.shared.state().always.insert(route, answer);
+        self.shared.state().default_answers.insert(route, answer);
     }
 
     /// Removes all configured answers.
     pub fn well(&self) {
         let mut state = self.shared.state();
-        state.once.clear();
-        state.always.clear();
-        state.next = None;
+        state.queued_answers.clear();
+        state.default_answers.clear();
+        state.next_page = None;
     }
 
     /// Sets the statuses of each run of this workflow, one for each request; the last one stays. A status is a whole
@@ -141,7 +141,7 @@ impl FakeService {
         self.shared.state().runs.get_mut(run).expect("a started run").statuses = statuses.into();
     }
 
-    /// Refuses connections, and cuts those that there are when they are used.
+    /// Refuses connections, and closes open ones at their next request.
     pub fn go_down(&self) {
         self.shared.state().is_down = true;
         if let Some(serving) = self.serving.lock().unwrap().take() {
@@ -149,7 +149,7 @@ impl FakeService {
         }
     }
 
-    /// Takes connections again, at the same address.
+    /// Accepts connections again, at the same address.
     pub async fn come_up(&self) {
         self.shared.state().is_down = false;
         let listener = loop {

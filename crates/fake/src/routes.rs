@@ -89,21 +89,21 @@ async fn serve(
                 Err((StatusCode::UNAUTHORIZED, Json(json!({ "error": "not with this token" }))).into_response())
             }
             Some(target_route) => {
-                let told = state.configured_answer(target_route.route);
-                let does = told.as_ref().is_none_or(crate::Answer::does);
+                let configured = state.configured_answer(target_route.route);
+                let does = configured.as_ref().is_none_or(crate::Answer::does);
                 let usual = if does {
                     usual(&mut state, &target_route, &parts.uri, &host, &headers, &body)
                 } else {
                     StatusCode::NO_CONTENT.into_response()
                 };
-                Ok((told, usual))
+                Ok((configured, usual))
             }
         }
     };
     shared.was_asked();
     match response {
         Err(response) | Ok((None, response)) => response,
-        Ok((Some(told), usual)) => told.give(usual, &authorization).await,
+        Ok((Some(configured), usual)) => configured.give(usual, &authorization).await,
     }
 }
 
@@ -120,7 +120,7 @@ fn usual(
     match target.route {
         Route::List => {
             let page = uri.query().and_then(|query| query.strip_prefix("page=")?.parse().ok()).unwrap_or(1);
-            Json(state.list(page, &format!("http://{host}{}", uri.path()))).into_response()
+            Json(state.list_page(page, &format!("http://{host}{}", uri.path()))).into_response()
         }
         Route::Start => {
             let is_there = state.entries.iter().any(|entry| match entry.get("id") {
@@ -132,13 +132,13 @@ fn usual(
                 return (StatusCode::NOT_FOUND, Json(json!({ "error": "no such workflow" }))).into_response();
             }
             let key = headers.get("idempotency-key").cloned().unwrap_or_default();
-            Json(state.begin(&target.workflow, body, &key)).into_response()
+            Json(state.start_run(&target.workflow, body, &key)).into_response()
         }
         Route::Status => {
-            state.look(&target.workflow, &target.run).map_or_else(none, |status| Json(status).into_response())
+            state.next_status(&target.workflow, &target.run).map_or_else(none, |status| Json(status).into_response())
         }
         Route::Cancel => {
-            state.cancel(&target.workflow, &target.run).map_or_else(none, |done| Json(done).into_response())
+            state.cancel_run(&target.workflow, &target.run).map_or_else(none, |done| Json(done).into_response())
         }
         // The server has no messages, and no sessions to end.
         Route::Mcp if body.is_null() => StatusCode::METHOD_NOT_ALLOWED.into_response(),

@@ -17,14 +17,14 @@ pub enum Route {
     Status,
     /// Cancel a run.
     Cancel,
-    /// Anything of its MCP endpoint.
+    /// Any request to the MCP endpoint.
     Mcp,
 }
 
-/// A request that was made.
+/// A request that the service received.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
-    /// The kind of request; `None` for a path that the service does not have.
+    /// The kind of request; `None` for an unknown path.
     pub route: Option<Route>,
     /// The method.
     pub method: String,
@@ -61,9 +61,10 @@ pub struct Run {
 pub(crate) struct State {
     pub(crate) entries: Vec<Value>,
     pub(crate) page_size: Option<usize>,
-    pub(crate) next: Option<String>,
-    pub(crate) once: HashMap<Route, VecDeque<Answer>>,
-    pub(crate) always: HashMap<Route, Answer>,
+    /// Link to the next page, for all pages.
+    pub(crate) next_page: Option<String>,
+    pub(crate) queued_answers: HashMap<Route, VecDeque<Answer>>,
+    pub(crate) default_answers: HashMap<Route, Answer>,
     pub(crate) scripts: BTreeMap<String, Vec<Value>>,
     pub(crate) runs: BTreeMap<String, Run>,
     pub(crate) requests: Vec<RecordedRequest>,
@@ -73,14 +74,14 @@ pub(crate) struct State {
 impl State {
     /// Returns the answer that a test configured for requests of this kind, if any.
     pub(crate) fn configured_answer(&mut self, route: Route) -> Option<Answer> {
-        let once = self.once.get_mut(&route).and_then(VecDeque::pop_front);
-        once.or_else(|| self.always.get(&route).cloned())
+        let queued = self.queued_answers.get_mut(&route).and_then(VecDeque::pop_front);
+        queued.or_else(|| self.default_answers.get(&route).cloned())
     }
 
     /// Returns a page of the list, or the whole list.
-    pub(crate) fn list(&self, page: usize, url: &str) -> Value {
+    pub(crate) fn list_page(&self, page: usize, url: &str) -> Value {
         let Some(size) = self.page_size else {
-            if let Some(next) = &self.next {
+            if let Some(next) = &self.next_page {
                 return json!({ "count": self.entries.len(), "next": next, "previous": null, "results": self.entries });
             }
             return Value::Array(self.entries.clone());
@@ -88,7 +89,7 @@ impl State {
         let from = (page - 1) * size;
         let results: Vec<&Value> = self.entries.iter().skip(from).take(size).collect();
         let is_last = from + size >= self.entries.len();
-        let next = match &self.next {
+        let next = match &self.next_page {
             Some(next) => Value::from(next.as_str()),
             None if is_last => Value::Null,
             None => format!("{url}?page={}", page + 1).into(),
@@ -97,19 +98,19 @@ impl State {
         json!({ "count": self.entries.len(), "next": next, "previous": previous, "results": results })
     }
 
-    /// Starts a run, or returns the run that this key started.
-    pub(crate) fn begin(&mut self, workflow: &str, body: &Value, key: &str) -> Value {
+    /// Starts a run. Returns the existing run if this key has started one.
+    pub(crate) fn start_run(&mut self, workflow: &str, body: &Value, key: &str) -> Value {
         let input = body.get("input").cloned().unwrap_or_default();
-        let before = self.runs.values().find(|run| !key.is_empty() && run.idempotency_key == key);
-        let number = before.map_or(self.runs.len() + 1, |run| run.number);
+        let existing = self.runs.values().find(|run| !key.is_empty() && run.idempotency_key == key);
+        let number = existing.map_or(self.runs.len() + 1, |run| run.number);
         let id = format!("run-{number}");
-        if before.is_none() {
-            let usual = || {
+        if existing.is_none() {
+            let default_statuses = || {
                 let running = json!({ "status": "RUNNING", "input": input, "output": null });
                 let completed = json!({ "status": "COMPLETED", "input": input, "output": { "echo": input } });
                 vec![running, completed]
             };
-            let statuses = self.scripts.get(workflow).cloned().unwrap_or_else(usual).into();
+            let statuses = self.scripts.get(workflow).cloned().unwrap_or_else(default_statuses).into();
             let (workflow, idempotency_key) = (workflow.to_owned(), key.to_owned());
             let run = Run { id: id.clone(), workflow, input, idempotency_key, is_cancelled: false, number, statuses };
             self.runs.insert(id.clone(), run);
@@ -118,35 +119,35 @@ impl State {
     }
 
     /// Returns the next status of a run, or `None` if the run does not exist.
-    pub(crate) fn look(&mut self, workflow: &str, run: &str) -> Option<Value> {
+    pub(crate) fn next_status(&mut self, workflow: &str, run: &str) -> Option<Value> {
         let run = self.runs.get_mut(run).filter(|run| run.workflow == workflow)?;
         let mut status = match run.statuses.len() {
             1 => run.statuses[0].clone(),
             _ => run.statuses.pop_front().expect("a run has some status"),
         };
         if let Value::Object(fields) = &mut status {
-            let is_over = is_over(fields);
+            let is_final = is_final(fields);
             let mut add = |name: &str, value: Value| {
                 fields.entry(name.to_owned()).or_insert(value);
             };
             add("create_time", 1_700_000_000_000_i64.into());
             add("update_time", 1_700_000_000_200_i64.into());
             add("start_time", 1_700_000_000_100_i64.into());
-            if is_over {
+            if is_final {
                 add("end_time", 1_700_000_000_200_i64.into());
             }
-            // In a status it is the workflow; in the answer to a start it is the run.
+            // In a status this is the id of the workflow; in the answer to a start it is the id of the run.
             add("workflow_id", run.workflow.as_str().into());
         }
         Some(status)
     }
 
-    /// Cancels a run, if there is that run and it is not over.
-    pub(crate) fn cancel(&mut self, workflow: &str, run: &str) -> Option<Value> {
+    /// Cancels a run that has not ended. Returns `None` if the run does not exist.
+    pub(crate) fn cancel_run(&mut self, workflow: &str, run: &str) -> Option<Value> {
         let run = self.runs.get_mut(run).filter(|run| run.workflow == workflow)?;
         run.is_cancelled = true;
-        let is_over = run.statuses.len() == 1 && run.statuses[0].as_object().is_some_and(is_over);
-        if !is_over {
+        let has_ended = run.statuses.len() == 1 && run.statuses[0].as_object().is_some_and(is_final);
+        if !has_ended {
             let cancelled = json!({ "status": "CANCELLED", "input": run.input, "output": null });
             run.statuses = [cancelled].into();
         }
@@ -154,8 +155,8 @@ impl State {
     }
 }
 
-/// Returns whether a status is the end of its run.
-fn is_over(status: &Map<String, Value>) -> bool {
-    let word = status.get("status").and_then(Value::as_str).unwrap_or_default();
-    matches!(word, "COMPLETED" | "FAILED" | "CANCELLED")
+/// Returns whether a status is final.
+fn is_final(status: &Map<String, Value>) -> bool {
+    let status = status.get("status").and_then(Value::as_str).unwrap_or_default();
+    matches!(status, "COMPLETED" | "FAILED" | "CANCELLED")
 }

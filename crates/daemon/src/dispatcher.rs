@@ -443,12 +443,17 @@ impl Dispatcher {
             },
             // A link shows a terminal to others, so only a person at their terminal makes one.
             Command::ShareTerminal(verb) => match caller.is_at_own_terminal().await {
-                true => VerbReply::from_reply(match self.sessions.id_of(&verb.session_id).await {
-                    Ok(terminal) => self.page.share(terminal, verb.seconds),
-                    Err(error) => {
-                        ShareTerminalReply { error: Some(error), ..ShareTerminalReply::default() }
-                    }
-                }),
+                true => {
+                    // An id is found without asking whether its terminal is open.
+                    let terminal = match sessions.exists(&verb.session_id).await {
+                        Ok(()) => sessions.id_of(&verb.session_id).await,
+                        Err(error) => Err(error.to_string()),
+                    };
+                    VerbReply::from_reply(match terminal {
+                        Ok(terminal) => self.page.share(terminal, verb.seconds),
+                        Err(error) => ShareTerminalReply { error: Some(error), ..ShareTerminalReply::default() },
+                    })
+                }
                 false => VerbReply::failure(
                     "A terminal is shared by a person, with 'steplatch terminal share', in a terminal of their own"
                         .to_owned(),

@@ -61,7 +61,7 @@ pub struct ShareTerminalReply {
     pub success: bool,
     /// Id of the link, with which it is ended
     pub share_id: Option<String>,
-    /// The ticket, which any number of browsers may use
+    /// The ticket, which several browsers may use
     pub ticket: Option<PageSecret>,
     /// Id of the terminal
     pub session_id: Option<String>,

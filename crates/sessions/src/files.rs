@@ -324,7 +324,9 @@ impl Sessions {
                 return Err(changed());
             }
         }
-        let sha256 = if facts.kind == FileKind::File && (1..=MAX_COPY_BYTES).contains(&facts.size) {
+        // Only with the first part: the digest is that of the whole file.
+        let has_digest = offset == 0 && facts.kind == FileKind::File && (1..=MAX_COPY_BYTES).contains(&facts.size);
+        let sha256 = if has_digest {
             let digest = source.files.digest(source.path.clone(), facts.identity, facts.size).await;
             let digest = digest.map_err(failed)?;
             if bytes.len() as u64 == facts.size && FileDigest::from_content(&bytes) != digest {

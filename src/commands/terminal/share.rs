@@ -12,7 +12,7 @@ use crate::{completion, front, page_server};
 
 /// Print a link with which another person sees a terminal and nothing else
 ///
-/// The link shows the screen in a browser, and types nothing. Any number of browsers may use it until it expires or is
+/// The link shows the screen in a browser, and types nothing. Several browsers may use it until it expires or is
 /// ended with 'steplatch serve sessions end'. Starts the server of the page in the background if it is not running.
 #[derive(Debug, Args)]
 pub(crate) struct Share {
@@ -43,6 +43,8 @@ fn parse_lifetime(text: &str) -> Result<u64, String> {
 
 impl Share {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        // The server starts first: a link without it would be of no use.
+        let server = page_server::ensure_running(paths).await?.record;
         let verb = ShareTerminal { session_id: self.id, seconds: Some(self.seconds) };
         let reply = front::ask(paths, verb).await?;
         let (true, Some(ticket), Some(share), Some(terminal), Some(expires)) =
@@ -50,7 +52,6 @@ impl Share {
         else {
             return Err(Failure::work(reply.error.unwrap_or_else(|| "the daemon gave no link".to_owned())));
         };
-        let server = page_server::ensure_running(paths).await?.record;
         let address = format!("{}#share={}", server.url(), ticket.0);
         if self.json {
             let fields = json!({

@@ -1,4 +1,4 @@
-//! The nine tests of document 003 (lines 1468 to 1638) and its other workflow files, run by the real program.
+//! The nine tests of document 003 (lines 1468 to 1638) and its other workflow files, executed by the real program.
 //!
 //! The document's tests use `WorkflowRun` in their own process; here the socket is used: `start` is `EXECUTE_WORKFLOW`,
 //! `wait` is its `wait`, `state` and `pending_gate` are those of `GET_WORKFLOW_RUN`, and `answer_gate` is
@@ -15,29 +15,29 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 /// A project whose library has the workflows of one file, and a client of the daemon's socket.
 struct Session {
     home: Home,
-    loaded: CommandOutput,
+    load_output: CommandOutput,
 }
 
 impl Session {
-    /// Loads a file that declares its own `session`, as in the document.
-    fn of(text: &str) -> Self {
+    /// Loads a file, which may be invalid. It declares its own `session`, as in the document.
+    fn try_load(text: &str) -> Self {
         let home = Home::new(STEPLATCH);
         let folder = home.path().join("project");
         std::fs::create_dir_all(folder.join(".git")).unwrap();
         std::fs::write(folder.join("flow.py"), text).unwrap();
-        let loading = home.steplatch().current_dir(&folder).args(["workflow", "load", "flow.py"]).output().unwrap();
-        Self { home, loaded: CommandOutput::of(&loading) }
+        let output = home.steplatch().current_dir(&folder).args(["workflow", "load", "flow.py"]).output().unwrap();
+        Self { home, load_output: CommandOutput::of(&output) }
     }
 
     /// Loads a file that must be valid.
-    fn with(text: &str) -> Self {
-        let session = Self::of(text);
-        assert_eq!(session.loaded.code, 0, "{:?}", session.loaded);
+    fn load(text: &str) -> Self {
+        let session = Self::try_load(text);
+        assert_eq!(session.load_output.code, 0, "{:?}", session.load_output);
         session
     }
 
     /// Sends one command, like any client of the socket, and returns the whole reply.
-    fn command(&self, name: &str, params: Value) -> Value {
+    fn send_command(&self, name: &str, params: Value) -> Value {
         let status = self.home.run(&["daemon", "status", "--json"]).json();
         let mut socket = UnixStream::connect(status["socket"].as_str().unwrap()).unwrap();
         let folder = self.home.path().join("project");
@@ -50,29 +50,30 @@ impl Session {
     }
 
     /// Starts a run, and returns its id once it has ended or is at a gate.
-    fn started(&self, workflow: &str, input: Value) -> String {
+    fn start(&self, workflow: &str, input: Value) -> String {
         let params = json!({"workflow_id": workflow, "input": input, "until": "gate"});
-        let reply = self.command("EXECUTE_WORKFLOW", params);
+        let reply = self.send_command("EXECUTE_WORKFLOW", params);
         reply["data"]["run_id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
     /// Answers the gate of a run, and returns its record once it has ended or is at its next gate.
-    fn answered(&self, run_id: &str, answer: &str) -> Value {
-        let answered = self.command("ANSWER_GATE", json!({"run_id": run_id, "answer": answer}));
-        assert_eq!(answered["success"], true, "{answered}");
-        self.command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}))["data"].clone()
+    fn answer(&self, run_id: &str, answer: &str) -> Value {
+        let reply = self.send_command("ANSWER_GATE", json!({"run_id": run_id, "answer": answer}));
+        assert_eq!(reply["success"], true, "{reply}");
+        self.send_command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}))["data"].clone()
     }
 
+    /// Returns the events of a run.
     fn events(&self, run_id: &str) -> Vec<Value> {
         let events = self.home.run(&["runs", "events", run_id, "--json"]).expect_success();
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Runs `run = WorkflowRun(workflow, input); await run.start(); result = await run.wait()`, and returns `run.state`
-    /// too.
-    fn executed(&self, workflow: &str, input: Value) -> (Value, Value) {
+    /// Executes `run = WorkflowRun(workflow, input); await run.start(); result = await run.wait()`, and returns `result`
+    /// and `run.state`.
+    fn execute(&self, workflow: &str, input: Value) -> (Value, Value) {
         let params = json!({"workflow_id": workflow, "input": input, "wait": true});
-        let reply = self.command("EXECUTE_WORKFLOW", params);
+        let reply = self.send_command("EXECUTE_WORKFLOW", params);
         let data = &reply["data"];
         assert_eq!(data["error"], Value::Null, "{reply}");
         (data["result"].clone(), data["state"].clone())
@@ -82,7 +83,7 @@ impl Session {
 // 003 L1474-1483: test_creates_and_registers
 #[test]
 fn creates_and_registers() {
-    let session = Session::with(
+    let session = Session::load(
         r#"
 session = Session(name="test")
 
@@ -95,10 +96,10 @@ assert "test" in session.workflows
 assert session.workflows["test"] is workflow
 "#,
     );
-    let listed = session.command("LIST_WORKFLOWS", json!({}));
+    let listed = session.send_command("LIST_WORKFLOWS", json!({}));
     let names: Vec<&Value> = listed["data"]["workflows"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["test"], "{listed}");
-    assert_eq!(session.executed("test", json!(null)).0, "done");
+    assert_eq!(session.execute("test", json!(null)).0, "done");
 }
 
 // 003 L1485-1490: test_duplicate_id_raises
@@ -109,10 +110,10 @@ session = Session(name="test")
 Workflow(id="test", session=session, fn=lambda ctx: None)
 "#;
     let again = "Workflow(id=\"test\", session=session, fn=lambda ctx: None)\n";
-    let _caught = Session::with(&format!(
+    let _caught = Session::load(&format!(
         "{text}\ntry:\n    {again}except ValueError as error:\n    assert \"conflicts\" in str(error)\nelse:\n    raise AssertionError(\"it did not raise\")\n"
     ));
-    let refused = Session::of(&format!("{text}{again}")).loaded;
+    let refused = Session::try_load(&format!("{text}{again}")).load_output;
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("ID 'test' conflicts with existing workflow"), "{refused:?}");
 }
@@ -120,20 +121,20 @@ Workflow(id="test", session=session, fn=lambda ctx: None)
 // 003 L1492-1497: test_id_collision_with_node
 #[test]
 fn id_collision_with_node() {
-    let refused = Session::of(
+    let refused = Session::try_load(
         r#"
 session = Session(name="test")
 BashNode(id="runner", session=session)
 Workflow(id="runner", session=session, fn=lambda ctx: None)
 "#,
     );
-    assert!(refused.loaded.stderr.contains("conflicts with existing node"), "{:?}", refused.loaded);
+    assert!(refused.load_output.stderr.contains("conflicts with existing node"), "{:?}", refused.load_output);
 }
 
 // 003 L1503-1515: test_run_executes_node
 #[test]
 fn run_executes_node() {
-    let session = Session::with(
+    let session = Session::load(
         r#"
 session = Session(name="test")
 FunctionNode(
@@ -152,14 +153,14 @@ async def test_run_executes_node(_):
 Workflow(id="it", session=session, fn=test_run_executes_node)
 "#,
     );
-    let (result, state) = session.executed("it", json!(null));
+    let (result, state) = session.execute("it", json!(null));
     assert_eq!((&result["output"], &result["success"], state), (&json!("HELLO"), &json!(true), json!("completed")));
 }
 
 // 003 L1517-1523: test_run_unknown_node_raises
 #[test]
 fn run_unknown_node_raises() {
-    let session = Session::with(
+    let session = Session::load(
         r#"
 session = Session(name="test")
 
@@ -175,13 +176,13 @@ async def test_run_unknown_node_raises(_):
 Workflow(id="it", session=session, fn=test_run_unknown_node_raises)
 "#,
     );
-    assert_eq!(session.executed("it", json!(null)).0, "Node 'nonexistent' not found in session");
+    assert_eq!(session.execute("it", json!(null)).0, "Node 'nonexistent' not found in session");
 }
 
 // 003 L1529-1543: test_simple_workflow_completes
 #[test]
 fn simple_workflow_completes() {
-    let session = Session::with(
+    let session = Session::load(
         r#"
 session = Session(name="test")
 
@@ -191,7 +192,7 @@ async def simple(ctx):
 workflow = Workflow(id="simple", session=session, fn=simple)
 "#,
     );
-    let (result, state) = session.executed("simple", json!("test"));
+    let (result, state) = session.execute("simple", json!("test"));
     assert_eq!(result, "done");
     assert_eq!(state, "completed");
 }
@@ -199,7 +200,7 @@ workflow = Workflow(id="simple", session=session, fn=simple)
 // 003 L1545-1567: test_gate_pauses_execution; `until: "gate"` replaces its `gate_reached`.
 #[test]
 fn gate_pauses_execution() {
-    let session = Session::with(
+    let session = Session::load(
         r#"
 session = Session(name="test")
 
@@ -210,19 +211,19 @@ async def with_gate(ctx):
 workflow = Workflow(id="gated", session=session, fn=with_gate)
 "#,
     );
-    let run_id = session.started("gated", json!("test"));
-    let reply = session.command("GET_WORKFLOW_RUN", json!({"run_id": run_id}));
+    let run_id = session.start("gated", json!("test"));
+    let reply = session.send_command("GET_WORKFLOW_RUN", json!({"run_id": run_id}));
     let run = &reply["data"]["run"];
     assert_eq!(run["state"], "waiting", "{reply}");
     assert_eq!(run["pending_gate"]["prompt"], "Continue?");
-    let ended = session.answered(&run_id, "yes");
+    let ended = session.answer(&run_id, "yes");
     assert_eq!(ended["result"], "answered: yes", "{ended}");
 }
 
 // 003 L1577-1608: test_workflow_with_multiple_nodes
 #[test]
 fn workflow_with_multiple_nodes() {
-    let session = Session::with(
+    let session = Session::load(
         r#"
 session = Session(name="test")
 
@@ -247,13 +248,13 @@ async def pipeline(ctx):
 Workflow(id="pipeline", session=session, fn=pipeline)
 "#,
     );
-    assert_eq!(session.executed("pipeline", json!("hello")).0, "step2(step1(hello))");
+    assert_eq!(session.execute("pipeline", json!("hello")).0, "step2(step1(hello))");
 }
 
 // 003 L1610-1637: test_workflow_with_loop
 #[test]
 fn workflow_with_loop() {
-    let session = Session::with(
+    let session = Session::load(
         r#"
 session = Session(name="test")
 
@@ -274,8 +275,8 @@ async def loop_workflow(ctx):
 Workflow(id="loop", session=session, fn=loop_workflow)
 "#,
     );
-    assert_eq!(session.executed("loop", json!(5)).0, 5);
-    assert_eq!(session.executed("loop", json!(3)).0, 3, "each run has its own variables");
+    assert_eq!(session.execute("loop", json!(5)).0, 5);
+    assert_eq!(session.execute("loop", json!(3)).0, 3, "each run has its own variables");
 }
 
 /// Nodes that the document's examples call without declaring them.
@@ -291,7 +292,7 @@ FunctionNode(id="summarizer", session=session, fn=lambda ctx: {"output": ctx.inp
 // 003 L57-81: the workflow of the overview
 #[test]
 fn code_is_reviewed_until_accepted() {
-    let session = Session::with(&format!(
+    let session = Session::load(&format!(
         r#"
 # Define workflow
 async def code_review(ctx: WorkflowContext) -> str:
@@ -319,21 +320,21 @@ async def code_review(ctx: WorkflowContext) -> str:
 Workflow(id="code_review", session=session, fn=code_review)
 {NODES}"#
     ));
-    let run_id = session.started("code_review", json!("Here is my code..."));
-    let again = session.answered(&run_id, "shorter");
+    let run_id = session.start("code_review", json!("Here is my code..."));
+    let again = session.answer(&run_id, "shorter");
     assert_eq!(again["pending_gate"]["prompt"], "Accept, reject, or provide feedback:", "{again}");
-    assert_eq!(session.answered(&run_id, "accept")["result"], "reviewed better");
+    assert_eq!(session.answer(&run_id, "accept")["result"], "reviewed better");
     let reviews = session.events(&run_id).into_iter().filter(|event| event["event_type"] == "review_complete");
     let reviews: Vec<Value> = reviews.map(|event| event["data"]["review"].clone()).collect();
     assert_eq!(reviews, ["reviewed Here is my code...", "reviewed better"]);
-    let rejected = session.started("code_review", json!("x"));
-    assert_eq!(session.answered(&rejected, "Reject")["result"], "Review rejected");
+    let rejected = session.start("code_review", json!("x"));
+    assert_eq!(session.answer(&rejected, "Reject")["result"], "Review rejected");
 }
 
 // 003 L150-157: the workflow of the class `Workflow`
 #[test]
 fn second_node_runs_if_a_person_agrees() {
-    let session = Session::with(&format!(
+    let session = Session::load(&format!(
         r#"
 async def my_workflow(ctx: WorkflowContext) -> str:
     result = await ctx.run("node1", "input")
@@ -345,16 +346,16 @@ async def my_workflow(ctx: WorkflowContext) -> str:
 Workflow(id="my_workflow", session=session, fn=my_workflow)
 {NODES}"#
     ));
-    let run_id = session.started("my_workflow", json!(null));
-    assert_eq!(session.answered(&run_id, "yes")["result"]["output"], "input one two");
-    let run_id = session.started("my_workflow", json!(null));
-    assert_eq!(session.answered(&run_id, "no")["result"], "Cancelled");
+    let run_id = session.start("my_workflow", json!(null));
+    assert_eq!(session.answer(&run_id, "yes")["result"]["output"], "input one two");
+    let run_id = session.start("my_workflow", json!(null));
+    assert_eq!(session.answer(&run_id, "no")["result"], "Cancelled");
 }
 
 // 003 L255-268, 305-308, 364-379, 427-429: the examples of the methods of `WorkflowContext`
 #[test]
 fn documented_context_usage_works() {
-    let session = Session::with(&format!(
+    let session = Session::load(&format!(
         r#"
 import asyncio
 
@@ -404,25 +405,25 @@ Workflow(id="my_workflow", session=session, fn=my_workflow)
 Workflow(id="others", session=session, fn=others)
 {NODES}"#
     ));
-    let run_id = session.started("my_workflow", json!("it"));
-    assert_eq!(session.answered(&run_id, "yes")["result"], "analysis of it");
-    let run_id = session.started("others", json!(null));
-    session.answered(&run_id, "yes");
-    let asks = session.answered(&run_id, "yes");
-    assert_eq!(asks["pending_gate"]["choices"], json!(["approve", "reject", "revise"]), "{asks}");
-    session.answered(&run_id, "revise");
-    let ended = session.command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
+    let run_id = session.start("my_workflow", json!("it"));
+    assert_eq!(session.answer(&run_id, "yes")["result"], "analysis of it");
+    let run_id = session.start("others", json!(null));
+    session.answer(&run_id, "yes");
+    let waiting = session.answer(&run_id, "yes");
+    assert_eq!(waiting["pending_gate"]["choices"], json!(["approve", "reject", "revise"]), "{waiting}");
+    session.answer(&run_id, "revise");
+    let ended = session.send_command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
     assert_eq!(ended["data"]["result"], json!(["Long", "revise, late"]), "{ended}");
     let events = session.events(&run_id);
-    let told = |name: &str| events.iter().find(|event| event["event_type"] == name).map(|event| &event["data"]);
-    assert_eq!(told("progress"), Some(&json!({"percent": 50})), "{events:?}");
-    assert_eq!(told("warning"), Some(&json!({"message": "Rate limited, retrying..."})));
+    let data_of = |name: &str| events.iter().find(|event| event["event_type"] == name).map(|event| &event["data"]);
+    assert_eq!(data_of("progress"), Some(&json!({"percent": 50})), "{events:?}");
+    assert_eq!(data_of("warning"), Some(&json!({"message": "Rate limited, retrying..."})));
 }
 
 // 003 L99-219, 241-277, 790-841: the objects available to a file, under the imports of the document
 #[test]
 fn file_finds_the_objects_of_the_document() {
-    let session = Session::with(
+    let session = Session::load(
         r#"
 from __future__ import annotations
 
@@ -470,7 +471,7 @@ for id, said in [("first", "conflicts with existing workflow"), ("shout", "confl
         raise AssertionError(id)
 "#,
     );
-    let (result, _) = session.executed("first", json!("in"));
+    let (result, _) = session.execute("first", json!("in"));
     assert_eq!(
         result,
         json!({
@@ -484,35 +485,35 @@ for id, said in [("first", "conflicts with existing workflow"), ("shout", "confl
             "states": ["completed", true],
         })
     );
-    let gone = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "gone", "wait": true}));
+    let gone = session.send_command("EXECUTE_WORKFLOW", json!({"workflow_id": "gone", "wait": true}));
     assert!(gone.to_string().contains("not found"), "{gone}");
     // 003 L165, 187: metadata is stored and returned.
-    let shown = session.command("DESCRIBE_WORKFLOW", json!({"name": "first"}));
+    let shown = session.send_command("DESCRIBE_WORKFLOW", json!({"name": "first"}));
     assert_eq!(shown["data"]["source"]["metadata"], json!({"owner": "ana", "level": 3}), "{shown}");
 }
 
-// 003 L494-741: a file only declares; starting a run in it is an error.
+// 003 L494-741: a file contains declarations only; it cannot start a run.
 #[test]
 fn file_cannot_start_a_run() {
-    let refused = Session::of(
+    let refused = Session::try_load(
         r#"
 session = Session(name="test")
 workflow = Workflow(id="simple", session=session, fn=lambda ctx: "done")
 run = WorkflowRun(workflow=workflow, input="test")
 "#,
     );
-    let output = &refused.loaded.stderr;
+    let output = &refused.load_output.stderr;
     assert!(output.contains("line 4") && output.contains("`steplatch run simple`"), "{output}");
     let session =
-        Session::with("Workflow(id='looks', session=session, fn=lambda ctx: ctx.session.get_workflow_run('run_1'))\n");
-    let inspected = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
+        Session::load("Workflow(id='looks', session=session, fn=lambda ctx: ctx.session.get_workflow_run('run_1'))\n");
+    let inspected = session.send_command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
     assert!(inspected.to_string().contains("steplatch runs show run_1"), "{inspected}");
 }
 
 // 003 L813-818: the message for an invalid ID
 #[test]
 fn invalid_id_is_named() {
-    let refused = Session::of("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").loaded;
-    let output = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
-    assert!(refused.stderr.contains(output), "{refused:?}");
+    let refused = Session::try_load("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").load_output;
+    let expected = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
+    assert!(refused.stderr.contains(expected), "{refused:?}");
 }

@@ -28,7 +28,7 @@ await play(async (browser) => {
   const [usual, before] = [await look(page), await look(other)];
   assert.deepEqual(usual, before);
   await page.getByLabel("Theme").selectOption("dark");
-  await page.getByLabel("Size of text").selectOption("130");
+  await page.getByLabel("Text size").selectOption("130");
   const chosen = await look(page);
   assert.notEqual(chosen.ground, usual.ground);
   assert.equal(chosen.text, `${14 * 1.3}px`);
@@ -38,7 +38,7 @@ await play(async (browser) => {
   await page.getByRole("heading", { name: "Settings" }).waitFor();
   assert.deepEqual(await look(page), chosen);
   await page.getByLabel("Times").selectOption("utc");
-  await page.getByLabel("Size of text").selectOption("100");
+  await page.getByLabel("Text size").selectOption("100");
   await page.getByLabel("Theme").selectOption("system");
   assert.deepEqual(await look(page), usual);
   isClean(other);
@@ -80,7 +80,7 @@ await play(async (browser) => {
   await isAccessible(page);
   await shot(page, "selected-runs");
   await page.getByRole("button", { name: "Run again 2 of them" }).click();
-  await page.getByRole("button", { name: "Run 2 runs again, with the same input?" }).click();
+  await page.getByRole("button", { name: /^Run 2 runs again( in .*)?, with the same input\?$/ }).click();
   await page.locator("tbody tr").nth(5).waitFor();
   await page.getByText("1 run selected").waitFor();
   await page.getByRole("button", { name: "Cancel", exact: true }).click();
@@ -93,7 +93,7 @@ await play(async (browser) => {
   await page.route("**/api/v1/runs", (route) => (route.request().method() === "POST" ? route.fulfill({ status: 422, json: { success: false, error: "no room" } }) : route.fallback()));
   await page.getByLabel("Select gamma").check();
   await page.getByRole("button", { name: "Run again", exact: true }).click();
-  await page.getByRole("button", { name: "Run 1 run again, with the same input?" }).click();
+  await page.getByRole("button", { name: /^Run 1 run again( in .*)?, with the same input\?$/ }).click();
   await page.getByText("1 of 1 not done.").waitFor();
   await page.getByText(/gamma run_\w+: no room/).waitFor();
   await page.getByRole("button", { name: "Clear" }).click();
@@ -122,7 +122,7 @@ await play(async (browser) => {
   await dialog.getByText(`was there already: ${folder}/large.bin`).waitFor();
   await dialog.locator(".files .bad").waitFor();
   assert.equal(readFileSync(join(folder, "small.txt"), "utf8"), "two\n", "a file that is there is not replaced");
-  await dialog.getByLabel("Replace files that are there").check();
+  await dialog.getByLabel("Replace existing files").check();
   await dialog.getByRole("button", { name: "Send", exact: true }).click();
   await dialog.getByText(`replaced: ${folder}/small.txt`).waitFor();
   assert.equal(readFileSync(join(folder, "small.txt"), "utf8"), "one\n");

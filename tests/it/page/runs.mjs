@@ -131,7 +131,7 @@ await play(async (browser) => {
   await text.fill(JSON.stringify({ ...better, description: "Too late." }));
   await page.getByRole("button", { name: "Save as a new version" }).click();
   await page.getByRole("alert").filter({ hasText: "saved elsewhere" }).waitFor();
-  await page.getByRole("button", { name: "Leave it" }).click();
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
   await page.getByRole("button", { name: "Discard the changes?" }).click();
   await page.getByRole("button", { name: "Edit" }).waitFor();
   assert.equal(await page.getByText("Too late.").count(), 0);

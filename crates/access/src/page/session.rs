@@ -93,8 +93,11 @@ impl SessionTable {
     ) {
         self.remove_expired(now);
         let sessions = if share.is_some() { &mut self.viewers } else { &mut self.sessions };
+        let share_id = share.map(|share| &share.id);
+        // A browser of a link replaces one of the same link, so that no holder of a link logs out those of others.
+        let age = |session: &&PageSession| (session.share.as_ref() != share_id, session.used);
         if sessions.len() >= MAX_SESSIONS
-            && let Some(oldest) = sessions.iter().min_by_key(|session| session.used).map(|session| session.id.clone())
+            && let Some(oldest) = sessions.iter().min_by_key(age).map(|session| session.id.clone())
         {
             sessions.retain(|session| session.id != oldest);
         }

@@ -3,7 +3,22 @@
 import { ApiError, ask } from "./api.js";
 import { fill, h, setText } from "./dom.js";
 import { jsonLines, placed, syntaxProblem } from "./json_lines.js";
+import { project } from "./project.js";
 import { visible } from "./words.js";
+
+/** Texts that are not saved: leaving the view keeps them. By project and workflow. @type {Map<string, { before: string, text: string }>} */
+const drafts = new Map();
+
+/** Asks before the tab is closed. @param {Event} event */
+const onLeave = (event) => event.preventDefault();
+
+/** Keeps an edited text, or forgets it. @param {string} key @param {{ before: string, text: string } | null} draft */
+function keepDraft(key, draft) {
+  if (draft) drafts.set(key, draft);
+  else drafts.delete(key);
+  if (drafts.size) addEventListener("beforeunload", onLeave);
+  else removeEventListener("beforeunload", onLeave);
+}
 
 /**
  * Returns the form that edits a definition.
@@ -12,12 +27,15 @@ import { visible } from "./words.js";
  * @param {() => void} done Called after saving, or when the person leaves it.
  */
 export function editor(name, definition, done) {
-  const before = JSON.stringify(definition, null, 2);
+  const key = `${project()} ${name}`;
+  const draft = drafts.get(key);
+  const before = draft?.before ?? JSON.stringify(definition, null, 2);
   const text = h("textarea", { class: "mono editor", spellcheck: "false", rows: Math.min(40, before.split("\n").length + 2), "aria-label": "Definition" });
-  text.value = before;
+  text.value = draft?.text ?? before;
+  text.addEventListener("input", () => keepDraft(key, text.value === before ? null : { before, text: text.value }));
   const reason = h("input", { type: "text", class: "grow", placeholder: "Reason, for its versions", "aria-label": "Reason", maxlength: "500" });
   const save = h("button", { class: "primary" }, "Save as a new version");
-  const leave = h("button", { type: "button" }, "Leave it");
+  const leave = h("button", { type: "button" }, "Cancel");
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const mistakes = h("pre", { class: "judged source", tabindex: "0", "aria-label": "Mistakes", hidden: true });
   const form = h("form", { novalidate: true }, text, h("p", { class: "line" }, reason, save, leave), problem, mistakes);
@@ -72,7 +90,7 @@ export function editor(name, definition, done) {
       tell(`The name stays ${definition.name ?? name}: another name would be another workflow.`);
       return;
     }
-    save.disabled = true;
+    save.disabled = text.readOnly = true;
     try {
       const now = await ask("GET", `/workflows/${encodeURIComponent(name)}`);
       if (JSON.stringify(now.definition, null, 2) !== before) {
@@ -80,6 +98,7 @@ export function editor(name, definition, done) {
         return;
       }
       await ask("POST", "/workflows", { workflow_definition: edited, overwrite_existing: true, reason: reason.value.trim() || undefined });
+      keepDraft(key, null);
       done();
     } catch (error) {
       const reply = error instanceof ApiError ? error.reply : {};
@@ -87,7 +106,7 @@ export function editor(name, definition, done) {
       const problems = (reply.validation_errors ?? []).map(String);
       if (problems.length) showMistakes(edited, problems);
     } finally {
-      save.disabled = false;
+      save.disabled = text.readOnly = false;
     }
   });
   leave.addEventListener("click", () => {
@@ -96,11 +115,13 @@ export function editor(name, definition, done) {
       fill(leave, "Discard the changes?");
       setTimeout(() => {
         delete leave.dataset["sure"];
-        fill(leave, "Leave it");
+        fill(leave, "Cancel");
       }, 4000);
       return;
     }
+    keepDraft(key, null);
     done();
   });
+  if (draft) tell("These changes are not saved yet.");
   return form;
 }

@@ -86,7 +86,8 @@ export async function logIn(ticket) {
   const reply = await response.json().catch(() => ({}));
   if (!response.ok) return String(reply.error ?? "The login failed.");
   keep({ session_id: String(reply.session_id), half: String(reply.half), terminal: reply.terminal ?? null });
-  tabs.postMessage({ half: current });
+  // A read-only link belongs to its tab: others may have or get a whole session.
+  if (!current?.terminal) tabs.postMessage({ half: current });
   return null;
 }
 
@@ -126,7 +127,7 @@ export function whenLoggedInElsewhere(listener) {
 }
 
 tabs.addEventListener("message", ({ data }) => {
-  if (data?.wanted && current) tabs.postMessage({ half: current });
+  if (data?.wanted && current && !current.terminal) tabs.postMessage({ half: current });
   if (typeof data?.half?.half === "string" && !current) {
     keep(data.half);
     received(data.half);

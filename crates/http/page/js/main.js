@@ -197,7 +197,7 @@ document.querySelector(".skip")?.addEventListener("click", (event) => {
 
 addEventListener("hashchange", () => {
   const tickets = takeTickets();
-  if (tickets) {
+  if (tickets || location.hash.startsWith("#share=")) {
     start(tickets);
     return;
   }
@@ -217,9 +217,12 @@ async function start(tickets) {
   // The server will close the socket of the ended session, which does not affect the next one.
   if (problem) live.disconnect();
   if (tickets?.project) chooseProject(tickets.project);
-  if (tickets && session !== "valid") problem = await logIn(tickets.login);
+  const isWhole = session === "valid" && !half()?.terminal;
+  // The socket belongs to the session of an earlier link.
+  if ((tickets || share) && !isWhole) live.disconnect();
+  if (tickets && !isWhole) problem = await logIn(tickets.login);
   // A link in the tab of a whole session would take it away.
-  if (share && (session !== "valid" || half()?.terminal)) problem = await logIn(share);
+  if (share && !isWhole && (await logIn(share))) problem = "This link has expired or was ended; ask for another one.";
   if (tickets?.passkey && half()) {
     passkey.setTicket(tickets.passkey);
     history.replaceState(null, "", "#/passkey");

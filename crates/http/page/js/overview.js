@@ -86,9 +86,14 @@ export function show(into) {
   function row(session) {
     const own = session.session_id === half()?.session_id;
     const end = async () => {
-      await ask("DELETE", "/page/sessions", { session_id: session.session_id });
-      if (own) forget();
-      await load();
+      try {
+        await ask("DELETE", "/page/sessions", { session_id: session.session_id });
+        if (own) forget();
+        await load();
+      } catch (error) {
+        problem.textContent = error instanceof Error ? error.message : String(error);
+        problem.hidden = false;
+      }
     };
     return h(
       "tr",

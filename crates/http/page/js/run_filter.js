@@ -17,7 +17,7 @@ export function filterOf(query) {
   /** @param {string} name */
   const part = (name) => (query.get(name) ?? "").trim().slice(0, 200);
   const since = part("since");
-  return { state: part("state"), workflow: part("workflow"), since: since in PERIODS || !Number.isNaN(Date.parse(since)) ? since : "", text: part("text") };
+  return { state: part("state"), workflow: part("workflow"), since: Object.hasOwn(PERIODS, since) || !Number.isNaN(Date.parse(since)) ? since : "", text: part("text") };
 }
 
 /**

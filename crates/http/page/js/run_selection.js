@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { fill, h, setText } from "./dom.js";
+import { project } from "./project.js";
 import { visible } from "./words.js";
 
 /** How long a button waits for the second click, in milliseconds. */
@@ -53,9 +54,13 @@ export function runSelection(changed) {
    * @param {(run: any) => Promise<any>} act
    */
   function acts(button, runs, question, act) {
+    /** The runs that the question counts: others may be selected before the second click. @type {Set<string>} */
+    let asked = new Set();
     button.addEventListener("click", async () => {
-      const chosen = runs();
-      if (!button.dataset["sure"]) {
+      const isSure = Boolean(button.dataset["sure"]);
+      const chosen = runs().filter((run) => !isSure || asked.has(run.run_id));
+      if (!isSure) {
+        asked = new Set(chosen.map((run) => run.run_id));
         button.dataset["sure"] = "asked";
         fill(button, question(chosen.length === 1 ? "1 run" : `${chosen.length} runs`));
         setTimeout(() => {
@@ -87,7 +92,7 @@ export function runSelection(changed) {
   }
 
   acts(cancel, ongoing, (runs) => `Cancel ${runs}?`, (run) => ask("POST", `/runs/${encodeURIComponent(run.run_id)}/cancel`));
-  acts(again, ended, (runs) => `Run ${runs} again, with the same input?`, (run) => ask("POST", "/runs", { again: { run_id: run.run_id }, wait_seconds: 0 }));
+  acts(again, ended, (runs) => `Run ${runs} again${project() ? ` in ${visible(project())}` : ""}, with the same input?`, (run) => ask("POST", "/runs", { again: { run_id: run.run_id }, wait_seconds: 0 }));
 
   return {
     bar,

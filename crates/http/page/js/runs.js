@@ -45,7 +45,7 @@ export function show(into, _parts, query) {
     selection.bar,
     h("div", { class: "card table" }, h("table", {}, h("thead", {}, h("tr", {}, h("td", { class: "select" }, all), ["State", "Workflow", "Began", "Took", "Result"].map((name) => h("th", { scope: "col" }, name)))), rows), none, older),
   );
-  if (filter.since && !(filter.since in PERIODS)) since.append(h("option", { value: filter.since }, `Since ${filter.since}`));
+  if (filter.since && !Object.hasOwn(PERIODS, filter.since)) since.append(h("option", { value: filter.since }, `Since ${filter.since}`));
   [state.value, since.value, workflow.value, search.value] = [filter.state, filter.since, filter.workflow, filter.text];
 
   /** The newest runs, live. @type {any[]} */
@@ -64,10 +64,12 @@ export function show(into, _parts, query) {
   function draw() {
     const now = Date.now();
     const known = new Set(newest.map((run) => run.run_id));
-    const chosen = [...newest, ...found.filter((run) => !known.has(run.run_id))].filter((run) => isOf(run, filter, now));
+    const listed = [...newest, ...found.filter((run) => !known.has(run.run_id))];
+    const chosen = listed.filter((run) => isOf(run, filter, now));
     chosen.sort((one, other) => String(other.started_at).localeCompare(String(one.started_at)));
     shown = chosen;
-    selection.update(chosen);
+    // Also of selected runs that the filter leaves out by now.
+    selection.update(listed);
     // A box that has the focus keeps it.
     const focused = document.activeElement instanceof HTMLInputElement && rows.contains(document.activeElement) ? document.activeElement.value : null;
     fill(rows, chosen.map((run) => row(run, selection.has(run.run_id), (is) => select([run], is))));
@@ -173,7 +175,7 @@ export function show(into, _parts, query) {
 
 /** Describes a filter in a few words. @param {import("./run_filter.js").RunFilter} filter */
 function describe({ state, workflow, since, text }) {
-  const period = since in PERIODS ? `last ${since}` : since && `since ${since}`;
+  const period = Object.hasOwn(PERIODS, since) ? `last ${since}` : since && `since ${since}`;
   return [workflow, state, text && `"${text}"`, period].filter(Boolean).join(", ");
 }
 

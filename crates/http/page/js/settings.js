@@ -17,8 +17,8 @@ const WORDS = {
 /** The choices with their labels and explanations. @type {[import("./choices.js").Choice, string, string][]} */
 const FIELDS = [
   ["theme", "Theme", ""],
-  ["text", "Size of text", ""],
-  ["terminalText", "Text of terminals, at most", "A terminal that is wider than the window has smaller text."],
+  ["text", "Text size", ""],
+  ["terminalText", "Largest text in terminals", "A terminal that is wider than the window has smaller text."],
   ["times", "Times", ""],
 ];
 

@@ -223,7 +223,8 @@ export function show(into, parts, isShared) {
         }
         case "gone":
           // For a missing terminal the server lists all others, which is for agents.
-          tell(isListed() ? (message["error"] ?? "This terminal is closed.") : known ? "This terminal is closed." : `No terminal is open as ${id}. The arrow above leads to those that are.`);
+          if (isReadOnly) tell("This terminal is closed.");
+          else tell(isListed() ? (message["error"] ?? "This terminal is closed.") : known ? "This terminal is closed." : `No terminal is open as ${id}. The arrow above leads to those that are.`);
           isOver = true;
           released();
           close.disabled = true;
@@ -594,7 +595,7 @@ export function show(into, parts, isShared) {
   const resized = new ResizeObserver(scale);
   resized.observe(frame);
   resized.observe(outputFrame);
-  holdAgain();
+  if (!isReadOnly) holdAgain();
   return () => {
     isLeft = true;
     removeEventListener("beforeunload", onLeave);

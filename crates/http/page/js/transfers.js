@@ -30,7 +30,7 @@ export function nameOf(path) {
  * @param {AbortSignal} signal
  */
 async function upload(file, target, progress, signal) {
-  if (file.size > BYTES.most) throw new Error(`It has ${size(file.size)}, and the limit is 256 MiB; use scp, or put_file of an agent.`);
+  if (file.size > BYTES.most) throw new Error(`It has ${size(file.size)}, and the limit is 256 MiB; use scp.`);
   const id = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   const address = `/page/uploads/${id}`;
   const headers = { "steplatch-half": half()?.half ?? "" };
@@ -72,13 +72,23 @@ async function download(source, progress, signal) {
     first ??= reply;
     if (signal.aborted) throw new DOMException("", "AbortError");
     if (reply.size !== first.size || reply.modified !== first.modified) throw new Error("The file changed while it was read; try again.");
-    if (reply.size > BYTES.most) throw new Error(`It has ${size(reply.size)}, and the limit is 256 MiB; use scp, or get_file of an agent.`);
+    if (reply.size > BYTES.most) throw new Error(`It has ${size(reply.size)}, and the limit is 256 MiB; use scp.`);
     pieces.push(typeof reply.content === "string" ? reply.content : Uint8Array.from(atob(reply.content_base64 ?? ""), (sign) => sign.charCodeAt(0)));
     const next = reply.next_offset ?? null;
     progress(next ?? reply.size, reply.size);
-    if (next === null) return new Blob(pieces, { type: "application/octet-stream" });
+    if (next === null) break;
     offset = next;
   }
+  const content = new Blob(pieces, { type: "application/octet-stream" });
+  // Secrets in a text are replaced, and the copy would not be the file.
+  if (first.sha256 && (await digestOf(content)) !== first.sha256) throw new Error("It contains a secret that steplatch hides, or it changed while it was read; use scp.");
+  return content;
+}
+
+/** Returns the SHA-256 digest, in hexadecimal. @param {Blob} content */
+async function digestOf(content) {
+  const digest = await crypto.subtle.digest("SHA-256", await content.arrayBuffer());
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Has the browser store a file. @param {Blob} content @param {string} name */
@@ -130,10 +140,11 @@ export function transfers(ground, place) {
       chosen = [...(picker.files ?? [])];
       show();
     });
-    const form = h("form", { class: "part" }, h("h3", {}, "Send"), h("p", { class: "line" }, picker), h("p", { class: "line" }, h("span", {}, "To"), into), h("p", {}, h("label", { class: "line" }, replace, "Replace files that are there")), list, h("p", {}, send));
+    const form = h("form", { class: "part" }, h("h3", {}, "Send"), h("p", { class: "line" }, picker), h("p", { class: "line" }, h("span", {}, "To"), into), h("p", {}, h("label", { class: "line" }, replace, "Replace existing files")), list, h("p", {}, send));
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      send.disabled = true;
+      // Other files would be in other rows.
+      send.disabled = picker.disabled = true;
       const target = into.value.trim();
       for (const [at, file] of chosen.entries()) {
         const row = /** @type {Element} */ (list.children[at]);
@@ -150,7 +161,7 @@ export function transfers(ground, place) {
           setText(state, reasonOf(error));
         }
       }
-      send.disabled = false;
+      send.disabled = picker.disabled = false;
     });
     show();
     return form;
@@ -188,14 +199,15 @@ export function transfers(ground, place) {
   ground.addEventListener("dragover", (event) => {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
-    ground.classList.add("is-target");
+    ground.classList.toggle("is-target", !button.hidden);
   });
   for (const end of ["dragleave", "drop"]) ground.addEventListener(end, () => ground.classList.remove("is-target"));
   ground.addEventListener("drop", (event) => {
     const files = [...(event.dataTransfer?.files ?? [])];
     if (!files.length) return;
     event.preventDefault();
-    open(files);
+    // A read-only link sends no files.
+    if (!button.hidden) open(files);
   });
   return { button, dialog, /** The place is known now. */ enable: () => { button.disabled = false; } };
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
-use serde_json::json;
+use serde_json::{Value, json};
 use steplatch_protocol::{CheckPageSession, PageSecret, Peer, ReconnectingClient, ResizeTerminal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -26,6 +26,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Maximum age of the last session check before a tab acts on a terminal.
 const MAX_CHECK_AGE: Duration = Duration::from_secs(1);
+
+/// Maximum age of the last session check before a tab of a read-only link gets another frame.
+const MAX_LINK_CHECK_AGE: Duration = Duration::from_secs(2);
 
 /// Maximum time without a message from a tab, which answers pings.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -165,6 +168,9 @@ impl Tab {
         let (shutdown, wake) = (self.app.shutdown.clone(), self.wake.clone());
         let mut last_message = Instant::now();
         loop {
+            if self.terminal.is_some() && self.checked_at.elapsed() > MAX_LINK_CHECK_AGE && !self.is_logged_in().await {
+                return Err(SocketClose(LOGGED_OUT, "the link has ended"));
+            }
             let (frame_due, acknowledgement_due) = (self.send_frames().await, self.acknowledgements.1);
             let due = frame_due.into_iter().chain(acknowledgement_due).min();
             tokio::select! {
@@ -265,6 +271,7 @@ impl Tab {
     /// Sends the frames that are due. Returns the time of the next one.
     async fn send_frames(&mut self) -> Option<Instant> {
         let (now, mut frames, mut next) = (Instant::now(), Vec::new(), None::<Instant>);
+        let is_link = self.terminal.is_some();
         for (terminal, watched) in &mut self.watched {
             if watched.has_ended || watched.unacknowledged.len() >= MAX_UNACKNOWLEDGED_FRAMES {
                 continue;
@@ -278,6 +285,8 @@ impl Tab {
                 ViewerUpdate::None => {}
                 ViewerUpdate::Ended(error) => {
                     watched.has_ended = true;
+                    // The error may list the other terminals.
+                    let error = error.filter(|_| !is_link);
                     frames.push(ToTab::Gone { terminal: terminal.clone(), error }.to_text().into());
                 }
                 ViewerUpdate::Frame(..) if due > now => next = Some(next.map_or(due, |next| next.min(due))),
@@ -310,7 +319,8 @@ impl Tab {
                 }
                 Some(terminal) => {
                     let entries = terminals.as_array().into_iter().flatten();
-                    let seen: Vec<_> = entries.filter(|entry| entry["session_id"] == **terminal).cloned().collect();
+                    let entries = entries.filter(|entry| entry["session_id"] == **terminal);
+                    let seen: Vec<_> = entries.map(visible_to_link).collect();
                     ToTab::Lists { terminals: seen.into(), waiting: json!([]), runs: json!([]) }
                 }
             };
@@ -447,6 +457,28 @@ impl Tab {
             }
         }
     }
+}
+
+/// Fields of a listed terminal that a read-only link shows.
+const LINK_FIELDS: [&str; 12] = [
+    "session_id",
+    "name",
+    "title",
+    "command",
+    "state",
+    "exit_code",
+    "busy",
+    "awaiting_input",
+    "password",
+    "cols",
+    "rows",
+    "host_lost_since",
+];
+
+/// Returns a listed terminal with the fields that a read-only link shows.
+fn visible_to_link(terminal: &Value) -> Value {
+    let fields = LINK_FIELDS.iter().filter_map(|name| Some(((*name).to_owned(), terminal.get(name)?.clone())));
+    Value::Object(fields.collect())
 }
 
 /// Returns whether a message acts on a terminal.

@@ -3,11 +3,11 @@
 //! The pieces are in a temporary directory that only the user can enter. An upload that is not continued is discarded.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
@@ -45,7 +45,7 @@ pub(crate) struct Uploads(Mutex<HashMap<String, Upload>>);
 #[derive(Debug)]
 struct Upload {
     folder: TempDir,
-    file: File,
+    file: Arc<File>,
     size: u64,
     continued_at: Instant,
 }
@@ -55,9 +55,11 @@ const FILE_MODE: u32 = 0o644;
 
 impl Upload {
     fn begin(now: Instant) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("steplatch-upload-").tempdir()?;
+        // Without this, the mode is 0755 with a usual umask, and other users could read the file.
+        let private = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("steplatch-upload-").permissions(private).tempdir()?;
         let options = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).clone();
-        let file = options.open(folder.path().join(CONTENT))?;
+        let file = Arc::new(options.open(folder.path().join(CONTENT))?);
         Ok(Self { folder, file, size: 0, continued_at: now })
     }
 
@@ -76,7 +78,7 @@ enum PieceError {
     Unknown,
     #[error("The piece begins at byte {offset}, and {received} bytes have arrived")]
     Gap { offset: u64, received: u64 },
-    #[error("The file is larger than the limit of 256 MiB; copy it with put_file of an agent, or with scp")]
+    #[error("The file is larger than the limit of 256 MiB; copy it with scp")]
     TooLarge,
     #[error("The file cannot be stored: {0}")]
     System(#[from] io::Error),
@@ -98,11 +100,10 @@ impl Uploads {
     /// Adds a piece at `offset`; the piece at 0 begins the upload. A repeated piece changes nothing. Returns the number
     /// of bytes that have arrived.
     fn add(&self, id: &str, offset: u64, piece: &[u8], now: Instant) -> Result<u64, PieceError> {
-        let end = offset + piece.len() as u64;
-        if end > MAX_FILE_BYTES {
+        let Some(end) = offset.checked_add(piece.len() as u64).filter(|end| *end <= MAX_FILE_BYTES) else {
             self.0.lock().remove(id);
             return Err(PieceError::TooLarge);
-        }
+        };
         let mut uploads = self.0.lock();
         uploads.retain(|_, upload| now.duration_since(upload.continued_at) < UPLOAD_TIMEOUT);
         if offset == 0 && !uploads.contains_key(id) {
@@ -117,18 +118,37 @@ impl Uploads {
         if offset != upload.size {
             return Err(PieceError::Gap { offset, received: upload.size });
         }
-        // An earlier attempt may have written a part of the piece.
-        upload.file.write_all_at(piece, offset)?;
-        upload.size = end;
-        Ok(end)
+        let file = upload.file.clone();
+        // Other requests need the lock while the disk writes. An earlier attempt may have written a part of the piece.
+        drop(uploads);
+        file.write_all_at(piece, offset)?;
+        let mut uploads = self.0.lock();
+        let upload = uploads.get_mut(id).filter(|upload| Arc::ptr_eq(&upload.file, &file));
+        let upload = upload.ok_or(PieceError::Unknown)?;
+        upload.size = upload.size.max(end);
+        Ok(upload.size)
     }
 
     fn take(&self, id: &str) -> Option<Upload> {
         self.0.lock().remove(id)
     }
 
-    fn put_back(&self, id: String, upload: Upload) {
-        self.0.lock().insert(id, upload);
+    /// Discards the uploads that were not continued. Returns whether none is left.
+    fn discard_idle(&self, now: Instant) -> bool {
+        let mut uploads = self.0.lock();
+        uploads.retain(|_, upload| now.duration_since(upload.continued_at) < UPLOAD_TIMEOUT);
+        uploads.is_empty()
+    }
+}
+
+/// Discards uploads that are not continued, until none is left.
+async fn discard_idle_uploads(app: Weak<App>) {
+    loop {
+        tokio::time::sleep(UPLOAD_TIMEOUT).await;
+        match app.upgrade() {
+            Some(app) if !app.uploads.discard_idle(Instant::now()) => {}
+            _ => return,
+        }
     }
 }
 
@@ -170,6 +190,9 @@ pub(super) async fn put_piece(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     check(caller, &id)?;
+    if piece.offset == 0 {
+        tokio::spawn(discard_idle_uploads(Arc::downgrade(&app)));
+    }
     let adding = move || app.uploads.add(&id, piece.offset, &body, Instant::now());
     let received = tokio::task::spawn_blocking(adding).await.map_err(io::Error::other);
     Ok(Json(json!({"success": true, "received": received.map_err(PieceError::from)??})))
@@ -178,8 +201,7 @@ pub(super) async fn put_piece(
 /// Copies a complete file to its place.
 ///
 /// # Errors
-/// If the upload is unknown or incomplete, or the daemon does not write the file. A refused upload is kept, so that
-/// the tab may choose another place.
+/// If the upload is unknown or incomplete, or the daemon does not write the file. The upload is discarded in each case.
 pub(super) async fn finish(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -190,20 +212,14 @@ pub(super) async fn finish(
     check(caller, &id)?;
     let mut params = parse_body(&headers, &body)?;
     let size = params.remove("size").and_then(|size| size.as_u64());
-    let mut upload = app.uploads.take(&id).ok_or(PieceError::Unknown)?;
+    let upload = app.uploads.take(&id).ok_or(PieceError::Unknown)?;
     if size != Some(upload.size) {
-        let received = upload.size;
-        app.uploads.put_back(id, upload);
-        let error = format!("{received} bytes have arrived, and the file has {}", size.unwrap_or_default());
+        let error = format!("{} bytes have arrived, and the file has {}", upload.size, size.unwrap_or_default());
         return Err(Refusal::new(StatusCode::CONFLICT, "conflict", error));
     }
     params.insert("from".to_owned(), upload.path().display().to_string().into());
     let reply = app.daemon.call_raw(PutFile::NAME, Value::Object(params)).await;
     let has_written = reply.as_ref().is_ok_and(|(reply, _)| reply["success"] == true);
-    if !has_written {
-        upload.continued_at = Instant::now();
-        app.uploads.put_back(id, upload);
-    }
     let status = if has_written { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     Ok((status, Json(reply?.0)).into_response())
 }
@@ -236,6 +252,7 @@ mod tests {
         assert!(matches!(uploads.add("a", 8, b"x", now), Err(PieceError::Gap { offset: 8, received: 7 })));
         assert!(matches!(uploads.add("b", 1, b"x", now), Err(PieceError::Unknown)));
         let upload = uploads.take("a").unwrap();
+        assert_eq!(upload.folder.path().metadata().unwrap().permissions().mode() & 0o077, 0, "only the user enters it");
         assert_eq!(std::fs::read(upload.path()).unwrap(), b"one two");
         let path = upload.path();
         drop(upload);
@@ -248,6 +265,7 @@ mod tests {
         uploads.add("big", 0, b"x", now).unwrap();
         assert!(matches!(uploads.add("big", MAX_FILE_BYTES, b"x", now), Err(PieceError::TooLarge)));
         assert!(uploads.take("big").is_none());
+        assert!(matches!(uploads.add("big", u64::MAX, b"x", now), Err(PieceError::TooLarge)));
         for number in 0..=MAX_UPLOADS {
             let at = now + Duration::from_secs(number as u64);
             uploads.add(&number.to_string(), 0, b"x", at).unwrap();

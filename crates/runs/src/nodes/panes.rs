@@ -115,16 +115,16 @@ const MAX_NODE_CHARS: usize = 40;
 /// Maximum length of an owner in the name of a terminal, in characters.
 const MAX_OWNER_CHARS: usize = 23;
 
-/// Returns a text that differs for different owners: of a long one, its end and a checksum.
-fn shortened(owner: &str) -> String {
-    let chars = owner.chars().count();
-    if chars <= MAX_OWNER_CHARS {
-        return owner.to_owned();
+/// Returns at most `limit` characters that differ for different texts: of a long one, its end and a checksum.
+fn shortened(text: &str, limit: usize) -> String {
+    let chars = text.chars().count();
+    if chars <= limit {
+        return text.to_owned();
     }
     // FNV-1a (RFC 9923), the same in every daemon.
-    let checksum = owner.bytes().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let checksum = text.bytes().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let suffix = format!("~{checksum:08x}");
-    let end: String = owner.chars().skip(chars - (MAX_OWNER_CHARS - suffix.len())).collect();
+    let end: String = text.chars().skip(chars - (limit - suffix.len())).collect();
     end + &suffix
 }
 
@@ -140,8 +140,7 @@ impl PtyNodes {
 
     /// Returns the name of a node's terminal, by which the daemon finds a terminal of unknown id.
     fn name_of(&self, node: &str) -> String {
-        let node: String = node.chars().take(MAX_NODE_CHARS).collect();
-        format!("{node}@{}", shortened(&self.owner))
+        format!("{}@{}", shortened(node, MAX_NODE_CHARS), shortened(&self.owner, MAX_OWNER_CHARS))
     }
 
     /// Returns the step that opens the terminal of a node, after its previous one.
@@ -835,8 +834,9 @@ mod tests {
 
     #[test]
     fn owners_that_begin_alike_have_terminals_of_different_names() {
+        let shortened = |owner: &str| shortened(owner, MAX_OWNER_CHARS);
         assert_eq!(shortened("run_1mbvxrqq6130y4wa"), "run_1mbvxrqq6130y4wa");
-        let [shop, store] = ["nodes of /srv/projects/shop", "nodes of /srv/projects/store"].map(shortened);
+        let [shop, store] = ["nodes of /srv/projects/shop", "nodes of /srv/projects/store"].map(&shortened);
         assert!(shop.starts_with("/projects/shop~"), "{shop}");
         assert_ne!(shop, store);
         assert!(shortened(&"ä".repeat(100)).chars().count() == MAX_OWNER_CHARS);

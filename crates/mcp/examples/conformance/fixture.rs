@@ -20,36 +20,46 @@ use crate::rounds;
 /// An image of one red pixel.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
-/// A sound without a sample.
+/// A sound without samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/// The length of one step of the tools that only wait.
-const STEP: Duration = Duration::from_millis(50);
+/// Duration of one step of the tools that only wait.
+const STEP_DURATION: Duration = Duration::from_millis(50);
 
-/// An offer with the names that the suite expects.
+/// A server backend with the names that the suite expects.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     jobs: Jobs,
     changes: broadcast::Sender<ListChange>,
-    /// True if the additional tool, and the additional prompt, are listed.
-    more: (AtomicBool, AtomicBool),
+    /// True if the additional tool is listed.
+    lists_extra_tool: AtomicBool,
+    /// True if the additional prompt is listed.
+    lists_extra_prompt: AtomicBool,
 }
 
 impl Default for Fixture {
     fn default() -> Self {
-        Self { jobs: Jobs::default(), changes: broadcast::Sender::new(16), more: Default::default() }
+        Self {
+            jobs: Jobs::default(),
+            changes: broadcast::Sender::new(16),
+            lists_extra_tool: AtomicBool::default(),
+            lists_extra_prompt: AtomicBool::default(),
+        }
     }
 }
 
-pub(crate) fn said(text: impl Into<String>) -> Outcome<ToolReply> {
+/// Returns the successful result of a tool, as text.
+pub(crate) fn text_result(text: impl Into<String>) -> Outcome<ToolReply> {
     Outcome::Done(ToolReply::Result(CallToolResult::success(vec![ContentBlock::text(text.into())])))
 }
 
-fn shown(content: Vec<ContentBlock>) -> Outcome<ToolReply> {
+/// Returns the successful result of a tool.
+fn content_result(content: Vec<ContentBlock>) -> Outcome<ToolReply> {
     Outcome::Done(ToolReply::Result(CallToolResult::success(content)))
 }
 
-pub(crate) fn invalid(error: &str) -> ErrorData {
+/// Returns an error for invalid parameters.
+pub(crate) fn invalid_params(error: &str) -> ErrorData {
     ErrorData::invalid_params(error.to_owned(), None)
 }
 
@@ -62,7 +72,7 @@ fn object(schema: Value) -> JsonObject {
 
 /// Returns every tool, with its description and its schema.
 fn tools() -> Vec<Tool> {
-    let nothing = || json!({"type": "object", "properties": {}});
+    let no_arguments = || json!({"type": "object", "properties": {}});
     let text = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
     let plain = [
         "test_simple_text",
@@ -82,7 +92,8 @@ fn tools() -> Vec<Tool> {
         "protocol_error_job",
         "multi_input",
     ];
-    let mut all: Vec<(&str, Value)> = plain.into_iter().chain(rounds::TOOLS).map(|name| (name, nothing())).collect();
+    let mut all: Vec<(&str, Value)> =
+        plain.into_iter().chain(rounds::TOOLS).map(|name| (name, no_arguments())).collect();
     let seconds = json!({"type": "object", "required": ["seconds"], "properties": {
         "seconds": {"type": "number", "minimum": 0}, "label": {"type": "string"}}});
     let header = json!({"type": "object", "required": ["region"], "properties": {
@@ -97,10 +108,10 @@ fn tools() -> Vec<Tool> {
         ("confirm_delete", text("filename")),
     ]);
     all.sort_by_key(|(name, _)| *name);
-    let described = |(name, schema): (&str, Value)| {
+    let to_tool = |(name, schema): (&str, Value)| {
         Tool::new(name.to_owned(), format!("The suite's {name}"), std::sync::Arc::new(object(schema)))
     };
-    all.into_iter().map(described).collect()
+    all.into_iter().map(to_tool).collect()
 }
 
 /// Returns a schema with keywords of JSON Schema 2020-12.
@@ -126,10 +137,10 @@ fn schema_of_2020_12() -> Value {
 }
 
 /// Sends a log message: to every client before 2026-07-28, since then to clients that request logs with the call.
-#[expect(deprecated, reason = "the suite still asks for logs")]
-async fn log(asker: &ClientContext<'_>, message: &str) {
-    let context = asker.context();
-    if asker.is_modern() && context.meta.log_level().is_none() {
+#[expect(deprecated, reason = "the suite still tests logging")]
+async fn log(client: &ClientContext<'_>, message: &str) {
+    let context = client.context();
+    if client.is_modern() && context.meta.log_level().is_none() {
         return;
     }
     let message = rmcp::model::LoggingMessageNotificationParam::new(rmcp::model::LoggingLevel::Info, json!(message));
@@ -138,19 +149,20 @@ async fn log(asker: &ClientContext<'_>, message: &str) {
 }
 
 impl Fixture {
-    async fn plain(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
+    /// Calls a tool that needs no further requests.
+    async fn call_plain_tool(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
         match call.name.as_str() {
-            "test_simple_text" => said("This is a simple text response for testing."),
-            "test_image_content" => shown(vec![ContentBlock::image(PNG, "image/png")]),
-            "test_audio_content" => shown(vec![ContentBlock::audio(WAV, "audio/wav")]),
+            "test_simple_text" => text_result("This is a simple text response for testing."),
+            "test_image_content" => content_result(vec![ContentBlock::image(PNG, "image/png")]),
+            "test_audio_content" => content_result(vec![ContentBlock::audio(WAV, "audio/wav")]),
             "test_embedded_resource" => {
                 let text = "This is an embedded resource content.";
-                shown(vec![ContentBlock::resource(ResourceContents::text(text, "test://embedded-resource"))])
+                content_result(vec![ContentBlock::resource(ResourceContents::text(text, "test://embedded-resource"))])
             }
             "test_multiple_content_types" => {
                 let data = json!({"test": "data", "value": 123}).to_string();
                 let resource = ResourceContents::text(data, "test://mixed-content-resource");
-                shown(vec![
+                content_result(vec![
                     ContentBlock::text("Multiple content types test:"),
                     ContentBlock::image(PNG, "image/png"),
                     ContentBlock::resource(resource.with_mime_type("application/json")),
@@ -165,35 +177,35 @@ impl Fixture {
                     if let Some(progress) = &mut call.progress {
                         progress.report(done, Some(100.0)).await;
                     }
-                    tokio::time::sleep(STEP).await;
+                    tokio::time::sleep(STEP_DURATION).await;
                 }
-                said("Three steps were made.")
+                text_result("Three steps were completed.")
             }
             "test_tool_with_logging" | "test_logging_tool" => {
                 for message in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
                     log(&call.asker, message).await;
-                    tokio::time::sleep(STEP).await;
+                    tokio::time::sleep(STEP_DURATION).await;
                 }
-                said("Three messages were logged.")
+                text_result("Three messages were logged.")
             }
             "test_reconnection" => {
-                tokio::time::sleep(STEP).await;
-                said("Reconnection test completed successfully")
+                tokio::time::sleep(STEP_DURATION).await;
+                text_result("Reconnection test completed successfully")
             }
             "test_trigger_tool_change" => {
-                self.more.0.fetch_not(Ordering::Relaxed);
+                self.lists_extra_tool.fetch_not(Ordering::Relaxed);
                 let _ = self.changes.send(ListChange::Tools);
-                said("The list of tools changed.")
+                text_result("The list of tools changed.")
             }
             "test_trigger_prompt_change" => {
-                self.more.1.fetch_not(Ordering::Relaxed);
+                self.lists_extra_prompt.fetch_not(Ordering::Relaxed);
                 let _ = self.changes.send(ListChange::Prompts);
-                said("The list of prompts changed.")
+                text_result("The list of prompts changed.")
             }
             "test_missing_capability" => {
-                let can = call.asker.context().client_capabilities().unwrap_or_default();
-                match can.sampling {
-                    Some(_) => said("The client can sample."),
+                let capabilities = call.asker.context().client_capabilities().unwrap_or_default();
+                match capabilities.sampling {
+                    Some(_) => text_result("The client can sample."),
                     None => {
                         let mut required = ClientCapabilities::default();
                         required.sampling = Some(Default::default());
@@ -203,11 +215,11 @@ impl Fixture {
             }
             "json_schema_2020_12_tool" | "test_custom_header" => {
                 let arguments = Value::Object(call.arguments.clone().unwrap_or_default());
-                said(format!("Called with {arguments}"))
+                text_result(format!("Called with {arguments}"))
             }
             "greet" => match call.arguments.as_ref().and_then(|arguments| arguments.get("name")?.as_str()) {
-                Some(name) => said(format!("Hello, {name}!")),
-                None => Outcome::Refused(invalid("greet needs a name")),
+                Some(name) => text_result(format!("Hello, {name}!")),
+                None => Outcome::Refused(invalid_params("greet needs a name")),
             },
             _ => Outcome::Unknown,
         }
@@ -215,7 +227,7 @@ impl Fixture {
 }
 
 impl ServerBackend for Fixture {
-    #[expect(deprecated, reason = "the suite still asks for logs")]
+    #[expect(deprecated, reason = "the suite still tests logging")]
     fn about(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_logging()
@@ -235,9 +247,9 @@ impl ServerBackend for Fixture {
 
     async fn tools(&self) -> CachedList<Tool> {
         let mut items = tools();
-        if self.more.0.load(Ordering::Relaxed) {
-            let nothing = object(json!({"type": "object", "properties": {}}));
-            items.push(Tool::new("zz_one_more", "A tool that comes and goes", std::sync::Arc::new(nothing)));
+        if self.lists_extra_tool.load(Ordering::Relaxed) {
+            let no_arguments = object(json!({"type": "object", "properties": {}}));
+            items.push(Tool::new("zz_one_more", "A tool that is listed on request", std::sync::Arc::new(no_arguments)));
         }
         CachedList { items, ttl_ms: 1000 }
     }
@@ -252,7 +264,7 @@ impl ServerBackend for Fixture {
         }
         match self.jobs.call(call).await {
             Some(outcome) => outcome,
-            None => self.plain(call).await,
+            None => self.call_plain_tool(call).await,
         }
     }
 
@@ -269,7 +281,7 @@ impl ServerBackend for Fixture {
             prompt("test_prompt_with_image", &[]),
             prompt("test_simple_prompt", &[]),
         ];
-        if self.more.1.load(Ordering::Relaxed) {
+        if self.lists_extra_prompt.load(Ordering::Relaxed) {
             items.push(prompt("zz_one_more", &[]));
         }
         CachedList { items, ttl_ms: 1000 }
@@ -338,18 +350,18 @@ impl ServerBackend for Fixture {
     }
 
     async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
-        let (told, updates) = mpsc::channel(1);
-        tokio::spawn(async move { told.closed().await });
+        let (sender, updates) = mpsc::channel(1);
+        tokio::spawn(async move { sender.closed().await });
         Ok((uri == "test://watched-resource").then_some(updates))
     }
 
-    async fn complete(&self, _what: &Reference, argument: &ArgumentInfo) -> Vec<String> {
+    async fn complete(&self, _reference: &Reference, argument: &ArgumentInfo) -> Vec<String> {
         let values = ["paris", "park", "party"].into_iter().filter(|value| value.starts_with(&argument.value));
         values.map(str::to_owned).collect()
     }
 
     async fn task(&self, id: &str, _asker: &ClientContext<'_>) -> Result<Option<DetailedTask>, ErrorData> {
-        Ok(self.jobs.told(id))
+        Ok(self.jobs.detailed_task(id))
     }
 
     async fn answer_task(

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use steplatch_mcp::offer::{Call, Outcome, ToolReply};
 use tokio::time::Instant;
 
-use crate::fixture::{invalid, said};
+use crate::fixture::{invalid_params, text_result};
 use crate::rounds::form;
 
 /// The tasks.
@@ -76,13 +76,13 @@ impl Jobs {
         Some(match call.name.as_str() {
             "slow_compute" => {
                 let Some(seconds) = argument("seconds").and_then(|seconds| seconds.as_f64()) else {
-                    return Some(Outcome::Refused(invalid("slow_compute needs seconds")));
+                    return Some(Outcome::Refused(invalid_params("slow_compute needs seconds")));
                 };
                 let takes = Duration::from_secs_f64(seconds.clamp(0.0, 600.0));
                 let text = format!("It took {seconds} s.");
                 if !call.asker.takes_tasks() {
                     tokio::time::sleep(takes).await;
-                    return Some(said(text));
+                    return Some(text_result(text));
                 }
                 self.begin(State::Working(Instant::now() + takes, completed(&text)))
             }
@@ -92,7 +92,7 @@ impl Jobs {
                 Outcome::Refused(ErrorData::internal_error("This job always breaks.", None))
             }
             "confirm_delete" | "multi_input" if !call.asker.takes_tasks() => {
-                said("Nobody was asked, so nothing was done.")
+                text_result("Nobody was asked, so nothing was done.")
             }
             "failing_job" => {
                 let result = CallToolResult::error(vec![ContentBlock::text("This job always fails.")]);
@@ -126,7 +126,7 @@ impl Jobs {
     }
 
     /// Returns the state of a task.
-    pub(crate) fn told(&self, id: &str) -> Option<DetailedTask> {
+    pub(crate) fn detailed_task(&self, id: &str) -> Option<DetailedTask> {
         let mut all = self.all.lock();
         let job = all.get_mut(id)?;
         if let State::Working(until, payload) = &job.state

@@ -5,7 +5,7 @@ use rmcp::model::{GetPromptResult, InputRequest, InputRequests, InputResponses, 
 use serde_json::{Value, json};
 use steplatch_mcp::offer::{Ask, Call, ClientInput, Outcome, ToolReply};
 
-use crate::fixture::{invalid, said};
+use crate::fixture::{invalid_params, text_result};
 use crate::jobs::Jobs;
 
 /// The prompt that requests input.
@@ -61,8 +61,8 @@ fn answers(call: &mut Call<'_>) -> Result<InputResponses, ErrorData> {
     match std::mem::take(&mut call.round.came) {
         ClientInput::Answers(answers) => Ok(answers.into_iter().filter(|(_, answer)| answer.is_object()).collect()),
         ClientInput::Nothing => Ok(InputResponses::new()),
-        ClientInput::Moot | ClientInput::Late => Err(invalid("nobody answered")),
-        ClientInput::Unreachable => Err(invalid("the client cannot be asked that")),
+        ClientInput::Moot | ClientInput::Late => Err(invalid_params("nobody answered")),
+        ClientInput::Unreachable => Err(invalid_params("the client cannot be asked that")),
     }
 }
 
@@ -99,11 +99,11 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
     let text = |name: &str| json!({name: {"type": "string"}});
     match name {
         "test_sampling" => match field(answers, "sampled", "text") {
-            Some(text) => said(format!("LLM response: {text}")),
+            Some(text) => text_result(format!("LLM response: {text}")),
             None => ask([("sampled", sampling(&argument("prompt"), 100))], Some(json!(name))),
         },
         "test_elicitation" => match whole("user") {
-            Some(answer) => said(format!("User response: {answer}")),
+            Some(answer) => text_result(format!("User response: {answer}")),
             None => {
                 let fields = json!({
                     "username": {"type": "string", "description": "User's response"},
@@ -113,7 +113,7 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
             }
         },
         "test_elicitation_sep1034_defaults" | "test_elicitation_sep1330_enums" => match whole("values") {
-            Some(answer) => said(format!("Elicitation completed: {answer}")),
+            Some(answer) => text_result(format!("Elicitation completed: {answer}")),
             None => {
                 let fields = if name.ends_with("defaults") { with_defaults() } else { with_choices() };
                 ask([("values", optional_form("Please fill in", fields))], Some(json!(name)))
@@ -121,23 +121,23 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
         },
         "test_streaming_elicitation" | "test_input_required_result_elicitation" => {
             match field(answers, "user_name", "name") {
-                Some(name) => said(format!("Hello, {name}!")),
+                Some(name) => text_result(format!("Hello, {name}!")),
                 // The answer alone is enough to continue, so no state is carried and answers from any client are
                 // accepted.
                 None => ask([("user_name", form("What is your name?", text("name")))], None),
             }
         }
         "test_input_required_result_sampling" => match field(answers, "capital_question", "text") {
-            Some(text) => said(text),
+            Some(text) => text_result(text),
             None => ask([("capital_question", sampling("What is the capital of France?", 100))], None),
         },
         "test_input_required_result_list_roots" => match answers.get("client_roots") {
-            Some(answer) => said(format!("The client has {}", answer["roots"])),
+            Some(answer) => text_result(format!("The client has {}", answer["roots"])),
             None => ask([("client_roots", roots())], None),
         },
         "test_input_required_result_request_state" | "test_input_required_result_tampered_state" => {
             match (carried.as_ref().and_then(Value::as_str), field(answers, "confirm", "ok")) {
-                (Some("begun"), Some(_)) => said("state-ok"),
+                (Some("begun"), Some(_)) => text_result("state-ok"),
                 _ => {
                     let fields = json!({"ok": {"type": "boolean"}});
                     ask([("confirm", form("Please confirm", fields))], Some(json!("begun")))
@@ -148,7 +148,7 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
             let greeting = field(answers, "greeting", "text");
             match (field(answers, "user_name", "name"), greeting, answers.get("client_roots")) {
                 (Some(name), Some(greeting), Some(roots)) if carried.is_some() => {
-                    said(format!("{greeting}, {name}, with {}", roots["roots"]))
+                    text_result(format!("{greeting}, {name}, with {}", roots["roots"]))
                 }
                 _ => ask(
                     [
@@ -168,7 +168,7 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
                     None => first(),
                 },
                 Some(name) => match field(answers, "step2", "color") {
-                    Some(color) => said(format!("{name} likes {color}")),
+                    Some(color) => text_result(format!("{name} likes {color}")),
                     None => second(name),
                 },
             }
@@ -185,7 +185,7 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
                 .map(|(name, question)| (name.to_owned(), question))
                 .collect();
             match asked.is_empty() || !answers.is_empty() {
-                true => said("Nothing is left to be asked."),
+                true => text_result("Nothing is left to be asked."),
                 false => Outcome::Ask(Ask::new(asked, None)),
             }
         }

@@ -1,4 +1,4 @@
-//! Bytes from the other side of a connection: frames, and the messages in them.
+//! Fuzzing of the bytes from the peer: frames, and the messages in them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,10 +15,11 @@ use crate::wire::{
     first_frame, read_body, write_frame,
 };
 
-/// The frames of an input that arrives in portions, and the error that ends the connection, if any.
-type Received = (Vec<(u64, Vec<u8>)>, Option<BadFrame>);
+/// Frames of an input, and the error that ends the connection, if any.
+type ReadFrames = (Vec<(u64, Vec<u8>)>, Option<BadFrame>);
 
-fn received(portions: &[&[u8]]) -> Received {
+/// Reads the frames of an input that arrives in portions.
+fn read_frames(portions: &[&[u8]]) -> ReadFrames {
     let (mut buffer, mut frames) = (FrameBuffer::default(), Vec::new());
     for portion in portions {
         buffer.bytes.extend_from_slice(portion);
@@ -26,22 +27,22 @@ fn received(portions: &[&[u8]]) -> Received {
         if let Err(error) = buffer.take_frames(|_| MAX_BODY_BYTES, take) {
             return (frames, Some(error));
         }
-        // No complete frame is left: the rest is shorter than one frame.
+        // The buffer holds at most a part of a frame.
         assert_eq!(first_frame(&buffer.bytes), Ok(None));
     }
     (frames, None)
 }
 
-/// Checks that a body which is a `T` stays the same value through a write and a read. Returns whether it is one.
-fn is_stable<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
+/// Checks that a body of type `T` survives encoding and decoding. Returns whether the body is of this type.
+fn check_round_trip<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
     let Ok(value) = read_body::<T>(body) else { return false };
-    let (mut once, mut twice) = (Vec::new(), Vec::new());
-    write_frame(&mut once, 7, &value);
-    let read: T = read_body(&once[HEAD_BYTES..]).expect("an encoded value can be read");
-    write_frame(&mut twice, 7, &read);
-    assert_eq!(once.escape_ascii().to_string(), twice.escape_ascii().to_string());
-    let (taken, number, range) = first_frame(&once).expect("a frame").expect("a complete frame");
-    assert_eq!((taken, number, range), (once.len(), 7, HEAD_BYTES..once.len()));
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    write_frame(&mut first, 7, &value);
+    let read: T = read_body(&first[HEAD_BYTES..]).expect("an encoded value can be read");
+    write_frame(&mut second, 7, &read);
+    assert_eq!(first.escape_ascii().to_string(), second.escape_ascii().to_string());
+    let (taken, number, range) = first_frame(&first).expect("a frame").expect("a complete frame");
+    assert_eq!((taken, number, range), (first.len(), 7, HEAD_BYTES..first.len()));
     true
 }
 
@@ -81,38 +82,38 @@ fn frames() {
         longest: 4_096,
     };
     target.run(|input| {
-        let (frames, error) = received(&[input]);
-        assert_eq!((frames.clone(), error), received(&portions(input)), "cut into portions");
+        let (frames, error) = read_frames(&[input]);
+        assert_eq!((frames.clone(), error), read_frames(&portions(input)), "portions change the frames");
         let bodies: usize = frames.iter().map(|(_, body)| HEAD_BYTES + body.len()).sum();
         assert!(bodies <= input.len());
-        // The input itself is also a body, so that a mutation of its length does not hide all others.
+        // Read the input itself as a body too: a mutated length would hide the bodies of all frames.
         let bodies =
             frames.iter().map(|(_, body)| body.as_slice()).chain([input, input.get(HEAD_BYTES..).unwrap_or_default()]);
         let kinds: Vec<(u32, String)> = bodies
             .map(|body| {
                 let readers: [fn(&[u8]) -> bool; 22] = [
-                    is_stable::<Ask>,
-                    is_stable::<OpenRefused>,
-                    is_stable::<OpenedTerminal>,
-                    is_stable::<AttachReply>,
-                    is_stable::<AttachEvent>,
-                    is_stable::<Refusal>,
-                    is_stable::<HostHello>,
-                    is_stable::<View>,
-                    is_stable::<Sent>,
-                    is_stable::<Waited>,
-                    is_stable::<Excerpt>,
-                    is_stable::<Description>,
-                    is_stable::<Handover>,
-                    is_stable::<CommandResult>,
-                    is_stable::<Closed>,
-                    is_stable::<Picture>,
-                    is_stable::<ScreenDelta>,
-                    is_stable::<Stage>,
-                    is_stable::<RunError>,
-                    is_stable::<VariablesError>,
-                    is_stable::<InputError>,
-                    is_stable::<Result<Vec<Description>, Refusal>>,
+                    check_round_trip::<Ask>,
+                    check_round_trip::<OpenRefused>,
+                    check_round_trip::<OpenedTerminal>,
+                    check_round_trip::<AttachReply>,
+                    check_round_trip::<AttachEvent>,
+                    check_round_trip::<Refusal>,
+                    check_round_trip::<HostHello>,
+                    check_round_trip::<View>,
+                    check_round_trip::<Sent>,
+                    check_round_trip::<Waited>,
+                    check_round_trip::<Excerpt>,
+                    check_round_trip::<Description>,
+                    check_round_trip::<Handover>,
+                    check_round_trip::<CommandResult>,
+                    check_round_trip::<Closed>,
+                    check_round_trip::<Picture>,
+                    check_round_trip::<ScreenDelta>,
+                    check_round_trip::<Stage>,
+                    check_round_trip::<RunError>,
+                    check_round_trip::<VariablesError>,
+                    check_round_trip::<InputError>,
+                    check_round_trip::<Result<Vec<Description>, Refusal>>,
                 ];
                 let read = readers.iter().enumerate().map(|(index, read)| u32::from(read(body)) << index);
                 let request = read_body::<Ask>(body).map(|ask| format!("{ask:?}")).unwrap_or_default();

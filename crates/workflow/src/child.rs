@@ -129,13 +129,13 @@ pub(crate) fn problems(params: &Map<String, Value>, is_open: impl Fn(&Value) -> 
     let param = |key: &str| params.get(key).filter(|value| !value.is_null());
     let mut problems = Vec::new();
     match (param(DEFINITION), param("workflow_name")) {
-        (None, None) => problems.push(InvalidChild::NoWorkflow),
-        (Some(_), Some(_)) => problems.push(InvalidChild::TwoWorkflows),
-        (Some(document), None) if !document.is_object() => problems.push(InvalidChild::DefinitionType),
+        (None, None) => problems.push(InvalidChild::MissingWorkflow),
+        (Some(_), Some(_)) => problems.push(InvalidChild::ConflictingWorkflows),
+        (Some(document), None) if !document.is_object() => problems.push(InvalidChild::DefinitionNotObject),
         (None, Some(name)) if !is_open(name) => match name.as_str().map(str::parse::<WorkflowName>) {
             Some(Ok(_)) => {}
-            Some(Err(error)) => problems.push(InvalidChild::Name(error)),
-            None => problems.push(InvalidChild::NameType),
+            Some(Err(error)) => problems.push(InvalidChild::InvalidName(error)),
+            None => problems.push(InvalidChild::NameNotText),
         },
         _ => {}
     }
@@ -143,12 +143,12 @@ pub(crate) fn problems(params: &Map<String, Value>, is_open: impl Fn(&Value) -> 
         None => {}
         Some(Value::Object(_)) => {}
         Some(value) if is_open(value) => {}
-        Some(_) => problems.push(InvalidChild::VariablesType),
+        Some(_) => problems.push(InvalidChild::VariablesNotObject),
     }
     for key in ["max_states", "execution_timeout"] {
         if let Some(value) = param(key).filter(|value| !is_open(value)) {
             let single_param = Map::from_iter([(key.to_owned(), value.clone())]);
-            problems.extend(limits(&single_param).err().map(InvalidChild::Limit));
+            problems.extend(limits(&single_param).err().map(InvalidChild::InvalidLimit));
         }
     }
     problems

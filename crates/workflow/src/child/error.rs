@@ -5,41 +5,41 @@ use steplatch_ids::InvalidId;
 use super::DEFINITION;
 use crate::event::InvalidLimits;
 
-/// A problem of one parameter, or of all parameters together.
+/// Problem of one parameter, or of the parameters together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidChild {
     /// No parameter names the workflow.
     #[error("Either '{DEFINITION}' or 'workflow_name' must be provided")]
-    NoWorkflow,
+    MissingWorkflow,
     /// Two parameters name the workflow.
     #[error("Provide either '{DEFINITION}' OR 'workflow_name', not both")]
-    TwoWorkflows,
+    ConflictingWorkflows,
     /// The definition is not an object.
     #[error("'{DEFINITION}' must be an object")]
-    DefinitionType,
+    DefinitionNotObject,
     /// The name is not text.
     #[error("'workflow_name' must be a text")]
-    NameType,
+    NameNotText,
     /// The name is not valid for a workflow.
     #[error(transparent)]
-    Name(#[from] InvalidId),
+    InvalidName(#[from] InvalidId),
     /// The variables are not an object.
     #[error("'initial_variables' must be an object")]
-    VariablesType,
-    /// A limit is wrong.
+    VariablesNotObject,
+    /// A limit is not valid.
     #[error(transparent)]
-    Limit(#[from] InvalidLimit),
+    InvalidLimit(#[from] InvalidLimit),
 }
 
 impl InvalidChild {
-    /// Returns the name of the parameter with the problem; an empty name for all parameters together.
+    /// Returns the name of the invalid parameter; an empty name for the parameters together.
     pub(crate) fn param(&self) -> &'static str {
         match self {
-            Self::NoWorkflow => "",
-            Self::TwoWorkflows | Self::NameType | Self::Name(_) => "workflow_name",
-            Self::DefinitionType => DEFINITION,
-            Self::VariablesType => "initial_variables",
-            Self::Limit(limit) => limit.param(),
+            Self::MissingWorkflow => "",
+            Self::ConflictingWorkflows | Self::NameNotText | Self::InvalidName(_) => "workflow_name",
+            Self::DefinitionNotObject => DEFINITION,
+            Self::VariablesNotObject => "initial_variables",
+            Self::InvalidLimit(limit) => limit.param(),
         }
     }
 }

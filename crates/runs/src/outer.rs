@@ -1,9 +1,9 @@
 //! Runs that an outer engine decides, and the workers that connect the daemon to it.
 //!
-//! Such a run has its history in the journal, which its gates and reports use as for any other run. For a machine, only
-//! [`decide`](steplatch_workflow::decide) runs in the engine, which sends numbered events. A function continues here,
-//! in turns that the engine requests, and the engine schedules its calls. A worker is a client of the daemon that
-//! starts runs in the engine, passes inputs to them, and forwards the tasks of the engine to the daemon.
+//! The journal holds the history of such a run, and gates and reports use it as for any other run. For a machine, only
+//! [`decide`](steplatch_workflow::decide) runs in the engine, which sends numbered events. A function is executed here,
+//! in turns that the engine requests, and the engine schedules its calls. A worker is a client of the daemon: it starts
+//! runs in the engine, passes inputs to them, and forwards the tasks of the engine to the daemon.
 
 mod mirror;
 mod openings;
@@ -42,11 +42,11 @@ const WORKER_RETURN_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) enum MirrorMessage {
     /// Events of the run.
     Events(EventBatch),
-    /// The engine has the run, or the reason why it does not.
+    /// The engine has the run, or could not start it for this reason.
     Started(Result<(), String>),
-    /// The engine has ended the run on its own, in this way.
+    /// The engine has ended the run on its own. Contains a description of this end.
     Lost(String),
-    /// A task of a function. A driver without an answer drops the sender.
+    /// A task of a function, and the sender for its answer. A driver without an answer drops the sender.
     Task(EngineTask, oneshot::Sender<EngineAnswer>),
 }
 
@@ -77,9 +77,9 @@ pub(crate) struct OuterEngine {
     state: Mutex<State>,
     /// Counts changes of the workers and of the unstarted runs.
     changes: watch::Sender<u64>,
-    /// Time until which this daemon expects the workers of the last daemon, if there were any.
-    expected_until: Option<Instant>,
-    /// Actions that may outlive their requests.
+    /// Deadline for the workers of the last daemon to reconnect; `None` if it had no workers.
+    workers_expected_until: Option<Instant>,
+    /// Actions that open a terminal and may outlive their requests.
     openings: Openings,
 }
 
@@ -91,7 +91,7 @@ struct State {
     mirrors: HashMap<RunId, Registration>,
     /// Start requests of runs that no worker has started yet.
     unstarted: BTreeMap<RunId, EngineRequest>,
-    /// Runs in progress to cancel. Each worker that connects receives these requests, since the last worker may have
+    /// Cancel requests of runs in progress. Each worker that connects receives them, since the last worker may have
     /// disconnected.
     cancels: BTreeMap<RunId, EngineRequest>,
     /// Steps that runs in progress have abandoned.
@@ -142,7 +142,7 @@ impl MirrorInbox {
     pub(crate) async fn next(&mut self) -> MirrorMessage {
         match self.messages.recv().await {
             Some(message) => message,
-            // This struct holds a sender.
+            // Unreachable, because this struct holds a sender.
             None => std::future::pending().await,
         }
     }
@@ -167,7 +167,7 @@ impl OuterEngine {
         Self {
             state: Mutex::default(),
             changes: watch::Sender::default(),
-            expected_until: had_workers.then(|| Instant::now() + WORKER_RETURN_TIMEOUT),
+            workers_expected_until: had_workers.then(|| Instant::now() + WORKER_RETURN_TIMEOUT),
             openings: Openings::default(),
         }
     }
@@ -215,7 +215,7 @@ impl OuterEngine {
     /// Returns whether a worker is connected. Waits for the workers of the last daemon, which reconnect soon.
     pub(crate) async fn is_served_soon(&self) -> bool {
         let mut changes = self.changes.subscribe();
-        // `self` has a sender.
+        // The channel stays open, because `self` holds its sender.
         let served = changes.wait_for(|_| self.is_served() || !self.expects_workers());
         drop(tokio::time::timeout(START_TIMEOUT, served).await);
         self.is_served()
@@ -223,11 +223,11 @@ impl OuterEngine {
 
     /// Returns whether the daemon started so recently that the previous daemon's workers may not have connected yet.
     fn expects_workers(&self) -> bool {
-        self.expected_until.is_some_and(|until| Instant::now() < until)
+        self.workers_expected_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Makes a worker start a registered run in the engine, now or once a worker connects. Starting a run twice does
-    /// nothing.
+    /// Requests the start of a registered run in the engine, now or once a worker connects. A repeated start has no
+    /// effect.
     pub(crate) fn start(&self, run: &RunId) {
         let mut state = self.state.lock();
         let Some(registration) = state.mirrors.get(run).cloned() else { return };
@@ -238,7 +238,7 @@ impl OuterEngine {
         state.send_request(request);
     }
 
-    /// Makes the workers report if the engine ends a run in progress on its own. Each worker that connects receives the
+    /// Requests a report in case the engine ends a run in progress on its own. Each worker that connects receives this
     /// request, since the worker that started the run may have ended.
     pub(crate) fn watch(&self, run: &RunId) {
         self.state.lock().send_request(EngineRequest::Watch { run_id: run.to_string() });
@@ -257,14 +257,14 @@ impl OuterEngine {
         self.state.lock().abandoned_steps.get(&step.run).is_some_and(|steps| steps.contains(step))
     }
 
-    /// Makes a worker cancel a run in the engine, now or once a worker connects. Returns whether a worker received the
-    /// request.
+    /// Requests the cancellation of a run in the engine, now or once a worker connects. Returns whether a worker has
+    /// the request or receives it after the start.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
         let mut state = self.state.lock();
         state.cancels.insert(run.clone(), request.clone());
         if state.unstarted.contains_key(run) {
-            // The engine does not have the run yet, and receives the request after its start.
+            // The engine does not have the run yet; the request is sent after the start.
             return !state.workers.is_empty();
         }
         state.send_request(request)
@@ -274,10 +274,10 @@ impl OuterEngine {
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
         let deadline = tokio::time::Instant::now() + INPUT_TIMEOUT;
         let mut changes = self.changes.subscribe();
-        // `self` has a sender.
-        let ready = changes.wait_for(|_| self.can_accept_input(run));
+        // The channel stays open, because `self` holds its sender.
+        let ready = changes.wait_for(|_| self.can_stop_waiting(run));
         if tokio::time::timeout(START_TIMEOUT, ready).await.is_err() && self.is_served() {
-            return InputEnd::Unknown("the engine does not have the run yet; try it again".to_owned());
+            return InputEnd::Unknown("the engine does not have the run yet; try again".to_owned());
         }
         let (reply, end) = oneshot::channel();
         let number = {
@@ -295,18 +295,16 @@ impl OuterEngine {
         self.state.lock().pending_inputs.remove(&number);
         match end {
             Ok(Ok(end)) => end,
-            Ok(Err(_)) => InputEnd::Unknown(
-                "the worker of the engine disconnected; check the state of the \
-                                             run"
-                .to_owned(),
-            ),
+            Ok(Err(_)) => {
+                InputEnd::Unknown("the worker of the engine disconnected; check the state of the run".to_owned())
+            }
             Err(_) => InputEnd::Unknown("the engine does not answer; check the state of the run".to_owned()),
         }
     }
 
-    /// Returns whether the engine can accept an input of a run now: a worker is connected and has started the run, or
-    /// the daemon expects no worker.
-    fn can_accept_input(&self, run: &RunId) -> bool {
+    /// Returns whether to stop waiting before an input is sent: a worker has started the run, or none is connected and
+    /// none expected.
+    fn can_stop_waiting(&self, run: &RunId) -> bool {
         let state = self.state.lock();
         match state.workers.is_empty() {
             true => !self.expects_workers(),
@@ -328,23 +326,23 @@ impl OuterEngine {
     pub(crate) async fn record(&self, run: &RunId, from: u64, events: Vec<Event>) -> Option<u64> {
         let (reply, recorded) = oneshot::channel();
         if from > 0 {
-            // The engine has the run: only a started run has events from the engine.
+            // The engine sends further events of started runs only.
             self.record_started(run);
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
         recorded.await.ok()
     }
 
-    /// Passes a task to the driver of a function. `None` without a driver, or without an answer of the driver.
+    /// Passes a task to the driver of a function. Returns `None` if there is no driver, or it gives no answer.
     pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
-        // The engine has the run.
+        // The engine requests tasks of started runs only.
         self.record_started(run);
         self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
         answer.await.ok()
     }
 
-    /// Passes the end of an input to its sender.
+    /// Passes the outcome of an input to its sender.
     pub(crate) fn end_input(&self, number: u64, end: InputEnd) {
         if let Some(pending) = self.state.lock().pending_inputs.remove(&number) {
             // The sender may have stopped waiting.
@@ -352,6 +350,7 @@ impl OuterEngine {
         }
     }
 
+    /// Adds a worker and sends it the open requests. Returns its number, and the receiver of its requests.
     fn add_worker(&self) -> (u64, mpsc::UnboundedReceiver<EngineRequest>) {
         let (requests, received) = mpsc::unbounded_channel();
         let mut state = self.state.lock();
@@ -359,7 +358,7 @@ impl OuterEngine {
         let started = state.mirrors.iter().filter(|(run, known)| known.is_root && !state.unstarted.contains_key(*run));
         let watches = started.map(|(run, _)| EngineRequest::Watch { run_id: run.to_string() });
         for request in state.unstarted.values().chain(state.cancels.values()).cloned().chain(watches) {
-            // This function returns the receiver.
+            // Cannot fail, because this function holds the receiver.
             let _ = requests.send(request);
         }
         state.workers.push(Worker { number, requests });
@@ -368,7 +367,7 @@ impl OuterEngine {
         (number, received)
     }
 
-    /// Records that the engine has a run, and sends the request for its cancel if there is one.
+    /// Records that the engine has a run, and sends its cancel request if there is one.
     fn record_started(&self, run: &RunId) {
         let is_change = self.state.lock().record_started(run);
         if is_change {
@@ -377,11 +376,12 @@ impl OuterEngine {
         }
     }
 
+    /// Removes a worker and its pending inputs.
     fn remove_worker(&self, number: u64) {
         let mut state = self.state.lock();
         state.workers.retain(|worker| worker.number != number);
         state.pending_inputs.retain(|_, pending| pending.worker != number);
-        // Another worker starts and cancels the remaining runs.
+        // The newest remaining worker takes over the open requests.
         let requests: Vec<EngineRequest> = state.unstarted.values().chain(state.cancels.values()).cloned().collect();
         for request in requests {
             state.send_request(request);
@@ -389,7 +389,7 @@ impl OuterEngine {
     }
 }
 
-/// Message for missing workers, with a remedy.
+/// Message for a daemon without workers, with a remedy.
 pub(crate) const NOT_SERVED: &str =
     "no worker of Temporal is connected to this daemon; start one with: steplatch worker --temporal ADDRESS";
 
@@ -399,8 +399,8 @@ impl State {
         self.last_number
     }
 
-    /// Records that the engine has a run, and sends the request for its cancel if there is one. Returns whether this is
-    /// a change.
+    /// Records that the engine has a run, and sends its cancel request if there is one. Returns whether this is a
+    /// change.
     fn record_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();
         if is_new && let Some(cancel) = self.cancels.get(run).cloned() {
@@ -414,7 +414,7 @@ impl State {
     }
 }
 
-/// Reads events of a run.
+/// Parses the events of a run.
 pub(crate) fn events_of(values: Vec<Value>) -> Result<Vec<Event>, serde_json::Error> {
     values.into_iter().map(serde_json::from_value).collect()
 }

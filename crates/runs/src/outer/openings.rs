@@ -1,6 +1,6 @@
-//! Actions that open their own terminal, held until the engine has recorded their end.
+//! Actions that open their own terminal, kept until the journal has their end.
 //!
-//! The worker that requested an action may disconnect in the meantime. The next worker repeats the request for the same
+//! The worker that requested an action may disconnect before its end. The next worker repeats the request for the same
 //! step, and receives the outcome of the same action. Otherwise, the end of the first request would close the terminal,
 //! and the next worker could not repeat the step.
 
@@ -17,8 +17,10 @@ use tokio::task::AbortHandle;
 #[derive(Debug, Default)]
 pub(crate) struct Openings(Mutex<HashMap<String, Opening>>);
 
+/// An action, in progress or finished. Dropping this aborts the action.
 #[derive(Debug)]
 struct Opening {
+    /// Outcome of the action; `None` while it is in progress.
     outcome: watch::Receiver<Option<Outcome>>,
     task: AbortHandle,
 }
@@ -36,27 +38,26 @@ pub(super) fn opens_own_terminal(tool: &str, params: &Map<String, Value>) -> boo
 
 /// Returns the steps whose ends are among these events.
 pub(super) fn ended_steps(events: &[Event]) -> Vec<StepId> {
-    let ended = |event: &Event| match event {
+    let ended_step = |event: &Event| match event {
         Event::StateCompleted { step, .. } => Some(step.clone()),
         _ => None,
     };
-    events.iter().filter_map(ended).collect()
+    events.iter().filter_map(ended_step).collect()
 }
 
 impl Openings {
-    /// Performs the action of a step, or waits for its action in progress. Dropping the future leaves the action
-    /// running.
+    /// Performs the action of a step, or joins its existing action. Dropping the future does not stop the action.
     pub(super) async fn perform_or_join(
         &self,
         step: &StepId,
         action: impl Future<Output = Outcome> + Send + 'static,
     ) -> Outcome {
         let mut outcome = {
-            let mut open = self.0.lock();
-            let opening = open.entry(step.to_string()).or_insert_with(|| {
-                let (ended, outcome) = watch::channel(None);
+            let mut openings = self.0.lock();
+            let opening = openings.entry(step.to_string()).or_insert_with(|| {
+                let (sender, outcome) = watch::channel(None);
                 let task = tokio::spawn(async move {
-                    ended.send_replace(Some(action.await));
+                    sender.send_replace(Some(action.await));
                 });
                 Opening { outcome, task: task.abort_handle() }
             });
@@ -70,17 +71,17 @@ impl Openings {
     }
 
     /// Removes the actions of these steps, whose ends are in the journal.
-    pub(super) fn forget_steps(&self, ended: &[StepId]) {
-        let mut open = self.0.lock();
-        for step in ended {
-            open.remove(&step.to_string());
+    pub(super) fn forget_steps(&self, steps: &[StepId]) {
+        let mut openings = self.0.lock();
+        for step in steps {
+            openings.remove(&step.to_string());
         }
     }
 
     /// Removes the actions of a run that has ended, and aborts its action in progress.
     pub(super) fn forget_run(&self, run: &RunId) {
-        let of_run = format!("{run}/");
-        self.0.lock().retain(|step, _| !step.starts_with(&of_run));
+        let prefix = format!("{run}/");
+        self.0.lock().retain(|step, _| !step.starts_with(&prefix));
     }
 }
 
@@ -103,25 +104,25 @@ mod tests {
     #[tokio::test]
     async fn repeated_request_gets_the_outcome_of_one_action() {
         let (openings, step): (_, StepId) = (Openings::default(), STEP.parse().unwrap());
-        let (begun, go_on) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (start_count, resume) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let action = || {
-            let (begun, go_on) = (begun.clone(), go_on.clone());
+            let (start_count, resume) = (start_count.clone(), resume.clone());
             async move {
-                begun.fetch_add(1, Ordering::Relaxed);
-                go_on.notified().await;
+                start_count.fetch_add(1, Ordering::Relaxed);
+                resume.notified().await;
                 finished()
             }
         };
         {
-            // The first worker disappears.
+            // The first worker disconnects, and its request is dropped.
             let mut first = std::pin::pin!(openings.perform_or_join(&step, action()));
-            assert!(futures_poll(first.as_mut()).is_none());
+            assert!(poll_once(first.as_mut()).is_none());
         }
-        go_on.notify_one();
+        resume.notify_one();
         assert_eq!(openings.perform_or_join(&step, action()).await, finished());
-        // Repeated, because its reply may be lost too.
+        // A worker repeats the request if it has lost the reply.
         assert_eq!(openings.perform_or_join(&step, action()).await, finished());
-        assert_eq!(begun.load(Ordering::Relaxed), 1);
+        assert_eq!(start_count.load(Ordering::Relaxed), 1);
         openings.forget_run(&"run_0123456789abcdef".parse().unwrap());
         assert!(openings.0.lock().is_empty());
     }
@@ -158,7 +159,7 @@ mod tests {
     }
 
     /// Polls a future once.
-    fn futures_poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    fn poll_once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
         match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
             std::task::Poll::Ready(value) => Some(value),
             std::task::Poll::Pending => None,

@@ -1,8 +1,8 @@
 //! Parts of a typed line that other shells parse differently from a bash script: history expansion, comments and
 //! quotes.
 //!
-//! An interactive shell expands `!!` before it reads the line, zsh runs text after a `#`, and fish reads `\'` inside
-//! single quotes as a quote.
+//! An interactive shell expands `!!` before it parses the line, an interactive zsh executes the text after a `#`, and
+//! fish treats `\'` inside single quotes as an escaped quote.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,30 +10,31 @@ use std::ops::Range;
 /// Parts of a line with a different meaning in other shells.
 #[derive(Debug, Default)]
 pub(super) struct OtherReadings {
-    /// True if an interactive shell replaces a part with an earlier line.
+    /// True if an interactive shell replaces a part of the line with an earlier one.
     pub(super) has_history_expansion: bool,
-    /// True if fish ends a quoted text at a different place, and more text follows.
+    /// True if fish ends a quoted text elsewhere than bash, and more text follows.
     pub(super) has_ambiguous_quotes: bool,
-    /// The comments, each from its `#` to the end of its line.
+    /// Ranges of the comments, each from its `#` to the end of the line.
     comments: Vec<Range<usize>>,
 }
 
 impl OtherReadings {
     pub(super) fn of_line(line: &str) -> Self {
         let nested = Scanner::scan(line, true);
-        // History expansion ignores nested commands: a single quote in double quotes is text.
+        // History expansion does not parse nested commands: a single quote inside double quotes is literal.
         let flat = Scanner::scan(line, false);
         Self { has_history_expansion: flat.has_history_expansion, ..nested }
     }
 
-    /// Returns the commands in the comments of a line, for a shell without comments. `true` takes the words before the
-    /// first separator, which are arguments there.
+    /// Returns the commands that a shell without comments executes in the comments of a line.
+    ///
+    /// Words before the first separator are arguments in such a shell; here they become arguments of `true`.
     pub(super) fn commands_in_comments(&self, line: &str) -> Option<String> {
         let commands = self.comments.iter().map(|range| format!("true {}", escape_comment(&line[range.clone()])));
         Some(commands.collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
     }
 
-    /// Returns the line as a shell without comments reads it.
+    /// Returns the line with its comments escaped, as a shell without comments parses it.
     pub(super) fn escape_comments(&self, line: &str) -> String {
         let (mut text, mut end) = (String::new(), 0);
         for range in &self.comments {
@@ -45,9 +46,9 @@ impl OtherReadings {
     }
 }
 
-/// Escapes each `#` at the start of a word, so that the comment is read as words.
+/// Escapes each `#` at the start of a word, so that the comment is parsed as words.
 fn escape_comment(comment: &str) -> String {
-    // Without nested commands, parentheses in arguments are a zsh pattern.
+    // In zsh, parentheses in arguments are a pattern unless they begin a nested command.
     let has_commands = ["$(", "<(", ">(", "=("].iter().any(|start| comment.contains(start));
     let (mut text, mut before) = (String::new(), ' ');
     for character in comment.chars() {
@@ -80,8 +81,8 @@ struct Scanner {
     quoting_stack: Vec<Quoting>,
     /// True to track the quoting of nested commands.
     tracks_nesting: bool,
-    /// End words of the here-documents that start after the line.
-    heredoc_ends: VecDeque<String>,
+    /// Delimiters of the here-documents that start after this line, in order.
+    heredoc_delimiters: VecDeque<String>,
 }
 
 impl Scanner {
@@ -90,15 +91,15 @@ impl Scanner {
             readings: OtherReadings::default(),
             quoting_stack: vec![Quoting::Unquoted],
             tracks_nesting,
-            heredoc_ends: VecDeque::new(),
+            heredoc_delimiters: VecDeque::new(),
         };
         let mut start = 0;
         for line in text.split_inclusive(['\n', '\r']) {
             let is_unquoted = scanner.quoting() == Quoting::Unquoted;
-            match scanner.heredoc_ends.front().filter(|_| is_unquoted) {
-                Some(end) if line.trim() == end => drop(scanner.heredoc_ends.pop_front()),
+            match scanner.heredoc_delimiters.front().filter(|_| is_unquoted) {
+                Some(delimiter) if line.trim() == delimiter => drop(scanner.heredoc_delimiters.pop_front()),
                 Some(_) => {
-                    // Only history expansion applies to a here-document.
+                    // Of all these readings, only history expansion applies to a here-document.
                     let has_expansion = Self::scan(line, false).has_history_expansion && !line.starts_with("#!");
                     scanner.readings.has_history_expansion |= has_expansion;
                 }
@@ -172,7 +173,7 @@ impl Scanner {
                     // In arithmetic, `<<` shifts a number.
                     let is_arithmetic = line[..index].rfind("((") > line[..index].rfind("))");
                     if !is_arithmetic {
-                        self.heredoc_ends.extend(heredoc_end(&line[index + 1..]));
+                        self.heredoc_delimiters.extend(heredoc_delimiter(&line[index + 1..]));
                     }
                 }
                 (Quoting::Unquoted, _) => {}
@@ -182,8 +183,8 @@ impl Scanner {
     }
 }
 
-/// Returns the word that ends a here-document, from the text after `<<`.
-fn heredoc_end(text: &str) -> Option<String> {
+/// Returns the delimiter of a here-document, from the text after `<<`.
+fn heredoc_delimiter(text: &str) -> Option<String> {
     let word = text.trim_start_matches('-').trim_start_matches([' ', '\t']);
     let end = word.find(|character| is_word_start(character) || character == '\n').unwrap_or(word.len());
     let name = word[..end].replace(['\'', '"', '\\'], "");

@@ -39,7 +39,7 @@ const HISTORY_FILE: &str = "commander_history";
 #[derive(Debug, Args)]
 #[command(after_help = "\
 @node text, #graph text and %workflow text call by name, ::0 and ::last are earlier results, /help teaches the rest.\n\
-Where input or output is no terminal, lines are read from standard input and the exit code is that of the last one.")]
+If input or output is not a terminal, lines are read from standard input and the exit code is that of the last one.")]
 pub(crate) struct Commander {}
 
 impl Commander {

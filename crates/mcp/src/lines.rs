@@ -125,7 +125,7 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
         return Ok(None);
     }
     let value: Value = serde_json::from_slice(line)
-        .map_err(|error| Fault::new(ErrorCode::PARSE_ERROR, format!("the line is no JSON: {error}"), None))?;
+        .map_err(|error| Fault::new(ErrorCode::PARSE_ERROR, format!("the line is not JSON: {error}"), None))?;
     let invalid = |message: &str, id: Option<Value>| Err(Fault::new(ErrorCode::INVALID_REQUEST, message, id));
     let Value::Object(fields) = &value else {
         return invalid("a message is one JSON object on one line; there are no batches", None);

@@ -224,7 +224,7 @@ mod tests {
     fn library_depends_on_the_directory() {
         let rows: &[(&str, &str, Made, &str)] = &[
             ("a plain folder has its own", "/home/me/p", Made::default(), "/home/me/p/.terminal_control_workflows"),
-            ("the home itself is no project", "/home/me", Made::default(), OWN),
+            ("the home itself is not a project", "/home/me", Made::default(), OWN),
             ("nor is the root", "/", Made::default(), OWN),
             ("nor what cannot be written", "/usr/share", Made { read_only: &["/usr/share"], ..Made::default() }, OWN),
             (

@@ -201,7 +201,7 @@ pub struct ListWorkflowsReply {
     pub workflows: Vec<WorkflowInfo>,
     /// Number of workflows, listed or not
     pub total: usize,
-    /// Files that are no workflows, and why
+    /// Files that are not workflows, and why
     #[serde(default)]
     pub broken: Vec<BrokenWorkflow>,
     /// The folder in which new ones are saved

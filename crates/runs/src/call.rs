@@ -123,7 +123,7 @@ fn without_result(request: &NodeCall, error: &CallResultError) -> NodeReply {
 fn outcome_of(reply: NodeReply) -> Outcome {
     match serde_json::to_value(reply) {
         Ok(Value::Object(result)) => Outcome::Finished { result },
-        _ => refused("the node returned what is no JSON".to_owned()),
+        _ => refused("the node returned output that is not JSON".to_owned()),
     }
 }
 

@@ -838,7 +838,7 @@ fn mouse_selects_opens_and_scrolls_and_answers_nothing() {
         desk.handle_event(UiEvent::Input(TerminalInput::Mouse { action: MouseAction::Press, col: 4, row }))
     };
     let row_of = |desk: &Desk, text: &str| desk.screen().lines().position(|line| line.contains(text)).unwrap();
-    // A heading, the header and the preview are no rows.
+    // A heading, the header and the preview are not rows.
     for text in ["Terminals", "steplatch", "Runs"] {
         let at = row_of(&desk, text);
         let before = desk.model.selected.clone();

@@ -9,7 +9,7 @@ const LETTERED = { ArrowUp: "A", ArrowDown: "B", ArrowRight: "C", ArrowLeft: "D"
 const NUMBERED = { Insert: 2, Delete: 3, PageUp: 5, PageDown: 6, F5: 15, F6: 17, F7: 18, F8: 19, F9: 20, F10: 21, F11: 23, F12: 24 };
 const FUNCTIONS = { F1: "P", F2: "Q", F3: "R", F4: "S" };
 
-/** What ctrl makes of characters that are no letters. */
+/** Input of ctrl with characters that are not letters. */
 const CONTROLS = {
   "0": "0", "1": "1", "2": "\0", "3": "\x1b", "4": "\x1c", "5": "\x1d", "6": "\x1e", "7": "\x1f", "8": "\x7f", "9": "9",
   "@": "\0", "[": "\x1b", "\\": "\x1c", "]": "\x1d", "^": "\x1e", "_": "\x1f", "/": "\x1f", "?": "\x7f",

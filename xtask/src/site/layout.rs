@@ -80,7 +80,7 @@ impl Layout {
         self.relink(summary, &read(root, summary)?)
     }
 
-    /// Returns the files and directories that a page links to and that are no pages of the site.
+    /// Returns the files and directories that a page links to and that are not pages of the site.
     pub(super) fn linked_files(&self, source: &Path, text: &str) -> anyhow::Result<BTreeSet<PathBuf>> {
         let mut files = BTreeSet::new();
         for link in markdown::links(text) {

@@ -88,7 +88,7 @@ export function refusals(words, names) {
  * Reads a text as a value of a type. Pure.
  * @param {string} text
  * @param {string | undefined} type
- * @returns {unknown} Undefined for an empty text; the text itself if it is no value of the type, so that the server says why.
+ * @returns {unknown} Undefined for an empty text; the text itself if it is not of the type, so that the server reports it.
  */
 export function valueOf(text, type) {
   if (text === "") return undefined;

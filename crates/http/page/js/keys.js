@@ -1,6 +1,6 @@
 // Keys of a keyboard, by the names that the server knows. Pure.
 
-/** The names of keys that are no characters. */
+/** The names of keys that are not characters. */
 const NAMES = new Map(Object.entries({
   Enter: "enter",
   Tab: "tab",

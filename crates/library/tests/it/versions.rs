@@ -62,7 +62,7 @@ fn change_keeps_the_previous_version_with_its_author() {
     let back =
         library.create(&library.version(&build_name(), 1).unwrap().definition, true, &author("ana", "back")).unwrap();
     assert_eq!((back.metadata.version, back.metadata.status), (3, Status::Draft));
-    assert_eq!(library.list().unwrap().entries.len(), 1, "versions are no workflows");
+    assert_eq!(library.list().unwrap().entries.len(), 1, "versions are not listed as workflows");
     assert!(library.list().unwrap().broken.is_empty());
     let ignored = fs::read_to_string(library.folder().join(".versions/.gitignore")).unwrap();
     assert_eq!(ignored, "*\n", "git has versions of its own");
@@ -83,7 +83,7 @@ fn manually_edited_file_is_a_version_without_author() {
         told(&versions),
         [(3, Some("bob"), "ninja", true), (2, None, "make -j", false), (1, Some("ana"), "make", false)]
     );
-    assert_eq!(versions[0].author.reason, None, "an empty reason is no reason");
+    assert_eq!(versions[0].author.reason, None, "an empty reason counts as missing");
 }
 
 #[test]

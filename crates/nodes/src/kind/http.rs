@@ -283,7 +283,7 @@ fn redirect_target(response: &Response, base: &Url) -> Option<Result<Url, Failur
         return None;
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    let invalid_url = |_| Failure::new(ErrorType::Protocol, "The server redirects to something that is no URL.");
+    let invalid_url = |_| Failure::new(ErrorType::Protocol, "The server redirects to an address that is not a URL.");
     Some(base.join(location).map_err(invalid_url).and_then(|url| match url.scheme() {
         "http" | "https" => Ok(url),
         other => Err(Failure::new(ErrorType::Protocol, format!("The server redirects to a URL of scheme {other}."))),

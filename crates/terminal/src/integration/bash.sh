@@ -5,7 +5,7 @@
 #
 # No word below is the user's. bash expands aliases where it reads a command, not where it runs it, so they are out of use
 # while it reads this file: from here, which a hook of PROMPT_COMMAND may have it read, and again behind the user's files.
-# A group is read at once, before it puts them into use. `builtin` passes functions over, and `[[` is no command. A text that is read
+# A group is read at once, before it puts them into use. `builtin` passes functions over, and `[[` is not a command. A text that is read
 # later has a backslash before its words. A function named `builtin` is put away while this file works, and put back after it.
 
 { __steplatch_shopts=$BASHOPTS; \builtin shopt -u expand_aliases; } 2>/dev/null
@@ -191,7 +191,7 @@ if [[ -n $__steplatch_key ]]; then
     esac
   }
   # If bash has not understood a line before the command that begins, the exit code says so there. What PS0 prints between
-  # this and the next mark is no output of the line before.
+  # this and the next mark is not output of the line before.
   __steplatch_taken="\\e]133;R;k=$__steplatch_key;s=\$?;n=\$((__steplatch_count += 1))\\a"
   __steplatch_started="\\e]133;C;k=$__steplatch_key;n=\$__steplatch_count\\a"
   if ((BASH_VERSINFO[0] >= 5)); then
@@ -288,7 +288,7 @@ $__steplatch_hook"
   [[ -n ${STEPLATCH_SHELL_WAY_IN-} && -z ${__steplatch_before_hooks-} ]] && __steplatch_prompt 3>&2 4>&1
   builtin unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
 
-  # What bash says when it ends is no output of the command that has it end. Where jobs are stopped it stays at the first
+  # What bash says when it ends is not output of the command that has it end. Where jobs are stopped it stays at the first
   # `exit`, and what it says then is output.
   # A function of these names stays. (`type -t` would need a fork for each.)
   if ! { builtin declare -F exit || builtin declare -F logout; } >/dev/null 2>&1; then

@@ -135,7 +135,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   }
 
   # Answers a request for variables. A handler that somebody else has for the signal is asked where there is none. $1 says
-  # whose arguments follow: a trap that is no function has the parameters of the shell.
+  # whose arguments follow: a trap that is not a function has the parameters of the shell.
   __steplatch_exchange() {
     if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_answer "$@"; else __steplatch_answer "$@"; fi
   }

@@ -14,7 +14,7 @@ Every route, its parameters and its reply, from the OpenAPI document that `GET /
 
 /// Makes the page from the recorded document. Routes are in sections by their first tag.
 pub(super) fn page(document: &str) -> anyhow::Result<String> {
-    let document: Value = serde_json::from_str(document).context("The OpenAPI document is no JSON.")?;
+    let document: Value = serde_json::from_str(document).context("The OpenAPI document is not JSON.")?;
     let paths = document["paths"].as_object().context("The OpenAPI document has no paths.")?;
     let mut sections: Vec<(&str, String)> = Vec::new();
     for (path, operations) in paths {

@@ -18,7 +18,7 @@ const MAX_LISTED_VALUES: usize = 30;
 
 /// Makes the page from the recorded schema.
 pub(super) fn page(document: &str) -> anyhow::Result<String> {
-    let schema: Value = serde_json::from_str(document).context("The schema is no JSON.")?;
+    let schema: Value = serde_json::from_str(document).context("The schema is not JSON.")?;
     let definitions = schema["$defs"].as_object().context("The schema has no definitions.")?;
     let mut page = INTRODUCTION.to_owned();
     page.push_str(&section("##", WHOLE, &schema));

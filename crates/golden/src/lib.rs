@@ -107,7 +107,7 @@ mod tests {
         check_enum::<Inside>(INSIDE, Tag::Field("kind"));
         for (changed, says) in [
             (INSIDE.replace("{\"kind\":\"two\"}\n", ""), "no line in the golden file for: {\"two\"}"),
-            (INSIDE.replace("\"number\":1", "\"number\": 1"), "written otherwise"),
+            (INSIDE.replace("\"number\":1", "\"number\": 1"), "written differently"),
             (INSIDE.replace("number", "digit"), "missing field `number`"),
         ] {
             let panic = std::panic::catch_unwind(|| check_enum::<Inside>(&changed, Tag::Field("kind"))).unwrap_err();

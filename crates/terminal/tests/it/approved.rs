@@ -177,7 +177,7 @@ async fn approved_input_is_refused_after_any_change() {
                 ("emulate sh", "options"),
                 ("TRAPEXIT() { touch evil }", "function TRAPEXIT"),
                 ("periodic_functions+=(evil)", "variable periodic_functions"),
-                ("histchars='#^!'", "variable histchars"),
+                ("histchars='#^!'", "variable HISTCHARS"),
                 ("typeset -r FILE=evil", "variable FILE"),
                 ("zmodload zsh/mathfunc", "modules"),
                 ("umask 0777", "options"),

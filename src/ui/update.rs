@@ -335,7 +335,7 @@ fn handle_row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect>
         Key::Char('/') => model.typing = Some(Typing::Filter),
         Key::Char('g') => model.typing = Some(Typing::GoTo(LineInput::default())),
         Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
-        Key::Char('y') => return row.map(|row| copy_id(model, &row.id.id)).unwrap_or_default(),
+        Key::Ctrl('y') => return row.map(|row| copy_id(model, &row.id.id)).unwrap_or_default(),
         Key::Escape => model.filter = LineInput::default(),
         Key::Enter | Key::Right => {
             return row.map(|row| open_row(model, &row.id)).unwrap_or_default();
@@ -555,7 +555,7 @@ fn handle_run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             return Vec::new();
         }
         Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
-        Key::Char('y') => return copy_id(model, &run_id),
+        Key::Ctrl('y') => return copy_id(model, &run_id),
         Key::Enter | Key::Right => {
             return match view.steps.steps.get(step).and_then(|step| step.child.clone()) {
                 Some(child) => open_row(model, &RowId { section: Section::Runs, id: child }),
@@ -649,7 +649,7 @@ fn handle_gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>)
 }
 
 /// Keys that are commands in the list or in a run.
-const COMMAND_KEYS: &str = "abcgGhjkpqrsty/?";
+const COMMAND_KEYS: &str = "abcgGhjkpqrst/?";
 
 /// Returns whether an input is text for a program instead of a command of the list or of a run.
 fn is_for_program(input: &TerminalInput) -> bool {

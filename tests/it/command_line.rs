@@ -452,7 +452,7 @@ fn workflow_is_found_by_name_in_the_user_library() {
 
 /// Runs the program in a home without a library.
 fn home_elsewhere(arguments: &[&str]) -> CommandOutput {
-    home().runs(arguments)
+    home().run(arguments)
 }
 
 #[test]

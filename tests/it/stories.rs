@@ -22,7 +22,7 @@ fn example(name: &str) -> String {
 
 #[test]
 fn hello_example_opens_a_shell_reads_its_answer_and_branches() {
-    let output = home().runs(&["run", &example("hello.json")]).expect_success();
+    let output = home().run(&["run", &example("hello.json")]).expect_success();
     assert!(output.starts_with("hello run_"), "{output}");
     assert!(output.contains("→ today is "), "{output}");
     assert!(output.contains("✓ rest ") || output.contains("✓ work "), "{output}");
@@ -405,7 +405,7 @@ fn screen_is_written_as_text_ansi_html_and_png() {
 
 #[test]
 fn attach_without_a_terminal_names_its_requirement() {
-    let output = home().runs(&["terminal", "attach", "x"]);
+    let output = home().run(&["terminal", "attach", "x"]);
     assert_eq!(output.code, 2);
     assert!(output.stderr.contains("attach needs a terminal on"), "{}", output.stderr);
 }

@@ -52,7 +52,7 @@ pub use reconnecting_client::{AskError, ReconnectingClient, RetryPolicy};
 pub use schema::{offered, parameters, reply};
 pub use session::{DEFAULT_SESSION, take_session};
 pub use verb::{Command, VERBS, Verb, VerbInfo, VerbTraits};
-pub use visible::{is_format, visible, without_free_space};
+pub use visible::{is_format, visible, with_collapsed_blanks};
 
 // These modules define the types of verbs. Everything public in them is part of the contract.
 pub use approver::*;

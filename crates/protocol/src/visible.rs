@@ -46,7 +46,7 @@ const MIN_COUNTED_LINE_ENDS: usize = 5;
 
 /// Replaces long runs of blanks and empty lines by a count; they would push the text after them out of sight.
 #[must_use]
-pub fn without_free_space(text: &str) -> String {
+pub fn with_collapsed_blanks(text: &str) -> String {
     let (mut compact, mut rest) = (String::with_capacity(text.len()), text);
     while !rest.is_empty() {
         let word_bytes = rest.find(is_blank).unwrap_or(rest.len());
@@ -112,7 +112,7 @@ mod tests {
             (format!("Release?{}It deletes all.", " \n".repeat(5)), "Release?[10 blanks]It deletes all."),
             ("web1        ok\n\nweb2    failed".to_owned(), "web1        ok\n\nweb2    failed"),
         ] {
-            assert_eq!(without_free_space(&text), shown);
+            assert_eq!(with_collapsed_blanks(&text), shown);
         }
     }
 

@@ -17,7 +17,7 @@ const ROWS: [(&str, &str); 22] = [
     ("esc", "back"),
     ("a", "answer the question of a run or gate"),
     ("p, enter", "pause a run, or resume it; c, y, enter: cancel it"),
-    ("y, click, wheel", "copies the id; selects, and opens the selected; scrolls"),
+    ("click, wheel", "selects, and opens the selected; scrolls; ctrl-y copies the id"),
     ("ctrl-z, ctrl-l", "suspend, draw again"),
     ("", "List"),
     ("tab", "the next section"),

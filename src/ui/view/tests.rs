@@ -807,7 +807,7 @@ fn help_covers_the_view_and_any_key_returns() {
         |   esc             back
         |   a               answer the question of a run or gate
         |   p, enter        pause a run, or resume it; c, y, enter: cancel it
-        |   y, click, wheel copies the id; selects, and opens the selected; scrolls
+        |   click, wheel    selects, and opens the selected; scrolls; ctrl-y copies the…
         |   ctrl-z, ctrl-l  suspend, draw again
         | List
         |   tab             the next section
@@ -883,8 +883,8 @@ fn id_of_a_row_or_run_is_copied() {
     let mut desk = Desk::usual(80, 30);
     desk.press(&[Key::Home]);
     let id = desk.model.selected.clone().unwrap().id;
-    assert!(matches!(&desk.press(&[Key::Char('y')])[..], [Effect::Copy(copied)] if *copied == id));
+    assert!(matches!(&desk.press(&[Key::Ctrl('y')])[..], [Effect::Copy(copied)] if *copied == id));
     desk.advance(Duration::from_secs(1));
     desk.press(&[Key::End, Key::Enter]);
-    assert!(matches!(&desk.press(&[Key::Char('y')])[..], [Effect::Copy(copied)] if copied.starts_with("run_")));
+    assert!(matches!(&desk.press(&[Key::Ctrl('y')])[..], [Effect::Copy(copied)] if copied.starts_with("run_")));
 }

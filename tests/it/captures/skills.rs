@@ -62,7 +62,7 @@ fn skill_runs_without_the_library() {
     // Elsewhere only the file exists: the library is empty.
     let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::copy(procedure.home.path().join("greet.sh"), other.path().join("greet.sh")).unwrap();
-    assert_eq!(other.runs(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
+    assert_eq!(other.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
     let machine = skill.join("scripts/procedure.json");
     elsewhere(&other, &["workflow", "test", machine.to_str().unwrap()], &[]).expect_success();
     let run = ["run", machine.to_str().unwrap(), "-i", "NAME=Bo"];
@@ -71,7 +71,7 @@ fn skill_runs_without_the_library() {
     let twice = other_path.join("scripts/twice.json");
     elsewhere(&other, &["run", twice.to_str().unwrap(), "-i", "OTHER=Cy"], &[]).expect_success();
     assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Cy 4\n");
-    assert_eq!(other.runs(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
+    assert_eq!(other.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn told(story: &Story, run: &Value) -> String {
         story.home.run(&["runs", "show", id, "--json"]),
         story.home.run(&["runs", "list", "--json"]),
     ];
-    let told: String = output.map(CommandOutput::well).concat();
+    let told: String = output.map(CommandOutput::expect_success).concat();
     assert!(told.contains(id), "{told}");
     told
 }

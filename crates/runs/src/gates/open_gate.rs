@@ -110,7 +110,7 @@ fn collapse_blanks(form: &mut Value) {
     match form {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| match value {
             Value::String(text) if ["title", "description"].contains(&key.as_str()) => {
-                *text = with_collapsed_blanks(text)
+                *text = with_collapsed_blanks(text);
             }
             Value::String(_) => {}
             value => collapse_blanks(value),

@@ -9,7 +9,9 @@ pub(crate) mod entry;
 pub(crate) mod file;
 pub(crate) mod instructions;
 mod json;
-pub(crate) mod rules;
+mod marked_block;
+mod policy;
+mod rules;
 pub(crate) mod text;
 pub(crate) mod toml;
 mod yaml;
@@ -40,12 +42,24 @@ pub(crate) struct Client {
     projects: Option<&'static str>,
     /// The format of its files.
     pub(crate) format: Format,
-    /// The files with rules for tools, if the client has such.
-    pub(crate) rules: Option<PartFiles>,
+    /// The rules for tools, if the client has such.
+    pub(crate) rules: Option<ToolRules>,
     /// The files with instructions to its agent.
     instructions: PartFiles,
     /// Advice for those who have added the entry.
     pub(crate) advice: Option<&'static str>,
+}
+
+/// An edit of the text of a file.
+pub(crate) type TextEdit = fn(&str) -> Result<(edit::Outcome, String), text::Unreadable>;
+
+/// Rules of a client for tools: their files, and the edits of those.
+pub(crate) struct ToolRules {
+    files: PartFiles,
+    /// Has the client call the tools that only read without asking.
+    pub(crate) allow_reading: TextEdit,
+    /// Removes the rules about this server.
+    pub(crate) remove: TextEdit,
 }
 
 /// Files of a client for all projects and for one.
@@ -117,9 +131,13 @@ pub(crate) const CLIENTS: [Client; 9] = [
         project: Some(".mcp.json"),
         projects: Some("projects"),
         format: Format::Json(json::Shape { servers: "mcpServers", strict: true, entry: json::EntryForm::Plain }),
-        rules: Some(PartFiles {
-            user: Some(|around| around.claude_folder().join("settings.json")),
-            project: ".claude/settings.json",
+        rules: Some(ToolRules {
+            files: PartFiles {
+                user: Some(|around| around.claude_folder().join("settings.json")),
+                project: ".claude/settings.json",
+            },
+            allow_reading: rules::allow_reading,
+            remove: rules::remove_rules,
         }),
         instructions: PartFiles { user: Some(|around| around.claude_folder().join("CLAUDE.md")), project: "CLAUDE.md" },
         advice: Some("so that Claude Code does not ask before tools that only read: steplatch setup --allow-reading"),
@@ -172,7 +190,14 @@ pub(crate) const CLIENTS: [Client; 9] = [
         project: Some(".gemini/settings.json"),
         projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
-        rules: None,
+        rules: Some(ToolRules {
+            files: PartFiles {
+                user: Some(|around| around.home.join(".gemini/policies/steplatch.toml")),
+                project: ".gemini/policies/steplatch.toml",
+            },
+            allow_reading: policy::allow_reading,
+            remove: policy::remove_rules,
+        }),
         instructions: PartFiles { user: Some(|around| around.home.join(".gemini/GEMINI.md")), project: "GEMINI.md" },
         advice: Some("Gemini CLI starts servers only in directories that it trusts: enter /permissions there"),
     },
@@ -244,7 +269,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
 impl Client {
     /// Returns the file with rules for tools, if the client has one.
     pub(crate) fn rules_file(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
-        self.rules.as_ref()?.path(scope, user_paths)
+        self.rules.as_ref()?.files.path(scope, user_paths)
     }
 
     /// Returns the file with instructions to the client's agent, if it has one.

@@ -2,19 +2,16 @@
 //!
 //! The file belongs to its users; only the lines between the two marks change.
 
-use std::ops::Range;
-
 use super::edit::Outcome;
-use super::text::{Splice, Unreadable, apply_splices, line_end, line_start, next_line};
+use super::marked_block::MarkedBlock;
+use super::text::Unreadable;
 
-/// The line before the block.
-const BEGIN: &str = "<!-- steplatch: removed again by 'steplatch setup --remove' -->";
-
-/// The beginning of that line, in all versions.
-const BEGIN_MARK: &str = "<!-- steplatch:";
-
-/// The line after the block.
-const END: &str = "<!-- /steplatch -->";
+/// The marks of the block.
+const BLOCK: MarkedBlock = MarkedBlock {
+    begin: "<!-- steplatch: removed again by 'steplatch setup --remove' -->",
+    begin_mark: "<!-- steplatch:",
+    end: "<!-- /steplatch -->",
+};
 
 /// The lines between the marks.
 const ADVICE: &str = "\
@@ -32,22 +29,7 @@ const ADVICE: &str = "\
 /// # Errors
 /// If the marks are incomplete.
 pub(crate) fn add(text: &str) -> Result<(Outcome, String), Unreadable> {
-    let line_end = line_end(text);
-    let block = format!("{BEGIN}\n{ADVICE}{END}\n").replace('\n', line_end);
-    if let Some(range) = find_block(text)? {
-        let previous = &text[range.clone()];
-        if previous.trim_end() == block.trim_end() {
-            return Ok((Outcome::Kept, text.to_owned()));
-        }
-        let previous = previous.to_owned();
-        return Ok((Outcome::Changed { previous }, apply_splices(text, vec![Splice::new(range, block)])));
-    }
-    let gap = match text {
-        "" => "",
-        text if text.ends_with('\n') => line_end,
-        _ => &line_end.repeat(2),
-    };
-    Ok((Outcome::Added, format!("{text}{gap}{block}")))
+    BLOCK.add(text, ADVICE)
 }
 
 /// Removes the block and the empty line before it.
@@ -55,26 +37,7 @@ pub(crate) fn add(text: &str) -> Result<(Outcome, String), Unreadable> {
 /// # Errors
 /// If the marks are incomplete.
 pub(crate) fn remove(text: &str) -> Result<(Outcome, String), Unreadable> {
-    let Some(range) = find_block(text)? else { return Ok((Outcome::Absent, text.to_owned())) };
-    let before = line_start(text, range.start.saturating_sub(1));
-    let start = if text[before..range.start].trim().is_empty() { before } else { range.start };
-    Ok((Outcome::Removed, apply_splices(text, vec![Splice::new(start..range.end, "")])))
-}
-
-/// Returns the lines of the block with its marks.
-fn find_block(text: &str) -> Result<Option<Range<usize>>, Unreadable> {
-    let at_line = |mark: &str, from: usize| {
-        let found = text[from..].match_indices(mark).map(|(position, _)| from + position);
-        found.into_iter().find(|position| line_start(text, *position) == *position)
-    };
-    let Some(start) = at_line(BEGIN_MARK, 0) else { return Ok(None) };
-    let Some(end) = at_line(END, start) else {
-        return Err(Unreadable::at(text, start, format!("the block has no end, a line '{END}'")));
-    };
-    if let Some(second) = at_line(BEGIN_MARK, start + 1) {
-        return Err(Unreadable::at(text, second, "there is a second block; remove one of them"));
-    }
-    Ok(Some(start..next_line(text, end)))
+    BLOCK.remove(text)
 }
 
 #[cfg(test)]
@@ -95,7 +58,7 @@ mod tests {
         ] {
             let (outcome, added) = add(text).unwrap();
             assert_eq!(outcome, Outcome::Added, "{text:?}");
-            assert!(added.starts_with(text.trim_end()) && added.trim_end().ends_with(END), "{added:?}");
+            assert!(added.starts_with(text.trim_end()) && added.trim_end().ends_with(BLOCK.end), "{added:?}");
             assert_eq!(added.contains('\r'), text.contains('\r'), "{added:?}");
             assert_eq!(add(&added).unwrap(), (Outcome::Kept, added.clone()));
             assert_eq!(remove(&added).unwrap(), (Outcome::Removed, left.to_owned()), "{text:?}");
@@ -112,7 +75,7 @@ mod tests {
     fn unterminated_block_and_two_blocks_are_refused() {
         let (_, block) = add("").unwrap();
         for (text, problem) in [
-            (format!("a\n{BEGIN}\nb\n"), "line 2, column 1: the block has no end, a line '<!-- /steplatch -->'"),
+            (format!("a\n{}\nb\n", BLOCK.begin), "line 2, column 1: the block has no end, a line '<!-- /steplatch -->'"),
             (format!("{block}{block}"), "there is a second block"),
         ] {
             for refused in [add(&text), remove(&text)] {

@@ -1,4 +1,4 @@
-//! Permission rules: the tools of steplatch that a client calls without asking, which only read.
+//! Permission rules of Claude Code: the tools of steplatch that only read, which it then calls without asking.
 //!
 //! The file belongs to the client and its users, and is edited through a syntax tree that keeps everything else.
 
@@ -14,10 +14,14 @@ use super::text::Unreadable;
 const PERMISSIONS: &str = "permissions";
 const ALLOW: &str = "allow";
 
+/// Returns the tools that only read.
+pub(super) fn reading_tools() -> impl Iterator<Item = &'static str> {
+    VERBS.iter().filter(|verb| verb.nature.read_only).filter_map(|verb| verb.tool)
+}
+
 /// Returns the rules of all tools that only read.
 pub(super) fn reading_rules() -> impl Iterator<Item = String> {
-    let tools = VERBS.iter().filter(|verb| verb.nature.read_only).filter_map(|verb| verb.tool);
-    tools.map(|tool| format!("mcp__{NAME}__{tool}"))
+    reading_tools().map(|tool| format!("mcp__{NAME}__{tool}"))
 }
 
 /// Returns whether a rule is about this server.
@@ -32,7 +36,7 @@ fn is_own(rule: &str) -> bool {
 ///
 /// # Errors
 /// If the client could not read the text, or has something else in the place of the rules.
-pub(crate) fn allow_reading(text: &str) -> Result<(Outcome, String), Unreadable> {
+pub(super) fn allow_reading(text: &str) -> Result<(Outcome, String), Unreadable> {
     let root = parse(text)?;
     let allowed = || root.object_value_or_create()?.object_value_or_create(PERMISSIONS)?.array_value_or_create(ALLOW);
     let Some(allowed) = allowed() else {
@@ -56,7 +60,7 @@ pub(crate) fn allow_reading(text: &str) -> Result<(Outcome, String), Unreadable>
 ///
 /// # Errors
 /// If the client could not read the text.
-pub(crate) fn remove_rules(text: &str) -> Result<(Outcome, String), Unreadable> {
+pub(super) fn remove_rules(text: &str) -> Result<(Outcome, String), Unreadable> {
     let root = parse(text)?;
     let permissions = || root.object_value()?.get(PERMISSIONS);
     let Some(permissions) = permissions() else { return Ok((Outcome::Absent, text.to_owned())) };

@@ -9,7 +9,7 @@ use steplatch_workflow::line_diff;
 use crate::clients::edit::{EditRequest, Outcome, edit_text, is_blank};
 use crate::clients::entry::OwnEntry;
 use crate::clients::text::Unreadable;
-use crate::clients::{CLIENTS, Client, Scope, UserPaths, file, instructions, rules};
+use crate::clients::{CLIENTS, Client, Scope, TextEdit, UserPaths, file, instructions};
 use crate::failure::Failure;
 use crate::print::{self, BAD, GOOD, QUIET};
 
@@ -21,7 +21,7 @@ pub(crate) struct Setup {
     /// Scope of the entry
     #[arg(long, value_enum, default_value = "user")]
     scope: Scope,
-    /// Also have clients call the tools that only read without asking (Claude Code)
+    /// Also have clients call the tools that only read without asking (Claude Code, Gemini CLI)
     #[arg(long, conflicts_with = "remove")]
     allow_reading: bool,
     /// Also tell agents when to use these tools, in a block of AGENTS.md, CLAUDE.md or GEMINI.md
@@ -146,13 +146,13 @@ impl Setup {
         }
         let mut outcomes =
             vec![self.edit(client, Part::Entry, path, |text| edit_text(client.format, text, request, user_paths))];
-        let rules: Make = if self.remove { rules::remove_rules } else { rules::allow_reading };
-        let advice: Make = if self.remove { instructions::remove } else { instructions::add };
+        let rules = client.rules.as_ref().map(|rules| if self.remove { rules.remove } else { rules.allow_reading });
+        let advice: TextEdit = if self.remove { instructions::remove } else { instructions::add };
         for (part, is_requested, path, make) in [
             (Part::Rules, self.allow_reading, client.rules_file(self.scope, user_paths), rules),
-            (Part::Instructions, self.instructions, client.instructions_file(self.scope, user_paths), advice),
+            (Part::Instructions, self.instructions, client.instructions_file(self.scope, user_paths), Some(advice)),
         ] {
-            let Some(path) = path.filter(|_| is_requested || self.remove) else { continue };
+            let (Some(path), Some(make)) = (path.filter(|_| is_requested || self.remove), make) else { continue };
             let edited = self.edit(client, part, path, make);
             // Most users have no such part, and are not told so.
             if !matches!(edited.outcome, Some(Ok(Outcome::Absent))) {
@@ -259,9 +259,6 @@ impl Setup {
     }
 }
 
-/// An edit of the text of a file.
-type Make = fn(&str) -> Result<(Outcome, String), Unreadable>;
-
 /// Reason for leaving a file unchanged.
 struct Unchanged(String);
 
@@ -332,7 +329,7 @@ impl ClientOutcome {
         let text = if self.is_removed() { file::read(&self.file).map_err(|error| left(&error))? } else { None };
         let is_blank = |text: String| match self.part {
             Part::Entry => is_blank(self.client.format, &text),
-            Part::Rules => text.trim() == "{}",
+            Part::Rules => matches!(text.trim(), "" | "{}"),
             Part::Instructions => text.is_empty(),
         };
         if text.is_some_and(is_blank) {

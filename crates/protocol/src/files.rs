@@ -129,7 +129,7 @@ pub struct GetFileReply {
     pub mode: String,
     /// Time of the last change of its content (ISO 8601, UTC)
     pub modified: Option<String>,
-    /// SHA-256 digest of the whole file, up to 256 MiB
+    /// SHA-256 digest of the whole file, up to 256 MiB; with the first and the last part
     pub sha256: Option<String>,
     /// The text from offset on
     pub content: Option<String>,

@@ -324,8 +324,9 @@ impl Sessions {
                 return Err(changed());
             }
         }
-        // Only with the first part: the digest is that of the whole file.
-        let has_digest = offset == 0 && facts.kind == FileKind::File && (1..=MAX_COPY_BYTES).contains(&facts.size);
+        // The digest is that of the whole file, so that each part of a large file would read all of it.
+        let is_end_part = offset == 0 || offset + bytes.len() as u64 >= facts.size;
+        let has_digest = is_end_part && facts.kind == FileKind::File && (1..=MAX_COPY_BYTES).contains(&facts.size);
         let sha256 = if has_digest {
             let digest = source.files.digest(source.path.clone(), facts.identity, facts.size).await;
             let digest = digest.map_err(failed)?;

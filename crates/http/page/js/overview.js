@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { fill, h, icon } from "./dom.js";
 import { forget, half } from "./login.js";
 import { PERIODS } from "./run_filter.js";
-import { browserName, timeAgo } from "./words.js";
+import { browserName, timeAgo, visible } from "./words.js";
 
 export const title = "Overview";
 
@@ -18,6 +18,8 @@ const MAX_RUNS = 200;
 export function show(into) {
   const day = h("dl", { class: "facts" });
   const status = h("dl", { class: "facts" });
+  const machines = h("tbody");
+  const machineCard = h("section", { class: "card", "aria-labelledby": "machines", hidden: true }, h("h2", { id: "machines" }, "Machines"), h("table", {}, h("thead", {}, h("tr", {}, ["Machine", "State", "Terminals"].map((name) => h("th", { scope: "col" }, name)))), machines));
   const sessions = h("tbody");
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   fill(
@@ -26,6 +28,7 @@ export function show(into) {
     problem,
     h("section", { class: "card", "aria-labelledby": "day" }, h("h2", { id: "day" }, "Last day"), day),
     h("section", { class: "card", "aria-labelledby": "daemon" }, h("h2", { id: "daemon" }, "Daemon"), status),
+    machineCard,
     h(
       "section",
       { class: "card", "aria-labelledby": "browsers" },
@@ -44,12 +47,14 @@ export function show(into) {
     try {
       const since = new Date(Date.now() - Number(PERIODS["24h"])).toISOString();
       const runs = (/** @type {string} */ state) => ask("GET", "/runs", { state, limit: MAX_RUNS, ...(state === "waiting" ? {} : { since }) });
-      const [daemon, page, ...counted] = await Promise.all([ask("GET", "/status"), ask("GET", "/page/sessions"), ...STATES.map(([state]) => runs(state ?? ""))]);
+      const [daemon, page, others, ...counted] = await Promise.all([ask("GET", "/status"), ask("GET", "/page/sessions"), ask("GET", "/hosts"), ...STATES.map(([state]) => runs(state ?? ""))]);
       if (over) return;
       problem.hidden = true;
       showDaemon(daemon);
       fill(day, STATES.flatMap(([state, label], at) => [h("dt", {}, label ?? ""), h("dd", {}, count(state ?? "", counted[at].runs.length))]));
       fill(sessions, page.sessions.map(row));
+      fill(machines, (others.hosts ?? []).map(machine));
+      machineCard.hidden = !others.hosts?.length;
     } catch (error) {
       if (over) return;
       problem.textContent = error instanceof Error ? error.message : String(error);
@@ -80,6 +85,12 @@ export function show(into) {
     const version = host.version ? `version ${host.version}, ` : "";
     const open = host.terminals === 1 ? "1 terminal" : `${host.terminals} terminals`;
     return ["Terminal host", `${version}pid ${host.pid}, ${open}; ${host.advice}`];
+  }
+
+  /** @param {any} host */
+  function machine(host) {
+    const tone = { connected: "good", connecting: "busy", lost: "bad" }[String(host.state)] ?? "soft";
+    return h("tr", {}, h("td", {}, visible(host.name)), h("td", {}, h("span", { class: "chip", "data-tone": tone }, host.state), host.error ? h("span", { class: "hint block" }, visible(host.error)) : null), h("td", {}, String(host.terminals ?? 0)));
   }
 
   /** @param {any} session */

@@ -408,7 +408,13 @@ impl Settings {
         for (name, value) in &values {
             let is_former = |key: &Key| key.former.as_ref().is_some_and(|former| former.name == name);
             let Some(key) = KEYS.iter().find(|key| key.name == name || is_former(key)) else {
-                let problem = format!("'{name}' is not a setting{}", suggestion(name, KEYS.iter().map(|key| key.name)));
+                let hint = match name.split('.').next() {
+                    Some("hosts" | "host" | "machines") => {
+                        "; a machine is a table [[host]] with name and ssh".to_owned()
+                    }
+                    _ => suggestion(name, KEYS.iter().map(|key| key.name)),
+                };
+                let problem = format!("'{name}' is not a setting{hint}");
                 self.unknown.push(Problem { place: place.clone(), problem });
                 continue;
             };
@@ -719,6 +725,9 @@ mod tests {
             settings.unknown.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["/c.toml: 'terminal.max' is not a setting; did you mean 'terminals.max'?"]
         );
+        let settings = read("[hosts.build]\nssh = 'build'", &[]).unwrap();
+        let expected = "/c.toml: 'hosts.build.ssh' is not a setting; a machine is a table [[host]] with name and ssh";
+        assert_eq!(settings.unknown[0].to_string(), expected);
     }
 
     #[test]

@@ -75,7 +75,10 @@ mod tests {
     fn unterminated_block_and_two_blocks_are_refused() {
         let (_, block) = add("").unwrap();
         for (text, problem) in [
-            (format!("a\n{}\nb\n", BLOCK.begin), "line 2, column 1: the block has no end, a line '<!-- /steplatch -->'"),
+            (
+                format!("a\n{}\nb\n", BLOCK.begin),
+                "line 2, column 1: the block has no end, a line '<!-- /steplatch -->'",
+            ),
             (format!("{block}{block}"), "there is a second block"),
         ] {
             for refused in [add(&text), remove(&text)] {

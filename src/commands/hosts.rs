@@ -9,7 +9,7 @@ use steplatch_protocol::{CheckHost, CheckHostReply, DaemonPaths, ListHosts, Remo
 
 use super::{hosts_install, run};
 use crate::failure::Failure;
-use crate::settings::hosts_file;
+use crate::settings::{Settings, hosts_file};
 use crate::{completion, front, print};
 
 #[derive(Debug, Subcommand)]
@@ -166,6 +166,9 @@ async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     }
     if reply.hosts.is_empty() {
         print::remark(NO_HOSTS);
+        // A table in another form is not a host.
+        let unknown = Settings::load().map(|settings| settings.unknown).unwrap_or_default();
+        unknown.iter().for_each(|problem| print::remark(&problem.to_string()));
         return Ok(ExitCode::SUCCESS);
     }
     let head = ["HOST", "STATE", "VERSION", "TERMINALS", "SSH"].map(str::to_owned).to_vec();

@@ -133,8 +133,9 @@ impl Inventory {
         {
             errors.push(error.message().to_owned());
         }
-        if let Err(error) = daemon::end(paths).await {
-            errors.push(error.message().to_owned());
+        let ended = daemon::end(paths).await;
+        if let Err(error) = &ended {
+            errors.push(format!("{}; its directories stay", error.message()));
         }
         for machine in &self.machines {
             let client = client_on(&paths.hosts(), &machine.name);
@@ -142,7 +143,9 @@ impl Inventory {
                 errors.push(error.message().to_owned());
             }
         }
-        for folder in &self.folders {
+        // A daemon that runs would write into them again.
+        let removable: &[PathBuf] = if ended.is_ok() { &self.folders } else { &[] };
+        for folder in removable {
             match std::fs::remove_dir_all(folder) {
                 Ok(()) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

@@ -55,6 +55,21 @@ await play(async (browser) => {
   await page.getByRole("link", { name: /^Inbox/ }).click();
   await page.getByText("No terminal is open").waitFor();
 
+  // The end of a long command is an occasion once a person has chosen so, and that of a short one is not.
+  await page.goto(new URL("#/settings", page.url()).href);
+  await page.getByLabel("Notify of ended commands").selectOption("5");
+  await tell({ run: ["terminal", "open", "--name", "worker", "--json"] });
+  await page.evaluate(() => { window.looks = false; });
+  await tell({ run: ["terminal", "run", "--json", "worker", "sleep", "0.1"] });
+  await tell({ run: ["terminal", "run", "--json", "worker", "sleep", "7"] });
+  await page.waitForFunction(() => window.shown.length > 0);
+  assert.deepEqual(await told(), ["A command ended: worker"]);
+  await page.evaluate(() => { window.looks = true; window.shown = []; });
+  await page.getByLabel("Notify of ended commands").selectOption("off");
+  await tell({ run: ["terminal", "close", "worker", "--json"] });
+  await page.getByRole("link", { name: /^Inbox/ }).click();
+  await page.getByText("No terminal is open").waitFor();
+
   // A person who looks sees it there.
   const machine = (name, action) => ({ name, initial_state: "it", states: { it: { action } } });
   await tell({ starts: machine("deploy", { tool: "gate", params: { prompt: "Deploy?", choices: ["yes", "no"] } }) });

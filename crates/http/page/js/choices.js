@@ -7,13 +7,14 @@ const KEY = "steplatch.choices";
 
 /**
  * The values of each choice, the usual one first: the look; the size of all text, in percent; the largest size of text in a terminal, in
- * pixels; and the time zone of times.
+ * pixels; the time zone of times; and the time, in seconds, after which the end of a command is an occasion of a notification.
  */
 export const VALUES = {
   theme: ["system", "light", "dark"],
   text: ["100", "90", "115", "130", "150"],
   terminalText: ["15", "10", "12", "18", "22", "28"],
   times: ["local", "utc"],
+  commands: ["off", "5", "30", "120"],
 };
 
 /** @typedef {keyof typeof VALUES} Choice */

@@ -1,5 +1,7 @@
-// Notifications of the browser: a new question, password or failed run, while no tab of the page has the focus.
+// Notifications of the browser: a new question, password or failed run, and the end of a long command, while no tab of the page has
+// the focus.
 
+import { choice } from "./choices.js";
 import { h, setText } from "./dom.js";
 import { failedRuns, gates, listen, lockedRuns, passwordTerminals } from "./store.js";
 import { terminalName, visible } from "./words.js";
@@ -74,11 +76,38 @@ function occasions(lists) {
   return [...locked, ...asked, ...passwords, ...failed];
 }
 
+/** Times at which terminals became busy, in milliseconds since the Unix epoch. @type {Map<string, number>} */
+const busySince = new Map();
+
+/**
+ * Returns the occasions of commands that have ended since the last lists and took as long as the person has chosen.
+ * @param {import("./store.js").Lists} lists
+ * @param {number} now In milliseconds since the Unix epoch.
+ */
+function endedCommands(lists, now) {
+  const minimum = 1000 * Number(choice("commands"));
+  const ended = [];
+  const open = new Set(lists.terminals.map((terminal) => terminal.session_id));
+  for (const id of busySince.keys()) if (!open.has(id)) busySince.delete(id);
+  for (const terminal of lists.terminals) {
+    const since = busySince.get(terminal.session_id);
+    if (terminal.busy) {
+      if (since === undefined) busySince.set(terminal.session_id, now);
+      continue;
+    }
+    busySince.delete(terminal.session_id);
+    // Only a shell reports the end of a command.
+    if (terminal.busy !== false || since === undefined || !(now - since >= minimum)) continue;
+    ended.push({ key: `command ${terminal.session_id} ${now}`, title: "A command ended", text: terminalName(terminal), address: `#/terminals/${encodeURIComponent(terminal.session_id)}` });
+  }
+  return ended;
+}
+
 /** Begins to notify. Returns a function that ends it. */
 export function followOccasions() {
   return listen((lists) => {
     const now = occasions(lists);
-    const fresh = now.filter(({ key }) => before && !before.has(key));
+    const fresh = [...now.filter(({ key }) => before && !before.has(key)), ...endedCommands(lists, Date.now())];
     before = new Set(now.map(({ key }) => key));
     if (fresh.length && isOn()) notify(fresh);
   });

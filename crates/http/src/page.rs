@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use axum::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    LOCATION, VARY,
+};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -89,7 +92,7 @@ async fn index(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
 }
 
 /// Returns a file of the page. Its address contains the build, so that browsers may cache it forever.
-async fn asset(Path((build, path)): Path<(String, String)>) -> Result<Response, Refusal> {
+async fn asset(Path((build, path)): Path<(String, String)>, request_headers: HeaderMap) -> Result<Response, Refusal> {
     let asset = assets::find(&path).filter(|_| build == assets::build());
     let asset =
         asset.ok_or_else(|| Refusal::not_found("This file belongs to another version of the page; reload the page"))?;
@@ -97,6 +100,39 @@ async fn asset(Path((build, path)): Path<(String, String)>) -> Result<Response, 
         (CONTENT_TYPE, HeaderValue::from_static(asset.media_type)),
         (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
         (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+        (VARY, HeaderValue::from_static("accept-encoding")),
     ];
-    Ok((headers, asset.bytes).into_response())
+    Ok(match accepts_gzip(&request_headers) {
+        true => (headers, [(CONTENT_ENCODING, HeaderValue::from_static("gzip"))], &asset.gzip[..]).into_response(),
+        false => (headers, asset.bytes).into_response(),
+    })
+}
+
+/// Returns whether a client accepts gzip (RFC 9110, section 12.5.3). A quality of zero excludes it.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
+        let quality = quality.trim().strip_prefix("q=").and_then(|quality| quality.parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && quality.is_none_or(|quality| quality > 0.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_sent_only_to_clients_that_accept_it() {
+        let accepts = |value: &str| {
+            accepts_gzip(&HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_str(value).unwrap())]))
+        };
+        for value in ["gzip", "deflate, gzip;q=0.5, br", "GZIP", "br, gzip; q=1.0"] {
+            assert!(accepts(value), "{value}");
+        }
+        for value in ["", "identity", "br", "gzip;q=0", "gzip; q=0.000", "xgzip"] {
+            assert!(!accepts(value), "{value}");
+        }
+        assert!(!accepts_gzip(&HeaderMap::new()));
+    }
 }

@@ -1,9 +1,12 @@
 //! The files of the page, which are part of the program.
 
+use std::io::Write as _;
 use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
 use super::bundle::{Module, bundle};
@@ -14,6 +17,8 @@ pub(super) struct Asset {
     path: &'static str,
     pub(super) media_type: &'static str,
     pub(super) bytes: &'static [u8],
+    /// The bytes, compressed by gzip.
+    pub(super) gzip: Vec<u8>,
 }
 
 macro_rules! modules {
@@ -84,7 +89,10 @@ modules! {
 fn assets() -> &'static [Asset] {
     static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
         let script = bundle("main.js", MODULES).expect("a test has joined these modules");
-        let text = |path, media_type, text: &'static str| Asset { path, media_type, bytes: text.as_bytes() };
+        let text = |path, media_type, text: &'static str| {
+            let bytes = text.as_bytes();
+            Asset { path, media_type, bytes, gzip: compress(bytes) }
+        };
         [
             text("style.css", "text/css; charset=utf-8", include_str!("../../page/style.css")),
             text("icon.svg", "image/svg+xml", include_str!("../../page/icon.svg")),
@@ -92,6 +100,12 @@ fn assets() -> &'static [Asset] {
         ]
     });
     &*ASSETS
+}
+
+fn compress(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.expect("a write into memory does not fail")
 }
 
 /// The document, with the placeholder `{{build}}`.
@@ -125,6 +139,7 @@ pub(super) fn find(path: &str) -> Option<&'static Asset> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::io::Read as _;
     use std::path::Path;
 
     use super::super::bundle::variable;
@@ -151,6 +166,17 @@ mod tests {
             assert!(find(path).is_some(), "{path}");
         }
         assert!(!index.contains("http:") && !index.contains("https:") && !index.contains("style="), "{index}");
+    }
+
+    #[test]
+    fn page_has_at_most_150_kilobytes_on_the_wire() {
+        let compressed: usize = assets().iter().map(|asset| asset.gzip.len()).sum();
+        assert!(compressed + index().len() <= 150_000, "{compressed}");
+        for asset in assets() {
+            let mut text = Vec::new();
+            flate2::read::GzDecoder::new(&asset.gzip[..]).read_to_end(&mut text).unwrap();
+            assert_eq!(text, asset.bytes, "{}", asset.path);
+        }
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn unlisted_pages(root: &Path) -> anyhow::Result<Vec<Problem>> {
 /// Returns the language of a block that has to parse.
 fn checked_language(block: &Block<'_>) -> Option<Language> {
     let mut words = block.info.split_whitespace();
-    let language = Language::of(words.next()?)?;
+    let language = Language::parse(words.next()?)?;
     (!words.any(|word| word == FRAGMENT)).then_some(language)
 }
 

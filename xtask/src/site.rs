@@ -43,7 +43,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let sources = repository.target().join("site-src");
     let site = repository.target().join("site");
     let (contents, parts) = step::work("pages", || {
-        let layout = Layout::of(repository.root())?;
+        let layout = Layout::read(repository.root())?;
         let parts = make_pages(&layout, repository.root())?;
         let contents = write_sources(&layout, repository.root(), &sources, &parts)?;
         Ok((contents, parts))
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn every_page_of_the_summary_is_made() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let layout = Layout::of(root).unwrap();
+        let layout = Layout::read(root).unwrap();
         let folder = test_folder();
         let parts = make_pages(&layout, root).unwrap();
         let count = write_sources(&layout, root, &folder, &parts).unwrap();

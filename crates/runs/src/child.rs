@@ -119,7 +119,7 @@ impl RunningChild {
                 begin_for_step(ChildError::lacks_room, begin).await?
             }
         };
-        // A paused parent pauses its child too. A finished parent, or one that already has this entry, ignores the
+        // A paused parent pauses its child too. A finished parent, or a parent with this entry, ignores the
         // input.
         parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         let cancel = CancelOnDrop::new(shared, run.clone());

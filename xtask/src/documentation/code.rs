@@ -29,7 +29,7 @@ print(json.dumps([error(text) for text in json.load(sys.stdin)]))
 
 impl Language {
     /// Returns the language of a name. `None` if blocks in that language are not checked.
-    pub(super) fn of(name: &str) -> Option<Self> {
+    pub(super) fn parse(name: &str) -> Option<Self> {
         match name {
             "json" => Some(Self::Json),
             "toml" => Some(Self::Toml),

@@ -24,7 +24,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Reads the summary of a repository.
-    pub(super) fn of(root: &Path) -> anyhow::Result<Self> {
+    pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
         Ok(Self::new(root, Summary::read(root)?))
     }
 
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn layout() -> Layout {
-        Layout::of(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap()
+        Layout::read(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap()
     }
 
     #[test]

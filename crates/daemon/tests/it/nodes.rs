@@ -312,7 +312,7 @@ async fn repeated_step_makes_one_call() {
     let first = author.client.call_once(&count, "step_1").await.unwrap();
     assert_eq!(first.output.as_str().map(str::trim), Some("1"));
     let somebody = Author::connected(&daemon, &author.folder).await;
-    assert_eq!(somebody.call_once(&count, "step_1").await.unwrap(), first, "even over another connection");
+    assert_eq!(somebody.call_once(&count, "step_1").await.unwrap(), first, "repeated over another connection");
     let (one, two) = tokio::join!(author.client.call_once(&count, "step_2"), somebody.call_once(&count, "step_2"));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!((&one, one.output.as_str().map(str::trim)), (&two, Some("2")), "and at the same time");

@@ -285,7 +285,7 @@ async fn input_with_a_step_is_typed_once_for_any_client() {
 async fn interrupted_input_is_in_doubt_and_not_typed_again() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
-    // Nobody reads the input, and the line discipline buffers at most 4 kB.
+    // No program reads the input, and the line discipline buffers at most 4 kB.
     let terminal = open_terminal(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
     wait_for_output(&terminal, "ready").await;
     let minute = Duration::from_secs(60);

@@ -369,7 +369,7 @@ async fn impossible_characters_of_a_terminal_are_removed() {
     assert_eq!((picture.rows[0][0].text.as_str(), &picture.rows[0][0].link, picture.cursor), (plain, &None, None));
     let variables = terminal.variables(vec!["WANTED".to_owned()]).await.unwrap();
     let names: Vec<_> = variables.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["WANTED"], "nobody requested another one");
+    assert_eq!(names, ["WANTED"], "no other variable was requested");
 }
 
 /// Reasons of refusals, which people and agents read as one line of text.

@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::carry_out::parse_body;
 use crate::refusal::Refusal;
 
-/// Maximum number of unfinished uploads; the one that was continued longest ago is discarded.
+/// Maximum number of unfinished uploads; a further upload discards the least recently continued.
 const MAX_UPLOADS: usize = 8;
 
 /// Maximum size of a file, in bytes: that of `put_file`.
@@ -50,7 +50,7 @@ struct Upload {
     continued_at: Instant,
 }
 
-/// Permissions of a new file; one that is replaced keeps its own.
+/// Permissions of a new file. A replaced file keeps its permissions.
 const FILE_MODE: u32 = 0o644;
 
 impl Upload {

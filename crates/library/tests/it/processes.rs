@@ -99,7 +99,7 @@ fn save_without_room() {
     let keep = library.keep_proven(&machine("other", &large), None, &|_| false, &Author::default()).unwrap_err();
     assert!(no_room(&keep), "{keep:?}");
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Draft);
-    // A file that fits is saved right after one that did not.
+    // After a file that is too large, a smaller file is saved.
     library.create(&machine("small", "x"), false, &Author::default()).unwrap();
 }
 

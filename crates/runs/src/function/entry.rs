@@ -473,7 +473,7 @@ mod tests {
 
     #[test]
     fn every_entry_hides_its_secrets_and_opens_with_the_key() {
-        // One that resembles JSON, one that is a word of the entries themselves, and one that a program may print.
+        // A text that resembles JSON, a word of the entries themselves, and a text that a program may print.
         for secret in ["quo\"te\\d", "function", "\u{FDD0}0\u{FDD1}x"] {
             let mut seal = Seal::default();
             seal.learn(secret);

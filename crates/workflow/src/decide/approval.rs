@@ -176,7 +176,7 @@ mod tests {
         let machine = ["a: q hotfix", "q human: dep", "hotfix human: dep", "dep: done", "done"];
         assert_eq!(states_behind(&machine, "a"), ["dep", "done"]);
         let free = ["a: q dep", "q human: dep", "dep: done", "done"];
-        assert_eq!(states_behind(&free, "a"), [""; 0], "one path asks nobody");
+        assert_eq!(states_behind(&free, "a"), [""; 0], "one path has no gate for a person");
         let second = ["a: q", "q human: b", "b: r", "r human: c", "c: d", "d"];
         assert_eq!(states_behind(&second, "b"), ["b", "c", "d"], "the second gate is not passed with the first");
         let round = ["a: q", "q human: b", "b: r", "r human: c", "c: b2", "b2: d b", "d"];

@@ -105,7 +105,7 @@ impl Uploads {
             return Err(PieceError::TooLarge);
         };
         let mut uploads = self.0.lock();
-        uploads.retain(|_, upload| now.duration_since(upload.continued_at) < UPLOAD_TIMEOUT);
+        remove_idle(&mut uploads, now);
         if offset == 0 && !uploads.contains_key(id) {
             make_room(&mut uploads);
             uploads.insert(id.to_owned(), Upload::begin(now)?);
@@ -136,7 +136,7 @@ impl Uploads {
     /// Discards the uploads that were not continued. Returns whether none is left.
     fn discard_idle(&self, now: Instant) -> bool {
         let mut uploads = self.0.lock();
-        uploads.retain(|_, upload| now.duration_since(upload.continued_at) < UPLOAD_TIMEOUT);
+        remove_idle(&mut uploads, now);
         uploads.is_empty()
     }
 }
@@ -150,6 +150,10 @@ async fn discard_idle_uploads(app: Weak<App>) {
             _ => return,
         }
     }
+}
+
+fn remove_idle(uploads: &mut HashMap<String, Upload>, now: Instant) {
+    uploads.retain(|_, upload| now.duration_since(upload.continued_at) < UPLOAD_TIMEOUT);
 }
 
 fn make_room(uploads: &mut HashMap<String, Upload>) {

@@ -200,6 +200,8 @@ impl Shell {
         self.sent = true;
         self.is_exit_current = false;
         self.at_prompt = false;
+        // The editor that is about to begin may read these lines first, so its mark no longer confirms the prompt.
+        self.awaits_editor = false;
         self.unread_lines += lines;
         self.lines += lines as u64;
         if let Some(by) = by {
@@ -461,6 +463,21 @@ mod tests {
             shell.record_prompt();
             assert!(shell.is_idle() && shell.doubt.is_none(), "{kind:?}");
         }
+    }
+
+    /// A client types between the prompt and the mark of the line editor.
+    #[test]
+    fn line_typed_before_the_editor_starts_is_not_past_its_prompt() {
+        let mut shell = shell_that_shows_its_prompt(Kind::Zsh);
+        shell.record_lines(1, true, Some("one"), 10);
+        let line = shell.line_before("one", 10).unwrap();
+        shell.apply(&Mark::EditorReady);
+        assert!(!shell.is_idle() && shell.has_unread_lines(), "the shell reads the line after its prompt");
+        assert!(shell.doubt.is_some(), "a shell that has read the line without a mark is checked");
+        apply(&mut shell, command(4));
+        apply(&mut shell, [Mark::PromptReady, Mark::EditorReady]);
+        assert!(shell.is_idle());
+        assert_eq!(shell.outcome_of(line), Some(Some(4)));
     }
 
     /// Two clients type one line each before the first command ends.

@@ -99,6 +99,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("runs pause", &[("steplatch runs pause 3f2a", "before its next step")]),
     ("runs resume", &[("steplatch runs resume 3f2a", "")]),
     ("runs cancel", &[("steplatch runs cancel 3f2a", "")]),
+    ("runs delete", &[("steplatch runs delete 3f2a", "")]),
     ("nodes run", &[("steplatch nodes run resize '{\"width\": 80}' --input-json", "")]),
     ("graph run", &[("steplatch graph run publish 1.4.2", "an input as text")]),
     (

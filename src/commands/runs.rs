@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use steplatch_ids::RunId;
-use steplatch_protocol::{CancelWorkflow, DaemonPaths, ListWorkflowRuns, RunRecord};
+use steplatch_protocol::{CancelWorkflow, DaemonPaths, DeleteRun, ListWorkflowRuns, RunRecord};
 
 use crate::failure::{FAILED, Failure};
 use crate::translation::for_people;
@@ -68,6 +68,15 @@ pub(crate) enum Runs {
         #[arg(long)]
         json: bool,
     },
+    /// Delete the records of runs that have ended, with the runs that they started
+    Delete {
+        /// Runs: ids or unambiguous prefixes
+        #[arg(required = true, value_name = "RUN", add = completion::runs())]
+        ids: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -105,6 +114,7 @@ impl Runs {
             Self::Pause { ids, json } => pause::pause(paths, &ids, json).await,
             Self::Resume { ids, json } => pause::resume(paths, &ids, json).await,
             Self::Cancel { ids, json } => cancel(paths, &ids, json).await,
+            Self::Delete { ids, json } => delete(paths, &ids, json).await,
         }
     }
 }
@@ -244,14 +254,46 @@ pub(crate) fn not_found(id: &str) -> Failure {
     Failure::usage(format!("run '{id}' not found; list runs with: steplatch runs list"))
 }
 
-async fn cancel(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
-    // Resolve all ids first, so that an invalid id cancels no run.
+/// Returns the runs of some ids or prefixes. Looks all of them up first, so that an invalid id changes no run.
+async fn find_all(paths: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Failure> {
     let mut runs = Vec::new();
     for id in ids {
-        runs.push(find(paths, id).await?);
+        let run = find(paths, id).await?;
+        if !runs.contains(&run) {
+            runs.push(run);
+        }
     }
+    Ok(runs)
+}
+
+async fn delete(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
-    for run in runs {
+    for run in find_all(paths, ids).await? {
+        replies.push(front::ask(paths, DeleteRun { run_id: run }).await?);
+    }
+    for reply in &replies {
+        if !reply.success {
+            let reason = reply.error.as_deref().unwrap_or("no reason was given");
+            print::error(&format!("run '{}' was not deleted: {}", reply.run_id, print::visible(reason)));
+        } else if !json {
+            let others = match reply.deleted.saturating_sub(1) {
+                0 => String::new(),
+                1 => ", with 1 run that it started".to_owned(),
+                count => format!(", with {count} runs that it started"),
+            };
+            print::line(format!("{}: Record deleted{others}", reply.run_id))?;
+        }
+    }
+    if json {
+        print::json(&replies)?;
+    }
+    let is_complete = replies.iter().all(|reply| reply.success);
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+async fn cancel(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+    let mut replies = Vec::new();
+    for run in find_all(paths, ids).await? {
         replies.push(front::ask(paths, CancelWorkflow { run_id: run }).await?);
     }
     let failed = replies.iter().any(|reply| !reply.success);

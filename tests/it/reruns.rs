@@ -1,7 +1,7 @@
 //! Ended runs that are run again, entirely or from a state on.
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home};
+use steplatch_testkit::{Agent, Home, Person};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -156,4 +156,24 @@ fn secrets_of_a_run_are_given_again() {
     let again = json!({"run_id": first["run_id"], "from_state": "use"});
     let second = runs(json!({"again": again, "initial_variables": {"TOKEN": "swordfish-4711"}, "wait_seconds": 60}));
     assert_eq!(second["status"], "completed", "{second}");
+}
+
+#[test]
+fn person_deletes_the_records_of_ended_runs() {
+    let home = Home::new(STEPLATCH);
+    release_machine(&home);
+    let run = || {
+        let run = parse_json(&home.run(&["run", "release.json", "-i", "VERSION=7", "--json"]).stdout);
+        run["run_id"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (run(), run());
+    // No agent removes what it did, neither by the command line nor over MCP.
+    let refused = home.run(&["runs", "delete", &first]);
+    assert!(refused.code != 0 && refused.stderr.contains("by a person"), "{refused:?}");
+    let agent = Agent::new(&home);
+    let person = Person::runs(&agent, &home, STEPLATCH, &format!("runs delete {} {second} {first}", &first[..12]));
+    person.expect_text(&format!("{second}: Record deleted"));
+    assert!(!home.run(&["runs", "list"]).expect_success().contains("release"));
+    let missing = home.run(&["runs", "show", &first]);
+    assert!(missing.code != 0 && missing.stderr.contains("not found"), "{missing:?}");
 }

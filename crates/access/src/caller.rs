@@ -134,6 +134,12 @@ impl Caller {
         is_person && self.peer.is_none() && self.standing.verdict().await.has_terminal
     }
 
+    /// Returns whether the caller is a browser that a person may have, behind the server of the page.
+    #[boxed]
+    pub async fn is_in_own_browser(&self) -> bool {
+        self.peer.is_some() && matches!(self.person_refusal().await, None | Some(PersonRefusal::Hidden))
+    }
+
     /// Returns the source of the caller's passphrases.
     pub fn source(&self) -> AttemptSource {
         self.peer.map_or(AttemptSource::Socket, |peer| AttemptSource::Network(peer.ip()))

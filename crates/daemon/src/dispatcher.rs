@@ -434,6 +434,15 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
+            // The record shows a person what agents did, so no agent deletes it.
+            Command::DeleteRun(verb) => match caller.is_at_own_terminal().await || caller.is_in_own_browser().await {
+                true => VerbReply::from_reply(Box::pin(self.runs.delete(verb)).await),
+                false => VerbReply::failure(
+                    "Records of runs are deleted by a person, on the page or with 'steplatch runs delete', in a terminal \
+                     of their own"
+                        .to_owned(),
+                ),
+            },
             // A ticket grants the rights of the user's programs, so only a person at their terminal receives one.
             Command::OpenPage(verb) => match caller.is_at_own_terminal().await {
                 true => VerbReply::from_reply(self.page.open_page(&verb)),

@@ -78,8 +78,8 @@ impl RouteHandler {
         let params = Value::Object(self.merge_parameters(request)?);
         let (mut reply, warnings) = match self.route.verb {
             "ANSWER_GATE" => answer_gate(daemon, params, peer, surface).await?,
-            // The daemon checks the passphrase, and refuses one from a program in a terminal of steplatch.
-            "UNLOCK_RUNS" => daemon.for_person(surface, peer).call_raw("UNLOCK_RUNS", params).await?,
+            // The daemon checks the passphrase, and refuses both from a program in a terminal of steplatch.
+            verb @ ("UNLOCK_RUNS" | "DELETE_RUN") => daemon.for_person(surface, peer).call_raw(verb, params).await?,
             verb => daemon.call_raw(verb, params).await?,
         };
         let status = self.find_status(&reply, daemon, resource_name.as_deref()).await?;

@@ -124,6 +124,7 @@ routes! {
     Get "/runs/{run_id}" "GET_RUN" of Run, Run;
     Get "/runs/{run_id}/record" "GET_WORKFLOW_RUN" of Run, Unprocessable;
     Post "/runs/{run_id}/cancel" "CANCEL_WORKFLOW" of Run, Conflict;
+    Delete "/runs/{run_id}" "DELETE_RUN" of Run for page, Conflict;
     Post "/runs/{run_id}/pause" "PAUSE_WORKFLOW" of Run, Conflict;
     Post "/runs/{run_id}/resume" "RESUME_WORKFLOW" of Run, Conflict;
     Post "/runs/{run_id}/patches" "PROPOSE_PATCH" of Run, Conflict;

@@ -636,6 +636,30 @@ pub struct CancelWorkflowReply {
     pub error: Option<String>,
 }
 
+/// Delete the record of a run that has ended, with the runs that it started. Only a person deletes records. A key of
+/// the run that protected against a second start is deleted with it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DeleteRun {
+    /// The run
+    pub run_id: String,
+}
+
+/// Result of deleting.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DeleteRunReply {
+    /// True if the record is deleted
+    pub success: bool,
+    /// The run
+    #[serde(default)]
+    pub run_id: String,
+    /// Number of deleted records: this one, and those of the runs that it started
+    #[serde(default)]
+    pub deleted: u64,
+    /// The error and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// Pause a run: work in flight ends, nothing new begins, and its time stands still. Runs that it started are paused
 /// with it. A gate can be answered meanwhile, and the run cancelled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

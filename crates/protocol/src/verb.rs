@@ -178,6 +178,7 @@ verbs! {
     runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", None, "Answer as a person", DECIDES;
     runs::ProposePatch => ProposePatchReply, "PROPOSE_PATCH", Some("propose_patch"), "Propose a repair of a run's machine", ACTS_ONCE;
     runs::CancelWorkflow => CancelWorkflowReply, "CANCEL_WORKFLOW", Some("cancel_run"), "Cancel a run", ENDS;
+    runs::DeleteRun => DeleteRunReply, "DELETE_RUN", None, "Delete the record of a run", ENDS;
     runs::PauseWorkflow => PauseWorkflowReply, "PAUSE_WORKFLOW", None, "Pause a run", SETS;
     runs::ResumeWorkflow => PauseWorkflowReply, "RESUME_WORKFLOW", None, "Let a paused run go on", SETS;
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "The record of a run", READS;

@@ -1,5 +1,6 @@
 //! Start, wait, cancel and reports of runs. The submodules implement the other verbs.
 
+mod delete;
 mod gates;
 mod list;
 mod locked;

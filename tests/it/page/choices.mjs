@@ -89,6 +89,21 @@ await play(async (browser) => {
   await page.locator(".selection").waitFor({ state: "hidden" });
   const names = await page.locator("tbody tr td:nth-child(3) a").allTextContents();
   assert.deepEqual(names.toSorted(), ["alpha", "alpha", "beta", "beta", "gamma", "patient"]);
+  // A deleted record leaves the list, and its run is not found any more.
+  const removed = page.locator("tbody tr", { hasText: "patient" });
+  const address = await removed.locator("td:nth-child(3) a").getAttribute("href");
+  await removed.getByRole("checkbox").check();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await shot(page, "delete-run");
+  await page.getByRole("button", { name: "Delete the record of 1 run?" }).click();
+  await removed.waitFor({ state: "detached" });
+  await page.reload();
+  await page.locator("tbody tr").nth(4).waitFor();
+  assert.equal(await page.locator("tbody tr").count(), 5);
+  await at(address.slice(2));
+  await page.getByText(/Workflow run '.*' not found/).waitFor();
+  await at("runs");
+  await page.locator("tbody tr").nth(4).waitFor();
   // What was refused is said, and stays selected.
   await page.route("**/api/v1/runs", (route) => (route.request().method() === "POST" ? route.fulfill({ status: 422, json: { success: false, error: "no room" } }) : route.fallback()));
   await page.getByLabel("Select gamma").check();

@@ -9,6 +9,7 @@ mod captures;
 mod commands;
 mod contract;
 mod contract_runs;
+mod deleted_runs;
 mod dialogues;
 mod document_000;
 mod document_examples;

@@ -1,4 +1,4 @@
-// Selected runs of the list: to cancel them, or to run them again.
+// Selected runs of the list: to cancel them, to run them again, or to delete their records.
 
 import { ask } from "./api.js";
 import { fill, h, setText } from "./dom.js";
@@ -13,17 +13,19 @@ const ONGOING = new Set(["running", "waiting"]);
 
 /**
  * The selected runs with the actions on them.
- * @param {() => void} changed Called when the selection was cleared.
+ * @param {() => void} changed Called when the selection has changed.
+ * @param {(id: string) => void} deleted Called for each run whose record was deleted.
  */
-export function runSelection(changed) {
+export function runSelection(changed, deleted) {
   /** The selected runs, by id. @type {Map<string, any>} */
   const selected = new Map();
   const count = h("span", { class: "grow", role: "status" });
   const cancel = h("button", { class: "bad" });
   const again = h("button", {});
+  const remove = h("button", { class: "bad" });
   const report = h("p", { class: "problem", role: "alert", hidden: true });
   const clear = h("button", { class: "quiet", onclick: () => empty() }, "Clear");
-  const bar = h("div", { class: "card selection", hidden: true }, h("div", { class: "line" }, count, again, cancel, clear), report);
+  const bar = h("div", { class: "card selection", hidden: true }, h("div", { class: "line" }, count, again, cancel, remove, clear), report);
 
   const ongoing = () => [...selected.values()].filter((run) => ONGOING.has(run.state));
   const ended = () => [...selected.values()].filter((run) => !ONGOING.has(run.state));
@@ -32,7 +34,7 @@ export function runSelection(changed) {
     const isBusy = bar.getAttribute("aria-busy") === "true";
     bar.hidden = selected.size === 0 && report.hidden;
     setText(count, selected.size === 1 ? "1 run selected" : `${selected.size} runs selected`);
-    for (const [button, runs, word] of /** @type {[HTMLButtonElement, any[], string][]} */ ([[cancel, ongoing(), "Cancel"], [again, ended(), "Run again"]])) {
+    for (const [button, runs, word] of /** @type {[HTMLButtonElement, any[], string][]} */ ([[cancel, ongoing(), "Cancel"], [again, ended(), "Run again"], [remove, ended(), "Delete"]])) {
       button.hidden = runs.length === 0;
       button.disabled = isBusy;
       if (!button.dataset["sure"]) fill(button, runs.length === selected.size ? word : `${word} ${runs.length} of them`);
@@ -93,6 +95,10 @@ export function runSelection(changed) {
 
   acts(cancel, ongoing, (runs) => `Cancel ${runs}?`, (run) => ask("POST", `/runs/${encodeURIComponent(run.run_id)}/cancel`));
   acts(again, ended, (runs) => `Run ${runs} again${project() ? ` in ${visible(project())}` : ""}, with the same input?`, (run) => ask("POST", "/runs", { again: { run_id: run.run_id }, wait_seconds: 0 }));
+  acts(remove, ended, (runs) => `Delete the record of ${runs}?`, async (run) => {
+    await ask("DELETE", `/runs/${encodeURIComponent(run.run_id)}`);
+    deleted(run.run_id);
+  });
 
   return {
     bar,

@@ -33,7 +33,9 @@ export function show(into, _parts, query) {
   const rows = h("tbody");
   const none = h("p", { class: "hint", hidden: true });
   const all = h("input", { type: "checkbox", "aria-label": "Select all runs that are shown" });
-  const selection = runSelection(() => draw());
+  const selection = runSelection(() => draw(), (id) => {
+    [newest, found] = [newest, found].map((runs) => runs.filter((run) => run.run_id !== id));
+  });
   const saved = h("p", { class: "line saved" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const older = h("button", { class: "quiet", hidden: true }, "Show older runs");

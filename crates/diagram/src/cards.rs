@@ -23,7 +23,7 @@ pub(super) const HEAD_HEIGHT: f64 = 46.0;
 pub(super) const ROW_HEIGHT: f64 = 20.0;
 
 /// The drawing of a state.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Card {
     pub(super) name: Line,
     pub(super) tool: Line,
@@ -46,7 +46,7 @@ pub(super) enum Kind {
 }
 
 /// A possible end of a state. Rows are in the order of evaluation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) line: Line,
     pub(super) way: Way,
@@ -64,7 +64,7 @@ pub(super) enum Way {
 }
 
 /// A text of one line, truncated if it is too long.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) displayed: String,
     /// The complete text, if `displayed` is truncated.
@@ -72,7 +72,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         let text: String = text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
         if text.width() <= MAX_LINE_COLS {
             return Self { displayed: text, full_text: None };
@@ -86,6 +86,11 @@ impl Line {
         }
         displayed.push('…');
         Self { displayed, full_text: Some(text) }
+    }
+
+    /// Returns the complete text.
+    pub(super) fn full(&self) -> &str {
+        self.full_text.as_deref().unwrap_or(&self.displayed)
     }
 }
 
@@ -125,15 +130,34 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
         _ => Kind::Plain,
     };
     let tool = format!("{} {}", state.action().tool(), subject(state));
-    let (name, tool) = (Line::new(state.name()), Line::new(tool.trim_end()));
-    #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
-    let line_width =
-        |line: &Line, character_width: f64| line.displayed.width() as f64 * character_width + 2.0 * PADDING;
-    let row_widths = rows.iter().map(|row| line_width(&row.line, CHARACTER_WIDTH) + ROW_HEIGHT);
-    let width = row_widths
-        .chain([line_width(&name, BOLD_CHARACTER_WIDTH), line_width(&tool, CHARACTER_WIDTH), MIN_WIDTH])
-        .fold(0.0, f64::max);
-    #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
-    let height = HEAD_HEIGHT + ROW_HEIGHT * rows.len() as f64 + 6.0;
-    Card { name, tool, kind, rows, width: width.ceil(), height, is_reachable: true }
+    Card::new(Line::new(state.name()), Line::new(tool.trim_end()), kind, rows)
+}
+
+/// Returns the states to which the rows of a card lead, without duplicates.
+pub(super) fn targets(card: &Card) -> Vec<usize> {
+    let mut targets: Vec<usize> = Vec::new();
+    for row in &card.rows {
+        if let Way::To { state, .. } = row.way
+            && !targets.contains(&state)
+        {
+            targets.push(state);
+        }
+    }
+    targets
+}
+
+impl Card {
+    /// Creates the card with these texts, in the size that they need.
+    pub(super) fn new(name: Line, tool: Line, kind: Kind, rows: Vec<Row>) -> Self {
+        #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
+        let line_width =
+            |line: &Line, character_width: f64| line.displayed.width() as f64 * character_width + 2.0 * PADDING;
+        let row_widths = rows.iter().map(|row| line_width(&row.line, CHARACTER_WIDTH) + ROW_HEIGHT);
+        let width = row_widths
+            .chain([line_width(&name, BOLD_CHARACTER_WIDTH), line_width(&tool, CHARACTER_WIDTH), MIN_WIDTH])
+            .fold(0.0, f64::max);
+        #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
+        let height = HEAD_HEIGHT + ROW_HEIGHT * rows.len() as f64 + 6.0;
+        Self { name, tool, kind, rows, width: width.ceil(), height, is_reachable: true }
+    }
 }

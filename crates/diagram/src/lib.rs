@@ -3,6 +3,7 @@
 //! Pure: the same definition gives the same text.
 
 mod cards;
+mod chains;
 mod layers;
 mod routes;
 mod subject;
@@ -12,7 +13,7 @@ use std::fmt::Write as _;
 
 use steplatch_workflow::{Definition, PossibleOutcomes, State, tool};
 
-pub use svg::svg;
+pub use svg::{collapsed_svg, svg};
 
 /// Maximum length of a label in a Mermaid diagram, in characters.
 const MAX_LABEL_CHARS: usize = 60;

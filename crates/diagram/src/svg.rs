@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use steplatch_workflow::Definition;
 
-use super::cards::{Card, HEAD_HEIGHT, Kind, Line, ROW_HEIGHT, Way, cards};
+use super::cards::{Card, HEAD_HEIGHT, Kind, Line, ROW_HEIGHT, Way, cards, targets};
+use super::chains::join_chains;
 use super::layers::assign_layers;
 use super::routes::{Plan, Route, Stub, plan};
 
@@ -30,9 +31,25 @@ text{font:12px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:#3d
 /// Source of the format: <https://www.w3.org/TR/SVG11/>.
 #[must_use]
 pub fn svg(definition: &Definition) -> String {
-    let mut cards = cards(definition);
+    draw(definition, cards(definition), initial_state(definition))
+}
+
+/// Returns a machine as a picture with one card for each chain of states; `None` if it has no chain.
+///
+/// The title of such a card has the names of its states, one per line.
+#[must_use]
+pub fn collapsed_svg(definition: &Definition) -> Option<String> {
+    let (cards, initial) = join_chains(cards(definition), initial_state(definition))?;
+    Some(draw(definition, cards, initial))
+}
+
+/// Returns the number of the initial state.
+fn initial_state(definition: &Definition) -> usize {
+    definition.states().iter().position(|state| state.name() == definition.initial_state()).unwrap_or(0)
+}
+
+fn draw(definition: &Definition, mut cards: Vec<Card>, initial: usize) -> String {
     let targets: Vec<Vec<usize>> = cards.iter().map(targets).collect();
-    let initial = definition.states().iter().position(|state| state.name() == definition.initial_state()).unwrap_or(0);
     let layers = assign_layers(&targets, initial);
     for (card, is_reachable) in cards.iter_mut().zip(&layers.reachable) {
         card.is_reachable = *is_reachable;
@@ -59,18 +76,6 @@ pub fn svg(definition: &Definition) -> String {
     }
     output.push_str("</svg>\n");
     output
-}
-
-fn targets(card: &Card) -> Vec<usize> {
-    let mut targets: Vec<usize> = Vec::new();
-    for row in &card.rows {
-        if let Way::To { state, .. } = row.way
-            && !targets.contains(&state)
-        {
-            targets.push(state);
-        }
-    }
-    targets
 }
 
 /// Returns the definition of an arrowhead.
@@ -226,7 +231,8 @@ fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // XML allows no control characters, not even as numeric references.
+            // XML allows no other control characters, not even as numeric references.
+            '\n' => escaped.push('\n'),
             control if control.is_control() => escaped.push(' '),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             other => escaped.push(other),
@@ -243,7 +249,7 @@ mod tests {
     fn foreign_text_stays_text() {
         assert_eq!(
             escaped("</text><script>\"&'\u{0}\n\u{ffff}"),
-            "&lt;/text&gt;&lt;script&gt;&quot;&amp;&#39;  \u{fffd}"
+            "&lt;/text&gt;&lt;script&gt;&quot;&amp;&#39; \n\u{fffd}"
         );
     }
 

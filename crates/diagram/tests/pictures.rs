@@ -11,7 +11,7 @@ mod machine;
 use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::json;
-use steplatch_diagram::{mermaid, svg};
+use steplatch_diagram::{collapsed_svg, mermaid, svg};
 use steplatch_workflow::Definition;
 
 use generated::machines;
@@ -51,6 +51,34 @@ fn picture_distinguishes_states_and_transitions() {
         "a text that is…<title>screen_content contains a text that is far too long for a card to hold</title>"
     ));
     assert!(picture.contains("prefers-color-scheme:dark"));
+}
+
+#[test]
+fn chain_of_states_is_one_card() {
+    let state = |next: &str| {
+        json!({"action": {"tool": "run_command", "params": {"command": "true"}},
+                                    "transitions": [{"condition": "success", "next_state": next}]})
+    };
+    let end = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+    let gate = json!({"action": {"tool": "gate", "params": {"prompt": "?"}}, "transitions": [
+        {"condition": {"field_equals": {"answer": "yes"}}, "next_state": "e"}, {"condition": "success", "next_state": "end"}]});
+    let chains = definition(&json!({"name": "chains", "initial_state": "a", "states": {
+        "a": state("b"), "b": state("c"), "c": state("ask"), "ask": gate, "e": state("end"), "end": end,
+    }}));
+    let picture = collapsed_svg(&chains).unwrap();
+    assert!(picture.contains(">a … c<title>a\nb\nc</title>") && picture.contains(">3 states<"), "{picture}");
+    assert_eq!(picture.matches("<g class").count(), 4, "the gate, e and the end have their own cards: {picture}");
+    assert_eq!(picture.matches(" lost").count(), 0, "{picture}");
+
+    // Two entries into a state, a loop, and a chain that is too short.
+    for states in [
+        json!({"a": state("b"), "b": state("c"), "c": state("b")}),
+        json!({"a": state("b"), "b": state("a")}),
+        json!({"a": state("b"), "b": end}),
+    ] {
+        let machine = definition(&json!({"name": "none", "initial_state": "a", "states": states}));
+        assert_eq!(collapsed_svg(&machine), None, "{states}");
+    }
 }
 
 #[test]

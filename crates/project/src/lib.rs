@@ -34,6 +34,6 @@ pub use node_verbs::node_kind;
 pub use project::{FunctionWorkflow, InvalidDeclaration, NodeDeclaration, Project};
 pub use projects::Projects;
 pub use repair::{RecordingCheck, RecordingError, SaveRepairError};
-pub use steplatch_diagram::svg as drawing;
+pub use steplatch_diagram::{collapsed_svg, svg};
 pub use workers::{Execution, Function, WorkerExited, WorkerSource, WorkerStarter, Workers, WorkersError};
 pub use workflows::{SavedMachine, WorkflowRef, Workflows};

@@ -122,6 +122,7 @@ impl Workflows {
             Ok(definition) => DrawWorkflowReply {
                 success: true,
                 svg: Some(steplatch_diagram::svg(&definition)),
+                collapsed_svg: steplatch_diagram::collapsed_svg(&definition),
                 definition: Some(document),
                 error: None,
             },

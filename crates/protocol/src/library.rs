@@ -336,6 +336,8 @@ pub struct DrawWorkflowReply {
     pub success: bool,
     /// The picture, in SVG 1.1; a card for each state, with its name
     pub svg: Option<String>,
+    /// The same with one card for each chain of states, where there is one; the title of such a card has their names, one per line
+    pub collapsed_svg: Option<String>,
     /// The definition that is drawn
     #[schemars(with = "Option<Map<String, Value>>")]
     pub definition: Option<Value>,

@@ -604,12 +604,16 @@ impl Runs {
             let history = History::from_iter(&events.map_err(|error| error.to_string())?);
             let document = history.definition().ok_or_else(|| "the run has no definition".to_owned())?.clone();
             let definition = Definition::parse(&document, &TerminalTools).map_err(|problems| problems.to_string())?;
-            Ok((steplatch_project::drawing(&definition), document))
+            Ok((definition, document))
         };
         match drawn.await {
-            Ok((svg, definition)) => {
-                DrawWorkflowReply { success: true, svg: Some(svg), definition: Some(definition), error: None }
-            }
+            Ok((definition, document)) => DrawWorkflowReply {
+                success: true,
+                svg: Some(steplatch_project::svg(&definition)),
+                collapsed_svg: steplatch_project::collapsed_svg(&definition),
+                definition: Some(document),
+                error: None,
+            },
             Err(error) => DrawWorkflowReply { error: Some(error), ..DrawWorkflowReply::default() },
         }
     }

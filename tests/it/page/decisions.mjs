@@ -12,7 +12,8 @@ const { apply, blank, cells, lastUsed, rowText, runsOf } = await import(new URL(
 const { beside } = await import(new URL("beside.js", modules));
 const { choicesIn, nextSize } = await import(new URL("choices.js", modules));
 const { coloursOf, contrast, isLight } = await import(new URL("colours.js", modules));
-const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
+const { readDiagram, stateOf, statesOf } = await import(new URL("diagram.js", modules));
+const { fittingZoom, matchingStates } = await import(new URL("diagram_view.js", modules));
 const { areAlike, differences, nearby, steadyText, unified } = await import(new URL("differences.js", modules));
 const { jsonLines, placed, syntaxProblem } = await import(new URL("json_lines.js", modules));
 const { newestBefore, places } = await import(new URL("find.js", modules));
@@ -22,7 +23,7 @@ const { marksOf, recordingOf, runsDuring } = await import(new URL("marks.js", mo
 const { advance, clockTime, takeDue } = await import(new URL("playback.js", modules));
 const { inView } = await import(new URL("long_list.js", modules));
 const { askedOf, filterOf, hasText, isOf, queryOf } = await import(new URL("run_filter.js", modules));
-const { addEvent, brief, duration, emptyTimeline, flatten, gist, isEmpty, isNext, lanes, layOut, telling } = await import(new URL("timeline.js", modules));
+const { addEvent, brief, duration, emptyTimeline, flatten, gist, grouped, isEmpty, isNext, lanes, layOut, readableParts, telling } = await import(new URL("timeline.js", modules));
 const { dayTime, size, terminalName, terminalPlace, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
 const { choicesOf, constraint, localTime, problemOf, refusals, valueOf } = await import(new URL("form.js", modules));
 
@@ -616,6 +617,32 @@ test("branches are steps within their state, with the runs that they started beh
   // A run that is within itself ends somewhere.
   child.steps.push({ ...child.steps[0], run: "run_0" });
   assert.ok(flatten(timeline, new Map([["run_0", child]])).length < 100);
+});
+
+test("equal steps behind each other are one row", () => {
+  const step = (number, name, outcome = "ok", output = 1) => ({ key: `call ${number}`, name, kind: "bash", outcome, because: "", depth: 0, run: null, isTakenOver: false, terminal: null, input: null, output, began: number, ended: number + 1 });
+  const steps = [step(0, "a"), step(1, "a"), step(2, "a"), step(3, "a", "failed"), step(4, "a", "failed"), step(5, "a", "failed"), step(6, "b"), step(7, "b"), step(8, "b", "ok", 2)];
+  const rows = grouped(steps, new Set());
+  assert.deepEqual(rows.map(({ key, members }) => [key, members?.length ?? 0]), [["call 0", 3], ["call 3", 0], ["call 4", 0], ["call 5", 0], ["call 6", 0], ["call 7", 0], ["call 8", 0]]);
+  assert.equal(rows[0].ended, 3);
+  assert.deepEqual(grouped(steps, new Set(["call 0"])).map(({ key }) => key), steps.map(({ key }) => key));
+});
+
+test("texts of several lines are shown as they are", () => {
+  assert.deepEqual(readableParts("Output", { output: "one\ntwo\n", exit_code: 1, error: "one line\n" }), [{ name: "output", text: "one\ntwo\n" }, { name: "other fields", text: '{\n  "exit_code": 1,\n  "error": "one line\\n"\n}' }]);
+  assert.deepEqual(readableParts("Input", { command: "ls" }), [{ name: "Input", text: '{\n  "command": "ls"\n}' }]);
+  assert.deepEqual(readableParts("Output", "text"), [{ name: "Output", text: "text" }]);
+  assert.deepEqual([readableParts("Output", null), readableParts("Output", {})], [[], []]);
+});
+
+test("a large diagram fits its area, and a small one keeps its size", () => {
+  assert.equal(fittingZoom({ width: 1000, height: 500 }, { width: 500, height: 500 }), 0.5);
+  assert.equal(fittingZoom({ width: 100, height: 50 }, { width: 500, height: 500 }), 1);
+  assert.equal(fittingZoom({ width: 100_000, height: 50 }, { width: 500, height: 500 }), 0.1);
+  assert.equal(fittingZoom({ width: 0, height: 0 }, { width: 500, height: 500 }), 1);
+  assert.deepEqual(matchingStates(["unbuild", "Build", "test"], " bui "), ["Build", "unbuild"]);
+  assert.deepEqual(matchingStates(["build"], ""), []);
+  assert.deepEqual(statesOf("a\nb"), ["a", "b"]);
 });
 
 test("steps at the same time are in different lanes", () => {

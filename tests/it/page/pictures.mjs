@@ -71,8 +71,9 @@ await play(async (browser) => {
   await page.locator(".answers button:not([data-inert])").first().waitFor();
   await picture(page, "gate");
   await page.goto(new URL(`#/runs/${run}`, page.url()).href);
+  await page.getByRole("button", { name: "Diagram" }).click();
   await page.locator('.diagram g[data-outcome="waiting"]').waitFor();
-  await page.getByRole("button", { name: /test/ }).first().click();
+  await page.locator(".diagram g", { has: page.locator("text.name", { hasText: /^test$/ }) }).click();
   await resize(page, { width: 1040, height: 800 });
   await page.evaluate(() => scrollTo(0, 0));
   await picture(page, "run");

@@ -307,6 +307,37 @@ await play(async (browser) => {
   await screen.waitFor();
   assert.equal(await textSize(".stage > .screen"), ofOutput);
 
+  // All output is searched, also what is older than the rows in colours.
+  await page.keyboard.type("for i in $(seq 2500); do case $i in 7|900|2400) echo $i: nee''dle;; *) echo line $i;; esac; done\n");
+  await sees(page, "line 2500");
+  await page.mouse.move(600, 500);
+  await page.mouse.wheel(0, -200);
+  await page.getByLabel("Find in the output").fill("needle");
+  await page.getByText("Line 3 of 3").waitFor();
+  const chosenText = () => page.evaluate(() => [...CSS.highlights.get("chosen")].map((range) => range.startContainer.parentElement.textContent).join(""));
+  assert.equal(await chosenText(), "2400: needle\n");
+  await page.keyboard.press("Enter");
+  await page.getByText("Line 2 of 3").waitFor();
+  assert.equal(await chosenText(), "900: needle\n");
+  await page.keyboard.press("Enter");
+  await page.getByText("Line 1 of 3").waitFor();
+  assert.equal(await chosenText(), "7: needle\n");
+  await isAccessible(page);
+  await shot(page, "found-in-output");
+  await page.getByLabel("Find in the output").fill("no such line");
+  await page.getByText("Not found").waitFor();
+  // Older output is added until its beginning.
+  await page.getByRole("button", { name: "To the end" }).click();
+  await page.getByRole("button", { name: "Older output, as text" }).click();
+  await page.locator(".output .text-line", { hasText: /^line 2500/ }).waitFor();
+  const beginning = page.getByText("From the beginning");
+  const older = page.getByRole("button", { name: "Older output", exact: true });
+  while (!(await beginning.isVisible())) await older.click({ timeout: 1000 }).catch(() => {});
+  assert.equal(await page.locator(".output .text-line", { hasText: /^7: needle/ }).count(), 1);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await screen.waitFor();
+
   // The wheel leads there and back, and its end is followed while it is in view.
   await page.keyboard.type("seq 100; (sleep 3; echo late-$((40+2))) &\n");
   await screen.hover();

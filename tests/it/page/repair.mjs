@@ -33,6 +33,7 @@ await play(async (browser) => {
   await at(`runs/${run}`);
   await page.getByText("completed", { exact: true }).first().waitFor();
   await page.getByText(`Repaired: ${REASON}`).waitFor();
+  await page.getByRole("button", { name: "Diagram" }).click();
   await page.locator('.diagram g[data-outcome="ok"]').first().waitFor();
   await isAccessible(page);
   await shot(page, "repaired-run");

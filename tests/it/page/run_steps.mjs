@@ -1,5 +1,7 @@
 // One run: its result or error and its input first, what a function printed and emitted as steps, a filter, and two runs that did the same.
 
+import { readFileSync } from "node:fs";
+
 import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
 
 const TELLS = `
@@ -20,6 +22,16 @@ async def ticks(ctx):
         ctx.emit("tick", {"number": number})
 
 Workflow(id="ticks", session=session, fn=ticks)
+`;
+
+const REPEATS = `
+async def repeats(ctx):
+    for _ in range(6):
+        ctx.emit("again", {"same": True})
+    await ctx.run("lists")
+
+BashNode(id="lists", session=session, command="printf 'one\\\\ntwo\\\\n'")
+Workflow(id="repeats", session=session, fn=repeats)
 `;
 
 const NOTHING = `
@@ -85,6 +97,30 @@ await play(async (browser) => {
   await runs("ticks", TICKS);
   await page.waitForFunction(() => document.querySelector(".steps").dataset.count === "5000");
   await page.locator(".step .gist", { hasText: /^number=4999$/ }).waitFor();
+  // Equal steps are one row, until one wants to see each of them. A step has an address, and all of the run is a file.
+  await runs("repeats", REPEATS);
+  await step("lists").waitFor();
+  assert.deepEqual(await page.locator(".step-name").allTextContents(), ["again × 6", "lists"]);
+  await page.getByRole("button", { name: "6 equal steps again" }).click();
+  await page.locator(".step").nth(6).waitFor();
+  await page.getByRole("button", { name: "Equal steps again" }).click();
+  await page.locator(".step").nth(2).waitFor({ state: "detached" });
+  await isAccessible(page);
+  await shot(page, "equal-steps");
+  await step("lists").click();
+  assert.equal(await page.locator(".detail").getByLabel("Output", { exact: true }).textContent(), "one\ntwo");
+  await page.locator(".step", { hasText: "again × 6" }).click();
+  const address = await page.getByRole("link", { name: "link to this step" }).getAttribute("href");
+  const [run] = /run_\w+/.exec(address);
+  await at("inbox");
+  await at(address.slice(2));
+  await page.locator(".detail").getByRole("heading", { name: "again" }).waitFor();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download" }).click()]);
+  assert.equal(download.suggestedFilename(), `${run}.json`);
+  const saved = JSON.parse(readFileSync(await download.path(), "utf8"));
+  assert.equal(saved.run.run_id, run);
+  assert.deepEqual(saved.events.map(({ seq }) => seq), saved.events.map((_, index) => index + 1));
+  assert.match(saved.events.at(-1).event_type, /completed$/);
   await runs("nothing", NOTHING);
   await page.getByText("This run has no steps.").waitFor();
   const height = await page.locator("section[aria-label=Timeline]").evaluate((card) => card.getBoundingClientRect().height);

@@ -20,16 +20,29 @@ await play(async (browser) => {
   const { run_id: first } = await tell({ starts: greeting, variables: { WHO: "ann" } });
   await at(`runs/${first}`);
   const state = (name) => page.locator(".diagram g", { has: page.locator("text.name", { hasText: new RegExp(`^${name}$`) }) });
+  // The step that waits is the chosen one, and the input is above the steps.
+  await page.locator(".detail").getByRole("heading", { name: "Greet ann?" }).waitFor();
+  assert.match(await page.locator(".ends").getByLabel("Input").textContent(), /"WHO": "ann"/);
+  const tops = await page.locator(".ends, .steps").evaluateAll((parts) => parts.map((part) => part.getBoundingClientRect().top));
+  assert.deepEqual(tops, tops.toSorted((one, other) => one - other));
+  await page.getByRole("button", { name: "Diagram" }).click();
   await page.locator('.diagram g[data-outcome="waiting"], .diagram g[data-outcome="running"]').waitFor();
   assert.equal(await state("work").getAttribute("data-outcome"), "ok");
   assert.equal(await state("done").getAttribute("data-outcome"), null);
   await isAccessible(page);
   await shot(page, "diagram");
-  // The step that waits is the chosen one, and the input is above the steps, which are above the diagram.
-  await page.locator(".detail").getByRole("heading", { name: "Greet ann?" }).waitFor();
-  assert.match(await page.locator(".ends").getByLabel("Input").textContent(), /"WHO": "ann"/);
-  const tops = await page.locator(".ends, .steps, .drawn").evaluateAll((parts) => parts.map((part) => part.getBoundingClientRect().top));
-  assert.deepEqual(tops, tops.toSorted((one, other) => one - other));
+  // A state is found by its name, and the picture has any size.
+  await page.getByLabel("Find a state").fill("wo");
+  await page.getByText("1 of 1").waitFor();
+  assert.equal(await state("work").getAttribute("data-current"), "");
+  await page.getByRole("button", { name: "Smaller" }).click();
+  await page.getByText("80 %").waitFor();
+  await page.getByRole("button", { name: "1:1" }).click();
+  await page.getByText("100 %").waitFor();
+  await page.getByLabel("Find a state").fill("nowhere");
+  await page.getByText("No state").waitFor();
+  await page.getByLabel("Find a state").fill("");
+  // A step of the diagram is shown beside it.
   await state("work").click();
   await page.locator(".detail").getByRole("heading", { name: "work" }).waitFor();
 

@@ -65,6 +65,35 @@ export async function ask(method, path, parameters = {}) {
   return reply;
 }
 
+/**
+ * Returns the events of a run so far.
+ *
+ * @param {string} run
+ * @param {number} last The number of the last one that there is for sure.
+ * @returns {Promise<any[]>}
+ * @throws {ApiError}
+ */
+export async function readEvents(run, last) {
+  const response = await fetch(`/api/v1/runs/${encodeURIComponent(run)}/events`, { headers: { "steplatch-half": half()?.half ?? "" } });
+  if (response.status === 401) loggedOut();
+  if (!response.ok || !response.body) throw new ApiError(response.status, await response.json().catch(() => ({})));
+  const events = [];
+  let text = "";
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  // The stream of a run that has not ended stays open.
+  while (events.length < last) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    text += value;
+    const lines = text.split("\n");
+    text = lines.pop() ?? "";
+    for (const line of lines) if (line.startsWith("data:")) events.push(JSON.parse(line.slice(5)));
+  }
+  await reader.cancel();
+  if (events.length < last) throw new ApiError(0, { error: `Only ${events.length} of ${last} events could be read.` });
+  return events;
+}
+
 /** The requests of `askShared` that are under way, by path. @type {Map<string, Promise<any>>} */
 const shared = new Map();
 

@@ -68,6 +68,11 @@ export function stateOf(card) {
   return [...(whole && typeof whole !== "string" ? whole.children : name.children)].filter((child) => typeof child === "string").join("");
 }
 
+/** Returns the states of a card, whose name is that of one state, or has a line for each state of a chain. Pure. @param {string} name */
+export function statesOf(name) {
+  return name.split("\n");
+}
+
 let diagrams = 0;
 
 /**
@@ -114,13 +119,23 @@ export function showProgress(cards, steps) {
   for (const step of steps) {
     if (step.key.startsWith("state ")) {
       last = step.name;
+      // The order of the last visits.
+      outcomes.delete(last);
       outcomes.set(last, step.outcome);
     }
     // The question of a state is a step of its own.
     if (step.key.startsWith("gate ") && step.outcome === "waiting" && outcomes.get(last) === "running") outcomes.set(last, "waiting");
   }
-  for (const [name, card] of cards) {
-    const outcome = outcomes.get(name);
+  /** The outcome of each card: of a chain, that of the state that was executed last. @type {Map<SVGElement, string>} */
+  const shown = new Map();
+  for (const [state, outcome] of outcomes) {
+    const card = cards.get(state);
+    if (!card) continue;
+    shown.set(card, outcome);
+    card.dataset["last"] = state;
+  }
+  for (const card of new Set(cards.values())) {
+    const outcome = shown.get(card);
     if (card.dataset["outcome"] === outcome) continue;
     if (outcome) card.dataset["outcome"] = outcome;
     else delete card.dataset["outcome"];

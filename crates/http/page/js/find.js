@@ -29,6 +29,14 @@ export function places(rows, wanted) {
   return found;
 }
 
+/** Characters that have a meaning in a pattern. */
+const SPECIAL = /[\\^$.*+?()[\]{}|]/g;
+
+/** Returns the pattern with which the server finds a text. Letters are compared as in `places`. @param {string} wanted */
+export function patternOf(wanted) {
+  return `${wanted === wanted.toLowerCase() ? "(?i)" : ""}${wanted.replace(SPECIAL, "\\$&")}`;
+}
+
 /**
  * A line that the server found, at its position in the output.
  * @typedef {{ offset: number, text: string }} Line

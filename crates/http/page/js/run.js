@@ -1,8 +1,10 @@
 // One run: its result or error and its input, a timeline of its steps with the input and output of each, and what can be done with it.
 
-import { ApiError, ask } from "./api.js";
+import { ApiError, ask, readEvents } from "./api.js";
+import { shownTime } from "./choices.js";
 import { showBeside } from "./compare.js";
-import { diagram, showProgress } from "./diagram.js";
+import { showProgress } from "./diagram.js";
+import { diagramView } from "./diagram_view.js";
 import { fill, h, icon, setText } from "./dom.js";
 import { LongList } from "./long_list.js";
 import { keep, on } from "./live.js";
@@ -10,7 +12,7 @@ import { recordingOf } from "./marks.js";
 import { hasText } from "./run_filter.js";
 import { TONES } from "./runs.js";
 import { gates, lists, listen } from "./store.js";
-import { addEvent, duration, emptyTimeline, flatten, gist, isEmpty, isNext, lanes, layOut, stepTime, telling } from "./timeline.js";
+import { addEvent, duration, emptyTimeline, flatten, gist, grouped, isEmpty, isNext, lanes, layOut, readableParts, stepTime, telling } from "./timeline.js";
 import { showTitle } from "./title.js";
 import { timeAgo, visible } from "./words.js";
 
@@ -18,9 +20,6 @@ export const title = "Run";
 
 /** The longest stretch without a step that is drawn as long as it was, in milliseconds. */
 const IDLE = 2000;
-
-/** The most states of a diagram that is open from the beginning. */
-const MOST_OPEN = 12;
 
 /** The most runs that are open within a run: a tab follows few. */
 const MOST_NESTED = 24;
@@ -51,11 +50,15 @@ export function show(into, parts) {
   /** What ends each of them, and its last event. @type {Map<string, { close: () => void, seen: number }>} */
   const nested = new Map();
   /** The steps in the list. */
-  let shownSteps = timeline.steps;
+  let shownSteps = grouped(timeline.steps, new Set());
+  /** The groups of equal steps that are shown one by one, by the keys of their first steps. @type {Set<string>} */
+  const ungrouped = new Set();
   /** The key of the step that is shown in detail. @type {string | null} */
-  let chosen = null;
-  /** True once a person chose a step. */
-  let isPicked = false;
+  let chosen = parts[1] === "step" ? (parts[2] ?? null) : null;
+  /** True once a person chose a step, here or by an address. */
+  let isPicked = chosen !== null;
+  /** The key of the step of the address, until the list was scrolled to it. */
+  let linked = chosen;
   /** The state of the chosen step that is shown. */
   let described = "";
   /** The record of the run. @type {any} */
@@ -81,8 +84,9 @@ export function show(into, parts) {
   const cancel = h("button", { class: "bad", hidden: true }, "Cancel");
   const again = h("a", { class: "button", hidden: true }, "Run again");
   const other = h("select", { "aria-label": "Compare with another run", hidden: true });
-  const drawn = h("div", { class: "drawn", tabindex: "0", role: "group", "aria-label": "Diagram" });
-  const drawnCard = h("details", { class: "card", hidden: true }, h("summary", {}, "Diagram"), drawn);
+  const save = h("button", { class: "quiet", hidden: true, title: "The record and all events, as JSON" }, "Download");
+  const drawnCard = h("section", { class: "card", "aria-label": "Diagram", hidden: true });
+  const viewTabs = h("div", { class: "line views", role: "group", "aria-label": "View", hidden: true });
   const steps = h("ol", { class: "steps long", "aria-label": "Steps", tabindex: "-1" });
   const abreast = h("div", { class: "abreast", "aria-hidden": "true", hidden: true });
   const filter = h("input", { type: "search", class: "grow", placeholder: "Filter by text or outcome", "aria-label": "Filter steps", autocomplete: "off", spellcheck: "false" });
@@ -91,10 +95,11 @@ export function show(into, parts) {
   const none = h("p", { class: "hint", hidden: true });
   const detail = h("div", { class: "detail" });
   const detailCard = h("section", { class: "card", "aria-label": "Step", hidden: true }, detail);
-  const body = h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, filterLine, abreast, none, steps), detailCard);
+  const stepsCard = h("section", { class: "card", "aria-label": "Timeline" }, filterLine, abreast, none, steps);
+  const body = h("div", { class: "run" }, stepsCard, drawnCard, detailCard);
   fill(
     into,
-    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/runs", "aria-label": "All runs" }, icon("back")), name, state, when, other, again, pause, resume, cancel),
+    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/runs", "aria-label": "All runs" }, icon("back")), name, state, when, save, other, again, pause, resume, cancel),
     problem,
     error,
     reason,
@@ -102,8 +107,8 @@ export function show(into, parts) {
     repaired,
     earlier,
     ends,
+    viewTabs,
     body,
-    drawnCard,
   );
 
   /** @param {string} action */
@@ -120,28 +125,53 @@ export function show(into, parts) {
   resume.addEventListener("click", does("resume"));
   cancel.addEventListener("click", does("cancel"));
 
-  /** The cards of the states, once the diagram is drawn. @type {Map<string, SVGElement> | null} */
-  let cards = null;
-  ask("GET", "/diagram", { run_id: id }).then(({ svg }) => {
-    const made = diagram(svg);
-    if (!made) return;
-    cards = made.cards;
-    made.element.setAttribute("aria-label", "Diagram of the states");
-    fill(drawn, made.element);
-    drawnCard.hidden = false;
-    drawnCard.open = cards.size <= MOST_OPEN;
-    showProgress(cards, timeline.steps);
-    for (const [state, card] of made.cards) {
-      card.addEventListener("click", () => {
+  /** The diagram, once it is drawn. @type {ReturnType<typeof diagramView> | null} */
+  let picture = null;
+  /** Shows the steps or the diagram; the chosen step is beside both. @param {boolean} isDiagram */
+  const view = (isDiagram) => {
+    const isFirst = isDiagram && drawnCard.hidden && !drawnCard.dataset["seen"];
+    stepsCard.hidden = isDiagram;
+    drawnCard.hidden = !isDiagram;
+    for (const [index, button] of [...viewTabs.children].entries()) button.setAttribute("aria-pressed", String(isDiagram === (index === 1)));
+    if (isFirst) {
+      drawnCard.dataset["seen"] = "yes";
+      picture?.begin();
+    }
+    if (!isDiagram) draw();
+  };
+  fill(viewTabs, h("button", { "aria-pressed": "true", onclick: () => view(false) }, "Steps"), h("button", { "aria-pressed": "false", onclick: () => view(true) }, "Diagram"));
+  ask("GET", "/diagram", { run_id: id }).then((reply) => {
+    picture = diagramView(
+      reply,
+      (state) => {
         const step = timeline.steps.findLast((step) => step.key.startsWith("state ") && step.name === state);
         if (!step) return;
         shows = step;
         choose(step);
         detailCard.scrollIntoView({ block: "nearest" });
-      });
-    }
+      },
+      () => picture && showProgress(picture.cards(), timeline.steps),
+    );
+    fill(drawnCard, picture.element);
+    viewTabs.hidden = false;
+    showProgress(picture.cards(), timeline.steps);
     // Functions and remote workflows have none.
   }, () => {});
+  save.addEventListener("click", async () => {
+    problem.hidden = true;
+    save.disabled = true;
+    try {
+      const [{ run }, events] = await Promise.all([ask("GET", `/runs/${encodeURIComponent(id)}/record`), readEvents(id, seen)]);
+      const file = new Blob([JSON.stringify({ run, events }, null, 2), "\n"], { type: "application/json" });
+      const link = h("a", { href: URL.createObjectURL(file), download: `${id}.json` });
+      link.click();
+      URL.revokeObjectURL(link.href);
+    } catch (refused) {
+      problem.textContent = refused instanceof Error ? refused.message : String(refused);
+      problem.hidden = false;
+    }
+    save.disabled = false;
+  });
   other.addEventListener("change", () => {
     if (other.value) location.hash = `#/runs/${encodeURIComponent(id)}/with/${encodeURIComponent(other.value)}`;
   });
@@ -157,13 +187,14 @@ export function show(into, parts) {
     const step = shownSteps[index];
     const span = layout.spans[index];
     if (!step || !span) return h("span");
+    const isGroup = (step.members?.length ?? 0) > 1;
     // Widths are attributes of a drawing.
     const bar = drawing(span.from / layout.whole, Math.max(0.004, (span.to - span.from) / layout.whole), step.outcome);
     const button = h(
       "button",
-      { class: "step", "data-outcome": step.outcome, "aria-pressed": String(chosen === step.key) },
+      { class: "step", "data-outcome": step.outcome, "aria-pressed": String(chosen === step.key || (step.members ?? []).includes(chosen ?? "")) },
       h("span", { class: "mark", "aria-hidden": "true" }, MARKS[step.outcome]),
-      h("span", { class: "step-name" }, visible(step.name)),
+      h("span", { class: "step-name" }, visible(step.name), isGroup ? ` × ${step.members?.length}` : null),
       h("span", { class: "hint" }, visible(step.kind)),
       h("span", { class: "gist" }, visible(gist(step))),
       bar,
@@ -172,6 +203,10 @@ export function show(into, parts) {
     );
     button.addEventListener("click", () => choose(step));
     button.style.setProperty("--depth", String(step.depth));
+    if (step.members) {
+      const toggle = h("button", { class: "quiet toggle", "aria-expanded": String(!isGroup), "aria-label": isGroup ? `${step.members.length} equal steps ${visible(step.name)}` : `Equal steps ${visible(step.name)}`, onclick: () => regroup(step.key) }, icon(isGroup ? "down" : "up"));
+      return h("div", { class: "step-line" }, button, toggle);
+    }
     const child = step.run;
     if (child === null) return h("div", { class: "step-line" }, button);
     const isOpen = open.has(child);
@@ -183,6 +218,12 @@ export function show(into, parts) {
   function choose(step) {
     chosen = step.key;
     isPicked = true;
+    draw();
+  }
+
+  /** Shows equal steps one by one, or as one. @param {string} key */
+  function regroup(key) {
+    if (!ungrouped.delete(key)) ungrouped.add(key);
     draw();
   }
 
@@ -246,19 +287,23 @@ export function show(into, parts) {
     now = Date.now();
     const all = flatten(timeline, open);
     const wanted = filter.value.trim();
-    shownSteps = wanted ? all.filter((step) => hasText(step, wanted)) : all;
+    const matching = wanted ? all.filter((step) => hasText(step, wanted)) : all;
+    shownSteps = grouped(matching, ungrouped);
     filterLine.hidden = all.length <= FEW && !wanted;
-    setText(count, wanted ? `${shownSteps.length} of ${all.length}` : "");
+    setText(count, wanted ? `${matching.length} of ${all.length}` : "");
     none.hidden = shownSteps.length > 0 || seen === 0;
     setText(none, wanted ? "No step matches." : timeline.ended === null ? "No step has begun yet." : "This run has no steps.");
     layout = layOut({ ...timeline, steps: shownSteps }, now, IDLE);
-    steps.classList.toggle("unfolds", shownSteps.some((step) => step.run !== null));
+    steps.classList.toggle("unfolds", shownSteps.some((step) => step.run !== null || step.members));
     list.draw(shownSteps.length);
     drawLanes();
-    if (cards) showProgress(cards, timeline.steps);
-    const sought = shows?.key;
-    const index = sought === undefined ? -1 : shownSteps.findIndex((step) => step.key === sought);
-    if (index >= 0) list.show(index);
+    if (picture) showProgress(picture.cards(), timeline.steps);
+    const sought = shows?.key ?? (linked === null ? undefined : linked);
+    const index = sought === undefined ? -1 : shownSteps.findIndex((step) => step.key === sought || step.members?.includes(sought));
+    if (index >= 0) {
+      list.show(index);
+      linked = null;
+    }
     shows = null;
     const step = all.find((step) => step.key === chosen);
     if (step) describe(step);
@@ -294,14 +339,14 @@ export function show(into, parts) {
     fill(
       detail,
       h("h2", {}, visible(step.name)),
-      h("p", { class: "hint" }, [visible(step.kind), timeOf(step.began), stepTime(step, Date.now())].filter(Boolean).join(" · ")),
+      h("p", { class: "hint" }, [visible(step.kind), shownTime(step.began, Date.now()), stepTime(step, Date.now())].filter(Boolean).join(" · "), timeline.steps.includes(step) ? [" · ", h("a", { href: `#/runs/${encodeURIComponent(id)}/step/${encodeURIComponent(step.key)}` }, "link to this step")] : null),
       step.because ? h("p", {}, visible(step.because)) : null,
       step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}/${step.offset}` }, "its output from there on")]) : null,
       recorded(step),
       step.run ? h("p", {}, h("a", { href: `#/runs/${encodeURIComponent(step.run)}` }, `Run ${step.run}`)) : null,
       beginHere(step),
-      part("h3", "Input", step.input),
-      part("h3", "Output", step.output),
+      pieces("Input", step.input),
+      pieces("Output", step.output),
     );
   }
 
@@ -388,7 +433,7 @@ export function show(into, parts) {
       // The run does not exist.
       if (seen === 0) {
         setText(name, visible(id));
-        for (const card of [body, ends, drawnCard]) card.hidden = true;
+        for (const card of [body, ends, viewTabs]) card.hidden = true;
       }
     }),
     listen((lists) => {
@@ -429,6 +474,7 @@ export function show(into, parts) {
     resume.hidden = !run.paused;
     cancel.hidden = isOver;
     again.hidden = false;
+    save.hidden = false;
     again.href = `#/workflows/${encodeURIComponent(run.workflow_id)}/${encodeURIComponent(id)}`;
     const others = (lists()?.runs ?? []).filter((one) => one.workflow_id === run.workflow_id && one.run_id !== id);
     other.hidden = others.length === 0;
@@ -455,10 +501,9 @@ function part(level, label, value) {
   return isEmpty(value) ? null : h("div", { class: "part" }, h(level, {}, label), h("pre", { class: "judged", tabindex: "0", "aria-label": label }, visible(text(value))));
 }
 
-/** Returns a time of this day as a time, and others with their day. @param {number} time */
-function timeOf(time) {
-  const at = new Date(time);
-  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
+/** Returns a value below its name, its texts of several lines each for itself. @param {string} label @param {unknown} value */
+function pieces(label, value) {
+  return readableParts(label, value).map(({ name, text }) => part("h3", name.toLowerCase() === label.toLowerCase() ? label : `${label}: ${visible(name)}`, text));
 }
 
 /** @param {unknown} value */

@@ -1,4 +1,7 @@
-// Scrollback of a screen in its colours, and older output as text; with a search.
+// Scrollback of a screen in its colours, and older output as text; with a search through all output.
+//
+// The server has the whole output, of which the newest rows are here in their colours. The search finds lines on the server, too. If
+// there are some that are not here, the output is shown as text around the chosen one.
 //
 // It follows what is printed while its end is in view and nothing is searched or selected. Otherwise it stands still, and a button
 // leads to the new output.
@@ -6,13 +9,22 @@
 import { ask } from "./api.js";
 import { isLight } from "./colours.js";
 import { fill, h, icon, setText } from "./dom.js";
-import { MOST_PLACES, places } from "./find.js";
+import { MOST_PLACES, newestBefore, patternOf, places } from "./find.js";
 import { paintRow } from "./paint.js";
 import { runsOf } from "./screen.js";
 import { visible } from "./words.js";
 
-/** Lines of older output that are shown as text at most, and the most characters. */
-const OLDER = { line_count: 5000, limit: 400_000 };
+/** Lines of the newest output that are shown as text at most, and the most characters. */
+const NEWEST = { line_count: 5000, limit: 400_000 };
+
+/** Bytes of older output that are added at once. */
+const OLDER_BYTES = 400_000;
+
+/** The output around a found line: bytes before it, and characters in all. */
+const AROUND = { before: 8000, limit: 60_000 };
+
+/** The most lines that are found on the server, and the pause before it is asked, in milliseconds. */
+const [MOST_FOUND, SEARCH_PAUSE] = [200, 250];
 
 /** The pause between two looks at output that is printed all the time, in milliseconds. */
 const FOLLOW_PAUSE = 700;
@@ -38,10 +50,11 @@ export function scrollback(into, id, onEnd) {
   const anewLabel = h("span");
   const anew = h("button", { hidden: true }, icon("down"), anewLabel);
   const older = h("button", { class: "quiet" }, "Older output, as text");
+  const beginning = h("span", { class: "hint" });
   const rows = h("div", { class: "screen lines" });
   const text = h("pre", { class: "output", hidden: true });
   const area = h("div", { class: "scrollback", tabindex: "0", role: "region", "aria-label": "Output" }, text, rows);
-  fill(into, h("div", { class: "line tools" }, search, previous, next, count, h("span", { class: "grow" }), older, anew), area);
+  fill(into, h("div", { class: "line tools" }, search, previous, next, count, h("span", { class: "grow" }), beginning, older, anew), area);
 
   /** The elements that are searched, and their text. @type {{ element: Element, text: string }[]} */
   let searched = [];
@@ -55,6 +68,16 @@ export function scrollback(into, id, onEnd) {
   let isLoading = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
+  /** The position in the output at which the shown text begins; null if it is unknown. @type {number | null} */
+  let textStart = null;
+  /** The lines that the server found, the newest first, if not all of them are here. @type {import("./find.js").Line[] | null} */
+  let lines = null;
+  let chosenLine = 0;
+  /** Whether the server is searching, and the number of the search. */
+  let isSearching = false;
+  let searches = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let searchTimer;
 
   const isAtEnd = () => area.scrollTop + area.clientHeight >= area.scrollHeight - END;
 
@@ -92,11 +115,12 @@ export function scrollback(into, id, onEnd) {
   /** @param {number} [offset] */
   async function look(offset) {
     if (offset !== undefined) {
-      rows.hidden = true;
-      await showOlder({ content_mode: "history", offset, limit: OLDER.limit });
+      await showText({ content_mode: "history", offset, limit: NEWEST.limit }, offset);
       return;
     }
     text.hidden = true;
+    fill(text);
+    lines = null;
     try {
       const reply = await ask("GET", `/terminals/${encodeURIComponent(id)}/scrollback`);
       rows.style.setProperty("--fg", reply.foreground);
@@ -114,7 +138,7 @@ export function scrollback(into, id, onEnd) {
     } catch (error) {
       // A host of an older version has no cells to give.
       rows.hidden = true;
-      await showOlder({ content_mode: "tail", ...OLDER });
+      await showNewest();
       if (text.hidden) fill(text, error instanceof Error ? error.message : String(error));
       text.hidden = false;
     }
@@ -122,14 +146,54 @@ export function scrollback(into, id, onEnd) {
     take();
   }
 
-  /** @param {Record<string, unknown>} part */
-  async function showOlder(part) {
+  /**
+   * Shows a part of the output as text.
+   * @param {Record<string, unknown>} part
+   * @param {number} [start] Where it begins.
+   */
+  async function showText(part, start) {
     const reply = await ask("GET", `/terminals/${encodeURIComponent(id)}`, part).catch(() => null);
     if (!reply) return;
-    fill(text, visible(reply.screen_content ?? "").split("\n").map((line) => h("span", { class: "text-line" }, `${line}\n`)));
+    const content = reply.screen_content ?? "";
+    fill(text, textLines(content));
+    textStart = start ?? Math.max(0, Number(reply.next_offset) - byteLength(content));
     text.hidden = false;
+    rows.hidden = true;
     area.scrollTop = 0;
+    showStart(reply);
     take();
+  }
+
+  /** Shows the newest output as text, from its end. */
+  async function showNewest() {
+    await showText({ content_mode: "tail", ...NEWEST });
+    area.scrollTop = area.scrollHeight;
+  }
+
+  /** Adds older output in front of the text; what is seen stays where it is. */
+  async function addOlder() {
+    if (text.hidden || textStart === null) return showNewest();
+    const [end, start] = [textStart, Math.max(0, textStart - OLDER_BYTES)];
+    const reply = await ask("GET", `/terminals/${encodeURIComponent(id)}`, { content_mode: "history", offset: start, limit: OLDER_BYTES }).catch(() => null);
+    if (!reply) return;
+    // The part ends where the text begins.
+    const bytes = new TextEncoder().encode(reply.screen_content ?? "");
+    const part = new TextDecoder().decode(bytes.subarray(0, Math.max(0, bytes.length - Math.max(0, Number(reply.next_offset) - end))));
+    const height = area.scrollHeight - area.scrollTop;
+    text.prepend(...textLines(part.replace(/\n$/, "")));
+    area.scrollTop = area.scrollHeight - height;
+    textStart = start;
+    showStart(reply);
+    take();
+  }
+
+  /** Says where the text begins, and offers what is before it. @param {any} reply */
+  function showStart(reply) {
+    const lost = Number(reply.omitted?.lost_before ?? 0);
+    const isFirst = textStart === 0 || (lost > 0 && (textStart ?? 0) <= lost);
+    older.hidden = isFirst;
+    setText(older, "Older output");
+    setText(beginning, !isFirst ? "" : lost > 0 ? "Older output is no longer kept" : "From the beginning");
   }
 
   function take() {
@@ -146,11 +210,71 @@ export function scrollback(into, id, onEnd) {
     mark();
   }
 
+  /** Searches what is here, and then all output. */
+  function begin() {
+    lines = null;
+    searches += 1;
+    clearTimeout(searchTimer);
+    isSearching = search.value !== "";
+    find(true);
+    if (isSearching) searchTimer = setTimeout(() => findAll(searches), SEARCH_PAUSE);
+  }
+
+  /** Finds the newest lines of the output on the server. @param {number} number */
+  async function findAll(number) {
+    const path = `/terminals/${encodeURIComponent(id)}`;
+    const pattern = patternOf(search.value);
+    /** @param {number} offset */
+    const page = async (offset) => {
+      const { matches, next_offset: next } = await ask("GET", path, { search: pattern, context: 0, offset });
+      return { lines: matches ?? [], next: next ?? null };
+    };
+    let newest = null;
+    try {
+      const { next_offset: end } = await ask("GET", path, { content_mode: "tail", line_count: 1 });
+      newest = await newestBefore(page, Number(end), MOST_FOUND);
+    } catch {
+      // The terminal has gone, or its host does not answer.
+    }
+    if (number !== searches) return;
+    isSearching = false;
+    const here = new Set(found.map(({ row }) => row)).size;
+    if (newest === null) setText(count, `${found.length} here; older output could not be searched`);
+    else if (newest.length <= here || newest.length === 0) mark();
+    else {
+      lines = newest;
+      await showLine(0);
+    }
+  }
+
+  /** Shows one of the lines that the server found, in the output around it. @param {number} index 0 is the newest. */
+  async function showLine(index) {
+    const line = lines?.[index];
+    if (!line) return;
+    chosenLine = index;
+    const start = Math.max(0, line.offset - AROUND.before);
+    await showText({ content_mode: "history", offset: start, limit: AROUND.limit }, start);
+    // The line is the one at its distance from the start, as far as hidden characters allow.
+    let [at, best, distance] = [start, -1, Infinity];
+    const rowsWithPlaces = new Set(found.map(({ row }) => row));
+    for (const [row, { text }] of searched.entries()) {
+      if (rowsWithPlaces.has(row) && Math.abs(at - line.offset) < distance) [best, distance] = [row, Math.abs(at - line.offset)];
+      at += byteLength(text);
+    }
+    chosen = found.findIndex(({ row }) => row === best);
+    mark();
+  }
+
   function mark() {
-    if (search.value) {
+    if (!search.value) setText(count, "");
+    else if (lines) {
+      const isAll = lines.length < MOST_FOUND;
+      setText(count, isAll ? `Line ${lines.length - chosenLine} of ${lines.length}` : `Line ${chosenLine + 1} from the end, of ${MOST_FOUND} or more`);
+    } else {
       const many = found.length === MOST_PLACES ? `${MOST_PLACES} or more` : String(found.length);
-      setText(count, found.length ? `${chosen + 1} of ${many}` : "Not found");
-    } else setText(count, "");
+      const told = found.length ? `${chosen + 1} of ${many}` : isSearching ? "" : "Not found";
+      setText(count, isSearching ? `${told} searching…`.trim() : told);
+    }
     previous.disabled = next.disabled = found.length === 0;
     const one = found[chosen];
     if (typeof Highlight === "function") {
@@ -158,7 +282,7 @@ export function scrollback(into, id, onEnd) {
       const chosenRange = one ? range(one) : null;
       CSS.highlights.set(HIGHLIGHTS.chosen, chosenRange ? new Highlight(chosenRange) : new Highlight());
     }
-    if (one) searched[one.row]?.element.scrollIntoView({ block: "nearest" });
+    if (one) searched[one.row]?.element.scrollIntoView({ block: lines ? "center" : "nearest" });
   }
 
   /** @param {{ row: number, from: number, to: number }} place */
@@ -182,13 +306,14 @@ export function scrollback(into, id, onEnd) {
 
   /** @param {number} step */
   function go(step) {
-    if (!found.length) return;
+    if (lines) showLine((chosenLine - step + lines.length) % lines.length);
+    if (lines || !found.length) return;
     chosen = (chosen + step + found.length) % found.length;
     mark();
   }
 
   search.addEventListener("input", () => {
-    find(true);
+    begin();
     follow();
   });
   search.addEventListener("keydown", (event) => {
@@ -200,6 +325,10 @@ export function scrollback(into, id, onEnd) {
   next.addEventListener("click", () => go(1));
   anew.addEventListener("click", async () => {
     search.value = "";
+    searches += 1;
+    older.hidden = false;
+    setText(older, "Older output, as text");
+    setText(beginning, "");
     await load();
     area.focus();
   });
@@ -209,7 +338,7 @@ export function scrollback(into, id, onEnd) {
     event.preventDefault();
     onEnd();
   }, { passive: false });
-  older.addEventListener("click", () => showOlder({ content_mode: "tail", ...OLDER }));
+  older.addEventListener("click", addOlder);
   return {
     load,
     changed: () => {
@@ -229,8 +358,20 @@ export function scrollback(into, id, onEnd) {
     },
     end: () => {
       isShown = false;
+      searches += 1;
       clearTimeout(timer);
+      clearTimeout(searchTimer);
       for (const name of Object.values(HIGHLIGHTS)) CSS.highlights?.delete(name);
     },
   };
+}
+
+/** @param {string} text */
+function textLines(text) {
+  return visible(text).split("\n").map((line) => h("span", { class: "text-line" }, `${line}\n`));
+}
+
+/** @param {string} text */
+function byteLength(text) {
+  return new TextEncoder().encode(text).length;
 }

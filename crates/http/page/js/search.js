@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { fill, h, setText } from "./dom.js";
-import { newestBefore } from "./find.js";
+import { newestBefore, patternOf } from "./find.js";
 import { TONES } from "./runs.js";
 import { lists } from "./store.js";
 import { terminalName, timeAgo, visible } from "./words.js";
@@ -104,9 +104,6 @@ export function show(into, parts) {
   };
 }
 
-/** Characters that have a meaning in a pattern. */
-const SPECIAL = /[\\^$.*+?()[\]{}|]/g;
-
 /**
  * @param {string} wanted
  * @param {() => boolean} isWanted
@@ -114,7 +111,7 @@ const SPECIAL = /[\\^$.*+?()[\]{}|]/g;
  */
 async function inTerminals(wanted, isWanted) {
   const all = (lists()?.terminals ?? (await ask("GET", "/terminals")).sessions).slice(0, MOST.terminals);
-  const pattern = `(?i)${wanted.replace(SPECIAL, "\\$&")}`;
+  const pattern = patternOf(wanted.toLowerCase());
   /** @type {HTMLElement[]} */
   const found = [];
   const left = [...all];

@@ -279,6 +279,65 @@ export function flatten(timeline, open, depth = 0) {
   });
 }
 
+/** The fewest equal steps that are one row. */
+const FEWEST_EQUAL = 3;
+
+/**
+ * Returns the steps with equal ones behind each other as one, which has the members. Steps are equal if they have the same name, kind,
+ * outcome, input and output, and have ended without a failure.
+ * @param {Step[]} steps
+ * @param {Set<string>} opened The keys of the first steps of groups that are shown one by one.
+ * @returns {(Step & { members?: string[] })[]}
+ */
+export function grouped(steps, opened) {
+  /** @type {(Step & { members?: string[] })[]} */
+  const rows = [];
+  for (let first = 0; first < steps.length; ) {
+    const step = /** @type {Step} */ (steps[first]);
+    let end = first + 1;
+    const isGroupable = (step.outcome === "ok" || step.outcome === "event") && step.run === null;
+    const same = isGroupable ? sameness(step) : "";
+    while (isGroupable && end < steps.length && sameness(/** @type {Step} */ (steps[end])) === same) end += 1;
+    const members = steps.slice(first, end);
+    const last = members.at(-1) ?? step;
+    if (members.length < FEWEST_EQUAL) rows.push(...members);
+    else if (opened.has(step.key)) rows.push({ ...step, members: [step.key] }, ...members.slice(1));
+    else rows.push({ ...step, ended: last.ended, members: members.map((member) => member.key) });
+    first = end;
+  }
+  return rows;
+}
+
+/** The texts of `sameness`, which are long to make. @type {WeakMap<Step, string>} */
+const samenesses = new WeakMap();
+
+/** Returns a text that is the same for equal steps that have ended. @param {Step} step */
+function sameness(step) {
+  const known = samenesses.get(step);
+  if (known !== undefined) return known;
+  const { name, kind, outcome, because, depth, run, isTakenOver, terminal, input, output } = step;
+  const text = run === null ? JSON.stringify([name, kind, outcome, because, depth, isTakenOver, terminal, input, output]) : step.key;
+  if (outcome === "ok" || outcome === "event") samenesses.set(step, text);
+  return text;
+}
+
+/**
+ * Returns a value in parts that a person can read: its texts of several lines each for itself, then what else there is. Pure.
+ * @param {string} label The name of the value.
+ * @param {unknown} value
+ * @returns {{ name: string, text: string }[]}
+ */
+export function readableParts(label, value) {
+  if (isEmpty(value)) return [];
+  if (typeof value === "string") return [{ name: label, text: value }];
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return [{ name: label, text: JSON.stringify(value, null, 2) }];
+  const isLong = (/** @type {unknown} */ field) => typeof field === "string" && field.trimEnd().includes("\n");
+  const long = Object.entries(value).filter(([, field]) => isLong(field));
+  const rest = Object.fromEntries(Object.entries(value).filter(([, field]) => !isLong(field)));
+  const parts = long.map(([name, field]) => ({ name, text: String(field) }));
+  return isEmpty(rest) ? parts : [...parts, { name: long.length > 0 ? "other fields" : label, text: JSON.stringify(rest, null, 2) }];
+}
+
 /** How deep runs are shown within each other. */
 const DEEPEST = 16;
 

@@ -35,6 +35,7 @@ modules! {
     "colours.js"
     "compare.js"
     "diagram.js"
+    "diagram_view.js"
     "difference_lines.js"
     "differences.js"
     "dom.js"

@@ -43,11 +43,11 @@ fn start_run(agent: &Agent, definition: Value, wait: f64) -> Value {
     agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": wait}))
 }
 
-/// Returns the only run of the workflow called `name`.
-fn run_of(agent: &Agent, name: &str) -> String {
-    let listed = agent.call_tool("list_runs", json!({"workflow_id": name}));
-    let runs = listed["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 1, "{listed}");
+/// Returns the id of the only run of the workflow called `name`.
+fn find_run(agent: &Agent, name: &str) -> String {
+    let list = agent.call_tool("list_runs", json!({"workflow_id": name}));
+    let runs = list["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1, "{list}");
     runs[0]["run_id"].as_str().unwrap().to_owned()
 }
 
@@ -56,36 +56,36 @@ fn has_grown(progress: &[(f64, String)]) -> bool {
     progress.windows(2).all(|pair| pair[0].0 < pair[1].0)
 }
 
-fn an_agent_is_told_how_far_its_run_is(era: Era) {
+fn check_progress_reports(era: Era) {
     let home = Home::new(STEPLATCH);
     let agent = Agent::of(era, &home);
     let arguments = json!({"workflow_definition": waiting_workflow("told", "go"), "wait_seconds": 60});
     let call = agent.start_call_with_progress("run_workflow", arguments);
-    let mut reported = vec![call.progress()];
-    while reported.last().unwrap().1 != "state 2: watch (await_output)" {
-        reported.push(call.progress());
+    let mut messages = vec![call.progress()];
+    while messages.last().unwrap().1 != "state 2: watch (await_output)" {
+        messages.push(call.progress());
     }
     std::fs::write(home.path().join("go"), "").unwrap();
-    let (rest, ended) = call.result_with_progress();
-    assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
-    reported.extend(rest);
-    assert!(has_grown(&reported), "{reported:?}");
+    let (rest, outcome) = call.result_with_progress();
+    assert_eq!((&outcome["status"], &outcome["states_executed"]), (&json!("completed"), &json!(3)), "{outcome}");
+    messages.extend(rest);
+    assert!(has_grown(&messages), "{messages:?}");
     // A newer message replaces a pending one; whether the first and last are sent depends on timing.
-    assert!(reported.len() <= 3 && reported.iter().all(|(_, message)| message.starts_with("state ")), "{reported:?}");
+    assert!(messages.len() <= 3 && messages.iter().all(|(_, message)| message.starts_with("state ")), "{messages:?}");
 
     let silent = agent.begin("run_workflow", json!({"workflow_definition": waiting_workflow("untold", "go")}));
-    let (reported, ended) = silent.result_with_progress();
-    assert_eq!((reported, &ended["status"]), (vec![], &json!("completed")), "nothing is sent without a request");
+    let (messages, outcome) = silent.result_with_progress();
+    assert_eq!((messages, &outcome["status"]), (vec![], &json!("completed")), "nothing is sent without a request");
 }
 
 #[test]
 fn earlier_protocol_agent_receives_progress() {
-    an_agent_is_told_how_far_its_run_is(Era::Handshake);
+    check_progress_reports(Era::Handshake);
 }
 
 #[test]
 fn current_protocol_agent_receives_progress() {
-    an_agent_is_told_how_far_its_run_is(Era::Stateless);
+    check_progress_reports(Era::Stateless);
 }
 
 #[test]
@@ -97,17 +97,17 @@ fn run_with_many_states_reports_progress_a_few_times_a_second() {
         "transitions": [{"condition": {"success": true}, "next_state": "turn"}],
     }}});
     let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "max_states": 1000});
-    let began = Instant::now();
+    let start = Instant::now();
     let call = agent.start_call_with_progress("run_workflow", arguments);
     // The run continues until it is cancelled, so that a slow machine can send progress more than once.
-    let mut reported: Vec<_> = (0..3).map(|_| call.progress()).collect();
-    let cancelled = agent.call_tool("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
+    let mut messages: Vec<_> = (0..3).map(|_| call.progress()).collect();
+    let cancelled = agent.call_tool("cancel_run", json!({"run_id": find_run(&agent, "busy")}));
     assert_eq!(cancelled["success"], true, "{cancelled}");
-    let (rest, ended) = call.result_with_progress();
-    let most = 2 + began.elapsed().as_millis() / 250;
-    reported.extend(rest);
-    assert_eq!(ended["status"], "cancelled", "{ended}");
-    assert!(has_grown(&reported) && reported.len() as u128 <= most, "{reported:?}");
+    let (rest, outcome) = call.result_with_progress();
+    let max_messages = 2 + start.elapsed().as_millis() / 250;
+    messages.extend(rest);
+    assert_eq!(outcome["status"], "cancelled", "{outcome}");
+    assert!(has_grown(&messages) && messages.len() as u128 <= max_messages, "{messages:?}");
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn invalid_parameters_are_refused_with_and_without_a_token() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     for arguments in [json!({"wait_seconds": 1}), json!({"workflow_definition": {"states": {}}})] {
-        let reported = agent.start_call_with_progress("run_workflow", arguments.clone()).finish();
-        let untold = agent.call_tool("run_workflow", arguments);
-        assert_eq!((&reported["success"], &reported["error"]), (&json!(false), &untold["error"]));
-        assert!(reported["error"].is_string());
+        let reply_with_token = agent.start_call_with_progress("run_workflow", arguments.clone()).finish();
+        let reply = agent.call_tool("run_workflow", arguments);
+        assert_eq!((&reply_with_token["success"], &reply_with_token["error"]), (&json!(false), &reply["error"]));
+        assert!(reply_with_token["error"].is_string());
     }
 }
 
@@ -135,51 +135,55 @@ fn run_outlives_its_agent_and_is_found_by_another() {
             agent.cancel(&call);
         }
     }
-    assert_eq!(first.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2, "the agent can continue");
+    assert_eq!(
+        first.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(),
+        2,
+        "the agent is still connected"
+    );
     drop((first, second));
 
     let finder = Agent::of(Era::Stateless, &home);
-    let running = finder.call_tool("list_runs", json!({"state": "running"}));
-    assert_eq!(running["runs"].as_array().unwrap().len(), 2, "{running}");
-    let (taken_back, lost) = (run_of(&finder, "taken_back"), run_of(&finder, "lost"));
+    let running_runs = finder.call_tool("list_runs", json!({"state": "running"}));
+    assert_eq!(running_runs["runs"].as_array().unwrap().len(), 2, "{running_runs}");
+    let (withdrawn, lost) = (find_run(&finder, "taken_back"), find_run(&finder, "lost"));
     let cancelled = finder.call_tool("cancel_run", json!({"run_id": lost}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    let wait = finder.start_call_with_progress("get_run", json!({"run_id": taken_back, "wait_seconds": 100}));
+    let wait = finder.start_call_with_progress("get_run", json!({"run_id": withdrawn, "wait_seconds": 100}));
     // A client that joins later receives the current state.
     while wait.progress().1 != "state 2: watch (await_output)" {}
     std::fs::write(home.path().join("go"), "").unwrap();
-    let ended = wait.finish();
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("close")), "{ended}");
-    let again = finder.call_tool("get_run", json!({"run_id": lost}));
-    assert_eq!(again["status"], "cancelled");
+    let outcome = wait.finish();
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("close")), "{outcome}");
+    let lost_run = finder.call_tool("get_run", json!({"run_id": lost}));
+    assert_eq!(lost_run["status"], "cancelled");
 }
 
 #[test]
-fn one_agent_is_asked_and_another_one_answers() {
+fn another_agent_can_answer_a_judgement() {
     let home = Home::new(STEPLATCH);
-    let asked = Agent::new(&home);
+    let starter = Agent::new(&home);
     let arguments = json!({"workflow_definition": judged_workflow(), "wait_seconds": 100});
-    let (reported, waits) = asked.start_call_with_progress("run_workflow", arguments).result_with_progress();
-    assert_eq!(reported.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{reported:?}");
-    assert_eq!(waits["status"], "waiting", "{waits}");
-    assert_eq!(waits["pending_gate"]["choices"], json!(["it is clean", "it is broken", "none of these"]));
-    let run = waits["run_id"].as_str().unwrap();
-    drop(asked);
+    let (messages, waiting_run) = starter.start_call_with_progress("run_workflow", arguments).result_with_progress();
+    assert_eq!(messages.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{messages:?}");
+    assert_eq!(waiting_run["status"], "waiting", "{waiting_run}");
+    assert_eq!(waiting_run["pending_gate"]["choices"], json!(["it is clean", "it is broken", "none of these"]));
+    let run = waiting_run["run_id"].as_str().unwrap();
+    drop(starter);
 
     let judge = Agent::of(Era::Stateless, &home);
-    let open = judge.call_tool("list_runs", json!({"state": "waiting"}));
+    let waiting_runs = judge.call_tool("list_runs", json!({"state": "waiting"}));
     assert_eq!(
-        (&open["runs"][0]["run_id"], &open["runs"][0]["pending_gates"][0]["run_id"]),
+        (&waiting_runs["runs"][0]["run_id"], &waiting_runs["runs"][0]["pending_gates"][0]["run_id"]),
         (&json!(run), &json!(run))
     );
-    let refused = judge.call_tool("decide", json!({"run_id": run, "answer": "perhaps"}));
-    assert!(refused["error"].as_str().unwrap().starts_with("Invalid choice 'perhaps'. Must be one of:"), "{refused}");
-    let taken = judge.call_tool("decide", json!({"run_id": run, "answer": "it is broken"}));
-    assert_eq!(taken["success"], true, "{taken}");
-    let ended = judge.call_tool("get_run", json!({"run_id": run, "wait_seconds": 100}));
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("repair")), "{ended}");
-    let late = judge.call_tool("decide", json!({"run_id": run, "answer": "it is clean"}));
-    assert_eq!(late["success"], false, "{late}");
+    let refusal = judge.call_tool("decide", json!({"run_id": run, "answer": "perhaps"}));
+    assert!(refusal["error"].as_str().unwrap().starts_with("Invalid choice 'perhaps'. Must be one of:"), "{refusal}");
+    let accepted = judge.call_tool("decide", json!({"run_id": run, "answer": "it is broken"}));
+    assert_eq!(accepted["success"], true, "{accepted}");
+    let outcome = judge.call_tool("get_run", json!({"run_id": run, "wait_seconds": 100}));
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("repair")), "{outcome}");
+    let late_reply = judge.call_tool("decide", json!({"run_id": run, "answer": "it is clean"}));
+    assert_eq!(late_reply["success"], false, "{late_reply}");
 }
 
 #[test]
@@ -187,20 +191,20 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let arguments = |name: &str| json!({"workflow_definition": waiting_workflow(name, "go"), "wait_seconds": 100});
-    let reported = agent.start_call_with_progress("run_workflow", arguments("told"));
-    while reported.progress().1 != "state 2: watch (await_output)" {}
-    let untold = agent.begin("run_workflow", arguments("untold"));
+    let call_with_progress = agent.start_call_with_progress("run_workflow", arguments("told"));
+    while call_with_progress.progress().1 != "state 2: watch (await_output)" {}
+    let call_without_progress = agent.begin("run_workflow", arguments("untold"));
     for _ in 0..3 {
         // The calls are in progress, or being repeated.
         let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64();
         kill_process(Pid::from_raw(pid.unwrap().try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-        assert_eq!(agent.call_tool("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
+        assert_eq!(agent.call_tool("get_run", json!({"run_id": find_run(&agent, "told")}))["status"], "running");
     }
     std::fs::write(home.path().join("go"), "").unwrap();
-    let (progress, ended) = reported.result_with_progress();
-    assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
+    let (progress, outcome) = call_with_progress.result_with_progress();
+    assert_eq!((&outcome["status"], &outcome["states_executed"]), (&json!("completed"), &json!(3)), "{outcome}");
     assert!(progress.iter().all(|(_, message)| message == "state 3: close (exit_terminal)"), "{progress:?}");
-    assert_eq!(untold.finish()["status"], "completed");
+    assert_eq!(call_without_progress.finish()["status"], "completed");
     // No run was started twice.
     assert_eq!(agent.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2);
 }
@@ -209,13 +213,13 @@ fn waiting_calls_are_answered_by_the_next_daemon() {
 fn long_wait_sends_progress_on_request() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let opened = agent.call_tool("open_terminal", json!({"command": ["cat"]}));
-    let arguments = json!({"session_id": opened["session_id"], "pattern": "never", "timeout": 5.5});
-    let (reported, waited) = agent.start_call_with_progress("await_output", arguments).result_with_progress();
+    let terminal = agent.call_tool("open_terminal", json!({"command": ["cat"]}));
+    let arguments = json!({"session_id": terminal["session_id"], "pattern": "never", "timeout": 5.5});
+    let (messages, result) = agent.start_call_with_progress("await_output", arguments).result_with_progress();
     assert_eq!(
-        (reported, &waited["reason"]),
+        (messages, &result["reason"]),
         (vec![(1.0, "waiting since 5 s".to_owned())], &json!("timeout")),
-        "{waited}"
+        "{result}"
     );
 }
 
@@ -223,10 +227,10 @@ fn long_wait_sends_progress_on_request() {
 fn start_without_waiting_returns_at_once() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let began = Instant::now();
-    let started = start_run(&agent, waiting_workflow("later", "go"), 0.0);
-    assert_eq!(started["status"], "running", "{started}");
-    assert!(began.elapsed() < Duration::from_secs(30), "it waits for a file that nobody creates");
+    let start = Instant::now();
+    let run = start_run(&agent, waiting_workflow("later", "go"), 0.0);
+    assert_eq!(run["status"], "running", "{run}");
+    assert!(start.elapsed() < Duration::from_secs(30), "the start does not wait for the run");
 }
 
 #[test]
@@ -260,9 +264,9 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
             "close": {"action": {"tool": "exit_terminal"}},
         },
     });
-    let refused = agent.call_tool("create_workflow", json!({"workflow_definition": greeting}));
-    let problems = refused["validation_errors"].to_string();
-    assert_eq!(refused["success"], false);
+    let refusal = agent.call_tool("create_workflow", json!({"workflow_definition": greeting}));
+    let problems = refusal["validation_errors"].to_string();
+    assert_eq!(refusal["success"], false);
     assert!(problems.contains("State 'open' references non-existent state 'anwser'"), "{problems}");
     assert!(problems.contains("/states/answer/action/params/input_txt"), "{problems}");
     greeting["states"]["open"]["transitions"][0]["next_state"] = "answer".into();
@@ -277,15 +281,18 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     assert_eq!(result["final_variables"]["hear_match_text"], "hello ada");
     assert_eq!(result["available_workflows"], json!([]), "a library is listed by list_workflows, not by each reply");
     assert_eq!(result["workflow_signature"], created["workflow_signature"]);
-    let described = agent.call_tool("describe_workflow", json!({"name": "greeting"}));
-    assert_eq!((&described["metadata"]["status"], &described["metadata"]["run_count"]), (&json!("proven"), &json!(1)));
+    let description = agent.call_tool("describe_workflow", json!({"name": "greeting"}));
+    assert_eq!(
+        (&description["metadata"]["status"], &description["metadata"]["run_count"]),
+        (&json!("proven"), &json!(1))
+    );
 
     // A hanging run: the agent drops the call, finds the run again, watches it and cancels it.
     std::fs::write(home.path().join("hold"), "").unwrap();
     let dropped = agent.begin("run_workflow", by_name("bob", 300.0));
     let run = loop {
-        let running = agent.call_tool("list_runs", json!({"workflow_id": "greeting", "state": "running"}));
-        if let [run] = running["runs"].as_array().unwrap().as_slice() {
+        let running_runs = agent.call_tool("list_runs", json!({"workflow_id": "greeting", "state": "running"}));
+        if let [run] = running_runs["runs"].as_array().unwrap().as_slice() {
             break run["run_id"].as_str().unwrap().to_owned();
         }
     };
@@ -307,8 +314,8 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     std::fs::remove_file(home.path().join("hold")).unwrap();
     drop(agent);
     let agent = Agent::new(&home);
-    let listed = agent.call_tool("list_workflows", json!({}));
-    assert_eq!(listed["workflows"][0]["name"], "greeting");
+    let list = agent.call_tool("list_workflows", json!({}));
+    assert_eq!(list["workflows"][0]["name"], "greeting");
     let outer = json!({
         "name": "again_and_again",
         "initial_state": "greet",
@@ -322,24 +329,24 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
             "again": {"action": {"tool": "run_workflow", "params": {"workflow_name": "again_and_again"}}},
         },
     });
-    let saved = agent.call_tool("create_workflow", json!({"workflow_definition": {
+    let reply = agent.call_tool("create_workflow", json!({"workflow_definition": {
         "description": "Greets until it is too deep", "name": outer["name"], "initial_state": outer["initial_state"],
         "states": outer["states"]
     }}));
-    assert_eq!(saved["success"], true, "{saved}");
+    assert_eq!(reply["success"], true, "{reply}");
     let result = agent.call_tool("run_workflow", json!({"workflow_name": "again_and_again", "wait_seconds": 120}));
     assert_eq!((&result["status"], &result["recursion_depth"]), (&json!("failed"), &json!(5)), "{result}");
     assert!(result["error"].as_str().unwrap().contains("Maximum recursion depth (5) exceeded"), "{result}");
-    let described = agent.call_tool("describe_workflow", json!({"name": "greeting"}));
-    assert_eq!(described["metadata"]["success_count"], 6, "once before, and once on each of five levels");
+    let description = agent.call_tool("describe_workflow", json!({"name": "greeting"}));
+    assert_eq!(description["metadata"]["success_count"], 6, "one earlier run, and one on each of five levels");
     assert_eq!(agent.call_tool("delete_workflow", json!({"name": "again_and_again"}))["success"], true);
-    let gone = agent.call_tool("run_workflow", json!({"workflow_name": "again_and_again"}));
-    assert_eq!(gone["final_state"], "workflow_not_found");
-    assert!(gone["error"].as_str().unwrap().contains("Available workflows: greeting"), "{gone}");
+    let missing = agent.call_tool("run_workflow", json!({"workflow_name": "again_and_again"}));
+    assert_eq!(missing["final_state"], "workflow_not_found");
+    assert!(missing["error"].as_str().unwrap().contains("Available workflows: greeting"), "{missing}");
 }
 
 #[test]
-fn agent_cannot_answer_for_a_person_even_in_a_given_shell() {
+fn agent_cannot_answer_for_a_person_from_its_terminal() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({
@@ -347,13 +354,13 @@ fn agent_cannot_answer_for_a_person_even_in_a_given_shell() {
         "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}}}},
     });
     let run = start_run(&agent, definition, 30.0)["run_id"].as_str().unwrap().to_owned();
-    let refused = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
-    assert!(refused["error"].as_str().unwrap().contains("steplatch gates answer"), "{refused}");
+    let refusal = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
+    assert!(refusal["error"].as_str().unwrap().contains("steplatch gates answer"), "{refusal}");
     // The agent types a person's command into its own terminal, from a grandchild process that outlives its parent.
-    let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
-    let session = opened["session_id"].as_str().unwrap();
-    let typed = format!("(setsid {STEPLATCH} gates answer {run} yes >said 2>&1; echo over >>said) & disown\n");
-    let _ = agent.call_tool("send_input", json!({"session_id": session, "input_text": typed}));
+    let terminal = agent.call_tool("open_terminal", json!({"shell": "bash"}));
+    let session = terminal["session_id"].as_str().unwrap();
+    let command = format!("(setsid {STEPLATCH} gates answer {run} yes >said 2>&1; echo over >>said) & disown\n");
+    let _ = agent.call_tool("send_input", json!({"session_id": session, "input_text": command}));
     let output = eventually_blocking("the command ends", || {
         let output = std::fs::read_to_string(home.path().join("said")).unwrap_or_default();
         if output.contains("over") { Ok(output) } else { Err(output) }

@@ -25,7 +25,7 @@ impl Scene {
     }
 
     /// Starts a run with a gate for `answered_by`, and returns its id.
-    fn ask(&self, answered_by: &str) -> String {
+    fn start_gate_run(&self, answered_by: &str) -> String {
         let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": answered_by});
         let machine = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
         let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
@@ -34,12 +34,12 @@ impl Scene {
         waiting["run_id"].as_str().unwrap().to_owned()
     }
 
-    /// Types a command in the agent's own terminal, which stays open.
-    fn type_in(&self, command: &str) {
-        let opened = self.agent.call_tool("open_terminal", json!({"shell": "bash"}));
-        let typed = json!({"session_id": opened["session_id"], "input_text": format!("{command}\n")});
-        let typed = self.agent.call_tool("send_input", typed);
-        assert_eq!(typed["success"], true, "{typed}");
+    /// Types a command in a new terminal of the agent, which stays open.
+    fn type_command(&self, command: &str) {
+        let terminal = self.agent.call_tool("open_terminal", json!({"shell": "bash"}));
+        let input = json!({"session_id": terminal["session_id"], "input_text": format!("{command}\n")});
+        let reply = self.agent.call_tool("send_input", input);
+        assert_eq!(reply["success"], true, "{reply}");
     }
 
     fn state(&self, run: &str) -> Value {
@@ -62,13 +62,13 @@ impl Scene {
 }
 
 /// Waits for the reply of an attack.
-fn reply(file: &std::path::Path) -> Value {
+fn read_reply(file: &std::path::Path) -> Value {
     let text = eventually_blocking(&format!("the reply in {}", file.display()), || std::fs::read_to_string(file));
     serde_json::from_str(&text).unwrap()
 }
 
 /// Attacks that need only a terminal.
-const WAYS: [&str; 6] =
+const TERMINAL_ATTACKS: [&str; 6] =
     ["plainly", "handed on", "without a trace", "far below", "below one that has ended", "without its host"];
 
 /// The messages to a caller that does not count as a person.
@@ -80,22 +80,22 @@ fn is_refused(reply: &Value) -> bool {
 }
 
 #[test]
-fn held_terminal_cannot_reach_a_persons_gate() {
+fn agent_terminal_cannot_answer_a_persons_gate() {
     let scene = Scene::new();
-    let run = scene.ask("human");
-    for way in WAYS {
+    let run = scene.start_gate_run("human");
+    for way in TERMINAL_ATTACKS {
         let (attack, file) = scene.attack(way, "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
-        scene.type_in(&attack);
-        let reply = reply(&file);
+        scene.type_command(&attack);
+        let reply = read_reply(&file);
         assert!(is_refused(&reply), "{way}: {reply}");
         assert_eq!(scene.state(&run), "waiting", "{way}");
     }
 }
 
 #[test]
-fn no_interface_answers_for_a_person_in_a_held_terminal() {
+fn cli_and_dialog_refuse_answers_from_agent_terminals() {
     let scene = Scene::new();
-    let run = scene.ask("human");
+    let run = scene.start_gate_run("human");
     let gate = format!("{run}/ask/1");
     let surfaces = [
         ("by command", json!({"words": ["gates", "answer", gate, "yes"]})),
@@ -104,30 +104,30 @@ fn no_interface_answers_for_a_person_in_a_held_terminal() {
     ];
     for (way, params) in surfaces {
         let (attack, file) = scene.attack_at(way, STEPLATCH, "", &params);
-        scene.type_in(&attack);
-        let reply = reply(&file);
+        scene.type_command(&attack);
+        let reply = read_reply(&file);
         assert!(is_refused(&reply), "{way} {params}: {reply}");
-        assert_ne!(reply["asked"], false, "the dialog was there: {reply}");
+        assert_ne!(reply["asked"], false, "the dialog was shown: {reply}");
         assert_eq!(scene.state(&run), "waiting", "{way}");
     }
 }
 
 #[test]
-fn held_terminal_cannot_set_a_passphrase() {
+fn agent_terminal_cannot_set_a_passphrase() {
     let scene = Scene::new();
     for way in ["plainly", "handed on", "without a trace", "below one that has ended"] {
         let (attack, file) = scene.attack(way, "SET_APPROVER", &json!({"passphrase": "of an agent"}));
-        scene.type_in(&attack);
-        let reply = reply(&file);
+        scene.type_command(&attack);
+        let reply = read_reply(&file);
         assert!(reply["error"].as_str().unwrap().contains("is set by a person"), "{way}: {reply}");
     }
     assert_eq!(scene.home.run(&["approver", "status", "--json"]).json()["is_set"], false);
 }
 
 #[test]
-fn process_left_by_a_node_is_not_a_person() {
+fn process_started_by_a_node_cannot_answer_for_a_person() {
     let scene = Scene::new();
-    let run = scene.ask("human");
+    let run = scene.start_gate_run("human");
     for way in ["plainly", "handed on", "without a trace"] {
         let (attack, file) = scene.attack(way, "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
         std::fs::write(scene.home.path().join("attack.sh"), attack).unwrap();
@@ -139,7 +139,7 @@ fn process_left_by_a_node_is_not_a_person() {
             .agent
             .call_tool("run_workflow", json!({"workflow_file": story.display().to_string(), "wait_seconds": 60}));
         assert_eq!(result["status"], "completed", "{result}");
-        let reply = reply(&file);
+        let reply = read_reply(&file);
         assert!(is_refused(&reply), "{way}: {reply}");
     }
     assert_eq!(scene.state(&run), "waiting");
@@ -148,14 +148,14 @@ fn process_left_by_a_node_is_not_a_person() {
 #[test]
 fn answer_is_attributed_to_its_real_author() {
     let scene = Scene::new();
-    let run = scene.ask("anyone");
+    let run = scene.start_gate_run("anyone");
     let (attack, file) = scene.attack("plainly", "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
-    scene.type_in(&attack);
-    assert_eq!(reply(&file)["success"], true);
+    scene.type_command(&attack);
+    assert_eq!(read_reply(&file)["success"], true);
     let events = scene.home.run(&["runs", "events", &run, "--json"]).expect_success();
-    let answered = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let answered = answered.into_iter().find(|event| event["event_type"] == "gate_answered").unwrap();
-    assert_eq!(answered["data"]["by"], "a program in a kept terminal", "{answered}");
-    let through = answered["data"]["through"].as_str().unwrap();
-    assert!(through.starts_with("cli (python3"), "{answered}");
+    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let event = events.into_iter().find(|event| event["event_type"] == "gate_answered").unwrap();
+    assert_eq!(event["data"]["by"], "a program in a kept terminal", "{event}");
+    let through = event["data"]["through"].as_str().unwrap();
+    assert!(through.starts_with("cli (python3"), "{event}");
 }

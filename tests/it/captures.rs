@@ -1,4 +1,4 @@
-//! Stories of capture: an agent does something once and captures it, and the workflow repeats it with other values.
+//! Stories of capture: an agent performs a procedure once and captures it; the workflow repeats it with other values.
 
 mod against;
 mod changes;
@@ -19,7 +19,7 @@ struct Session {
 }
 
 impl Session {
-    /// Starts in a home with these files, in a terminal with bash.
+    /// Opens a terminal with bash in a home with these files.
     fn begin(files: &[(&str, &str)]) -> Self {
         let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
         for (name, text) in files {
@@ -33,50 +33,52 @@ impl Session {
 
     /// Opens a further terminal.
     fn open(&mut self) {
-        let opened =
+        let terminal =
             self.agent.call_tool("open_terminal", json!({"shell": "bash", "working_directory": self.home.path()}));
-        self.terminals.push(opened["session_id"].as_str().unwrap().to_owned());
+        self.terminals.push(terminal["session_id"].as_str().unwrap().to_owned());
     }
 
-    fn last(&self) -> &str {
+    fn current_terminal(&self) -> &str {
         self.terminals.last().unwrap()
     }
 
     /// Runs a command in the newest terminal.
-    fn runs(&self, command: &str) -> Value {
-        self.agent.call_tool("run_command", json!({"session_id": self.last(), "command": command, "timeout": 60}))
+    fn run_command(&self, command: &str) -> Value {
+        self.agent
+            .call_tool("run_command", json!({"session_id": self.current_terminal(), "command": command, "timeout": 60}))
     }
 
-    /// Types a text, and waits until the program or the shell reads again.
-    fn type_in(&self, text: &str) -> Value {
+    /// Types `text`, and waits until the program or the shell reads again.
+    fn type_text(&self, text: &str) -> Value {
         self.send(json!({"input_text": text, "until": "input"}))
     }
 
     /// Types with these parameters of `send_input`.
     fn send(&self, mut parameters: Value) -> Value {
-        parameters["session_id"] = self.last().into();
+        parameters["session_id"] = self.current_terminal().into();
         parameters["timeout"] = 60.into();
-        let sent = self.agent.call_tool("send_input", parameters);
-        assert_ne!(sent["waited"]["reason"], "timeout", "{sent}");
-        sent
+        let reply = self.agent.call_tool("send_input", parameters);
+        assert_ne!(reply["waited"]["reason"], "timeout", "{reply}");
+        reply
     }
 
     /// Waits until the screen of the newest terminal shows a pattern.
     fn expect_text(&self, pattern: &str) {
-        let wait = json!({"session_id": self.last(), "pattern": pattern, "target": "screen", "timeout": 60});
-        let seen = self.agent.call_tool("await_output", wait);
-        assert_eq!(seen["success"], true, "{seen:#}");
+        let wait =
+            json!({"session_id": self.current_terminal(), "pattern": pattern, "target": "screen", "timeout": 60});
+        let reply = self.agent.call_tool("await_output", wait);
+        assert_eq!(reply["success"], true, "{reply:#}");
     }
 
     /// Captures all terminals under a name, saves the workflow, and closes the terminals.
     fn capture(self, inputs: Value) -> Procedure {
         let request = json!({"session_ids": self.terminals, "name": "procedure", "inputs": inputs, "save": true});
-        let captured = self.agent.call_tool("capture_workflow", request);
-        assert_eq!(captured["success"], true, "{captured:#}");
+        let capture = self.agent.call_tool("capture_workflow", request);
+        assert_eq!(capture["success"], true, "{capture:#}");
         for terminal in &self.terminals {
             let _ = self.agent.call_tool("exit_terminal", json!({"session_id": terminal}));
         }
-        Procedure { home: self.home, agent: self.agent, captured }
+        Procedure { home: self.home, agent: self.agent, capture }
     }
 }
 
@@ -84,7 +86,7 @@ impl Session {
 struct Procedure {
     home: Home,
     agent: Agent,
-    captured: Value,
+    capture: Value,
 }
 
 impl Procedure {
@@ -99,18 +101,18 @@ impl Procedure {
         let mut prove = self.home.steplatch();
         let inputs = inputs.iter().flat_map(|input| ["-i", input]);
         let prove = prove.args(["workflow", "prove", "procedure"]).args(inputs).envs(secrets.iter().copied());
-        let proved = CommandOutput::of(&prove.output().unwrap());
-        assert!(proved.code == 0 && proved.stdout.contains("proved by"), "{proved:#?}\n{:#}", self.captured);
+        let output = CommandOutput::of(&prove.output().unwrap());
+        assert!(output.code == 0 && output.stdout.contains("proved by"), "{output:#?}\n{:#}", self.capture);
     }
 
     /// Runs the workflow to its end, with other values.
-    fn runs(&self, variables: Value) -> Value {
+    fn run_to_completion(&self, variables: Value) -> Value {
         let run = self.begin(variables);
-        assert_eq!(run["status"], "completed", "{run:#}\n{:#}", self.captured);
+        assert_eq!(run["status"], "completed", "{run:#}\n{:#}", self.capture);
         run
     }
 
-    /// Runs the workflow until it ends or asks.
+    /// Runs the workflow until it ends or waits at a gate.
     fn begin(&self, variables: Value) -> Value {
         let request = json!({"workflow_name": "procedure", "initial_variables": variables, "wait_seconds": 120});
         self.agent.call_tool("run_workflow", request)
@@ -125,29 +127,29 @@ impl Procedure {
     }
 
     fn arguments(&self) -> Map<String, Value> {
-        self.captured["workflow_definition"]["arguments"].as_object().cloned().unwrap_or_default()
+        self.capture["workflow_definition"]["arguments"].as_object().cloned().unwrap_or_default()
     }
 
-    /// Checks that no file of the home contains a text: library, recording, journal, logs.
+    /// Checks that no file of the home contains `text`: library, recording, journal, logs.
     fn assert_absent(&self, text: &str) {
-        let mut folders = vec![self.home.path().to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let mut directories = vec![self.home.path().to_owned()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap().flatten() {
                 let kind = entry.file_type().unwrap();
                 if kind.is_dir() {
-                    folders.push(entry.path());
+                    directories.push(entry.path());
                 } else if kind.is_file() {
-                    let found = std::fs::read(entry.path()).unwrap_or_default();
-                    let is_in = found.windows(text.len()).any(|part| part == text.as_bytes());
-                    assert!(!is_in, "'{text}' stands in {}", entry.path().display());
+                    let content = std::fs::read(entry.path()).unwrap_or_default();
+                    let is_present = content.windows(text.len()).any(|part| part == text.as_bytes());
+                    assert!(!is_present, "'{text}' was found in {}", entry.path().display());
                 }
             }
         }
     }
 
-    /// Returns whether any file of the library contains a text.
+    /// Returns whether any file of the library contains `text`.
     fn is_in_library(&self, text: &str) -> bool {
-        let path = std::path::PathBuf::from(self.captured["path"].as_str().unwrap());
+        let path = std::path::PathBuf::from(self.capture["path"].as_str().unwrap());
         let files = std::fs::read_dir(path.parent().unwrap()).unwrap();
         files.flatten().any(|file| std::fs::read_to_string(file.path()).is_ok_and(|found| found.contains(text)))
     }

@@ -16,7 +16,7 @@ fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
 }
 
-/// Returns a machine that types, asks for a judgement, and has two ends.
+/// Returns a state machine that types, asks for a judgement, and has two ends.
 fn judged_machine() -> Value {
     json!({
         "name": "judged", "return_values": {"STATUS": {"required": false}}, "initial_state": "open",
@@ -51,15 +51,15 @@ fn start_until_gate(agent: &Agent) -> String {
 }
 
 /// Waits until a run has ended and returns its state.
-fn wait_for_end(agent: &Agent, run: &str) -> String {
+fn wait_for_run(agent: &Agent, run: &str) -> String {
     let reply = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     reply["status"].as_str().unwrap().to_owned()
 }
 
-fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
-    assert_eq!(said.code, code, "{said:?}");
+fn assert_refused(output: &CommandOutput, code: i32, parts: &[&str]) {
+    assert_eq!(output.code, code, "{output:?}");
     for part in parts {
-        assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
+        assert!(output.stderr.contains(part), "no {part:?} in {}", output.stderr);
     }
 }
 
@@ -75,10 +75,14 @@ fn init_adds_commands_and_a_workflow_that_asks_on_failure() {
     let listed = home.run(&["nodes", "list"]).expect_success();
     assert!(listed.contains("build ") && listed.contains("test "), "{listed}");
 
-    let asked = home.run(&["run", "check.py", "--json"]);
-    assert_eq!((asked.code, &asked.json()["pending_gate"]["prompt"]), (3, &"test failed. Again?".into()), "{asked:?}");
+    let waiting = home.run(&["run", "check.py", "--json"]);
+    assert_eq!(
+        (waiting.code, &waiting.json()["pending_gate"]["prompt"]),
+        (3, &"test failed. Again?".into()),
+        "{waiting:?}"
+    );
     std::fs::write(home.path().join("ok"), "").unwrap();
-    let run = asked.json()["run_id"].as_str().unwrap().to_owned();
+    let run = waiting.json()["run_id"].as_str().unwrap().to_owned();
     home.answer_gate(&run, "again");
     assert_eq!(home.run(&["runs", "wait", &run]).code, 0);
     assert!(home.run(&["runs", "show", &run]).expect_success().contains("all steps passed"));
@@ -94,8 +98,8 @@ fn example_is_printed_and_runs() {
         [("count.json", &["-i", "FOLDER=."][..], "LINES_COUNTED = "), ("fan_out.py", &[][..], "kernel: ")]
     {
         std::fs::write(home.path().join(name), home.run(&["examples", name]).expect_success()).unwrap();
-        let ran = home.run(&[&["run", name], arguments].concat()).expect_success();
-        assert!(ran.contains("completed in") && ran.contains(result), "{ran}");
+        let output = home.run(&[&["run", name], arguments].concat()).expect_success();
+        assert!(output.contains("completed in") && output.contains(result), "{output}");
     }
     assert_eq!(home.run(&["examples", "nope"]).code, 2);
 }
@@ -117,15 +121,19 @@ fn gate_is_listed_shown_and_answered_by_its_number() {
     assert!(shown.contains("state     waiting") && shown.contains("at        judge (3 states executed)"), "{shown}");
     assert!(shown.contains(&format!("steplatch gates answer {run}/judge/1@")), "{shown}");
 
-    refused(&home.run(&["gates", "answer", &run, "4"]), 2, &["invalid answer '4'", "2  it is broken"]);
-    refused(&home.run(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);
+    assert_refused(&home.run(&["gates", "answer", &run, "4"]), 2, &["invalid answer '4'", "2  it is broken"]);
+    assert_refused(
+        &home.run(&["gates", "answer", &run, "1", "--gate", "other"]),
+        2,
+        &["gate 'other' does not wait in run"],
+    );
     let gate = home.run(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
     let answered = home.run(&["gates", "answer", run.trim_start_matches("run_"), "1"]).expect_success();
     assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
-    assert_eq!(wait_for_end(&agent, &run), "completed");
+    assert_eq!(wait_for_run(&agent, &run), "completed");
     // The daemon reports the first answer to the second client.
-    refused(&home.run(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
-    refused(&home.run(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
+    assert_refused(&home.run(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
+    assert_refused(&home.run(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
 
     let shown = home.run(&["runs", "show", &run]).expect_success();
     assert!(shown.contains("returned  STATUS = green") && shown.contains("state     completed"), "{shown}");
@@ -141,7 +149,7 @@ fn answer_in_words_takes_the_path_of_its_choice() {
     let run = start_until_gate(&agent);
     let reply = home.run(&["gates", "answer", &run, "it is broken", "--json"]).json();
     assert_eq!((&reply["success"], &reply["run_id"]), (&true.into(), &run.as_str().into()));
-    assert_eq!(wait_for_end(&agent, &run), "failed");
+    assert_eq!(wait_for_run(&agent, &run), "failed");
     let listed = home.run(&["runs", "list", "--state", "failed"]).expect_success();
     assert!(listed.contains(&run) && listed.contains("State 'bad' failed: "), "{listed}");
 }
@@ -164,7 +172,7 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines.len(), 4, "{listed}");
     assert!(lines[0].starts_with("ID ") && lines[0].ends_with("DETAILS"), "{listed}");
-    assert!(lines[1].contains("  nap       completed  "), "the newest first, and aligned: {listed}");
+    assert!(lines[1].contains("  nap       completed  "), "the newest run is first and aligned: {listed}");
     assert!(lines[3].starts_with(&one) && lines[3].contains("(3 choices)"), "{listed}");
     let ids = |arguments: &[&str]| {
         let all = [&["runs", "list", "--json"], arguments].concat();
@@ -178,21 +186,25 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     assert_eq!(ids(&["--state", "pending"]), Vec::<String>::new());
     assert_eq!(ids(&["--since", "1h", "--workflow", "judged"]), [other.clone(), one.clone()]);
     assert_eq!(ids(&["--until", "1h"]), Vec::<String>::new());
-    let began = home.run(&["runs", "show", &other, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
-    assert_eq!(ids(&["--since", &began, "--workflow", "judged"]), std::slice::from_ref(&other));
-    assert_eq!(ids(&["--until", &began]), std::slice::from_ref(&one));
-    refused(&home.run(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
-    refused(&home.run(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
-    refused(&home.run(&["runs", "show", "run_"]), 2, &["'run_' is ambiguous; it matches these runs", &one, &other]);
-    refused(&home.run(&["runs", "show", "zzzz"]), 2, &["no run id starts with 'zzzz'", "steplatch runs list"]);
-    refused(&home.run(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
-    refused(&home.run(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
-    assert_eq!(ids(&["--state", "waiting"]).len(), 2, "no run is cancelled if one name is invalid");
+    let started_at = home.run(&["runs", "show", &other, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
+    assert_eq!(ids(&["--since", &started_at, "--workflow", "judged"]), std::slice::from_ref(&other));
+    assert_eq!(ids(&["--until", &started_at]), std::slice::from_ref(&one));
+    assert_refused(&home.run(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
+    assert_refused(&home.run(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
+    assert_refused(
+        &home.run(&["runs", "show", "run_"]),
+        2,
+        &["'run_' is ambiguous; it matches these runs", &one, &other],
+    );
+    assert_refused(&home.run(&["runs", "show", "zzzz"]), 2, &["no run id starts with 'zzzz'", "steplatch runs list"]);
+    assert_refused(&home.run(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
+    assert_refused(&home.run(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
+    assert_eq!(ids(&["--state", "waiting"]).len(), 2, "no run is cancelled if one id is invalid");
 
     let cancelled = home.run(&["runs", "cancel", &one, &other]).expect_success();
     assert_eq!(cancelled, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
-    let again = home.run(&["runs", "cancel", &one, "--json"]).json();
-    assert_eq!(again[0]["message"], "Run was already over: cancelled");
+    let second_cancel = home.run(&["runs", "cancel", &one, "--json"]).json();
+    assert_eq!(second_cancel[0]["message"], "Run was already over: cancelled");
 }
 
 #[test]
@@ -201,12 +213,12 @@ fn events_are_listed_and_followed_to_the_end() {
     let agent = Agent::new(&home);
     let run = start_until_gate(&agent);
     // The run waits, but a command for the events so far does not.
-    let so_far = home.run(&["runs", "events", &run]).expect_success();
-    let last = so_far.lines().last().unwrap();
-    assert!(last.contains("gate_waiting") && last.ends_with("judge  it works | it is broken"), "{so_far}");
+    let current_events = home.run(&["runs", "events", &run]).expect_success();
+    let last = current_events.lines().last().unwrap();
+    assert!(last.contains("gate_waiting") && last.ends_with("judge  it works | it is broken"), "{current_events}");
     assert!(
-        so_far.contains("say → judge  the action succeeded")
-            && so_far.contains("state_entered       open  open_terminal bash")
+        current_events.contains("say → judge  the action succeeded")
+            && current_events.contains("state_entered       open  open_terminal bash")
     );
     let numbers = |text: &str| -> Vec<u64> {
         let event = |line: &str| serde_json::from_str::<Value>(line).unwrap()["seq"].as_u64().unwrap();
@@ -214,28 +226,28 @@ fn events_are_listed_and_followed_to_the_end() {
     };
     assert_eq!(numbers(&home.run(&["runs", "events", &run, "--json"]).expect_success()), (1..=10).collect::<Vec<_>>());
 
-    let follows = home
+    let follower = home
         .steplatch()
         .args(["runs", "events", &run, "--from", "10", "--follow", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     home.run(&["gates", "answer", &run, "it works"]).expect_success();
-    let followed = CommandOutput::of(&follows.wait_with_output().unwrap()).expect_success();
-    assert_eq!(wait_for_end(&agent, &run), "completed");
-    let followed_numbers = numbers(&followed);
-    assert_eq!(followed_numbers[0], 10, "{followed}");
-    assert!(followed.lines().last().unwrap().contains("\"workflow_completed\""), "{followed}");
+    let followed_events = CommandOutput::of(&follower.wait_with_output().unwrap()).expect_success();
+    assert_eq!(wait_for_run(&agent, &run), "completed");
+    let followed_numbers = numbers(&followed_events);
+    assert_eq!(followed_numbers[0], 10, "{followed_events}");
+    assert!(followed_events.lines().last().unwrap().contains("\"workflow_completed\""), "{followed_events}");
     assert_eq!(
         numbers(&home.run(&["runs", "events", &run, "--from", "10", "--json"]).expect_success()),
         followed_numbers
     );
-    let past = home.run(&["runs", "events", &run, "--from", "1000"]);
-    assert_eq!((past.code, past.stdout.as_str()), (0, ""));
+    let past_end = home.run(&["runs", "events", &run, "--from", "1000"]);
+    assert_eq!((past_end.code, past_end.stdout.as_str()), (0, ""));
 }
 
 #[test]
-fn problems_of_a_file_are_counted_below_its_name() {
+fn file_problems_are_counted_and_listed() {
     let home = home();
     write(&home, "bad.json", &json!({"initial_state": "a", "states": {"a": {"action": {"tool": "tyep"}, "when": 1}}}));
     let output = home.run(&["run", "bad.json"]);
@@ -246,13 +258,13 @@ fn problems_of_a_file_are_counted_below_its_name() {
 }
 
 #[test]
-fn stubbed_workflow_plays_identically_without_a_daemon() {
+fn stubbed_test_run_is_deterministic_without_a_daemon() {
     let home = home();
     write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
-    let play =
+    let run_test =
         || home.run(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "COMMAND=make all"]);
-    let output = play().expect_success();
-    assert_eq!(output, play().expect_success());
+    let output = run_test().expect_success();
+    assert_eq!(output, run_test().expect_success());
     for part in [
         "eval \"$COMMAND\"⏎",
         "exit code 1  (takes 3.0 s)",
@@ -270,27 +282,31 @@ fn stubbed_workflow_plays_identically_without_a_daemon() {
     );
 
     write(&home, "late.json", &json!({"states": {"ended": "timeout"}}));
-    let failed = home.run(&["workflow", "test", &example("retry.json"), "--stub", "late.json"]);
-    assert_eq!(failed.code, 1);
-    assert!(failed.stdout.contains("✗ failed after 1 min 0 s, 3 states: State 'ended' timed out"), "{}", failed.stdout);
-    refused(
+    let late_run = home.run(&["workflow", "test", &example("retry.json"), "--stub", "late.json"]);
+    assert_eq!(late_run.code, 1);
+    assert!(
+        late_run.stdout.contains("✗ failed after 1 min 0 s, 3 states: State 'ended' timed out"),
+        "{}",
+        late_run.stdout
+    );
+    assert_refused(
         &home.run(&["workflow", "test", &example("hello.json")]),
         2,
         &["State 'listen' waits for output", "\"match_text\""],
     );
     write(&home, "slip.json", &json!({"states": {"edned": {}}}));
-    refused(
+    assert_refused(
         &home.run(&["workflow", "test", &example("retry.json"), "--stub", "slip.json"]),
         2,
         &["did you mean 'ended'?"],
     );
-    refused(
+    assert_refused(
         &home.run(&["workflow", "test", &example("retry.json"), "--max-states", "0"]),
         2,
         &["max_states must be from 1"],
     );
     assert!(home.run(&["workflow", "test", "--help"]).expect_success().contains("\"shell\":  {\"PROJECT_ROOT\""));
-    assert!(!home.path().join("state").exists(), "and nothing was started for it");
+    assert!(!home.path().join("state").exists(), "no daemon was started");
 }
 
 #[test]
@@ -336,9 +352,9 @@ fn unwritable_output_ends_a_command_with_an_exit_code() {
     ];
     for command in commands {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let (reader, closed) = std::io::pipe().unwrap();
+        let (reader, closed_pipe) = std::io::pipe().unwrap();
         drop(reader);
-        for (stdout, name) in [(Stdio::from(full), "/dev/full"), (Stdio::from(closed), "a closed pipe")] {
+        for (stdout, name) in [(Stdio::from(full), "/dev/full"), (Stdio::from(closed_pipe), "a closed pipe")] {
             let said = CommandOutput::of(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
             assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
         }
@@ -353,27 +369,27 @@ fn unwritable_output_ends_a_command_with_an_exit_code() {
 #[test]
 fn errors_name_terminals_and_commands() {
     let home = home();
-    let said = |arguments: &[&str]| {
-        let said = home.run(arguments);
-        assert_eq!(said.code, 1, "{arguments:?}: {said:?}");
-        assert!(!said.stderr.contains("ession") && !said.stderr.contains("open_terminal"), "{}", said.stderr);
-        said.stderr
+    let error_of = |arguments: &[&str]| {
+        let output = home.run(arguments);
+        assert_eq!(output.code, 1, "{arguments:?}: {output:?}");
+        assert!(!output.stderr.contains("ession") && !output.stderr.contains("open_terminal"), "{}", output.stderr);
+        output.stderr
     };
-    let none: &[&[&str]] = &[
+    let commands: &[&[&str]] = &[
         &["terminal", "send", "nope", "x"],
         &["terminal", "run", "nope", "ls"],
         &["terminal", "screen", "nope"],
         &["terminal", "record", "nope", "x.cast"],
         &["terminal", "close", "nope"],
     ];
-    for arguments in none {
-        let error = said(arguments);
+    for arguments in commands {
+        let error = error_of(arguments);
         assert!(error.contains("terminal 'nope' not found") && error.contains("steplatch terminal "), "{error}");
     }
     let id = home.run(&["terminal", "open", "--name", "one"]).expect_success();
-    let error = said(&["terminal", "screen", "nope"]);
+    let error = error_of(&["terminal", "screen", "nope"]);
     assert!(error.contains(&format!("terminal 'nope' not found; open terminals: {} (one)", id.trim())), "{error}");
-    let error = said(&["runs", "cancel", "run_0123456789abcdef"]);
+    let error = error_of(&["runs", "cancel", "run_0123456789abcdef"]);
     assert!(error.contains("list runs with: steplatch runs list"), "{error}");
     // Programs get the daemon's own text.
     let json = home.run(&["terminal", "screen", "nope", "--json"]);
@@ -396,28 +412,28 @@ fn terminal_is_resized_and_its_program_signalled() {
     home.run(&["terminal", "signal", "one", "USR1"]).expect_success();
     assert_eq!(home.run(&["terminal", "wait", "one", "--until", "exit"]).stdout, "one  exit  exit code 7\n");
     assert!(home.run(&["terminal", "screen", "one"]).expect_success().contains("20 90"));
-    refused(&home.run(&["terminal", "resize", "one", "90"]), 2, &["a size must have the form 120x40"]);
-    refused(&home.run(&["terminal", "signal", "none", "INT"]), 1, &["terminal 'none' not found"]);
+    assert_refused(&home.run(&["terminal", "resize", "one", "90"]), 2, &["a size must have the form 120x40"]);
+    assert_refused(&home.run(&["terminal", "signal", "none", "INT"]), 1, &["terminal 'none' not found"]);
 }
 
 #[test]
 fn failed_run_shows_its_last_screen_but_no_closed_terminal() {
     let home = home();
-    let run = |command: &str| {
+    let fail_run = |command: &str| {
         let output = home.run(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
         assert_eq!(output.code, 1, "{output:?}");
         home.run(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned()
     };
-    let id = run("COMMAND=echo it broke here; false");
+    let id = fail_run("COMMAND=echo it broke here; false");
     let shown = home.run(&["runs", "show", &id]).expect_success();
     assert!(shown.contains("the last screen:") && shown.contains("│ it broke here"), "{shown}");
     let terminal = shown.lines().find(|line| line.trim_start().starts_with("terminal")).unwrap();
     assert!(terminal.ends_with("(closed)"), "{shown}");
-    let kept = home.run(&["runs", "show", &id, "--json"]).json();
-    assert!(kept["last_screen"].as_str().unwrap().contains("it broke here"), "{kept}");
-    let kept =
+    let run = home.run(&["runs", "show", &id, "--json"]).json();
+    assert!(run["last_screen"].as_str().unwrap().contains("it broke here"), "{run}");
+    let output =
         home.run(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5", "--keep-terminals"]);
-    assert_eq!(kept.code, 1);
+    assert_eq!(output.code, 1);
     let id = home.run(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned();
     let shown = home.run(&["runs", "show", &id]).expect_success();
     assert!(shown.contains("terminal") && !shown.contains("(closed)"), "{shown}");
@@ -430,33 +446,36 @@ fn workflow_is_found_by_name_in_the_user_library() {
     std::fs::create_dir(&library).unwrap();
     let nap = json!({"name": "nap", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 2}}}}});
     std::fs::write(library.join("nap.json"), json!({"definition": nap}).to_string()).unwrap();
-    let below = home.path().join("src/deep");
-    std::fs::create_dir_all(&below).unwrap();
-    let runs =
-        |arguments: &[&str]| CommandOutput::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
+    let subdirectory = home.path().join("src/deep");
+    std::fs::create_dir_all(&subdirectory).unwrap();
+    let run_below = |arguments: &[&str]| {
+        CommandOutput::of(&home.steplatch().current_dir(&subdirectory).args(arguments).output().unwrap())
+    };
     // A directory of that name is not a workflow.
-    std::fs::create_dir(below.join("nap")).unwrap();
-    assert!(runs(&["workflow", "test", "nap"]).expect_success().contains("✓ completed after 2.0 s, 1 state"));
-    assert!(runs(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep"));
-    refused(
-        &runs(&["workflow", "test", "nip"]),
+    std::fs::create_dir(subdirectory.join("nap")).unwrap();
+    assert!(run_below(&["workflow", "test", "nap"]).expect_success().contains("✓ completed after 2.0 s, 1 state"));
+    assert!(
+        run_below(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep")
+    );
+    assert_refused(
+        &run_below(&["workflow", "test", "nip"]),
         2,
         &["'nip': there is no file of that name. Workflow 'nip' not found", "Did you mean 'nap'?"],
     );
-    refused(
-        &home_elsewhere(&["workflow", "graph", "nap"]),
+    assert_refused(
+        &run_without_library(&["workflow", "graph", "nap"]),
         2,
         &["there is no file of that name. Workflow 'nap' not found"],
     );
 }
 
 /// Runs the program in a home without a library.
-fn home_elsewhere(arguments: &[&str]) -> CommandOutput {
+fn run_without_library(arguments: &[&str]) -> CommandOutput {
     home().run(arguments)
 }
 
 #[test]
-fn workflow_is_drawn_as_a_picture_in_a_file() {
+fn workflow_graph_is_written_as_an_svg_file() {
     let home = home();
     let output = home.run(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
     assert_eq!((output.code, output.stdout.as_str()), (0, ""));
@@ -464,27 +483,27 @@ fn workflow_is_drawn_as_a_picture_in_a_file() {
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n") && picture.contains(">exit_code = 0<"));
     assert_eq!(home.run(&["workflow", "graph", &example("retry.json"), "--svg"]).expect_success(), picture);
     assert_eq!(home.run(&["workflow", "graph", &example("retry.json"), "--svg", "--json"]).json()["svg"], picture);
-    let nowhere = home.run(&["workflow", "graph", &example("retry.json"), "--svg", "-o", "no/such/folder.svg"]);
-    refused(&nowhere, 2, &["'no/such/folder.svg' cannot be written"]);
+    let unwritable = home.run(&["workflow", "graph", &example("retry.json"), "--svg", "-o", "no/such/folder.svg"]);
+    assert_refused(&unwritable, 2, &["'no/such/folder.svg' cannot be written"]);
 }
 
 #[test]
 fn configuration_errors_are_reported_as_json_too() {
     let home = home();
     assert_eq!(home.run(&["config", "check", "--json"]).json(), json!({"success": true, "problems": []}));
-    let folder = home.path().join(".config/steplatch");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("config.toml"), "no_such_setting = 1\n").unwrap();
-    let wrong = home.run(&["config", "check", "--json"]);
-    assert_eq!(wrong.code, 2);
-    assert!(wrong.json()["problems"][0].as_str().unwrap().contains("no_such_setting"), "{wrong:?}");
+    let directory = home.path().join(".config/steplatch");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("config.toml"), "no_such_setting = 1\n").unwrap();
+    let invalid = home.run(&["config", "check", "--json"]);
+    assert_eq!(invalid.code, 2);
+    assert!(invalid.json()["problems"][0].as_str().unwrap().contains("no_such_setting"), "{invalid:?}");
 }
 
-/// Asserts that a failure is printed twice: as a sentence, and as one JSON object.
-fn check_both_failures(said: &CommandOutput, code: i32, part: &str) {
-    assert_eq!(said.code, code, "{said:?}");
-    assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
-    let object: Value = serde_json::from_str(&said.stdout).unwrap();
+/// Checks that a failure is printed twice: as a sentence, and as one JSON object.
+fn check_failure_outputs(output: &CommandOutput, code: i32, part: &str) {
+    assert_eq!(output.code, code, "{output:?}");
+    assert!(output.stderr.contains(part), "no {part:?} in {}", output.stderr);
+    let object: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(object["success"], false, "{object}");
     assert!(object["error"].as_str().unwrap().contains(part), "no {part:?} in {object}");
 }
@@ -511,16 +530,16 @@ fn json_output_includes_failures() {
         (&["gates", "answer"], 2, "a question needs a terminal"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
-        check_both_failures(&home.run(&arguments), code, part);
+        check_failure_outputs(&home.run(&arguments), code, part);
     }
     // Without the flag only the sentence is printed, even if the flag is meant for another program.
     let plain = home.run(&["runs", "list", "--limit", "none", "--", "--json"]);
     assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{plain:?}");
     // With several names, each has an item in the list, and a sentence.
-    let removed = home.run(&["workflow", "rm", "nothing", "neither", "--json"]);
-    let list: Value = serde_json::from_str(&removed.stdout).unwrap();
-    assert_eq!((removed.code, list.as_array().unwrap().len(), &list[1]["success"]), (2, 2, &false.into()));
-    assert!(removed.stderr.contains("'nothing'") && removed.stderr.contains("'neither'"), "{}", removed.stderr);
+    let output = home.run(&["workflow", "rm", "nothing", "neither", "--json"]);
+    let list: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((output.code, list.as_array().unwrap().len(), &list[1]["success"]), (2, 2, &false.into()));
+    assert!(output.stderr.contains("'nothing'") && output.stderr.contains("'neither'"), "{}", output.stderr);
     let schema = home.run(&["workflow", "schema", "--json"]).json();
     assert!(schema["properties"]["states"].is_object());
 }
@@ -532,9 +551,9 @@ fn append_help(home: &Home, command: &[String], all: &mut String) {
     all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
     // The help of the whole command line lists groups of commands between its usage and its options.
     let (begin, end) = if command.is_empty() { ("Terminals:", "Options:") } else { ("Commands:", "") };
-    let listed = help.lines().skip_while(|line| *line != begin).skip(1).take_while(|line| *line != end);
+    let command_lines = help.lines().skip_while(|line| *line != begin).skip(1).take_while(|line| *line != end);
     // Continuation lines have a deeper indent.
-    let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = command_lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
         append_help(home, &[command, &[name.to_owned()]].concat(), all);
     }
@@ -543,7 +562,7 @@ fn append_help(home: &Home, command: &[String], all: &mut String) {
 #[test]
 fn help_of_every_command_matches_the_golden_file() {
     let mut home = Home::new(STEPLATCH);
-    // It names no directory of this user or machine except the current state directory.
+    // The help names no directory of this user or computer except the current state directory.
     home.set("STEPLATCH_STATE_DIR", "");
     home.set("XDG_STATE_HOME", "");
     home.set("XDG_CONFIG_HOME", "/elsewhere/config");
@@ -571,39 +590,47 @@ fn commands_are_listed_in_groups_however_help_is_requested() {
     let help = home.run(&["--help"]).expect_success();
     assert_eq!(home.run(&["help"]).expect_success(), help);
     assert_eq!(home.run(&["-h"]).expect_success(), help);
-    let bare = home.run(&[]);
-    assert_eq!((bare.code, &bare.stderr), (2, &help), "and without arguments on standard error");
+    let no_arguments = home.run(&[]);
+    assert_eq!(
+        (no_arguments.code, &no_arguments.stderr),
+        (2, &help),
+        "without arguments, the help is on standard error"
+    );
     for heading in ["Terminals", "Workflows", "People", "Machines", "Set up", "Start with"] {
         assert!(help.contains(&format!("\n\n{heading}:\n")), "no {heading} in {help}");
     }
 }
 
 #[test]
-fn newer_version_is_requested_from_the_package_manager() {
+fn self_check_asks_the_package_manager() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let home = Home::new(STEPLATCH);
-    let folder = home.path().join("shop/node_modules/steplatch-linux-x64/bin");
-    std::fs::create_dir_all(&folder).unwrap();
-    let (program, npm) = (folder.join("steplatch"), folder.join("npm"));
+    let directory = home.path().join("shop/node_modules/steplatch-linux-x64/bin");
+    std::fs::create_dir_all(&directory).unwrap();
+    let (program, npm) = (directory.join("steplatch"), directory.join("npm"));
     // A hard link has its own path; on another file system, so does a copy.
     std::fs::hard_link(STEPLATCH, &program).or_else(|_| std::fs::copy(STEPLATCH, &program).map(|_| ())).unwrap();
-    let said = |script: &str| {
+    let check_with = |script: &str| {
         std::fs::write(&npm, format!("#!/bin/sh\n[ \"$*\" = 'view steplatch version' ] || exit 9\n{script}\n"))
             .unwrap();
         std::fs::set_permissions(&npm, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = home.inside(&program);
-        command.args(["self", "check"]).env("PATH", format!("{}:/bin:/usr/bin", folder.display()));
+        command.args(["self", "check"]).env("PATH", format!("{}:/bin:/usr/bin", directory.display()));
         CommandOutput::of(&command.output().unwrap()).expect_success()
     };
-    assert!(said("echo 99.0.1").contains("99.0.1 is available; install it with: npm install steplatch@latest"));
-    assert!(said("echo 0.0.1").contains("no newer version is known"));
-    let unknown = said("echo E404 >&2; exit 1");
+    assert!(check_with("echo 99.0.1").contains("99.0.1 is available; install it with: npm install steplatch@latest"));
+    assert!(check_with("echo 0.0.1").contains("no newer version is known"));
+    let unknown = check_with("echo E404 >&2; exit 1");
     assert!(
         unknown.contains("it is unknown whether a newer version exists: 'npm view steplatch version'"),
         "{unknown}"
     );
     // This build comes from no package manager.
-    let own = home.run(&["self", "check", "--json"]).json();
-    assert_eq!((&own["installed_by"], &own["newer_available"]), (&Value::Null, &Value::Null), "{own}");
+    let this_build = home.run(&["self", "check", "--json"]).json();
+    assert_eq!(
+        (&this_build["installed_by"], &this_build["newer_available"]),
+        (&Value::Null, &Value::Null),
+        "{this_build}"
+    );
 }

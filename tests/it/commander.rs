@@ -14,7 +14,7 @@ use crate::desk::Desk;
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// The declarations of the project. `wait` ends once the file `go` exists.
-const DECLARED: &str = r#"
+const PROJECT_FILE: &str = r#"
 [nodes.greet]
 type = "bash"
 description = "Greets"
@@ -44,7 +44,7 @@ async def story(ctx):
 Workflow(id="story", session=session, fn=story)
 "#;
 
-/// A machine with a gate, saved as `release`.
+/// A state machine with a gate, saved as `release`.
 const RELEASE: &str = r#"{"name": "release", "description": "Asks and ends", "initial_state": "ask", "states": {
     "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
 }}"#;
@@ -71,64 +71,64 @@ const SLEEPS: &str = r#"{"name": "sleeps", "initial_state": "rest", "states": {
 /// A home with a project.
 struct Project {
     home: Home,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Project {
     fn new() -> Self {
         let home = Home::new(STEPLATCH);
-        let folder = home.path().join("project");
-        fs::create_dir(&folder).unwrap();
+        let directory = home.path().join("project");
+        fs::create_dir(&directory).unwrap();
         let files = [
-            ("steplatch.toml", DECLARED),
+            ("steplatch.toml", PROJECT_FILE),
             ("story.py", STORY),
             ("nested.py", NESTED),
             ("release.json", RELEASE),
             ("sleeps.json", SLEEPS),
         ];
         for (name, text) in files {
-            fs::write(folder.join(name), text).unwrap();
+            fs::write(directory.join(name), text).unwrap();
         }
-        let project = Self { home, folder };
-        project.runs(&["workflow", "load", "release.json"]).expect_success();
+        let project = Self { home, directory };
+        project.run(&["workflow", "load", "release.json"]).expect_success();
         project
     }
 
-    fn runs(&self, words: &[&str]) -> CommandOutput {
-        CommandOutput::of(&self.home.steplatch().current_dir(&self.folder).args(words).output().unwrap())
+    fn run(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.home.steplatch().current_dir(&self.directory).args(words).output().unwrap())
     }
 
-    /// Returns the output of a script with these lines.
-    fn script(&self, lines: &str) -> CommandOutput {
+    /// Runs these lines as a script.
+    fn run_script(&self, lines: &str) -> CommandOutput {
         let mut program = self.home.steplatch();
-        program.current_dir(&self.folder).arg("commander");
+        program.current_dir(&self.directory).arg("commander");
         let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         program.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
         CommandOutput::of(&program.wait_with_output().unwrap())
     }
 
-    fn listed(&self, state: &str) -> Vec<Value> {
-        self.runs(&["runs", "list", "--state", state, "--json"]).json()["runs"].as_array().unwrap().clone()
+    fn list_runs(&self, state: &str) -> Vec<Value> {
+        self.run(&["runs", "list", "--state", state, "--json"]).json()["runs"].as_array().unwrap().clone()
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.directory.join(name)
     }
 
-    fn run_line(&self) {
+    fn release_wait(&self) {
         fs::write(self.path("go"), "").unwrap();
     }
 }
 
-/// Runs Commander in a person's own terminal.
+/// Opens Commander in a person's own terminal.
 async fn open_commander(project: &Project) -> Desk {
-    with(project, &[]).await
+    open_commander_with(project, &[]).await
 }
 
 /// Same as [`open_commander`], with additional environment variables.
-async fn with(project: &Project, more: &[(&str, &str)]) -> Desk {
+async fn open_commander_with(project: &Project, environment: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
-    let desk = Desk::runs(&project.home, &project.folder, &command, (120, 45), more).await;
+    let desk = Desk::start(&project.home, &project.directory, &command, (120, 45), environment).await;
     desk.expect_screen("/help teaches, Ctrl-D leaves").await;
     desk
 }
@@ -156,7 +156,7 @@ async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
 async fn invalid_line_is_explained_and_runs_nothing() {
     let project = Project::new();
     let desk = open_commander(&project).await;
-    for (line, said) in [
+    for (line, pattern) in [
         ("@gret", "^error: there is no node 'gret', did you mean @greet\\?; there is @fails, @greet, @identity, @wait"),
         ("@release 1", "^error: 'release' is a workflow; write %release"),
         ("%greet", "^error: 'greet' is a node; write @greet"),
@@ -170,9 +170,9 @@ async fn invalid_line_is_explained_and_runs_nothing() {
         ("/help", "^  /help TOPIC teaches more: nodes, graphs"),
         ("@greet \\::0", "^hello ::0\n✓ ::0 @greet in"),
     ] {
-        desk.enter_line(line, said).await;
+        desk.enter_line(line, pattern).await;
     }
-    assert_eq!(fs::read_to_string(project.path("greeted")).unwrap(), "::0\n", "one call was made");
+    assert_eq!(fs::read_to_string(project.path("greeted")).unwrap(), "::0\n", "only the last line made a call");
     desk.press("/clear\r").await;
     desk.expect_screen("\\A›\\s*\\z").await;
 }
@@ -184,14 +184,17 @@ async fn remarks_and_errors_wrap_at_the_terminal_width() {
     desk.resize(38, 30).await;
     desk.enter_line("@greet one", "^✓ ::0 @greet").await;
     let screen = desk.enter_line("@no-such-node x", "no-such-node'").await;
-    let from = screen.find("error: ").expect("an error is shown");
-    let lines: Vec<&str> = screen[from..].lines().take_while(|line| !line.starts_with('›')).collect();
+    let start = screen.find("error: ").expect("an error is shown");
+    let lines: Vec<&str> = screen[start..].lines().take_while(|line| !line.starts_with('›')).collect();
     let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
     assert!(lines.len() > 1, "{screen}");
     assert!(words.iter().any(|word| word.contains("no-such-node")), "{screen}");
     for (line, next) in lines.iter().zip(&lines[1..]) {
         let first = next.split_whitespace().next().unwrap_or_default();
-        assert!(line.chars().count() + 1 + first.chars().count() > 38, "a line ends where no more fits:\n{screen}");
+        assert!(
+            line.chars().count() + 1 + first.chars().count() > 38,
+            "each line is filled before it wraps:\n{screen}"
+        );
     }
 }
 
@@ -205,7 +208,7 @@ async fn gate_is_answered_by_number_with_a_referable_result() {
             "^  \\? Publish notes\\?\n    1  publish\n    2  stop\n  your answer, by number or text:\n\\?$",
         )
         .await;
-    assert!(screen.contains("\nstory run_"), "its start is shown:\n{screen}");
+    assert!(screen.contains("\nstory run_"), "the start of the run is shown:\n{screen}");
     desk.enter_line("3", "^error: invalid answer '3'; choose ").await;
     // Other targets can be called meanwhile.
     desk.enter_line("@greet meanwhile", "^✓ ::1 @greet").await;
@@ -219,10 +222,11 @@ async fn gate_is_answered_by_number_with_a_referable_result() {
     // A saved machine, called by name, answered by text.
     desk.enter_line("%release 1.2", "^  \\? Release 1.2\\?").await;
     desk.enter_line("YES", "^✓ completed in").await;
-    let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
-    let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).expect_success();
-    let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
-    assert!(answered.contains("\"commander\""), "the recorded surface: {answered}");
+    let run =
+        project.list_runs("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
+    let events = project.run(&["runs", "events", run.as_str().unwrap(), "--json"]).expect_success();
+    let event = events.lines().find(|line| line.contains("gate_answered")).unwrap();
+    assert!(event.contains("\"commander\""), "the recorded client: {event}");
 }
 
 #[tokio::test]
@@ -232,7 +236,7 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
     let mut approver = approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).spawn().unwrap();
     approver.stdin.take().unwrap().write_all(b"@greet oat\n").unwrap();
     assert!(approver.wait().unwrap().success());
-    let desk = with(&project, &[("NO_COLOR", "1")]).await;
+    let desk = open_commander_with(&project, &[("NO_COLOR", "1")]).await;
     desk.enter_line("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$")
         .await;
     desk.enter_line("1", "^error: 'version' must have at least 3 characters").await;
@@ -240,8 +244,8 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
     desk.press("\r").await;
     desk.expect_screen("^  the approver's passphrase:\n\\?$").await;
     desk.press("@greet oé\x7fat").await;
-    let typed = desk.expect_screen("^\\? •{10}$").await;
-    assert!(!typed.contains("oat"), "{typed}");
+    let screen = desk.expect_screen("^\\? •{10}$").await;
+    assert!(!screen.contains("oat"), "{screen}");
     desk.press("\r").await;
     desk.expect_screen(
         "^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0",
@@ -250,8 +254,8 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
     desk.enter_line("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;
     let history = fs::read_to_string(project.home.path().join("state/commander_history")).unwrap();
     assert_eq!(history, "#V2\n%nested.py:outer\n@identity of ::outer\n");
-    assert!(!project.path("greeted").exists(), "a passphrase calls nothing");
-    let refused = project.script("%story.py x\n2\n");
+    assert!(!project.path("greeted").exists(), "the passphrase is not run as a call");
+    let refused = project.run_script("%story.py x\n2\n");
     assert_eq!(refused.code, 1, "{}", refused.stdout);
     assert!(refused.stderr.contains("--passphrase-stdin"), "{}", refused.stderr);
 }
@@ -268,7 +272,7 @@ async fn slow_work_continues_in_background_and_reports_above_input() {
     desk.press("@greet half a li").await;
     desk.expect_screen("^› @greet half a li$").await;
     assert!(!project.path("greeted").exists(), "a waiting run has not begun");
-    project.run_line();
+    project.release_wait();
     let reports = "^waited\n✓ ::0 @wait in .*\nhello waited and waited\n✓ ::1 @greet in .*";
     desk.expect_screen(&format!("{reports}\n(.*\n)*› @greet half a li$")).await;
     desk.press("ne\r").await;
@@ -292,7 +296,7 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     desk.enter_line("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
     desk.press("\x03").await;
     desk.expect_screen("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
-    assert_eq!(project.listed("waiting").len(), 1, "and the run still waits");
+    assert_eq!(project.list_runs("waiting").len(), 1, "the run still waits");
     desk.enter_line("1", "^error: no question is open").await;
     desk.enter_line("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
     desk.enter_line("/answer 2", "^✓ completed in").await;
@@ -313,7 +317,7 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     desk.press("\x03").await;
     desk.expect_screen("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
     let screen = desk.enter_line("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
-    assert!(!screen.contains('⠋'), "the animated line is gone:\n{screen}");
+    assert!(!screen.contains('⠋'), "the progress line is removed:\n{screen}");
 
     // A second Ctrl-C at the same question cancels the run.
     desk.enter_line("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;
@@ -329,7 +333,7 @@ async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
     let desk = open_commander(&project).await;
     desk.enter_line("@wait", "^::0 @wait continues in the background").await;
     desk.enter_line("/bg %release 7", "^  \\? Release 7\\?").await;
-    let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
+    let run = project.list_runs("waiting")[0]["run_id"].as_str().unwrap().to_owned();
     desk.press("\x04").await;
     let screen = desk.expect_screen("^left with 0\n echo").await;
     assert!(screen.contains("::0 @wait ends here"), "{screen}");
@@ -351,12 +355,12 @@ async fn pending_work_is_reported_on_exit_and_asked_about_on_return() {
 #[tokio::test]
 async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     let project = Project::new();
-    let begun = |version: &str| {
+    let start_release = |version: &str| {
         let input = format!("input={version}");
-        project.runs(&["run", "release", "-d", "-i", &input]).expect_success().trim().to_owned()
+        project.run(&["run", "release", "-d", "-i", &input]).expect_success().trim().to_owned()
     };
-    let (one, other) = (begun("1"), begun("2"));
-    eventually_blocking("two runs wait", || project.listed("waiting").len() == 2);
+    let (one, other) = (start_release("1"), start_release("2"));
+    eventually_blocking("two runs wait", || project.list_runs("waiting").len() == 2);
     let desk = open_commander(&project).await;
     desk.expect_screen("^  \\? Release 1\\?").await;
     desk.press("\x03").await;
@@ -371,12 +375,12 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     .await;
     desk.enter_line("1", "^✓ completed in(.*\n)*  its result is ::0").await;
     desk.enter_line(&format!("/cancel {}", &other[4..12]), &format!("^{other}: Run cancelled")).await;
-    assert!(project.listed("waiting").is_empty());
+    assert!(project.list_runs("waiting").is_empty());
     desk.enter_line("/show release", "^error: no run id starts with 'release'").await;
 }
 
 #[tokio::test]
-async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
+async fn lines_are_completed_and_saved_unless_they_start_with_space() {
     let project = Project::new();
     let desk = open_commander(&project).await;
     desk.press("@gr\tone").await;
@@ -400,55 +404,55 @@ async fn lines_are_completed_and_remembered_unless_they_begin_blank() {
     assert_eq!(
         lines.lines().collect::<Vec<_>>(),
         ["#V2", "@greet one", "%release 1", "@identity one"],
-        "neither secrets nor answers"
+        "the history has neither secrets nor answers"
     );
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     drop(desk);
 
-    let desk = with(&project, &[("NO_COLOR", "1")]).await;
+    let desk = open_commander_with(&project, &[("NO_COLOR", "1")]).await;
     desk.press("\x1b[A\x1b[A\x1b[A").await;
     desk.expect_screen("^› @greet one$").await;
     desk.press("\r").await;
     desk.expect_screen("^✓ ::0 @greet").await;
-    let coloured = desk.styled_screen().await;
-    assert!(!coloured.contains("\x1b[0;32m"), "{coloured:?}");
+    let styled = desk.styled_screen().await;
+    assert!(!styled.contains("\x1b[0;32m"), "{styled:?}");
 }
 
 // Document 003, line 1152: other text is direct input to the current target.
 #[test]
 fn plain_text_goes_to_the_current_target() {
     let project = Project::new();
-    let none = project.script("world\n");
-    assert!(none.code == 2 && none.stderr.contains("/target @NODE"), "{none:?}");
-    let sent = project.script("/target @greet\nworld\n/target\n/target off\n");
-    assert_eq!((sent.code, sent.stdout.as_str()), (0, "hello world\n"), "{sent:?}");
-    assert!(sent.stderr.contains("plain text is sent to @greet; /target off ends that"), "{sent:?}");
-    let unknown = project.script("/target @gret\n");
+    let no_target = project.run_script("world\n");
+    assert!(no_target.code == 2 && no_target.stderr.contains("/target @NODE"), "{no_target:?}");
+    let output = project.run_script("/target @greet\nworld\n/target\n/target off\n");
+    assert_eq!((output.code, output.stdout.as_str()), (0, "hello world\n"), "{output:?}");
+    assert!(output.stderr.contains("plain text is sent to @greet; /target off ends that"), "{output:?}");
+    let unknown = project.run_script("/target @gret\n");
     assert!(unknown.code == 2 && unknown.stderr.contains("did you mean @greet?"), "{unknown:?}");
-    let graph = project.script("/target @both\nworld\n");
+    let graph = project.run_script("/target @both\nworld\n");
     assert!(graph.stderr.contains("plain text is sent to #both"), "{graph:?}");
 }
 
 #[test]
 fn script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let project = Project::new();
-    let well = project.script("@fails\n@greet you\n@identity ::greet!\n");
-    assert_eq!((well.code, well.stdout.as_str()), (0, "before\nhello you\nhello you!\n"), "{}", well.stderr);
-    assert!(well.stderr.contains("error: The command ended with exit code 3"), "{}", well.stderr);
-    assert!(!well.stdout.contains('\x1b') && !well.stderr.contains('\x1b'));
-    assert_eq!(project.script("@greet a\n@fails").code, 1);
-    assert_eq!(project.script("@gret\n").code, 2);
-    assert_eq!(project.script("@gret\n/help\n").code, 0);
-    assert_eq!(project.script("@greet x\n/quit\n@fails\n").code, 0);
+    let output = project.run_script("@fails\n@greet you\n@identity ::greet!\n");
+    assert_eq!((output.code, output.stdout.as_str()), (0, "before\nhello you\nhello you!\n"), "{}", output.stderr);
+    assert!(output.stderr.contains("error: The command ended with exit code 3"), "{}", output.stderr);
+    assert!(!output.stdout.contains('\x1b') && !output.stderr.contains('\x1b'));
+    assert_eq!(project.run_script("@greet a\n@fails").code, 1);
+    assert_eq!(project.run_script("@gret\n").code, 2);
+    assert_eq!(project.run_script("@gret\n/help\n").code, 0);
+    assert_eq!(project.run_script("@greet x\n/quit\n@fails\n").code, 0);
 
-    let answered = project.script("%story.py notes\n1\nI can\n@identity so ::story\n");
-    assert_eq!(answered.code, 0, "{}", answered.stderr);
-    assert!(answered.stdout.ends_with("\nso publish because I can\n"), "{}", answered.stdout);
-    let waiting = project.script("%story.py notes\n@greet ::story\n");
-    let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
+    let answered_output = project.run_script("%story.py notes\n1\nI can\n@identity so ::story\n");
+    assert_eq!(answered_output.code, 0, "{}", answered_output.stderr);
+    assert!(answered_output.stdout.ends_with("\nso publish because I can\n"), "{}", answered_output.stdout);
+    let waiting = project.run_script("%story.py notes\n@greet ::story\n");
+    let run = project.list_runs("waiting")[0]["run_id"].as_str().unwrap().to_owned();
     assert_eq!(waiting.code, 3, "{}", waiting.stdout);
-    let reported = format!("%story.py continues as {run}; answer it with: steplatch gates answer {run}/gate/1@");
-    assert!(waiting.stderr.contains(&reported), "{}", waiting.stderr);
+    let continuation = format!("%story.py continues as {run}; answer it with: steplatch gates answer {run}/gate/1@");
+    assert!(waiting.stderr.contains(&continuation), "{}", waiting.stderr);
     assert!(
         waiting.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),
         "{}",

@@ -28,13 +28,13 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
         assert_eq!(complete(&home, &["steplatch", "terminal", command, "my-"]), ["my-build"], "{command}");
     }
     assert_eq!(complete(&home, &["steplatch", "terminal", "screen", &id[..8]]), [id.trim()]);
-    let machine = home.path().join("ask.json");
+    let workflow_file = home.path().join("ask.json");
     std::fs::write(
-        &machine,
+        &workflow_file,
         r#"{"name": "ask", "description": "for a test", "initial_state": "a", "states": {"a": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}}}}"#,
     )
     .unwrap();
-    home.run(&["workflow", "load", machine.to_str().unwrap()]).expect_success();
+    home.run(&["workflow", "load", workflow_file.to_str().unwrap()]).expect_success();
     let run = home.run(&["run", "ask", "--detach"]).expect_success().trim().to_owned();
     assert_eq!(home.run(&["runs", "wait", &run]).code, 3);
     for command in [["runs", "show"], ["runs", "cancel"], ["runs", "wait"]] {
@@ -64,14 +64,14 @@ fn omitted_id_is_the_only_one_or_picked_from_a_list() {
     assert_eq!(home.run(&["runs", "show"]).code, 2, "selection needs a terminal");
     home.run(&["terminal", "open", "--name", "one", "--", "sh", "-c", "echo first; cat"]).expect_success();
     home.run(&["terminal", "wait", "one", "-p", "first"]).expect_success();
-    let only = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
-    let screen = only.expect_text("exit-code-0");
+    let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
+    let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("first") && !screen.contains("by number"), "{screen}");
 
     home.run(&["terminal", "open", "--name", "two", "--", "sh", "-c", "echo second; cat"]).expect_success();
     home.run(&["terminal", "wait", "two", "-p", "second"]).expect_success();
-    let listed = home.run(&["terminal", "list", "--json"]).json();
-    let names = listed["sessions"].as_array().unwrap().iter().map(|session| session["name"].clone());
+    let list = home.run(&["terminal", "list", "--json"]).json();
+    let names = list["sessions"].as_array().unwrap().iter().map(|session| session["name"].clone());
     let number = names.collect::<Vec<Value>>().iter().position(|name| name == "two").unwrap() + 1;
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
     person.expect_text("terminal, by number:");

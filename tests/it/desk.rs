@@ -14,25 +14,24 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Runs a command line of bash in `folder`, with this number of columns and rows and with `more` environment
-    /// variables.
-    pub(crate) async fn runs(
+    /// Runs a bash command line in `directory`, in a window of `cols` and `rows` and with extra environment variables.
+    pub(crate) async fn start(
         home: &Home,
-        folder: &Path,
+        directory: &Path,
         command: &str,
         (cols, rows): (u16, u16),
-        more: &[(&str, &str)],
+        environment: &[(&str, &str)],
     ) -> Self {
         let terminals = Terminals::new(Options::default()).unwrap();
-        let own = OwnTerminal::of(&["bash", "-c", command], |helper| {
-            helper.current_dir(folder).env_remove("NO_COLOR").envs(home.environment());
-            helper.envs(more.iter().copied());
+        let own_terminal = OwnTerminal::of(&["bash", "-c", command], |helper| {
+            helper.current_dir(directory).env_remove("NO_COLOR").envs(home.environment());
+            helper.envs(environment.iter().copied());
         });
-        let show = own.show();
+        let viewer = own_terminal.show();
         let spec = Spec {
-            command: show[0].clone(),
-            arguments: show.map(Into::into).into(),
-            folder: folder.to_owned(),
+            command: viewer[0].clone(),
+            arguments: viewer.map(Into::into).into(),
+            folder: directory.to_owned(),
             inherited: std::env::vars_os().collect(),
             environment: Vec::new(),
             size: Size { cols, rows },
@@ -41,7 +40,7 @@ impl Desk {
             step: None,
         };
         let Opened { terminal, .. } = terminals.open(spec).await.unwrap();
-        Self { terminal, _terminals: terminals, _own: own }
+        Self { terminal, _terminals: terminals, _own: own_terminal }
     }
 
     /// Waits until the screen shows a pattern, and returns the screen.
@@ -56,8 +55,8 @@ impl Desk {
             by: None,
             ..Wait::default()
         };
-        let (waited, view) = self.terminal.wait(wait).await.unwrap();
-        assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
+        let (outcome, view) = self.terminal.wait(wait).await.unwrap();
+        assert_eq!(outcome.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
         view.screen
     }
 
@@ -69,9 +68,9 @@ impl Desk {
     /// Types a line at the prompt and returns the screen once it shows a pattern below that line.
     pub(crate) async fn enter_line(&self, line: &str, pattern: &str) -> String {
         self.press(line).await;
-        self.expect_screen(&format!("{}$", regex_escaped(line))).await;
+        self.expect_screen(&format!("{}$", escape_regex(line))).await;
         self.press("\r").await;
-        self.expect_screen(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
+        self.expect_screen(&format!("{}\\n(.*\\n)*?.*{pattern}", escape_regex(line))).await
     }
 
     /// Resizes the window.
@@ -85,7 +84,7 @@ impl Desk {
     }
 }
 
-pub(crate) fn regex_escaped(text: &str) -> String {
+pub(crate) fn escape_regex(text: &str) -> String {
     text.chars()
         .flat_map(|character| character.is_ascii_punctuation().then_some('\\').into_iter().chain([character]))
         .collect()

@@ -127,8 +127,8 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
         ("Codex", "warning", "has no entry for steplatch"),
         ("handshake", "ok", ""),
     ] {
-        let (found, output) = find_check(&checks, about);
-        assert!(found == state && output.contains(part), "{about}: {found}: {output}");
+        let (actual, output) = find_check(&checks, about);
+        assert!(actual == state && output.contains(part), "{about}: {actual}: {output}");
     }
     let (code, checks) = installation.run_doctor(&["--client", "codex"]);
     assert_eq!(code, 1, "a missing entry of a requested client is a problem");

@@ -1,4 +1,4 @@
-//! Durability of runs: daemons and terminal hosts are killed meanwhile, on the real binary.
+//! Durability of runs: daemons and terminal hosts are killed in the meantime, on the real binary.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -14,8 +14,8 @@ pub(crate) fn kill(pid: &Value) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Returns the status of the daemon; starts one if there is none.
-fn daemon(home: &Home) -> Value {
+/// Returns the status of the daemon, starting one if none runs.
+fn ensure_daemon(home: &Home) -> Value {
     // The killed daemon may still answer while it dies.
     loop {
         home.run(&["daemon", "start"]);
@@ -32,7 +32,7 @@ fn random_duration(milliseconds: u32) -> Duration {
     Duration::from_millis(u64::from(now.subsec_micros() % milliseconds))
 }
 
-/// Returns a machine that types numbered lines into a program and waits for each answer. The program appends each line
+/// Returns a state machine that types numbered lines into a program and waits for each answer. The program appends each line
 /// to `file`, and answers once a file named after the line exists.
 fn numbered_lines(lines: usize, file: &Path) -> Value {
     let program = format!(
@@ -41,20 +41,20 @@ fn numbered_lines(lines: usize, file: &Path) -> Value {
         file.display(),
         file.parent().unwrap().display(),
     );
-    let go = |to: String| json!([{"condition": "success", "next_state": to}]);
+    let on_success = |to: String| json!([{"condition": "success", "next_state": to}]);
     let mut states = Map::new();
     states.insert(
         "open".into(),
         json!({
             "action": {"tool": "open_terminal", "params": {"command": ["bash", "-c", program]}},
-            "transitions": go("ready".into()),
+            "transitions": on_success("ready".into()),
         }),
     );
     states.insert(
         "ready".into(),
         json!({
             "action": {"tool": "await_output", "params": {"pattern": "^ready", "since": 0, "timeout": 60}},
-            "transitions": go("type_1".into()), "timeout": 120,
+            "transitions": on_success("type_1".into()), "timeout": 120,
         }),
     );
     for line in 1..=lines {
@@ -73,7 +73,7 @@ fn numbered_lines(lines: usize, file: &Path) -> Value {
             format!("wait_{line}"),
             json!({
                 "action": {"tool": "await_output", "params": {"pattern": format!("^got-line-{line}$"), "timeout": 60}},
-                "transitions": go(next), "timeout": 120,
+                "transitions": on_success(next), "timeout": 120,
             }),
         );
     }
@@ -82,7 +82,7 @@ fn numbered_lines(lines: usize, file: &Path) -> Value {
     json!({"name": "numbered", "description": "Types numbered lines", "initial_state": "open", "states": states})
 }
 
-fn lines_in(file: &Path) -> Vec<String> {
+fn read_lines(file: &Path) -> Vec<String> {
     std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
@@ -99,28 +99,28 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     );
     let run = started["run_id"].as_str().unwrap();
     // A client waits for the end across all restarts of the daemon.
-    let waiting = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 150}));
+    let pending_call = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 150}));
     // Each daemon lives for two answered lines, and is killed at a random moment then, or while it waits for the third.
     for first in (1..LINES).step_by(2) {
-        let daemon = daemon(&home);
+        let daemon = ensure_daemon(&home);
         for line in [first, first + 1] {
             std::fs::write(home.path().join(format!("line-{line}")), "").unwrap();
         }
         std::thread::sleep(random_duration(120));
         kill(&daemon["pid"]);
     }
-    daemon(&home);
-    let ended = waiting.finish();
+    ensure_daemon(&home);
+    let ended = pending_call.finish();
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("close")), "{ended}");
     let expected: Vec<String> = (1..=LINES).map(|line| format!("line-{line}")).collect();
-    assert_eq!(lines_in(&file), expected);
+    assert_eq!(read_lines(&file), expected);
     assert_eq!(ended["states_executed"], json!(2 * LINES + 3));
     // The events are numbered without a gap, across all daemons.
     let events = home.run(&["daemon", "status", "--json"]).json();
     assert_eq!(events["runs"], 0);
 }
 
-/// Returns a machine of commands without a terminal, each of which appends its number to `file`: first in sequence,
+/// Returns a state machine of commands without a terminal, each of which appends its number to `file`: first in sequence,
 /// then three in parallel.
 fn numbered_commands(commands: usize, file: &Path) -> Value {
     let mut states = Map::new();
@@ -158,7 +158,7 @@ fn commands_without_a_terminal_run_once_across_kills() {
     let run = agent.call_tool("run_workflow", request)["run_id"].clone();
     for _ in 0..12 {
         std::thread::sleep(random_duration(150));
-        kill(&daemon(&home)["pid"]);
+        kill(&ensure_daemon(&home)["pid"]);
     }
     let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended:#}");
@@ -166,14 +166,14 @@ fn commands_without_a_terminal_run_once_across_kills() {
         0 => ["a", "b", "c"].map(|part| format!("step_{command}-{part}")).to_vec(),
         _ => vec![format!("step_{command}")],
     };
-    let mut done = lines_in(&file);
+    let mut done = read_lines(&file);
     done.sort();
     let mut expected: Vec<String> = (1..=12).flat_map(parts).collect();
     expected.sort();
     assert_eq!(done, expected);
 }
 
-/// Returns a machine that answers the numbered questions of a program with a dialogue. The program appends each answer
+/// Returns a state machine that answers the numbered questions of a program with a dialogue. The program appends each answer
 /// to `file`, and asks again once a file named after the answer exists.
 fn numbered_questions(name: &str, questions: usize, file: &Path) -> Value {
     let script = format!(
@@ -214,9 +214,9 @@ fn two_dialogues_answer_each_question_once_across_kills() {
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}),
     );
-    let waiting = agent.begin("get_run", json!({"run_id": started["run_id"], "wait_seconds": 150}));
+    let pending_call = agent.begin("get_run", json!({"run_id": started["run_id"], "wait_seconds": 150}));
     for first in (1..=QUESTIONS).step_by(2) {
-        let daemon = daemon(&home);
+        let daemon = ensure_daemon(&home);
         for name in ["left", "right"] {
             for number in [first, first + 1] {
                 std::fs::write(home.path().join(format!("{name}-{number}")), "").unwrap();
@@ -225,13 +225,13 @@ fn two_dialogues_answer_each_question_once_across_kills() {
         std::thread::sleep(random_duration(300));
         kill(&daemon["pid"]);
     }
-    daemon(&home);
-    let ended = waiting.finish();
+    ensure_daemon(&home);
+    let ended = pending_call.finish();
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(ended["result"], json!({"left": QUESTIONS, "right": QUESTIONS}), "{ended}");
     for name in ["left", "right"] {
         let expected: Vec<String> = (1..=QUESTIONS).map(|number| format!("{name}-{number}")).collect();
-        assert_eq!(lines_in(&file(name)), expected);
+        assert_eq!(read_lines(&file(name)), expected);
     }
 }
 
@@ -260,17 +260,17 @@ fn lost_terminal_follows_the_authors_transition() {
         },
     });
     let started = agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
-    eventually_blocking("the line is typed", || !lines_in(&file).is_empty());
-    let status = daemon(&home);
+    eventually_blocking("the line is typed", || !read_lines(&file).is_empty());
+    let status = ensure_daemon(&home);
     kill(&status["pid"]);
     kill(&status["hosts"][0]["pid"]);
     let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("in_doubt")), "{ended}");
-    assert_eq!(lines_in(&file), ["once"]);
+    assert_eq!(read_lines(&file), ["once"]);
 }
 
 #[test]
-fn secret_is_in_no_file_after_its_run_has_ended() {
+fn finished_run_leaves_its_secrets_in_no_file() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({
@@ -301,32 +301,32 @@ fn secret_is_in_no_file_after_its_run_has_ended() {
         },
     });
     let secret = "s3cret-value-that's-nowhere";
-    let made = "another-s3cret-that-is-shown";
-    std::fs::write(home.path().join("made"), made).unwrap();
+    let printed_secret = "another-s3cret-that-is-shown";
+    std::fs::write(home.path().join("made"), printed_secret).unwrap();
     let started = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "initial_variables": {"TOKEN": secret, "word": secret}, "wait_seconds": 0,
                "save_on_success": false}),
     );
-    kill(&daemon(&home)["pid"]);
-    let all = json!({"run_id": started["run_id"], "wait_seconds": 60, "detail": "full"});
-    let ended = agent.call_tool("get_run", all);
+    kill(&ensure_daemon(&home)["pid"]);
+    let request = json!({"run_id": started["run_id"], "wait_seconds": 60, "detail": "full"});
+    let ended = agent.call_tool("get_run", request);
     assert_eq!(ended["status"], "completed", "{ended}");
-    let hidden = ["that's-nowhere", "that'\\''s-nowhere", made, "d3fault-key-of-nobody"];
-    let shows = |told: &str| hidden.into_iter().any(|secret| told.contains(secret));
+    let secrets = ["that's-nowhere", "that'\\''s-nowhere", printed_secret, "d3fault-key-of-nobody"];
+    let contains_secret = |run: &str| secrets.into_iter().any(|secret| run.contains(secret));
     assert!(ended["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{ended}");
-    assert!(!shows(&ended.to_string()), "{ended}");
+    assert!(!contains_secret(&ended.to_string()), "{ended}");
     assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
     // A new daemon knows no secrets, so it cannot show any.
     home.run(&["daemon", "stop"]).expect_success();
-    let told = agent.call_tool("get_run", json!({"run_id": started["run_id"]}));
-    assert!(!shows(&told.to_string()), "{told}");
+    let run = agent.call_tool("get_run", json!({"run_id": started["run_id"]}));
+    assert!(!contains_secret(&run.to_string()), "{run}");
     home.run(&["daemon", "stop"]).expect_success();
     for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten() {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
-        for secret in hidden {
-            let holds = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
-            assert!(!holds, "{} holds '{secret}'", entry.path().display());
+        for secret in secrets {
+            let is_present = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!is_present, "{} contains '{secret}'", entry.path().display());
         }
     }
 }

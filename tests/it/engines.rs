@@ -1,6 +1,6 @@
-//! Behaviour of every engine of runs, on the real binary: one suite for the daemon's own engine and for Temporal.
+//! Behaviour of every run engine, on the real binary: one suite for the daemon's own engine and for Temporal.
 //!
-//! A case gets a [`Rig`]: a home with a daemon and the engine of its runs. The case crashes the parts that decide and
+//! A case gets a [`Rig`]: a home with a daemon and a run engine. The case crashes the parts that decide and
 //! perform, and observes runs through the same commands and tools for every engine. Without an installed worker or
 //! server of Temporal, its cases are skipped.
 
@@ -18,17 +18,17 @@ macro_rules! run_host_conformance {
             pending_effect_is_performed_once_after_a_crash,
             effect_in_progress_is_not_repeated_after_a_crash,
             gate_survives_a_crash_and_takes_an_answer,
-            second_answer_is_refused_with_the_first_one,
+            second_answer_is_refused_naming_the_first,
             nested_run_survives_a_crash_and_returns_its_result,
             returning_host_finds_output_printed_meanwhile,
             events_after_a_cancel_change_nothing,
             cancel_at_a_nested_gate_closes_the_terminals_of_the_run,
             run_ends_at_its_limit_of_states,
-            a_run_ends_at_its_time_limit,
-            a_state_ends_at_its_time_limit,
+            run_ends_at_its_time_limit,
+            state_ends_at_its_time_limit,
             paused_run_begins_nothing_and_continues_when_resumed,
             start_with_the_same_key_is_the_same_run,
-            run_of_a_thousand_states_ends,
+            run_with_a_thousand_states_completes,
             unknown_outcome_stays_unknown,
             failed_run_shows_its_last_screen,
         }
@@ -36,15 +36,15 @@ macro_rules! run_host_conformance {
     (functions, $engine:ident, $rig:expr) => {
         run_host_conformance! { @cases $engine, $rig, functions,
             function_survives_crashes_at_its_gate_and_repeats_nothing,
-            gathered_calls_of_a_function_run_at_once,
+            gathered_calls_of_a_function_run_in_parallel,
             function_waits_for_its_started_run,
             machine_and_function_wait_for_each_other,
             paused_function_begins_nothing_and_continues_when_resumed,
-            cancelled_function_cleans_up_after_its_command_has_ended,
+            cancelled_function_cleans_up_after_its_command_exits,
             cancelled_function_ends_its_started_run_before_cleaning_up,
-            function_cancelled_at_once_ends,
+            function_can_be_cancelled_at_once,
             function_ends_at_its_time_limit,
-            node_of_a_killed_daemon_is_not_run_again,
+            interrupted_node_is_not_run_again,
             long_outputs_of_short_calls_are_complete,
             busy_function_is_paused_and_cancelled,
         }
@@ -74,9 +74,9 @@ macro_rules! run_host_conformance {
     };
 }
 
-run_host_conformance!(on_sqlite, super::rig::Rig::of_sqlite);
-run_host_conformance!(on_temporal, super::rig::Rig::of_temporal);
-run_host_conformance!(functions, functions_on_sqlite, super::rig::Rig::of_sqlite);
-run_host_conformance!(functions, functions_on_temporal, super::rig::Rig::of_temporal);
-run_host_conformance!(remotes, remotes_on_sqlite, super::rig::Rig::of_sqlite);
-run_host_conformance!(remotes, remotes_on_temporal, super::rig::Rig::of_temporal);
+run_host_conformance!(on_sqlite, super::rig::Rig::on_sqlite);
+run_host_conformance!(on_temporal, super::rig::Rig::on_temporal);
+run_host_conformance!(functions, functions_on_sqlite, super::rig::Rig::on_sqlite);
+run_host_conformance!(functions, functions_on_temporal, super::rig::Rig::on_temporal);
+run_host_conformance!(remotes, remotes_on_sqlite, super::rig::Rig::on_sqlite);
+run_host_conformance!(remotes, remotes_on_temporal, super::rig::Rig::on_temporal);

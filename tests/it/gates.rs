@@ -5,7 +5,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, Person, eventually_blocking}
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns a machine with one gate, whose last state prints the answer.
+/// Returns a state machine with one gate, whose last state prints the answer.
 fn asking_machine(params: &Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
@@ -607,7 +607,7 @@ fn identically_masked_choices_are_distinguished_by_number() {
     assert_eq!(story.finish(&run)["final_state"], "second");
 }
 
-/// Returns a machine that asks a person, and then runs `make` in the named terminal.
+/// Returns a state machine that asks a person, and then runs `make` in the named terminal.
 fn makes_in(session: &str) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}},

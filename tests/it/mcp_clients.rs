@@ -12,7 +12,7 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 fn run_story(client: &str, script: &str, arguments: &[&str]) {
     let home = Home::new(STEPLATCH);
-    clients::passes(&home, client, script, &[arguments, &[STEPLATCH, "mcp"]].concat());
+    clients::run_client_script(&home, client, script, &[arguments, &[STEPLATCH, "mcp"]].concat());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn server_ends_with_its_input_and_writes_only_the_protocol() {
 fn inspector_reports_nothing_in_either_era() {
     let home = Home::new(STEPLATCH);
     for era in ["modern", "legacy"] {
-        let asks = |asked: &[&str]| clients::inspects(&home, &[STEPLATCH, "mcp"], era, asked);
+        let asks = |asked: &[&str]| clients::inspect_server(&home, &[STEPLATCH, "mcp"], era, asked);
         let tools = asks(&["--method", "tools/list", "--strict"]);
         let named = |tool: &&Value| tool["name"] == "run_workflow";
         assert_eq!(tools["tools"].as_array().unwrap().iter().filter(named).count(), 1);

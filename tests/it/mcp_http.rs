@@ -36,7 +36,7 @@ impl Served {
         BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let port = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-        let address = clients::doorman::opens(SocketAddr::from(([127, 0, 0, 1], port)), TOKEN);
+        let address = clients::token_proxy::start_proxy(SocketAddr::from(([127, 0, 0, 1], port)), TOKEN);
         Self { program, address, home }
     }
 
@@ -92,7 +92,7 @@ fn last_message(mut stream: TcpStream) -> Value {
 
 fn run_story(script: &str, mode: &str) {
     let served = Served::new();
-    clients::passes(&served.home, "mcp-2", script, &[mode, &served.url()]);
+    clients::run_client_script(&served.home, "mcp-2", script, &[mode, &served.url()]);
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn inspector_reports_nothing_in_either_era() {
     for era in ["modern", "legacy"] {
         let url = served.url();
         let server = ["--transport", "http", "--server-url", &url];
-        let tools = clients::inspects(&served.home, &server, era, &["--method", "tools/list", "--strict"]);
+        let tools = clients::inspect_server(&served.home, &server, era, &["--method", "tools/list", "--strict"]);
         assert!(tools["tools"].as_array().unwrap().len() > 20);
         let list = ["--method", "tools/call", "--tool-name", "list_runs"];
-        let called = clients::inspects(&served.home, &server, era, &list);
+        let called = clients::inspect_server(&served.home, &server, era, &list);
         assert_eq!(called["structuredContent"]["runs"], json!([]), "{called}");
     }
 }
@@ -179,7 +179,8 @@ const SCENARIOS: [(&str, &[&str]); 3] = [
 #[test]
 fn public_suite_passes_for_agents() {
     let served = Served::new();
-    let suite = clients::installed(Path::new("mcp-suite/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
+    let suite =
+        clients::installed_path(Path::new("mcp-suite/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
     for (revision, scenarios) in SCENARIOS {
         for scenario in scenarios {
             let mut node = clients::node(&served.home);

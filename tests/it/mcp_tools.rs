@@ -36,7 +36,7 @@ async fn run_story(mode: &'static str) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let serving = tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(over).await });
-    let client = move || clients::passes(&Home::new(STEPLATCH), "mcp-2", "tools.py", &[mode, &url]);
+    let client = move || clients::run_client_script(&Home::new(STEPLATCH), "mcp-2", "tools.py", &[mode, &url]);
     tokio::task::spawn_blocking(client).await.unwrap();
     ended.cancel();
     serving.await.unwrap().unwrap();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use steplatch_protocol::visible;
 use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, find_program, leave_out};
 
-use crate::clients::{installed, node};
+use crate::clients::{installed_path, node};
 use crate::desk::Desk;
 use crate::older_host;
 
@@ -111,7 +111,7 @@ impl PageHome {
     fn player(&self, story: &str, given: &Value) -> Option<Command> {
         let browser = find_program("chromium")?;
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page");
-        let modules = installed(Path::new("playwright/installed"));
+        let modules = installed_path(Path::new("playwright/installed"));
         let modules = modules.ancestors().nth(2).expect("the file is in a directory of the target directory");
         let mut player: Command = node(&self.home);
         player.arg(folder.join(story)).env("MODULES", modules).env("CHROMIUM", browser).env("STORY", given.to_string());
@@ -527,7 +527,7 @@ async fn adding_a_passkey_requires_the_passphrase_if_set() {
     let page = PageHome::new();
     page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
     let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
-    let desk = Desk::runs(&page.home, page.home.path(), &command, (200, 20), &[]).await;
+    let desk = Desk::start(&page.home, page.home.path(), &command, (200, 20), &[]).await;
     desk.expect_screen("the approver's passphrase:").await;
     desk.press("wrong horse\r").await;
     desk.expect_screen("Wrong passphrase; try again in 1 s\n.*the approver's passphrase:").await;
@@ -682,7 +682,7 @@ fn page_decides_without_a_browser() {
 fn page_modules_have_no_type_errors() {
     let home = Home::new(STEPLATCH);
     let mut checker = node(&home);
-    checker.arg(installed(Path::new("typescript/node_modules/typescript/bin/tsc"))).arg("--project");
+    checker.arg(installed_path(Path::new("typescript/node_modules/typescript/bin/tsc"))).arg("--project");
     checker.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/http/page/jsconfig.json"));
     let said = CommandOutput::of(&checker.output().unwrap());
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);

@@ -31,7 +31,7 @@ async fn passkey_signs_once_its_fingerprint_was_compared() {
     let home = Home::new(STEPLATCH);
     for (answer, told, count) in [("no", "the passkey was removed", 0), ("yes", "phone signs answers from now on", 1)] {
         let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
-        let desk = Desk::runs(&home, home.path(), &command, (250, 20), &[]).await;
+        let desk = Desk::start(&home, home.path(), &command, (250, 20), &[]).await;
         let screen = desk.expect_screen("&passkey=[\\w-]{43}$").await;
         let ticket = screen.split("&passkey=").nth(1).unwrap().lines().next().unwrap().trim().to_owned();
         let passkey = register_passkey(&home, &ticket, &SoftAuthenticator::new()).await;

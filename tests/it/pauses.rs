@@ -15,7 +15,7 @@ fn pid_of_the_daemon(home: &Home) -> Value {
     home.run(&["daemon", "status", "--json"]).json()["pid"].clone()
 }
 
-/// Returns a machine that types one number per state into a shell, which records each number once a file of its name
+/// Returns a state machine that types one number per state into a shell, which records each number once a file of its name
 /// exists.
 fn counting(states: usize) -> Value {
     let go = |to: String| json!([{"condition": "success", "next_state": to}]);

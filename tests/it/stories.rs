@@ -254,7 +254,7 @@ fn terminal_outlives_the_clients_process_group() {
 /// Runs the program in the person's own terminal.
 async fn desk(home: &Home, arguments: &str) -> Desk {
     let command = format!("{STEPLATCH} {arguments}; echo exit-code-$?; sleep 1000");
-    Desk::runs(home, home.path(), &command, (90, 20), &[]).await
+    Desk::start(home, home.path(), &command, (90, 20), &[]).await
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use steplatch_testkit::Home;
 
-use crate::desk::{Desk, regex_escaped};
+use crate::desk::{Desk, escape_regex};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -41,7 +41,7 @@ async fn tour_page_is_typed_to_its_end() {
     let temporary = home.path().join("temporary");
     fs::create_dir(&temporary).unwrap();
     let command = format!("TMPDIR={} {STEPLATCH} tour; echo left with $?; sleep 1000", temporary.display());
-    let desk = Desk::runs(&home, home.path(), &command, (100, 50), &[]).await;
+    let desk = Desk::start(&home, home.path(), &command, (100, 50), &[]).await;
     // Other commands of the person, and failed commands, end no step.
     desk.expect_screen("A terminal  1 of 6").await;
     desk.press("echo $((40+2)); false\r").await;
@@ -50,7 +50,7 @@ async fn tour_page_is_typed_to_its_end() {
     assert!(commands.len() > 12, "{commands:?}");
     for (command, answer) in &commands {
         let shown = SHOWN.iter().find(|(part, _)| command.contains(part)).map_or("", |(_, shown)| *shown);
-        desk.expect_screen(&format!("^\\$ {}$", regex_escaped(command))).await;
+        desk.expect_screen(&format!("^\\$ {}$", escape_regex(command))).await;
         desk.press(&format!("{command}\r")).await;
         desk.expect_screen(shown).await;
         if let Some(answer) = answer {

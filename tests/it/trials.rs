@@ -13,7 +13,7 @@ const PUBLISH: &str = include_str!("trials/publish.py");
 const LOGIN: &str = include_str!("../../crates/daemon/tests/it/trials/login.json");
 
 /// A directory with the workflows' data, and an agent.
-fn begun() -> (Home, Agent) {
+fn expect_run_id() -> (Home, Agent) {
     let home = Home::new(STEPLATCH);
     let script = "mkdir src && printf 'ok \\n' > src/a && echo A title > title && echo body > body";
     assert!(Command::new("sh").arg("-c").arg(script).current_dir(home.path()).status().unwrap().success());
@@ -36,7 +36,7 @@ fn wait_for_end(agent: &Agent, run: &Value) -> Value {
 
 #[test]
 fn several_linters_run_at_once_and_are_summed_up() {
-    let (home, agent) = begun();
+    let (home, agent) = expect_run_id();
     let begun = run(&home, &agent, "lint", LINT, "src");
     let linted = wait_for_end(&agent, &begun);
     assert_eq!(linted["result"], json!({"checked": 3, "failed": ["spaces"]}), "{linted:#}");
@@ -44,7 +44,7 @@ fn several_linters_run_at_once_and_are_summed_up() {
 
 #[test]
 fn function_asks_with_a_form_and_abandons_a_call() {
-    let (home, agent) = begun();
+    let (home, agent) = expect_run_id();
     let waiting = run(&home, &agent, "publish", PUBLISH, ".");
     assert_eq!(waiting["status"], "waiting", "{waiting:#}");
     let decided = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
@@ -56,7 +56,7 @@ fn function_asks_with_a_form_and_abandons_a_call() {
 
 #[test]
 fn agent_logs_in_and_receives_output_without_the_password() {
-    let (home, agent) = begun();
+    let (home, agent) = expect_run_id();
     let ssh = home.path().join("ssh");
     let script = "printf 'password: '; stty -echo; read p; stty echo; echo
         while printf 'remote$ ' && read c; do test \"$c\" = uptime && echo 'load average: 0.42, 0.1'; done";
@@ -100,7 +100,7 @@ fn recorded_run_is_rehearsed_with_its_external_inputs() {
 
 #[test]
 fn agent_rehearses_a_machine_without_running_anything() {
-    let (home, agent) = begun();
+    let (home, agent) = expect_run_id();
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "ssh", "HOST": "box", "PW": "hunter2-and-more"});
     let rehearses = |stubs: Value| {

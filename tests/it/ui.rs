@@ -30,7 +30,7 @@ fn home() -> Home {
 
 async fn open_ui(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} ui {arguments}; echo left with $?; stty -a | grep -o ' -*icanon '; sleep 1000");
-    Desk::runs(home, home.path(), &command, size, more).await
+    Desk::start(home, home.path(), &command, size, more).await
 }
 
 /// Confirms an action once its key works: Enter right after a letter belongs to typed text.
@@ -299,7 +299,7 @@ fn agent_in_a_held_terminal_answers_no_gate() {
 async fn commander_opens_it_and_continues() {
     let home = home();
     let command = format!("{STEPLATCH} commander; sleep 1000");
-    let desk = Desk::runs(&home, home.path(), &command, (100, 30), &[]).await;
+    let desk = Desk::start(&home, home.path(), &command, (100, 30), &[]).await;
     desk.expect_screen("/help teaches, Ctrl-D leaves").await;
     desk.press("%./release.json 1.2\r").await;
     desk.expect_screen("Release 1.2\\?(.*\n)*.*your answer, by number or text:").await;
@@ -345,7 +345,7 @@ async fn signals_restore_the_terminal_and_suspension_resumes() {
         let command = format!(
             "{STEPLATCH} ui & echo $! >ui.pid; fg >/dev/null; echo left with $?; stty -a | grep -o ' -*icanon '; sleep 1000"
         );
-        let desk = Desk::runs(&home, home.path(), &format!("set -m; {command}"), (80, 24), &[]).await;
+        let desk = Desk::start(&home, home.path(), &format!("set -m; {command}"), (80, 24), &[]).await;
         desk.expect_screen("nothing waits for you").await;
         let pid = fs::read_to_string(home.path().join("ui.pid")).unwrap();
         let killed = std::process::Command::new("kill").args([&format!("-{signal}"), pid.trim()]).status().unwrap();
@@ -354,7 +354,7 @@ async fn signals_restore_the_terminal_and_suspension_resumes() {
     }
     let command =
         format!("set -m; {STEPLATCH} ui; stty -a | grep -o ' -*icanon '; read -p 'suspended '; fg; sleep 1000");
-    let desk = Desk::runs(&home, home.path(), &command, (80, 24), &[]).await;
+    let desk = Desk::start(&home, home.path(), &command, (80, 24), &[]).await;
     desk.expect_screen("nothing waits for you").await;
     desk.press("\x1a").await;
     let screen = desk.expect_screen("^ icanon\n(.*\n)*suspended").await;

@@ -14,9 +14,9 @@ read -p "Write it? [y/n] " yes
 #[test]
 fn changed_program_stops_the_run_without_wrong_actions() {
     let session = Session::begin(&[("setup.sh", SETUP)]);
-    session.type_in("bash setup.sh\n");
-    session.type_in("2\n");
-    session.type_in("9000\n");
+    session.type_text("bash setup.sh\n");
+    session.type_text("2\n");
+    session.type_text("9000\n");
     session.send(json!({"input_text": "y\n", "until": "prompt"}));
     let procedure = session.capture(json!({"port": "9000"}));
     procedure.assert_replays();
@@ -44,17 +44,17 @@ fn changed_program_stops_the_run_without_wrong_actions() {
         ("a failure", SETUP.replace("[ \"$yes\"", "exit 4\n[ \"$yes\"")),
         ("a program that is gone", "exec no-such-program\n".to_owned()),
     ];
-    for (what, program) in changes {
-        assert_ne!(program, SETUP, "{what}");
+    for (case, program) in changes {
+        assert_ne!(program, SETUP, "{case}");
         procedure.write_file("setup.sh", &program);
         let run = procedure.begin(json!({"PORT": "7777"}));
-        assert_eq!(run["status"], "waiting", "{what}: {run:#}");
-        assert!(!procedure.home.path().join("conf").exists(), "{what}");
+        assert_eq!(run["status"], "waiting", "{case}: {run:#}");
+        assert!(!procedure.home.path().join("conf").exists(), "{case}");
         let cancelled = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
-        assert_eq!(cancelled["success"], true, "{what}: {cancelled}");
+        assert_eq!(cancelled["success"], true, "{case}: {cancelled}");
     }
     procedure.write_file("setup.sh", SETUP);
-    procedure.runs(json!({"PORT": "7778"}));
+    procedure.run_to_completion(json!({"PORT": "7778"}));
     assert_eq!(procedure.file("conf"), "mirror=Paris port=7778\n");
 }
 
@@ -66,7 +66,7 @@ const BUILD: &str =
 fn awaited_line_is_not_sufficient() {
     let session = Session::begin(&[("build.sh", BUILD)]);
     session.send(json!({"input_text": "bash build.sh\n", "pattern": "BUILD OK"}));
-    session.type_in("yes\n");
+    session.type_text("yes\n");
     let procedure = session.capture(json!({}));
     procedure.assert_replays();
     for decoy in [
@@ -85,89 +85,94 @@ fn awaited_line_is_not_sufficient() {
 #[test]
 fn typed_ahead_input_answers_no_other_question() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
-    let late = |program: &str| format!("echo begun; sleep 0.3; {program}; touch published\n");
+    let delayed = |program: &str| format!("echo begun; sleep 0.3; {program}; touch published\n");
     // Programs, the inputs after the first one (the last ends at the prompt), and the later behaviour of the program.
     let cases = [
-        ("one question", late("read -p 'Publish? ' a"), vec!["yes\n"], late(erase.trim())),
+        ("one question", delayed("read -p 'Publish? ' a"), vec!["yes\n"], delayed(erase.trim())),
         (
             "two questions",
-            late("read -p 'Name? ' a; read -p 'Mail: ' b"),
+            delayed("read -p 'Name? ' a; read -p 'Mail: ' b"),
             vec!["ana\n", "a@x.org\n"],
-            late(erase.trim()),
+            delayed(erase.trim()),
         ),
-        ("a key", late("read -n1 -p 'Sure? ' a; echo"), vec!["y"], late("read -n1 -p 'Erase? ' a; echo $a > erased")),
+        (
+            "a key",
+            delayed("read -n1 -p 'Sure? ' a; echo"),
+            vec!["y"],
+            delayed("read -n1 -p 'Erase? ' a; echo $a > erased"),
+        ),
         (
             "half a row",
-            late("echo -n 'compiling... '; sleep 0.3; read -p 'done. Publish? ' a"),
+            delayed("echo -n 'compiling... '; sleep 0.3; read -p 'done. Publish? ' a"),
             vec!["yes\n"],
-            late(erase.trim()),
+            delayed(erase.trim()),
         ),
         ("the shell", "echo begun; sleep 0.3\n".to_owned(), vec!["touch published\n"], "exit 3\n".to_owned()),
-        ("no question", late("read a"), vec!["yes\n"], late(erase.trim())),
+        ("no question", delayed("read a"), vec!["yes\n"], delayed(erase.trim())),
     ];
-    for (what, program, answers, decoy) in cases {
+    for (case, program, answers, decoy) in cases {
         let session = Session::begin(&[("ask.sh", &program)]);
-        let (last, ahead) = answers.split_last().expect("a program reads something");
+        let (last, earlier) = answers.split_last().expect("each program reads input");
         session.send(json!({"input_text": "bash ask.sh\n", "pattern": "begun"}));
-        for text in ahead {
-            let input = json!({"session_id": session.last(), "input_text": text});
-            assert_eq!(session.agent.call_tool("send_input", input)["success"], true, "{what}");
+        for text in earlier {
+            let input = json!({"session_id": session.current_terminal(), "input_text": text});
+            assert_eq!(session.agent.call_tool("send_input", input)["success"], true, "{case}");
         }
         session.send(json!({"input_text": last, "until": "prompt"}));
-        check_workflow(&session.capture(json!({})), what, &[&decoy]);
+        check_workflow(&session.capture(json!({})), case, &[&decoy]);
     }
 }
 
 #[test]
 fn silent_reader_that_now_asks_gets_no_answer() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
-    let behind = |first: &str, second: &str| format!("{first}; {second}; echo $a > erased\n");
+    let then_erase = |first: &str, second: &str| format!("{first}; {second}; echo $a > erased\n");
     let keep = "read -p 'Keep logs? ' n";
     // Programs, the inputs after their command lines, and the later behaviour of the programs.
     let cases = [
-        ("at once", "read a", vec!["yes"], vec![erase.to_owned(), behind("echo Erase all?", "read a")]),
-        ("twice", "read a; read b", vec!["yes", "no"], vec![behind("read a", erase.trim())]),
+        ("at once", "read a", vec!["yes"], vec![erase.to_owned(), then_erase("echo Erase all?", "read a")]),
+        ("twice", "read a; read b", vec!["yes", "no"], vec![then_erase("read a", erase.trim())]),
         (
-            "behind a short answer",
+            "after a short answer",
             "read -p 'Keep logs? ' n; read a",
             vec!["y", "ok"],
             vec![
-                behind(keep, "echo 'Type ok to delete the directory'; read a"),
-                behind(keep, "read -p 'Erase all of /var/history' a"),
+                then_erase(keep, "echo 'Type ok to delete the directory'; read a"),
+                then_erase(keep, "read -p 'Erase all of /var/history' a"),
             ],
         ),
-        ("behind Enter alone", "read a; read b", vec!["", "ok"], vec![behind("read x", "read -p 'Erase all? ' a")]),
+        ("after Enter alone", "read a; read b", vec!["", "ok"], vec![then_erase("read x", "read -p 'Erase all? ' a")]),
     ];
-    for (what, program, answers, decoys) in cases {
+    for (case, program, answers, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{program}; touch published\n"))]);
-        session.type_in("bash ask.sh\n");
-        let (last, first) = answers.split_last().expect("a program reads something");
+        session.type_text("bash ask.sh\n");
+        let (last, first) = answers.split_last().expect("each program reads input");
         for answer in first {
-            session.type_in(&format!("{answer}\n"));
+            session.type_text(&format!("{answer}\n"));
         }
         session.send(json!({"input_text": format!("{last}\n"), "until": "prompt"}));
         let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
-        check_workflow(&session.capture(json!({})), what, &decoys);
+        check_workflow(&session.capture(json!({})), case, &decoys);
     }
 }
 
 /// Checks that a workflow repeats the recording, and stops at these programs.
-fn check_workflow(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
+fn check_workflow(procedure: &super::Procedure, case: &str, decoys: &[&str]) {
     procedure.assert_replays();
     let _ = std::fs::remove_file(procedure.home.path().join("published"));
-    procedure.runs(json!({}));
-    assert_eq!(procedure.file("published"), "", "{what}");
+    procedure.run_to_completion(json!({}));
+    assert_eq!(procedure.file("published"), "", "{case}");
     for decoy in decoys {
-        check_stop(procedure, &json!({}), what, decoy, "erased");
+        check_stop(procedure, &json!({}), case, decoy, "erased");
     }
 }
 
 /// Checks that a run with these arguments stops at a program before it writes a file.
-fn check_stop(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: &str, file: &str) {
+fn check_stop(procedure: &super::Procedure, arguments: &Value, case: &str, decoy: &str, file: &str) {
     procedure.write_file("ask.sh", decoy);
     let run = procedure.begin(arguments.clone());
-    assert_eq!(run["status"], "waiting", "{what}, {decoy}: {run:#}\n{:#}", procedure.captured);
-    assert!(!procedure.home.path().join(file).exists(), "{what}, {decoy}");
+    assert_eq!(run["status"], "waiting", "{case}, {decoy}: {run:#}\n{:#}", procedure.capture);
+    assert!(!procedure.home.path().join(file).exists(), "{case}, {decoy}");
     let _ = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
 }
 
@@ -176,29 +181,29 @@ fn keys_pressed_at_once_answer_the_questions_that_read_them() {
     let erase = "read -n1 -p 'Erase all? ' b; echo $b > erased";
     // Programs, the keys pressed at once, and the later replacement of the second question.
     let cases = [
-        ("behind an end of line", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yy"),
+        ("after an end of line", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yy"),
         ("two keys", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yn"),
         ("unseen", "read -sn1 -p 'Go on? ' a; echo", "read -sn1 -p 'Publish? ' b; echo", "yy"),
         ("with a tab", "read -n1 -p $'Go\\ton? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yy"),
         ("late", "read -n1 -p 'Go on? ' a; echo; sleep 0.4", "read -n1 -p 'Publish? ' b; echo", "yy"),
         ("a line of it", "read -n1 -p 'Go on? ' a; echo; echo works", "echo 'Publish?'; read -n1 b; echo", "yy"),
     ];
-    for (what, first, second, keys) in cases {
+    for (case, first, second, keys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{first}; {second}; touch published\n"))]);
-        session.type_in("bash ask.sh\n");
+        session.type_text("bash ask.sh\n");
         session.send(json!({"input_text": keys, "until": "prompt"}));
         let procedure = session.capture(json!({}));
         let decoys = [format!("{first}; {erase}; touch published\n"), format!("{first}; sleep 0.2; {erase}\n")];
-        check_workflow(&procedure, what, &[&decoys[0], &decoys[1]]);
-        assert_eq!(procedure.captured["undecided"], json!([]), "{what}");
+        check_workflow(&procedure, case, &[&decoys[0], &decoys[1]]);
+        assert_eq!(procedure.capture["undecided"], json!([]), "{case}");
     }
     // One question that reads both keys.
     let session = Session::begin(&[("ask.sh", "read -n2 -p 'Code? ' a; echo; echo $a > published\n")]);
-    session.type_in("bash ask.sh\n");
+    session.type_text("bash ask.sh\n");
     session.send(json!({"input_text": "yz", "until": "prompt"}));
     let procedure = session.capture(json!({}));
     procedure.assert_replays();
-    procedure.runs(json!({}));
+    procedure.run_to_completion(json!({}));
     assert_eq!(procedure.file("published"), "yz\n");
 }
 
@@ -231,17 +236,17 @@ fn password_is_typed_only_at_its_drawn_question() {
     ];
     for (drawn, ask, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &program(drawn, ask))]);
-        session.type_in("bash ask.sh\n");
+        session.type_text("bash ask.sh\n");
         session.send(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
         let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
-        let (name, argument) = arguments.iter().next().expect("it has a secret argument");
-        assert_eq!(argument["secret"], true, "{:#}", procedure.captured);
+        let (name, argument) = arguments.iter().next().expect("the workflow has a secret argument");
+        assert_eq!(argument["secret"], true, "{:#}", procedure.capture);
         procedure.assert_absent("hunter2-captured");
         procedure.assert_replays();
         let _ = std::fs::remove_file(procedure.home.path().join("published"));
         let secret = json!({name.as_str(): "another-one"});
-        procedure.runs(secret.clone());
+        procedure.run_to_completion(secret.clone());
         assert_eq!(procedure.file("published"), "11\n", "{ask}");
         for decoy in decoys {
             let _ = std::fs::remove_file(procedure.home.path().join("published"));
@@ -263,16 +268,16 @@ fn prompt_with_a_tab_is_recognised_again() {
         ("of a menu", "printf '1)\\tpublish\\n2)\\tleave\\n'; read -p $'Which:\\t' a"),
         ("silently", "printf 'Publish\\tnow?\\n'; read a"),
     ];
-    for (what, program) in cases {
+    for (case, program) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{program}; touch published\n"))]);
-        session.type_in("bash ask.sh\n");
-        let answer = if what == "of a key" { "1" } else { "1\n" };
+        session.type_text("bash ask.sh\n");
+        let answer = if case == "of a key" { "1" } else { "1\n" };
         session.send(json!({"input_text": answer, "until": "prompt"}));
         let decoy = program.replace("ublish", "urge").replace("shop", "bank") + "; echo $a > erased\n";
         check_workflow(
             &session.capture(json!({})),
-            what,
-            &[erase, &decoy].map(|decoy| decoy)[usize::from(what == "above")..],
+            case,
+            &[erase, &decoy].map(|decoy| decoy)[usize::from(case == "above")..],
         );
     }
 }
@@ -293,7 +298,7 @@ fn consecutive_choices_are_distinguished() {
     };
     for style in ["7", "1;32", "44"] {
         let session = Session::begin(&[("ask.sh", &program("Keep", style))]);
-        session.type_in("bash ask.sh\n");
+        session.type_text("bash ask.sh\n");
         session.send(json!({"input_text": "", "keys": ["enter"], "until": "prompt"}));
         let procedure = session.capture(json!({}));
         let decoys = [program("Delete", style), program("Quit", style), program("Keep Delete", style)];
@@ -309,19 +314,19 @@ fn unasked_input_is_typed_only_at_an_equal_silent_read() {
         ("a hidden line", "read -s a", vec!["read a", "read -n1 a; read -n1 b", "read -sn1 a"]),
         ("a line", "read a", vec!["read -s a", "read -n1 a; read -n1 b", "read -sn1 a; read -sn1 b"]),
     ];
-    for (what, read, decoys) in cases {
+    for (case, read, decoys) in cases {
         let session = Session::begin(&[("ask.sh", &format!("{read}; echo; echo ${{#a}} > published\n"))]);
-        session.type_in("bash ask.sh\n");
+        session.type_text("bash ask.sh\n");
         session.send(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
         let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
         let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
         procedure.assert_replays();
         let _ = std::fs::remove_file(procedure.home.path().join("published"));
-        procedure.runs(value.clone());
-        assert_eq!(procedure.file("published"), "16\n", "{what}");
+        procedure.run_to_completion(value.clone());
+        assert_eq!(procedure.file("published"), "16\n", "{case}");
         for decoy in decoys {
-            check_stop(&procedure, &value, what, &format!("{decoy}; echo; echo $a > erased\n"), "erased");
+            check_stop(&procedure, &value, case, &format!("{decoy}; echo; echo $a > erased\n"), "erased");
         }
     }
 }
@@ -332,7 +337,7 @@ fn value_shown_before_its_question_must_match() {
         format!("echo 'New account: {shown}'; echo ready; read -p 'Account to delete: ' a; touch {file}\n")
     };
     let session = Session::begin(&[("ask.sh", &program("100455", "published"))]);
-    session.type_in("bash ask.sh\n");
+    session.type_text("bash ask.sh\n");
     session.send(json!({"input_text": "100455\n", "until": "prompt"}));
     check_workflow(
         &session.capture(json!({})),
@@ -344,10 +349,10 @@ fn value_shown_before_its_question_must_match() {
 #[test]
 fn small_number_of_an_earlier_output_is_reported() {
     let session = Session::begin(&[("make.sh", "echo Created job 47\n"), ("ask.sh", "test $1 = 47\n")]);
-    session.runs("bash make.sh");
-    session.runs("bash ask.sh 47");
+    session.run_command("bash make.sh");
+    session.run_command("bash ask.sh 47");
     let procedure = session.capture(json!({}));
-    let guesses = procedure.captured["guesses"].to_string();
+    let guesses = procedure.capture["guesses"].to_string();
     assert!(guesses.contains("'47' is typed unchanged") && guesses.contains("Created job 47"), "{guesses}");
 }
 
@@ -355,7 +360,7 @@ fn small_number_of_an_earlier_output_is_reported() {
 fn lines_typed_at_once_answer_questions_with_choices() {
     let program = |last: &str| format!("read -p 'Project name: ' a; read -p '{last}' b; echo; touch published\n");
     let session = Session::begin(&[("ask.sh", &program("Continue? [y/n] "))]);
-    session.type_in("bash ask.sh\n");
+    session.type_text("bash ask.sh\n");
     session.send(json!({"input_text": "shop\ny\n", "until": "prompt"}));
     let erase = |last: &str| program(last).replace("published", "erased");
     let decoys = [erase("Continue? "), erase("Erase all? [y/n] "), erase("Continue? [yes/no] ")];
@@ -371,21 +376,21 @@ fn value_printed_after_a_key_or_hidden_text_is_read() {
         ("enter", "read -sn1 -p 'Go on? ' a", json!({"input_text": "", "keys": ["enter"]})),
         ("hidden text", "read -s -p 'Passphrase: ' a", json!({"input_text": "hunter2-captured\n"})),
     ];
-    for (what, read, mut input) in cases {
+    for (case, read, mut input) in cases {
         let program = format!("{read}; echo \"Created job $(cat id)\"\n");
         let session = Session::begin(&[("ask.sh", &program), ("id", "4711\n")]);
-        session.type_in("bash ask.sh\n");
+        session.type_text("bash ask.sh\n");
         input["until"] = "prompt".into();
         session.send(input);
-        session.runs("touch 4711");
+        session.run_command("touch 4711");
         let procedure = session.capture(json!({}));
         let arguments = procedure.arguments();
         let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
         procedure.write_file("id", "4712\n");
-        procedure.runs(value.clone());
-        assert_eq!(procedure.file("4712"), "", "{what}");
+        procedure.run_to_completion(value.clone());
+        assert_eq!(procedure.file("4712"), "", "{case}");
         procedure.write_file("id", "none\n");
-        assert_eq!(procedure.begin(value)["status"], "waiting", "{what}: another kind of value");
+        assert_eq!(procedure.begin(value)["status"], "waiting", "{case}: a value of another shape");
     }
 }
 
@@ -400,13 +405,13 @@ fn value_within_a_longer_typed_word_is_read() {
         ("1f3a9b2", "touch web-1f3a9b2", "web-2e4c8d1", "2e4c8d1"),
         ("2026-11-29", "touch report-2026-11-29.txt", "report-2026-12-01.txt", "2026-12-01"),
     ];
-    for (value, line, made, other) in cases {
+    for (value, line, created, other) in cases {
         let session = Session::begin(&[("value", &format!("{value}\n"))]);
-        session.runs("echo \"Latest one: $(cat value)\"");
-        session.runs(line);
+        session.run_command("echo \"Latest one: $(cat value)\"");
+        session.run_command(line);
         let procedure = session.capture(json!({}));
         procedure.write_file("value", &format!("{other}\n"));
-        procedure.runs(json!({}));
-        assert_eq!(procedure.file(made), "", "{line}");
+        procedure.run_to_completion(json!({}));
+        assert_eq!(procedure.file(created), "", "{line}");
     }
 }

@@ -9,22 +9,25 @@ use crate::ssh_server::{Guest, PASSWORD, Server};
 #[test]
 fn questions_of_npm_init_are_captured() {
     let session = Session::begin(&[]);
-    session.runs("mkdir -p pkg && cd pkg && echo '{}' > package.json");
-    session.type_in("npm init\n");
-    let mut asked = json!(null);
+    session.run_command("mkdir -p pkg && cd pkg && echo '{}' > package.json");
+    session.type_text("npm init\n");
+    let mut reply = json!(null);
     for answer in ["shop", "1.0.0", "A shop", "", "node test.js", "", "", "Ana", "MIT"] {
-        asked = session.type_in(&format!("{answer}\n"));
+        reply = session.type_text(&format!("{answer}\n"));
     }
     // Newer versions ask an additional question.
-    if asked.to_string().contains("type: (") {
-        session.type_in("\n");
+    if reply.to_string().contains("type: (") {
+        session.type_text("\n");
     }
     session.send(json!({"input_text": "yes\n", "until": "prompt"}));
     let procedure = session.capture(json!({"name": "shop", "author": "Ana", "about": "A shop"}));
     procedure.assert_replays();
     procedure.prove(&["NAME=store", "AUTHOR=Bo"], &[]);
-    let written = procedure.file("pkg/package.json");
-    assert!(written.contains("\"name\": \"store\"") && written.contains("\"author\": \"Bo\""), "{written}");
+    let package_json = procedure.file("pkg/package.json");
+    assert!(
+        package_json.contains("\"name\": \"store\"") && package_json.contains("\"author\": \"Bo\""),
+        "{package_json}"
+    );
 }
 
 #[test]
@@ -32,12 +35,12 @@ fn debugger_session_to_a_crash_is_captured() {
     let code = "#include <stdlib.h>\nint at(int *p, int n) { return p[n]; }\n\
                 int main(int c, char **v) { int n = atoi(v[1]); return n > 3 ? at(0, n) : 0; }\n";
     let session = Session::begin(&[("crash.c", code)]);
-    session.runs("cc -g -O0 -o crash crash.c");
-    session.type_in("gdb -q crash\n");
+    session.run_command("cc -g -O0 -o crash crash.c");
+    session.type_text("gdb -q crash\n");
     session.send(json!({"input_text": "run 41\n", "pattern": "received signal SIGSEGV[\\s\\S]*\\(gdb\\) *\\Z"}));
-    session.type_in("print n\n");
-    session.type_in("backtrace\n");
-    session.type_in("quit\n");
+    session.type_text("print n\n");
+    session.type_text("backtrace\n");
+    session.type_text("quit\n");
     session.send(json!({"input_text": "y\n", "until": "prompt"}));
     let procedure = session.capture(json!({"count": "41"}));
     procedure.assert_replays();
@@ -53,19 +56,19 @@ fn ssh_login_with_host_question_and_password_is_captured() {
     let server = Server::new();
     let Some(guest) = Guest::new() else { return };
     let session = Session::begin(&[]);
-    session.runs(&format!(": > {}", server.path("known_hosts")));
-    session.type_in(&format!("{}\n", server.ssh(&guest.0, "")));
-    session.type_in("yes\n");
-    session.type_in(&format!("{PASSWORD}\n"));
-    session.type_in("echo over-there-pear | tr a-z A-Z\n");
+    session.run_command(&format!(": > {}", server.path("known_hosts")));
+    session.type_text(&format!("{}\n", server.ssh(&guest.0, "")));
+    session.type_text("yes\n");
+    session.type_text(&format!("{PASSWORD}\n"));
+    session.type_text("echo over-there-pear | tr a-z A-Z\n");
     session.send(json!({"input_text": "exit\n", "until": "prompt"}));
     let procedure = session.capture(json!({"fruit": "pear"}));
-    assert_eq!(procedure.arguments()["PASSWORD"]["secret"], true, "{:#}", procedure.captured);
+    assert_eq!(procedure.arguments()["PASSWORD"]["secret"], true, "{:#}", procedure.capture);
     procedure.assert_replays();
     procedure.prove(&["FRUIT=plum"], &[("PASSWORD", PASSWORD)]);
     procedure.assert_absent(PASSWORD);
     let run = procedure.begin(json!({"PASSWORD": "a wrong one", "FRUIT": "fig"}));
-    assert_eq!(run["status"], "waiting", "a refused password stops it: {run:#}");
+    assert_eq!(run["status"], "waiting", "a refused password stops the run: {run:#}");
 }
 
 /// Asks like debconf, in full-screen dialogs.
@@ -106,25 +109,25 @@ echo; echo "linked $1 in 0.$RANDOM s"
 #[test]
 fn build_with_a_progress_bar_is_captured() {
     let session = Session::begin(&[("build.sh", BUILD)]);
-    session.runs("bash build.sh release");
+    session.run_command("bash build.sh release");
     let procedure = session.capture(json!({"target": "release"}));
     procedure.assert_replays();
     procedure.prove(&["TARGET=debug"], &[]);
     let runs = [json!({"TARGET": "release"}), json!({"TARGET": "release"}), json!({"TARGET": "debug"})];
-    let runs = runs.map(|variables| procedure.runs(variables)["run_id"].as_str().unwrap().to_owned());
-    let compared = |other: &str| {
+    let runs = runs.map(|variables| procedure.run_to_completion(variables)["run_id"].as_str().unwrap().to_owned());
+    let compare_with = |other: &str| {
         let request = json!({"run_id": runs[0], "compare_with": other, "detail": "brief"});
         procedure.agent.call_tool("get_run", request)["comparison"].clone()
     };
-    let same = compared(&runs[1]);
+    let same = compare_with(&runs[1]);
     assert_eq!((&same["same"], &same["differences"]), (&json!(true), &json!([])), "{same:#}");
-    let other = compared(&runs[2]);
+    let other = compare_with(&runs[2]);
     assert_eq!(other["same"], false, "{other:#}");
     assert_eq!(other["inputs"], json!([{"TARGET": "release"}, {"TARGET": "debug"}]), "{other:#}");
     let first = &other["differences"][0];
     assert_eq!((&first["state"], &first["what"]), (&json!("bash_build_sh_release"), &json!("output")), "{other:#}");
-    let shown = procedure.home.run(&["runs", "diff", &runs[0], &runs[2], "--json"]);
-    assert_eq!((shown.code, shown.json()), (1, other), "{shown:?}");
-    let unknown = compared("run_aaaaaaaaaaaaaaaa");
+    let output = procedure.home.run(&["runs", "diff", &runs[0], &runs[2], "--json"]);
+    assert_eq!((output.code, output.json()), (1, other), "{output:?}");
+    let unknown = compare_with("run_aaaaaaaaaaaaaaaa");
     assert!(unknown["error"].as_str().unwrap().contains("run_aaaaaaaaaaaaaaaa"), "{unknown}");
 }

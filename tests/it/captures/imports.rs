@@ -12,7 +12,7 @@ read -p "Go on? [y/n] " yes
 [ "$yes" = y ] && echo "$name ${#password}" > conf
 "#;
 
-/// Types a person's answers into a program in a separate terminal: each one when one of its preceding texts is shown.
+/// Types a person's answers into a program in a separate terminal, each once one of its cues is shown.
 const PERSON: &str = "import fcntl, json, os, pty, select, struct, sys, termios
 begin, begun = os.pipe()
 pid, terminal = pty.fork()
@@ -36,7 +36,7 @@ os.waitpid(pid, 0)
 /// The prompts of a shell.
 const PROMPTS: [&str; 2] = ["$ ", "# "];
 
-/// A person's actions: the texts of which one must be shown, and the text typed then.
+/// A person's actions: the cues, of which one must be shown, and the keys typed then.
 type Steps<'s> = &'s [(&'s [&'s str], &'s str)];
 
 const ANSWERS: Steps<'static> = &[
@@ -58,8 +58,8 @@ fn record_person(home: &Home, recorder: &[&str], steps: Steps<'_>) {
 
 /// Checks that no file beside a saved workflow contains the password.
 fn check_password_absent(path: &Value) {
-    let saved = std::path::PathBuf::from(path.as_str().unwrap());
-    for entry in std::fs::read_dir(saved.parent().unwrap()).unwrap().flatten() {
+    let workflow_file = std::path::PathBuf::from(path.as_str().unwrap());
+    for entry in std::fs::read_dir(workflow_file.parent().unwrap()).unwrap().flatten() {
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
         assert!(!text.contains("hunter2"), "{}", entry.path().display());
     }
@@ -221,6 +221,6 @@ fn asciicast_with_input_becomes_a_workflow() {
     home.run(&["run", "procedure", "-i", "WORD=def"]).expect_success();
     assert_eq!(std::fs::read_to_string(home.path().join("out")).unwrap(), "def\n");
     std::fs::write(&file, "{\"version\":3,\"term\":{\"cols\":80,\"rows\":24}}\n[0.1,\"o\",\"$ \"]\n").unwrap();
-    let refused = home.run(&["workflow", "import", file.to_str().unwrap(), "-n", "other", "--json"]).json();
-    assert!(refused["error"].as_str().unwrap().contains("asciinema rec --capture-input"), "{refused:#}");
+    let refusal = home.run(&["workflow", "import", file.to_str().unwrap(), "-n", "other", "--json"]).json();
+    assert!(refusal["error"].as_str().unwrap().contains("asciinema rec --capture-input"), "{refusal:#}");
 }

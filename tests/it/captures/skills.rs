@@ -1,4 +1,4 @@
-//! Skills: a captured workflow is exported, and runs elsewhere with only `steplatch run`.
+//! Skills: a captured workflow is exported, and runs elsewhere with `steplatch run` alone.
 
 use serde_json::json;
 use steplatch_testkit::{CommandOutput, Home};
@@ -6,7 +6,7 @@ use steplatch_testkit::{CommandOutput, Home};
 use super::Session;
 
 /// Runs the program in a home that has an empty library.
-fn elsewhere(home: &Home, arguments: &[&str], environment: &[(&str, &str)]) -> CommandOutput {
+fn run_elsewhere(home: &Home, arguments: &[&str], environment: &[(&str, &str)]) -> CommandOutput {
     let mut program = home.steplatch();
     let program = program.args(arguments).envs(environment.iter().copied()).current_dir(home.path());
     CommandOutput::of(&program.output().unwrap())
@@ -18,8 +18,8 @@ fn skill_runs_without_the_library() {
         "greet.sh",
         "read -p 'Name: ' n; read -s -p 'Password: ' p; echo; echo \"$n ${#p}\" > out\n",
     )]);
-    session.type_in("bash greet.sh\n");
-    session.type_in("Ana\n");
+    session.type_text("bash greet.sh\n");
+    session.type_text("Ana\n");
     session.send(json!({"input_text": "hunter2-exported\n", "until": "prompt"}));
     let procedure = session.capture(json!({"name": "Ana"}));
     let outer = json!({"name": "twice", "description": "Greets: \"two\" people", "arguments": {"OTHER": "Another name"},
@@ -28,24 +28,24 @@ fn skill_runs_without_the_library() {
                  "initial_variables": {"NAME": "{OTHER}", "PASSWORD": "1234"}}},
                  "transitions": [{"condition": "success", "next_state": "end"}]},
         "end": {"action": {"tool": "return", "params": {"result": {}}}}}});
-    let saved = procedure.agent.call_tool("create_workflow", json!({"workflow_definition": outer}));
-    assert_eq!(saved["success"], true, "{saved}");
+    let reply = procedure.agent.call_tool("create_workflow", json!({"workflow_definition": outer}));
+    assert_eq!(reply["success"], true, "{reply}");
     let skills = procedure.home.path().join("skills");
     let skill = skills.join("greet-people");
     let (skill_path, other_path) = (skill.to_str().unwrap(), skills.join("greet-twice"));
-    let exported = procedure.home.run(&["workflow", "export", "procedure", "--skill", skill_path, "--json"]).json();
+    let export = procedure.home.run(&["workflow", "export", "procedure", "--skill", skill_path, "--json"]).json();
     assert_eq!(
-        exported["files"],
+        export["files"],
         json!(["SKILL.md", "references/steps.md", "scripts/procedure.json", "scripts/procedure.golden.jsonl"])
     );
     procedure.home.run(&["workflow", "export", "twice", "--skill", other_path.to_str().unwrap()]).expect_success();
 
     // Nothing is replaced by accident, and an invalid name is refused with a valid suggestion.
-    let again = procedure.home.run(&["workflow", "export", "procedure", "--skill", skill_path]);
-    assert!(again.code == 2 && again.stderr.contains("--force replaces it"), "{again:?}");
+    let repeated = procedure.home.run(&["workflow", "export", "procedure", "--skill", skill_path]);
+    assert!(repeated.code == 2 && repeated.stderr.contains("--force replaces it"), "{repeated:?}");
     procedure.home.run(&["workflow", "export", "procedure", "--skill", skill_path, "--force"]).expect_success();
-    let bad = procedure.home.run(&["workflow", "export", "procedure", "--skill", "Greet_People"]);
-    assert!(bad.code == 2 && bad.stderr.contains("such as 'greet-people'"), "{bad:?}");
+    let invalid = procedure.home.run(&["workflow", "export", "procedure", "--skill", "Greet_People"]);
+    assert!(invalid.code == 2 && invalid.stderr.contains("such as 'greet-people'"), "{invalid:?}");
     let unknown = procedure.home.run(&["workflow", "export", "no_such", "--skill", "x"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("no_such"), "{unknown:?}");
 
@@ -63,13 +63,13 @@ fn skill_runs_without_the_library() {
     let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::copy(procedure.home.path().join("greet.sh"), other.path().join("greet.sh")).unwrap();
     assert_eq!(other.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
-    let machine = skill.join("scripts/procedure.json");
-    elsewhere(&other, &["workflow", "test", machine.to_str().unwrap()], &[]).expect_success();
-    let run = ["run", machine.to_str().unwrap(), "-i", "NAME=Bo"];
-    elsewhere(&other, &run, &[("PASSWORD", "12345678")]).expect_success();
+    let workflow_file = skill.join("scripts/procedure.json");
+    run_elsewhere(&other, &["workflow", "test", workflow_file.to_str().unwrap()], &[]).expect_success();
+    let run = ["run", workflow_file.to_str().unwrap(), "-i", "NAME=Bo"];
+    run_elsewhere(&other, &run, &[("PASSWORD", "12345678")]).expect_success();
     assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Bo 8\n");
-    let twice = other_path.join("scripts/twice.json");
-    elsewhere(&other, &["run", twice.to_str().unwrap(), "-i", "OTHER=Cy"], &[]).expect_success();
+    let twice_file = other_path.join("scripts/twice.json");
+    run_elsewhere(&other, &["run", twice_file.to_str().unwrap(), "-i", "OTHER=Cy"], &[]).expect_success();
     assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Cy 4\n");
     assert_eq!(other.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
 }
@@ -81,17 +81,17 @@ fn function_is_a_skill_and_missing_parts_are_named() {
     let function = "async def greet(ctx):\n    \"\"\"Greets one.\"\"\"\n    said = await ctx.run(\"say\", ctx.input)\n    return said[\"output\"]\n\n\
                     BashNode(id=\"say\", session=session, command=\"echo hello {input|sh}\")\nWorkflow(id=\"greet\", session=session, fn=greet)\n";
     write("greet.py", function);
-    let calls = |name: &str| json!({"name": name, "description": "Calls", "initial_state": "go", "states": {"go": {"action": {"tool": "run_workflow", "params": {"workflow_name": "greet"}}}}});
-    write("caller.json", &calls("caller").to_string());
-    let file = |name: &str| home.path().join(name).display().to_string();
-    home.run(&["workflow", "load", &file("greet.py"), &file("caller.json")]).expect_success();
-    let refused = home.run(&["workflow", "export", "caller", "--skill", &file("call")]);
+    let caller = |name: &str| json!({"name": name, "description": "Calls", "initial_state": "go", "states": {"go": {"action": {"tool": "run_workflow", "params": {"workflow_name": "greet"}}}}});
+    write("caller.json", &caller("caller").to_string());
+    let path_of = |name: &str| home.path().join(name).display().to_string();
+    home.run(&["workflow", "load", &path_of("greet.py"), &path_of("caller.json")]).expect_success();
+    let refused = home.run(&["workflow", "export", "caller", "--skill", &path_of("call")]);
     assert!(refused.code == 2 && refused.stderr.contains("'greet', which is not a saved machine"), "{refused:?}");
-    home.run(&["workflow", "export", "greet", "--skill", &file("say-hello")]).expect_success();
+    home.run(&["workflow", "export", "greet", "--skill", &path_of("say-hello")]).expect_success();
     let text = std::fs::read_to_string(home.path().join("say-hello/SKILL.md")).unwrap();
     assert!(text.contains("steplatch run SKILL_DIR/scripts/greet.py:greet"), "{text}");
     let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
-    let target = format!("{}:greet", file("say-hello/scripts/greet.py"));
-    let run = elsewhere(&other, &["run", &target, "-i", "input=Ana", "--json"], &[]);
+    let target = format!("{}:greet", path_of("say-hello/scripts/greet.py"));
+    let run = run_elsewhere(&other, &["run", &target, "-i", "input=Ana", "--json"], &[]);
     assert!(run.stdout.contains("hello Ana"), "{run:?}");
 }

@@ -6,26 +6,26 @@ use steplatch_testkit::eventually_blocking;
 
 use super::rig::{Rig, kill};
 
-/// A node that notes its input.
+/// A node that appends its input to the file `noted`.
 const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh} >>noted; echo said {input|sh}')";
 
 /// Starts a run of a function with this body, and returns its id.
-fn begins(rig: &Rig, body: &str, declarations: &str, further: Value) -> String {
+fn start_function(rig: &Rig, body: &str, declarations: &str, arguments: Value) -> String {
     let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
     rig.begin_file(
         &format!(
             "import asyncio\nasync def story(ctx):\n{body}\n{declarations}\nWorkflow(id=\"story\", session=session, fn=story)\n"
         ),
-        further,
+        arguments,
     )
 }
 
-fn noted(rig: &Rig) -> Vec<String> {
+fn read_notes(rig: &Rig) -> Vec<String> {
     std::fs::read_to_string(rig.home.path().join("noted")).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 pub(super) fn function_survives_crashes_at_its_gate_and_repeats_nothing(rig: &Rig) {
-    let run = begins(
+    let run = start_function(
         rig,
         "before = await ctx.run('note', ctx.params['word'])\n\
          drawn = [ctx.random(), ctx.now()]\n\
@@ -35,22 +35,22 @@ pub(super) fn function_survives_crashes_at_its_gate_and_repeats_nothing(rig: &Ri
         NOTE,
         json!({"initial_variables": {"word": "first"}}),
     );
-    let gate = rig.gate(&run);
+    let gate = rig.wait_for_gate(&run);
     rig.crash();
     rig.recover();
-    assert_eq!(rig.gate(&run), gate);
-    let no_choice = rig.home.run(&["gates", "answer", &gate, "perhaps"]);
-    assert!(no_choice.stderr.contains("invalid answer; choose"), "{no_choice:?}");
+    assert_eq!(rig.wait_for_gate(&run), gate);
+    let invalid_answer = rig.home.run(&["gates", "answer", &gate, "perhaps"]);
+    assert!(invalid_answer.stderr.contains("invalid answer; choose"), "{invalid_answer:?}");
     rig.answer_gate(&gate, "publish");
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     assert_eq!(ended["result"], json!(["said first", "said publish", true, true]), "{ended}");
-    assert_eq!(noted(rig), ["first", "publish"]);
-    let late = rig.home.run(&["gates", "answer", &gate, "stop"]);
-    assert!(late.code != 0 && late.stderr.contains("answered"), "{late:?}");
+    assert_eq!(read_notes(rig), ["first", "publish"]);
+    let late_answer = rig.home.run(&["gates", "answer", &gate, "stop"]);
+    assert!(late_answer.code != 0 && late_answer.stderr.contains("answered"), "{late_answer:?}");
 }
 
-pub(super) fn gathered_calls_of_a_function_run_at_once(rig: &Rig) {
-    let run = begins(
+pub(super) fn gathered_calls_of_a_function_run_in_parallel(rig: &Rig) {
+    let run = start_function(
         rig,
         "async def slept(seconds):\n    await ctx.sleep(seconds)\n    return seconds\n\
          async def late():\n    try:\n        return await ctx.gate('Anybody?', timeout=0.5)\n    except TimeoutError:\n        return 'nobody'\n\
@@ -64,50 +64,50 @@ pub(super) fn gathered_calls_of_a_function_run_at_once(rig: &Rig) {
         json!({}),
     );
     // A wait for the end also returns at the gate.
-    eventually_blocking("the run has ended", || rig.run(&run)["status"] == "completed");
-    let ended = rig.run(&run);
+    eventually_blocking("the run has ended", || rig.get_run(&run)["status"] == "completed");
+    let ended = rig.get_run(&run);
     assert_eq!(ended["result"], json!([true, true, 0.3, "nobody", "done"]), "{ended}");
 }
 
 pub(super) fn function_waits_for_its_started_run(rig: &Rig) {
-    let run = begins(
+    let run = start_function(
         rig,
         "return 'told ' + await ctx.run_workflow('inner', 'in')",
         "async def inner(ctx):\n    answer = await ctx.gate('Go on?')\n    return ctx.input + ' and ' + answer\n\
          Workflow(id='inner', session=session, fn=inner)\n",
         json!({"workflow_name": "story"}),
     );
-    let gate = rig.gate(&run);
+    let gate = rig.wait_for_gate(&run);
     rig.crash();
     rig.recover();
-    assert_eq!(rig.run(&run)["status"], "waiting");
+    assert_eq!(rig.get_run(&run)["status"], "waiting");
     rig.answer_gate(&gate, "out");
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     assert_eq!(ended["result"], "told in and out", "{ended}");
 }
 
 pub(super) fn machine_and_function_wait_for_each_other(rig: &Rig) {
-    let above = json!({"initial_state": "nest", "states": {
+    let outer = json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "between", "initial_variables": {"WORD": "deep"}}},
                  "transitions": [{"condition": "success", "next_state": "end"}]},
         "end": {"action": {"tool": "return", "params": {"result": "{nest_result}"}}}}});
-    let below = json!({"name": "below", "description": "Returns a word.", "initial_state": "found",
+    let inner = json!({"name": "below", "description": "Returns a word.", "initial_state": "found",
         "arguments": {"WORD": {"description": "a word", "export": false}},
         "states": {"found": {"action": {"tool": "return", "params": {"result": "{WORD} below"}}}}});
-    let saved = rig.home.path().join("below.json");
-    std::fs::write(&saved, below.to_string()).unwrap();
-    let file = rig.home.path().join("between.py");
+    let inner_file = rig.home.path().join("below.json");
+    std::fs::write(&inner_file, inner.to_string()).unwrap();
+    let function_file = rig.home.path().join("between.py");
     let text = "async def between(ctx):\n    found = await ctx.run_workflow('below', params={'WORD': ctx.params['WORD']})\n\
                 \x20   return found['result'] + ', between'\nWorkflow(id='between', session=session, fn=between)\n";
-    std::fs::write(&file, text).unwrap();
-    rig.home.run(&["workflow", "load", saved.to_str().unwrap()]).expect_success();
-    rig.home.run(&["workflow", "load", file.to_str().unwrap()]).expect_success();
-    let ended = rig.ended(&rig.begin(above));
+    std::fs::write(&function_file, text).unwrap();
+    rig.home.run(&["workflow", "load", inner_file.to_str().unwrap()]).expect_success();
+    rig.home.run(&["workflow", "load", function_file.to_str().unwrap()]).expect_success();
+    let ended = rig.wait_for_end(&rig.begin(outer));
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("deep below, between")), "{ended}");
 }
 
 pub(super) fn paused_function_begins_nothing_and_continues_when_resumed(rig: &Rig) {
-    let run = begins(
+    let run = start_function(
         rig,
         "await ctx.run('slow')\nawait ctx.run('note', 'after')",
         &format!(
@@ -115,24 +115,24 @@ pub(super) fn paused_function_begins_nothing_and_continues_when_resumed(rig: &Ri
         ),
         json!({}),
     );
-    eventually_blocking("the node runs", || noted(rig) == ["begun"]);
+    eventually_blocking("the node runs", || read_notes(rig) == ["begun"]);
     rig.home.run(&["runs", "pause", &run]).expect_success();
     std::fs::write(rig.home.path().join("go"), "").unwrap();
-    eventually_blocking("the node has ended", || rig.home.path().join("ended").exists());
-    eventually_blocking("its end is recorded", || {
+    eventually_blocking("the node has finished", || rig.home.path().join("ended").exists());
+    eventually_blocking("the end of the node is recorded", || {
         rig.home.run(&["runs", "events", &run, "--json"]).stdout.contains("node_completed")
     });
     rig.crash();
     rig.recover();
-    assert!(rig.run(&run)["paused"]["since"].is_string());
-    assert_eq!(noted(rig), ["begun"]);
+    assert!(rig.get_run(&run)["paused"]["since"].is_string());
+    assert_eq!(read_notes(rig), ["begun"]);
     rig.home.run(&["runs", "resume", &run]).expect_success();
-    assert_eq!(rig.ended(&run)["status"], "completed");
-    assert_eq!(noted(rig), ["begun", "after"]);
+    assert_eq!(rig.wait_for_end(&run)["status"], "completed");
+    assert_eq!(read_notes(rig), ["begun", "after"]);
 }
 
-pub(super) fn cancelled_function_cleans_up_after_its_command_has_ended(rig: &Rig) {
-    let run = begins(
+pub(super) fn cancelled_function_cleans_up_after_its_command_exits(rig: &Rig) {
+    let run = start_function(
         rig,
         "try:\n    await ctx.run('slow')\nexcept asyncio.CancelledError as error:\n    await ctx.run('note', str(error))\n\
          finally:\n    await ctx.sleep(0.1)\n    await ctx.run('note', 'finally')",
@@ -141,15 +141,15 @@ pub(super) fn cancelled_function_cleans_up_after_its_command_has_ended(rig: &Rig
         ),
         json!({}),
     );
-    eventually_blocking("the node runs", || noted(rig) == ["begun"]);
+    eventually_blocking("the node runs", || read_notes(rig) == ["begun"]);
     rig.home.run(&["runs", "cancel", &run]).expect_success();
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     assert_eq!(ended["status"], "cancelled", "{ended}");
-    assert_eq!(noted(rig), ["begun", "ended", "the run was cancelled", "finally"]);
+    assert_eq!(read_notes(rig), ["begun", "ended", "the run was cancelled", "finally"]);
 }
 
 pub(super) fn cancelled_function_ends_its_started_run_before_cleaning_up(rig: &Rig) {
-    let run = begins(
+    let run = start_function(
         rig,
         "try:\n    await ctx.run_workflow('inner')\nfinally:\n    await ctx.run('note', 'above')",
         &format!(
@@ -158,63 +158,64 @@ pub(super) fn cancelled_function_ends_its_started_run_before_cleaning_up(rig: &R
         ),
         json!({"workflow_name": "story"}),
     );
-    rig.gate(&run);
+    rig.wait_for_gate(&run);
     rig.home.run(&["runs", "cancel", &run]).expect_success();
-    assert_eq!(noted(rig), ["below", "above"]);
+    assert_eq!(read_notes(rig), ["below", "above"]);
 }
 
-pub(super) fn function_cancelled_at_once_ends(rig: &Rig) {
-    let run = begins(rig, "await ctx.gate('Go on?')", "", json!({}));
+pub(super) fn function_can_be_cancelled_at_once(rig: &Rig) {
+    let run = start_function(rig, "await ctx.gate('Go on?')", "", json!({}));
     rig.home.run(&["runs", "cancel", &run]).expect_success();
-    assert_eq!(rig.run(&run)["status"], "cancelled");
+    assert_eq!(rig.get_run(&run)["status"], "cancelled");
 }
 
 pub(super) fn function_ends_at_its_time_limit(rig: &Rig) {
-    let run = begins(rig, "await ctx.sleep(600)", "", json!({"execution_timeout": 1}));
-    let ended = rig.ended(&run);
+    let run = start_function(rig, "await ctx.sleep(600)", "", json!({"execution_timeout": 1}));
+    let ended = rig.wait_for_end(&run);
     assert_eq!(ended["status"], "failed", "{ended}");
     assert!(ended["error"].as_str().unwrap().contains("which is its limit"), "{ended}");
 }
 
-pub(super) fn node_of_a_killed_daemon_is_not_run_again(rig: &Rig) {
-    let run = begins(
+pub(super) fn interrupted_node_is_not_run_again(rig: &Rig) {
+    let run = start_function(
         rig,
         "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
         "BashNode(id='slow', session=session, command='echo begun >>noted; until [ -e go ]; do sleep 0.01; done')",
         json!({}),
     );
-    eventually_blocking("the node runs", || noted(rig) == ["begun"]);
-    let daemon = rig.daemon();
+    eventually_blocking("the node runs", || read_notes(rig) == ["begun"]);
+    let daemon = rig.daemon_status();
     rig.kill_worker();
     kill(&daemon["pid"], Signal::KILL);
     std::fs::write(rig.home.path().join("go"), "").unwrap();
     rig.recover();
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     assert_eq!(ended["result"], json!([false, "unknown"]), "{ended}");
-    assert_eq!(noted(rig), ["begun"]);
+    assert_eq!(read_notes(rig), ["begun"]);
 }
 
 pub(super) fn long_outputs_of_short_calls_are_complete(rig: &Rig) {
-    let run = begins(
+    let run = start_function(
         rig,
         "many = await asyncio.gather(*[ctx.run('long') for _ in range(5)])\nawait ctx.gate('Go on?')\nreturn [len(one['output']) for one in many]",
         "BashNode(id='long', session=session, command='touch at-$$; until [ $(ls at-* | wc -l) -ge 5 ]; do sleep 0.01; done; head -c 500000 /dev/zero | tr \"\\\\0\" x')",
         json!({}),
     );
-    let gate = rig.gate(&run);
+    let gate = rig.wait_for_gate(&run);
     rig.crash();
     rig.recover();
     rig.answer_gate(&gate, "yes");
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");
 }
 
 pub(super) fn busy_function_is_paused_and_cancelled(rig: &Rig) {
-    let run = begins(rig, "while True:\n    sum(range(30000))\n    await ctx.run('identity', 1)", "", json!({}));
+    let run =
+        start_function(rig, "while True:\n    sum(range(30000))\n    await ctx.run('identity', 1)", "", json!({}));
     rig.home.run(&["runs", "pause", &run]).expect_success();
-    assert!(rig.run(&run)["paused"]["since"].is_string());
+    assert!(rig.get_run(&run)["paused"]["since"].is_string());
     rig.home.run(&["runs", "resume", &run]).expect_success();
-    assert!(rig.run(&run)["paused"].is_null());
+    assert!(rig.get_run(&run)["paused"].is_null());
     rig.home.run(&["runs", "cancel", &run]).expect_success();
-    assert_eq!(rig.ended(&run)["status"], "cancelled");
+    assert_eq!(rig.wait_for_end(&run)["status"], "cancelled");
 }

@@ -1,4 +1,4 @@
-//! A home with the engine of its runs, and every part that can crash.
+//! A home with a run engine, and every part that can crash.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, leave_o
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home, its daemon, and the engine of its runs.
+/// A home, its daemon, and its run engine.
 pub(crate) struct Rig {
     pub(crate) home: Home,
     pub(crate) agent: Agent,
@@ -21,7 +21,7 @@ pub(crate) struct Rig {
 /// A development server of Temporal, and a worker of the home.
 struct Temporal {
     programs: Programs,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     port: u16,
     server: Mutex<Option<Child>>,
     worker: Mutex<Option<Child>>,
@@ -46,14 +46,14 @@ impl Programs {
 
 impl Rig {
     /// Creates a rig of the daemon's own engine.
-    #[allow(clippy::unnecessary_wraps, reason = "all engines are made alike, and others may not be there")]
-    pub(crate) fn of_sqlite(_case: &str) -> Option<Self> {
+    #[allow(clippy::unnecessary_wraps, reason = "same signature as for engines that may be missing")]
+    pub(crate) fn on_sqlite(_case: &str) -> Option<Self> {
         let home = Home::new(STEPLATCH);
         Some(Self { agent: Agent::new(&home), home, temporal: None })
     }
 
     /// Creates a rig of Temporal, with its own server and worker.
-    pub(crate) fn of_temporal(case: &str) -> Option<Self> {
+    pub(crate) fn on_temporal(case: &str) -> Option<Self> {
         let Some(programs) = Programs::find() else {
             leave_out(&format!(
                 "{case} needs Temporal's server and steplatch-temporal; cargo xtask test installs them"
@@ -63,7 +63,7 @@ impl Rig {
         let home = Self::home_on_temporal();
         let temporal = Temporal {
             programs,
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
             port: free_port(),
             server: Mutex::default(),
             worker: Mutex::default(),
@@ -91,54 +91,54 @@ impl Rig {
     }
 
     /// Starts a run with further arguments, and returns its id.
-    pub(crate) fn begin_with(&self, definition: Value, further: Value) -> String {
-        begun(&self.request_run(definition, further))
+    pub(crate) fn begin_with(&self, definition: Value, more_arguments: Value) -> String {
+        expect_run_id(&self.request_run(definition, more_arguments))
     }
 
     /// Starts a run of a file of functions, and returns its id.
-    pub(crate) fn begin_file(&self, text: &str, further: Value) -> String {
+    pub(crate) fn begin_file(&self, text: &str, more_arguments: Value) -> String {
         let file = self.home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
         let mut arguments = json!({"workflow_file": file, "wait_seconds": 0});
-        for (name, value) in further.as_object().unwrap() {
+        for (name, value) in more_arguments.as_object().unwrap() {
             arguments[name] = value.clone();
         }
-        begun(&self.agent.call_tool("run_workflow", arguments))
+        expect_run_id(&self.agent.call_tool("run_workflow", arguments))
     }
 
     /// Requests a run of a machine with further arguments, and returns the reply.
-    pub(crate) fn request_run(&self, definition: Value, further: Value) -> Value {
+    pub(crate) fn request_run(&self, definition: Value, more_arguments: Value) -> Value {
         let mut arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
-        for (name, value) in further.as_object().unwrap() {
+        for (name, value) in more_arguments.as_object().unwrap() {
             arguments[name] = value.clone();
         }
         self.agent.call_tool("run_workflow", arguments)
     }
 
     /// Returns the current state of a run, as seen by the agent.
-    pub(crate) fn run(&self, run: &str) -> Value {
+    pub(crate) fn get_run(&self, run: &str) -> Value {
         self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}))
     }
 
-    /// Returns the newest run started by a run, as listed.
-    pub(crate) fn below(&self, run: &str) -> Option<Value> {
-        let listed = self.home.run(&["runs", "list", "--json"]).json();
-        listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run).cloned()
+    /// Returns the newest nested run of a run, as listed.
+    pub(crate) fn nested_run(&self, run: &str) -> Option<Value> {
+        let list = self.home.run(&["runs", "list", "--json"]).json();
+        list["runs"].as_array()?.iter().find(|candidate| candidate["parent_run_id"] == *run).cloned()
     }
 
-    /// Waits for the end of a run, and returns it. On a busy machine, a run of a thousand calls takes some minutes.
-    pub(crate) fn ended(&self, run: &str) -> Value {
-        let is_over = |run: &Value| ["completed", "failed", "cancelled"].map(Value::from).contains(&run["status"]);
+    /// Waits for the end of a run, and returns it. On a busy computer, a run of a thousand calls takes some minutes.
+    pub(crate) fn wait_for_end(&self, run: &str) -> Value {
+        let is_finished = |run: &Value| ["completed", "failed", "cancelled"].map(Value::from).contains(&run["status"]);
         let wait = || self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 120}));
-        let ended = (0..3).map(|_| wait()).find(is_over);
-        ended.unwrap_or_else(|| panic!("{}", self.run(run)))
+        let ended = (0..3).map(|_| wait()).find(is_finished);
+        ended.unwrap_or_else(|| panic!("{}", self.get_run(run)))
     }
 
     /// Waits until a run or a nested run waits at a gate, and returns the gate's id.
-    pub(crate) fn gate(&self, run: &str) -> String {
+    pub(crate) fn wait_for_gate(&self, run: &str) -> String {
         eventually_blocking("the gate is open", || {
-            let shown: Value = serde_json::from_str(&self.home.run(&["runs", "show", run, "--json"]).stdout).ok()?;
-            Some(shown["pending_gates"].get(0)?["gate_id"].as_str()?.to_owned())
+            let run: Value = serde_json::from_str(&self.home.run(&["runs", "show", run, "--json"]).stdout).ok()?;
+            Some(run["pending_gates"].get(0)?["gate_id"].as_str()?.to_owned())
         })
     }
 
@@ -156,13 +156,13 @@ impl Rig {
     /// Waits until the journal of the home has a run in a state.
     pub(crate) fn wait_for_state(&self, run: &str, state: &str) {
         eventually_blocking("the run is in the state", || {
-            let shown = self.home.run(&["runs", "events", run, "--json"]).stdout;
-            shown.lines().any(|line| line.contains(&format!("\"{state}\"")))
+            let events = self.home.run(&["runs", "events", run, "--json"]).stdout;
+            events.lines().any(|line| line.contains(&format!("\"{state}\"")))
         });
     }
 
-    /// Returns the status of the daemon, which is started if there is none.
-    pub(crate) fn daemon(&self) -> Value {
+    /// Returns the status of the daemon, starting one if none runs.
+    pub(crate) fn daemon_status(&self) -> Value {
         // The killed daemon may still answer while it dies.
         eventually_blocking("the daemon answers", || {
             self.home.run(&["daemon", "start"]);
@@ -173,35 +173,35 @@ impl Rig {
 
     /// Kills the daemon, and with it the part that decides its runs.
     pub(crate) fn crash(&self) {
-        let daemon = self.daemon();
+        let daemon = self.daemon_status();
         self.kill_worker();
         kill(&daemon["pid"], Signal::KILL);
     }
 
     /// Restarts the killed part, and waits until runs continue.
     pub(crate) fn recover(&self) {
-        self.daemon();
+        self.daemon_status();
         if self.temporal.is_some() {
             self.start_worker();
             self.await_worker();
         }
     }
 
-    /// Returns the process of the terminal host.
-    pub(crate) fn host(&self) -> Value {
-        self.daemon()["hosts"][0]["pid"].clone()
+    /// Returns the process id of the terminal host.
+    pub(crate) fn host_pid(&self) -> Value {
+        self.daemon_status()["hosts"][0]["pid"].clone()
     }
 
     /// Kills the worker of Temporal, if there is one.
     pub(crate) fn kill_worker(&self) {
         if let Some(temporal) = &self.temporal {
-            end(&mut temporal.worker());
+            kill_child(&mut temporal.worker());
         }
     }
 
     /// Kills the server of Temporal, but keeps its file.
     pub(crate) fn kill_server(&self) {
-        end(&mut self.temporal().server.lock().unwrap());
+        kill_child(&mut self.temporal().server.lock().unwrap());
     }
 
     /// Starts the server of Temporal, and waits until it answers.
@@ -215,12 +215,12 @@ impl Rig {
             if server.as_mut().is_none_or(|server| server.try_wait().unwrap().is_some()) {
                 *server = Some(temporal.serve());
             }
-            let asked = temporal
+            let output = temporal
                 .server_command()
                 .args(["operator", "namespace", "describe", "default", "--address", &self.address()])
                 .output()
                 .unwrap();
-            asked.status.success()
+            output.status.success()
         });
     }
 
@@ -231,9 +231,9 @@ impl Rig {
     }
 
     /// Returns the whole content of the file of Temporal's server.
-    pub(crate) fn stored(&self) -> Vec<u8> {
-        let folder = std::fs::read_dir(self.temporal().folder.path()).unwrap();
-        folder.flatten().flat_map(|entry| std::fs::read(entry.path()).unwrap_or_default()).collect()
+    pub(crate) fn read_stored_data(&self) -> Vec<u8> {
+        let directory = std::fs::read_dir(self.temporal().directory.path()).unwrap();
+        directory.flatten().flat_map(|entry| std::fs::read(entry.path()).unwrap_or_default()).collect()
     }
 
     /// Starts a worker of Temporal.
@@ -243,16 +243,16 @@ impl Rig {
 
     /// Starts a worker of Temporal with further options.
     pub(crate) fn start_worker_with(&self, options: &[&str]) {
-        *self.temporal().worker() = Some(self.worker_of(&self.home, options));
+        *self.temporal().worker() = Some(self.spawn_worker(&self.home, options));
     }
 
     /// Starts a worker of another home, which ends with the rig.
-    pub(crate) fn start_worker_of(&self, home: &Home, options: &[&str]) {
-        let worker = self.worker_of(home, options);
+    pub(crate) fn start_worker_for(&self, home: &Home, options: &[&str]) {
+        let worker = self.spawn_worker(home, options);
         self.temporal().others.lock().unwrap().push(worker);
     }
 
-    fn worker_of(&self, home: &Home, options: &[&str]) -> Child {
+    fn spawn_worker(&self, home: &Home, options: &[&str]) -> Child {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.worker_log()).unwrap();
         home.steplatch()
             .args(["worker", "--lost-after", "3", "--temporal", &self.address()])
@@ -266,7 +266,7 @@ impl Rig {
     }
 
     /// Returns the file with the key of the server's stored data.
-    pub(crate) fn key(&self) -> PathBuf {
+    pub(crate) fn key_file(&self) -> PathBuf {
         self.home.path().join("state/temporal.key")
     }
 
@@ -279,8 +279,8 @@ impl Rig {
     pub(crate) fn await_worker(&self) {
         let definition = json!({"initial_state": "done", "states": {"done": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
         eventually_blocking("a worker is connected", || {
-            let started = self.request_run(definition.clone(), json!({}));
-            started["run_id"].as_str().filter(|run| !run.is_empty()).map(|run| self.ended(run))
+            let reply = self.request_run(definition.clone(), json!({}));
+            reply["run_id"].as_str().filter(|run| !run.is_empty()).map(|run| self.wait_for_end(run))
         });
     }
 
@@ -290,15 +290,15 @@ impl Rig {
     }
 
     fn temporal(&self) -> &Temporal {
-        self.temporal.as_ref().expect("a case of Temporal")
+        self.temporal.as_ref().expect("this case runs on Temporal")
     }
 }
 
 impl Temporal {
     fn server_command(&self) -> Command {
         let mut command = Command::new(&self.programs.server);
-        // Otherwise it would read the user's settings.
-        command.env("HOME", self.folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
+        // With the user's home, the server would read the user's settings.
+        command.env("HOME", self.directory.path()).stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
 
@@ -307,7 +307,7 @@ impl Temporal {
             .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error", "--port"])
             .arg(self.port.to_string())
             .arg("--db-filename")
-            .arg(self.folder.path().join("temporal.db"))
+            .arg(self.directory.path().join("temporal.db"))
             .stdout(Stdio::null())
             .spawn()
             .unwrap()
@@ -321,18 +321,18 @@ impl Temporal {
 impl Drop for Rig {
     fn drop(&mut self) {
         if let Some(temporal) = &self.temporal {
-            end(&mut temporal.worker());
+            kill_child(&mut temporal.worker());
             for other in temporal.others.lock().unwrap().drain(..) {
-                end(&mut Some(other));
+                kill_child(&mut Some(other));
             }
-            end(&mut temporal.server.lock().unwrap());
+            kill_child(&mut temporal.server.lock().unwrap());
             if std::thread::panicking() {
                 let output = std::fs::read_to_string(self.worker_log()).unwrap_or_default();
                 let last = output.lines().count().saturating_sub(40);
                 let output: Vec<&str> = output.lines().skip(last).collect();
-                #[allow(clippy::print_stderr, reason = "what a failed case leaves behind")]
+                #[allow(clippy::print_stderr, reason = "the log of a failed case")]
                 {
-                    eprintln!("the workers said last:\n{}", output.join("\n"));
+                    eprintln!("last log lines of the workers:\n{}", output.join("\n"));
                 }
             }
         }
@@ -340,7 +340,7 @@ impl Drop for Rig {
 }
 
 /// Returns the id of a requested run.
-pub(crate) fn begun(reply: &Value) -> String {
+pub(crate) fn expect_run_id(reply: &Value) -> String {
     reply["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
 
@@ -350,7 +350,7 @@ pub(crate) fn kill(pid: &Value, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
 
-fn end(child: &mut Option<Child>) {
+fn kill_child(child: &mut Option<Child>) {
     if let Some(mut child) = child.take() {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -358,11 +358,11 @@ fn end(child: &mut Option<Child>) {
 }
 
 /// Returns a port that a server can reuse after a restart. It is outside the range of ports that the system gives to
-/// connections: any connection could take such a port meanwhile, even one of the worker to itself.
+/// connections: any connection could take such a port in the meantime, even one of the worker to itself.
 fn free_port() -> u16 {
     let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let ports = std::iter::from_fn(|| Some(first + NEXT.fetch_add(1, Ordering::Relaxed)));
     let mut free = ports.filter(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.next().expect("a free port")
+    free.next().expect("a port is free")
 }

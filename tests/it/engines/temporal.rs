@@ -18,9 +18,9 @@ fn random_below(bound: u32) -> u32 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_micros() % bound
 }
 
-/// Returns a machine that runs numbered commands. Each appends its number to `counted` once, when a file of its name
+/// Returns a state machine that runs numbered commands. Each appends its number to `counted` once, when a file of its name
 /// exists.
-fn counting_machine(commands: usize) -> Value {
+fn counting_workflow(commands: usize) -> Value {
     let mut states = Map::new();
     let open =
         json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success("type_1")});
@@ -41,7 +41,7 @@ fn counting_machine(commands: usize) -> Value {
     json!({"name": "counting", "initial_state": "open", "states": states})
 }
 
-fn counted_lines(rig: &Rig, file: &str) -> Vec<String> {
+fn read_lines(rig: &Rig, file: &str) -> Vec<String> {
     std::fs::read_to_string(rig.home.path().join(file)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
@@ -49,8 +49,8 @@ fn counted_lines(rig: &Rig, file: &str) -> Vec<String> {
 fn commands_run_once_across_fifty_kills_of_all_parts() {
     const KILLS: usize = 50;
     const COMMANDS: usize = KILLS / 2;
-    let Some(rig) = Rig::of_temporal("commands_run_once_each_while_all_is_killed") else { return };
-    let run = rig.begin(counting_machine(COMMANDS));
+    let Some(rig) = Rig::on_temporal("commands_run_once_across_fifty_kills_of_all_parts") else { return };
+    let run = rig.begin(counting_workflow(COMMANDS));
     for number in 1..=KILLS {
         if number % 2 == 0 {
             std::fs::write(rig.home.path().join(format!("go-{}", number / 2)), "").unwrap();
@@ -66,63 +66,65 @@ fn commands_run_once_across_fifty_kills_of_all_parts() {
                 rig.kill_server();
                 rig.start_server();
             }
-            _ => kill(&rig.daemon()["pid"], Signal::KILL),
+            _ => kill(&rig.daemon_status()["pid"], Signal::KILL),
         }
     }
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
     let expected: Vec<String> = (1..=COMMANDS).map(|number| number.to_string()).collect();
-    assert_eq!(counted_lines(&rig, "counted"), expected);
-    assert_eq!(counted_lines(&rig, "ended"), expected);
+    assert_eq!(read_lines(&rig, "counted"), expected);
+    assert_eq!(read_lines(&rig, "ended"), expected);
 }
 
 #[test]
-fn unavailable_server_is_named_and_nothing_is_lost() {
-    let Some(rig) = Rig::of_temporal("a_server_that_is_away_is_named") else { return };
-    let asking = json!({"initial_state": "ask", "states": {
+fn server_outage_is_reported_and_loses_nothing() {
+    let Some(rig) = Rig::on_temporal("server_outage_is_reported_and_loses_nothing") else { return };
+    let definition = json!({"initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     rig.kill_server();
-    let run = rig.begin(asking);
-    let trouble = format!("Temporal at {} is not reached", rig.address());
+    let run = rig.begin(definition);
+    let connection_error = format!("Temporal at {} is not reached", rig.address());
     eventually_blocking("the run reports its reason to wait", || {
-        rig.home.run(&["runs", "show", &run]).stdout.contains(&trouble)
+        rig.home.run(&["runs", "show", &run]).stdout.contains(&connection_error)
     });
     rig.start_server();
-    let gate = rig.gate(&run);
-    eventually_blocking("the run is on Temporal", || !rig.home.run(&["runs", "show", &run]).stdout.contains(&trouble));
+    let gate = rig.wait_for_gate(&run);
+    eventually_blocking("the run is on Temporal", || {
+        !rig.home.run(&["runs", "show", &run]).stdout.contains(&connection_error)
+    });
     rig.kill_server();
     let refused = rig.home.run(&["gates", "answer", &gate, "yes"]);
     assert!(refused.code != 0 && refused.stderr.contains("not stored yet"), "{}{}", refused.stdout, refused.stderr);
     rig.start_server();
     // The worker may have forwarded the first request after all.
     rig.answer_gate(&gate, "yes");
-    assert_eq!(rig.ended(&run)["final_state"], "end");
+    assert_eq!(rig.wait_for_end(&run)["final_state"], "end");
 }
 
 #[test]
 fn start_without_a_worker_is_refused_with_the_next_step() {
-    let Some(rig) = Rig::of_temporal("without_a_worker_a_start_is_refused") else { return };
+    let Some(rig) = Rig::on_temporal("start_without_a_worker_is_refused_with_the_next_step") else { return };
     rig.kill_worker();
-    let end =
+    let definition =
         json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let refused = eventually_blocking("the daemon has noticed the end of the worker", || {
-        Some(rig.request_run(end.clone(), json!({}))).filter(|reply| reply["success"] == false)
+        Some(rig.request_run(definition.clone(), json!({}))).filter(|reply| reply["success"] == false)
     });
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
     let file = rig.home.path().join("end.py");
     std::fs::write(&file, "async def end(ctx):\n    pass\nWorkflow(id='end', session=session, fn=end)\n").unwrap();
     let refused = rig.agent.call_tool("run_workflow", json!({"workflow_file": file}));
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
-    let here = rig.home.path().join("end.json");
-    std::fs::write(&here, end.to_string()).unwrap();
-    let run = rig.home.run(&["run", here.to_str().unwrap(), "--on", "sqlite"]);
+    let workflow_file = rig.home.path().join("end.json");
+    std::fs::write(&workflow_file, definition.to_string()).unwrap();
+    let run = rig.home.run(&["run", workflow_file.to_str().unwrap(), "--on", "sqlite"]);
     assert_eq!(run.code, 0, "the daemon's own engine needs no worker: {}", run.stderr);
 }
 
 #[test]
 fn stored_data_has_no_definition_output_or_secret() {
-    let Some(rig) = Rig::of_temporal("what_the_server_stores_is_sealed") else { return };
+    let Some(rig) = Rig::on_temporal("stored_data_has_no_definition_output_or_secret") else { return };
     let definition = json!({
         "name": "sealed", "initial_state": "open",
         "arguments": {"TOKEN": {"description": "a token", "secret": true, "export": true}},
@@ -132,14 +134,14 @@ fn stored_data_has_no_definition_output_or_secret() {
                 "command": "printf %s \"$TOKEN\" >told; echo prin''ted-words"}}, "transitions": on_success("end")},
             "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let run = rig.begin_with(definition, json!({"initial_variables": {"TOKEN": "hunter2-never-stored"}}));
-    assert_eq!(rig.ended(&run)["status"], "completed");
-    assert_eq!(counted_lines(&rig, "told"), ["hunter2-never-stored"]);
+    assert_eq!(rig.wait_for_end(&run)["status"], "completed");
+    assert_eq!(read_lines(&rig, "told"), ["hunter2-never-stored"]);
     rig.kill_server();
-    let stored = rig.stored();
-    let has = |text: &str| stored.windows(text.len()).any(|part| part == text.as_bytes());
-    assert!(has(&run) && has("sealed"), "the names of the run and of its workflow are searchable");
+    let stored_data = rig.read_stored_data();
+    let contains = |text: &str| stored_data.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(contains(&run) && contains("sealed"), "the names of the run and of its workflow are searchable");
     for text in ["hunter2-never-stored", "printed-words", "run_command"] {
-        assert!(!has(text), "{text}");
+        assert!(!contains(text), "{text}");
     }
 }
 
@@ -150,36 +152,38 @@ fn is_listed(rig: &Rig, query: &str, run: &str) -> bool {
 
 #[test]
 fn worker_killed_during_a_node_loses_nothing() {
-    let Some(rig) = Rig::of_temporal("a_worker_that_is_killed_while_a_node_runs") else { return };
+    let Some(rig) = Rig::on_temporal("worker_killed_during_a_node_loses_nothing") else { return };
     let run = rig.begin_file(
         "async def story(ctx):\n    result = await ctx.run('slow')\n    await ctx.gate('Go on?')\n    return result['output'].strip()\n\
          BashNode(id='slow', session=session, command='echo begun >>counted; until [ -e go ]; do sleep 0.01; done; echo hidden-words')\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    eventually_blocking("the node runs", || counted_lines(&rig, "counted") == ["begun"]);
+    eventually_blocking("the node runs", || read_lines(&rig, "counted") == ["begun"]);
     for _ in 0..2 {
         rig.kill_worker();
         rig.start_worker();
     }
     std::fs::write(rig.home.path().join("go"), "").unwrap();
-    let gate = rig.gate(&run);
-    eventually_blocking("the server lists it", || {
+    let gate = rig.wait_for_gate(&run);
+    eventually_blocking("the server lists the run", || {
         is_listed(&rig, "StepGateOpen = true AND StepWorkflow = 'story'", &run)
     });
     rig.answer_gate(&gate, "yes");
-    assert_eq!(rig.ended(&run)["result"], "hidden-words");
-    assert_eq!(counted_lines(&rig, "counted"), ["begun"]);
-    eventually_blocking("it has ended at the service too", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
+    assert_eq!(rig.wait_for_end(&run)["result"], "hidden-words");
+    assert_eq!(read_lines(&rig, "counted"), ["begun"]);
+    eventually_blocking("the run has ended on the server too", || {
+        is_listed(&rig, "ExecutionStatus = 'Completed'", &run)
+    });
     rig.kill_server();
-    let stored = rig.stored();
-    assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "the output of its node is sealed");
+    let stored_data = rig.read_stored_data();
+    assert!(!stored_data.windows(12).any(|part| part == b"hidden-words"), "the output of the node is sealed");
 }
 
 #[test]
 fn function_nodes_run_once_across_ten_kills() {
     const KILLS: usize = 10;
-    let Some(rig) = Rig::of_temporal("nodes_of_a_function_run_once_each") else { return };
+    let Some(rig) = Rig::on_temporal("function_nodes_run_once_across_ten_kills") else { return };
     let run = rig.begin_file(
         &format!(
             "async def story(ctx):\n    for number in range({KILLS}):\n        done = await ctx.run('count', str(number))\n\
@@ -201,22 +205,22 @@ fn function_nodes_run_once_across_ten_kills() {
         }
         std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
     }
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     assert_eq!(ended["status"], "completed", "{ended}");
     let expected: Vec<String> = (0..KILLS).map(|number| number.to_string()).collect();
-    assert_eq!(counted_lines(&rig, "counted"), expected);
-    assert_eq!(counted_lines(&rig, "ended"), expected);
+    assert_eq!(read_lines(&rig, "counted"), expected);
+    assert_eq!(read_lines(&rig, "ended"), expected);
 }
 
 #[test]
 fn function_with_too_many_calls_ends_at_the_limit() {
-    let Some(rig) = Rig::of_temporal("a_function_that_makes_too_many_calls_ends") else { return };
+    let Some(rig) = Rig::on_temporal("function_with_too_many_calls_ends_at_the_limit") else { return };
     let run = rig.begin_file(
         "import asyncio\nasync def story(ctx):\n    await asyncio.gather(*[ctx.sleep(600) for _ in range(2001)])\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     let error = ended["error"].as_str().unwrap();
     assert!(error.contains("at most 2000 calls") && error.contains("--on sqlite"), "{ended}");
     let large = rig.begin_file(
@@ -225,27 +229,27 @@ fn function_with_too_many_calls_ends_at_the_limit() {
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    let ended = rig.ended(&large);
+    let ended = rig.wait_for_end(&large);
     let error = ended["error"].as_str().unwrap();
     assert!(error.contains("has at most 1900000") && error.contains("--on sqlite"), "{ended}");
-    let together = rig.begin_file(
+    let large_total = rig.begin_file(
         "async def story(ctx):\n    for _ in range(40):\n        await ctx.run('large')\n\
          BashNode(id='large', session=session, command='head -c 500000 /dev/zero | tr \"\\\\0\" x')\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    let ended = rig.ended(&together);
+    let ended = rig.wait_for_end(&large_total);
     let error = ended["error"].as_str().unwrap_or_else(|| panic!("{ended}"));
     assert!(error.contains("at most 16000000 bytes") && error.contains("--on sqlite"), "{ended}");
 }
 
 #[test]
 fn cancel_during_a_server_outage_ends_the_run_later() {
-    let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_the_server_is_away") else { return };
+    let Some(rig) = Rig::on_temporal("cancel_during_a_server_outage_ends_the_run_later") else { return };
     let function =
         "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
     let run = rig.begin_file(function, json!({}));
-    rig.gate(&run);
+    rig.wait_for_gate(&run);
     rig.kill_server();
     let cancel = rig.agent.begin("cancel_run", json!({"run_id": run}));
     rig.start_server();
@@ -255,17 +259,17 @@ fn cancel_during_a_server_outage_ends_the_run_later() {
 
 #[test]
 fn cancel_without_a_worker_ends_the_run_once_one_starts() {
-    let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_no_worker_is_there") else { return };
-    let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
+    let Some(rig) = Rig::on_temporal("cancel_without_a_worker_ends_the_run_once_one_starts") else { return };
+    let definition = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
     let function =
         "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
-    let runs = [rig.begin(asking.clone()), rig.begin_file(function, json!({}))];
+    let runs = [rig.begin(definition.clone()), rig.begin_file(function, json!({}))];
     for run in &runs {
-        rig.gate(run);
+        rig.wait_for_gate(run);
     }
     rig.kill_worker();
     eventually_blocking("the daemon has noticed the end of the worker", || {
-        rig.request_run(asking.clone(), json!({}))["success"] == false
+        rig.request_run(definition.clone(), json!({}))["success"] == false
     });
     let cancels = runs.each_ref().map(|run| rig.agent.begin("cancel_run", json!({"run_id": run})));
     eventually_blocking("the runs name what is missing", || {
@@ -280,150 +284,151 @@ fn cancel_without_a_worker_ends_the_run_once_one_starts() {
 
 #[test]
 fn unsealed_input_is_refused_and_named() {
-    let Some(rig) = Rig::of_temporal("an_input_that_is_not_sealed_is_refused") else { return };
-    let asking = json!({"initial_state": "ask", "states": {
+    let Some(rig) = Rig::on_temporal("unsealed_input_is_refused_and_named") else { return };
+    let definition = json!({"initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let run = rig.begin(asking);
-    let gate = rig.gate(&run);
+    let run = rig.begin(definition);
+    let gate = rig.wait_for_gate(&run);
     let step = format!("{run}/ask/1");
     let answer = json!({"input": {"kind": "gate_answered", "step": step, "choice": "yes", "by": {"who": "mallory"}}});
-    let sent = ["workflow", "signal", "--workflow-id", &run, "--name", "notify", "--input", &answer.to_string()];
-    assert_eq!(rig.run_client(&sent).code, 0);
+    let signal = ["workflow", "signal", "--workflow-id", &run, "--name", "notify", "--input", &answer.to_string()];
+    assert_eq!(rig.run_client(&signal).code, 0);
     eventually_blocking("the worker logs its refusal", || {
         std::fs::read_to_string(rig.worker_log()).unwrap().contains("a payload is not sealed")
     });
-    assert_eq!(rig.gate(&run), gate, "nobody has answered");
+    assert_eq!(rig.wait_for_gate(&run), gate, "the gate is still open");
     // The signal stays in the history, so only without it does the run continue.
     assert_eq!(rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
-    eventually_blocking("the run has ended here too", || rig.run(&run)["status"] == "cancelled");
+    eventually_blocking("the run has ended here too", || rig.get_run(&run)["status"] == "cancelled");
 }
 
 #[test]
-fn run_at_an_unknown_screen_is_answered_and_not_patched() {
-    let Some(rig) = Rig::of_temporal("a_run_that_stopped_at_an_unknown_screen") else { return };
+fn run_at_an_unknown_screen_cannot_be_patched_on_temporal() {
+    let Some(rig) = Rig::on_temporal("run_at_an_unknown_screen_cannot_be_patched_on_temporal") else { return };
     let definition = json!({"initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": on_success("wait")},
         "wait": {"action": {"tool": "await_output", "params": {"pattern": "never-printed", "timeout": 1}}, "on_unknown": "ask",
                  "transitions": on_success("end")},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let run = rig.begin(definition);
-    rig.gate(&run);
+    rig.wait_for_gate(&run);
     let patch = json!([{"op": "replace", "path": "/states/wait/action/params/timeout", "value": 2}]);
     let refused =
         rig.agent.call_tool("propose_patch", json!({"run_id": run, "patch": patch, "reason": "It takes longer."}));
     assert!(refused["error"].as_str().unwrap().contains("is on Temporal"), "{refused}");
-    let decided = rig.agent.call_tool("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
-    assert_eq!(decided["success"], true, "{decided}");
-    assert_eq!(rig.ended(&run)["final_state"], "end");
+    let reply = rig.agent.call_tool("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
+    assert_eq!(reply["success"], true, "{reply}");
+    assert_eq!(rig.wait_for_end(&run)["final_state"], "end");
 }
 
 #[test]
 fn foreign_worker_decides_and_own_worker_performs() {
     // Dropped after the rig, whose worker would restart its daemon.
     let other = Rig::home_on_temporal();
-    let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
-    let of_other = Agent::new(&other);
-    let key = rig.key();
-    rig.start_worker_of(&other, &["--key", key.to_str().unwrap()]);
-    let mut states = counting_machine(3);
+    let Some(rig) = Rig::on_temporal("foreign_worker_decides_and_own_worker_performs") else { return };
+    let other_agent = Agent::new(&other);
+    let key = rig.key_file();
+    rig.start_worker_for(&other, &["--key", key.to_str().unwrap()]);
+    let mut states = counting_workflow(3);
     states["states"]["type_1"]["transitions"] = on_success("ask");
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("type_2")});
     states["states"]["ask"] = gate;
     let run = rig.begin(states);
-    eventually_blocking("the first command runs", || counted_lines(&rig, "counted") == ["1"]);
+    eventually_blocking("the first command runs", || read_lines(&rig, "counted") == ["1"]);
     // From now on, the worker of this host performs tasks but decides nothing.
     rig.kill_worker();
     rig.start_worker_with(&["--tasks-only"]);
     for number in 1..=3 {
         std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
     }
-    let gate = rig.gate(&run);
-    let shown = |agent: &Agent| agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
-    assert!(shown(&of_other)["error"].as_str().is_some(), "the other host has no journal of it");
+    let gate = rig.wait_for_gate(&run);
+    let get_run_from = |agent: &Agent| agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    assert!(get_run_from(&other_agent)["error"].as_str().is_some(), "the other host has no journal of the run");
     rig.answer_gate(&gate, "yes");
-    let ended = rig.ended(&run);
+    let ended = rig.wait_for_end(&run);
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
-    assert_eq!(counted_lines(&rig, "counted"), ["1", "2", "3"]);
+    assert_eq!(read_lines(&rig, "counted"), ["1", "2", "3"]);
     assert!(!other.path().join("counted").exists());
     // The other host has its own runs and its own list.
-    let started = eventually_blocking("a run of the other host begins", || {
+    let other_run = eventually_blocking("a run of the other host begins", || {
         let definition =
             json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-        let started =
-            of_other.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
-        Some(started).filter(|started| started["status"] == "completed")
+        let other_run =
+            other_agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
+        Some(other_run).filter(|other_run| other_run["status"] == "completed")
     });
-    assert!(!rig.home.run(&["runs", "list", "--json"]).stdout.contains(started["run_id"].as_str().unwrap()));
+    assert!(!rig.home.run(&["runs", "list", "--json"]).stdout.contains(other_run["run_id"].as_str().unwrap()));
 }
 
 #[test]
 fn remote_workflow_ended_on_the_server_is_cancelled_remotely() {
-    let Some(rig) = Rig::of_temporal("a_remote_workflow_is_seen_and_ended_on_the_server") else { return };
-    let service = Service::of(&rig);
-    for (number, how) in ["cancel", "terminate"].into_iter().enumerate() {
-        let run = remotes::begins(&rig);
-        let there = service.newest_run(number + 1);
+    let Some(rig) = Rig::on_temporal("remote_workflow_ended_on_the_server_is_cancelled_remotely") else { return };
+    let service = Service::start(&rig);
+    for (number, action) in ["cancel", "terminate"].into_iter().enumerate() {
+        let run = remotes::start_remote_run(&rig);
+        let remote_run = service.newest_run(number + 1);
         let is_listed = |query: &str| is_listed(&rig, &format!("{query} AND StepWorkflow = 'workflow_deploy'"), &run);
         eventually_blocking("the server shows its status", || {
             is_listed("StepState = 'RUNNING' AND StepGateOpen = false")
         });
-        service.set(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
+        service.set_status(&remote_run, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
         eventually_blocking("the server shows its gate", || is_listed("StepState = 'WAITING' AND StepGateOpen = true"));
-        rig.run_client(&["workflow", how, "--workflow-id", &run]).expect_success();
+        rig.run_client(&["workflow", action, "--workflow-id", &run]).expect_success();
         // A wait for the end also returns while the run waits at the service.
-        eventually_blocking("it is cancelled", || rig.run(&run)["status"] == "cancelled");
-        assert_eq!(service.cancel(), number + 1);
+        eventually_blocking("the run is cancelled", || rig.get_run(&run)["status"] == "cancelled");
+        assert_eq!(service.cancel_count(), number + 1);
     }
     // For a waiting machine, only the Temporal workflow that follows the service is terminated.
-    let run = rig.begin(remotes::above());
+    let run = rig.begin(remotes::outer_workflow());
     service.newest_run(3);
-    let below = eventually_blocking("it has begun", || Some(rig.below(&run)?["run_id"].as_str()?.to_owned()));
-    eventually_blocking("the server has it", || {
-        rig.run_client(&["workflow", "terminate", "--workflow-id", &below]).code == 0
+    let nested_run =
+        eventually_blocking("the nested run has begun", || Some(rig.nested_run(&run)?["run_id"].as_str()?.to_owned()));
+    eventually_blocking("the server has the nested run", || {
+        rig.run_client(&["workflow", "terminate", "--workflow-id", &nested_run]).code == 0
     });
-    assert_eq!(rig.ended(&run)["status"], "failed");
-    eventually_blocking("its service has cancelled it", || service.cancel() == 3);
+    assert_eq!(rig.wait_for_end(&run)["status"], "failed");
+    eventually_blocking("the service has cancelled its run", || service.cancel_count() == 3);
 }
 
 #[test]
-fn answer_and_start_after_a_daemon_end_wait_for_the_worker() {
-    let Some(rig) = Rig::of_temporal("an_answer_right_after_the_end_of_a_daemon") else { return };
-    let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
-    let run = rig.begin(asking.clone());
-    let gate = rig.gate(&run);
-    kill(&rig.daemon()["pid"], Signal::KILL);
+fn answer_and_start_wait_for_the_worker_after_a_crash() {
+    let Some(rig) = Rig::on_temporal("answer_and_start_wait_for_the_worker_after_a_crash") else { return };
+    let definition = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
+    let run = rig.begin(definition.clone());
+    let gate = rig.wait_for_gate(&run);
+    kill(&rig.daemon_status()["pid"], Signal::KILL);
     rig.home.run(&["gates", "answer", &gate, "yes"]).expect_success();
-    assert_eq!(rig.ended(&run)["status"], "completed");
-    kill(&rig.daemon()["pid"], Signal::KILL);
-    rig.gate(&rig.begin(asking));
+    assert_eq!(rig.wait_for_end(&run)["status"], "completed");
+    kill(&rig.daemon_status()["pid"], Signal::KILL);
+    rig.wait_for_gate(&rig.begin(definition));
 }
 
 #[test]
 fn children_of_a_terminated_run_end_with_it() {
-    let Some(rig) = Rig::of_temporal("children_of_a_terminated_run_end_with_it") else { return };
-    let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
-    let above = json!({"initial_state": "open", "states": {
+    let Some(rig) = Rig::on_temporal("children_of_a_terminated_run_end_with_it") else { return };
+    let definition = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
+    let outer = json!({"initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {"shell": "cat"}}, "transitions": on_success("nest")},
-        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": asking}}}}});
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": definition}}}}});
     let function = "async def story(ctx):\n    return await ctx.run_workflow('inner')\n\
          async def inner(ctx):\n    await ctx.gate('Go on?')\n\
          Workflow(id='inner', session=session, fn=inner)\nWorkflow(id='story', session=session, fn=story)\n";
     for is_function in [false, true] {
         let run = match is_function {
             true => rig.begin_file(function, json!({"workflow_name": "story"})),
-            false => rig.begin(above.clone()),
+            false => rig.begin(outer.clone()),
         };
-        rig.gate(&run);
-        // Another worker has started it.
+        rig.wait_for_gate(&run);
+        // The run was started by another worker.
         rig.kill_worker();
         rig.start_worker();
         rig.await_worker();
         rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).expect_success();
         eventually_blocking("all runs have ended", || {
             let listed = rig.home.run(&["runs", "list", "--json"]).json();
-            let is_over = |run: &Value| run["state"] != "waiting" && run["state"] != "running";
-            if listed["runs"].as_array().unwrap().iter().all(is_over) { Ok(()) } else { Err(listed) }
+            let is_finished = |run: &Value| run["state"] != "waiting" && run["state"] != "running";
+            if listed["runs"].as_array().unwrap().iter().all(is_finished) { Ok(()) } else { Err(listed) }
         });
         eventually_blocking("all terminals are closed", || {
             let listed = rig.agent.call_tool("list_terminal_sessions", json!({}));

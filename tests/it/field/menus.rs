@@ -6,18 +6,18 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::clients::{installed, node_program};
+use crate::clients::{installed_path, node_program};
 use crate::field::ways::{COMMAND_TIMEOUT, Failures, Field};
 
-/// A program that asks, as a named script, with a person's answers.
+/// A script with questions, and a person's answers.
 struct Menu {
     name: &'static str,
     script: (&'static str, &'static str),
     /// A part of each question, and the text or the keys of its answer.
     answers: &'static [(&'static str, Answer)],
-    /// Its notes in the file `chosen` by then.
+    /// Expected content of the file `chosen`.
     chosen: &'static str,
-    /// Parts of the script and their replacements, at which the captured workflow must stop.
+    /// Parts of the script with replacements at which the captured workflow must stop.
     changes: &'static [(&'static str, &'static str)],
 }
 
@@ -36,7 +36,7 @@ const ANSWERS: &[(&str, Answer)] = &[
     ("Go on?", Text("y\n")),
 ];
 
-/// Changes of the scripts of that wizard.
+/// Changes to the scripts of that wizard.
 const CHANGES: &[(&str, &str)] = &[
     ("Project name?", "Delete which project?"),
     ("'staging', 'prod'", "'prod', 'staging'"),
@@ -115,22 +115,22 @@ p.outro('bye');
 
 impl Menu {
     fn check(&self, field: &Field, failures: &mut Failures) {
-        let folder = field.folder(&format!("menu-{}", self.name.replace(['/', ' ', '@'], "-")));
-        symlink(installed(Path::new("prompts/node_modules")), folder.join("node_modules")).unwrap();
-        let write = |text: &str| fs::write(folder.join(self.script.0), text).unwrap();
-        let chosen = || fs::read_to_string(folder.join("chosen")).unwrap_or_default();
+        let directory = field.create_directory(&format!("menu-{}", self.name.replace(['/', ' ', '@'], "-")));
+        symlink(installed_path(Path::new("prompts/node_modules")), directory.join("node_modules")).unwrap();
+        let write = |text: &str| fs::write(directory.join(self.script.0), text).unwrap();
+        let chosen = || fs::read_to_string(directory.join("chosen")).unwrap_or_default();
         write(self.script.1);
         let program = if self.script.0.ends_with("sh") { "sh".into() } else { node_program() };
-        let session = field.open(json!({"shell": "bash", "working_directory": folder}));
+        let session = field.open(json!({"shell": "bash", "working_directory": directory}));
         let line = format!("{} {}\n", program.display(), self.script.0);
-        let mut asked = field.reply(
+        let mut reply = field.call_tool(
             "send_input",
             json!({"session_id": session, "input_text": line, "until": "input", "timeout": COMMAND_TIMEOUT}),
         );
         for (number, (question, answer)) in self.answers.iter().enumerate() {
-            let shown = asked["screen_content"].as_str().unwrap_or_default();
-            if asked["waited"]["reason"] != "input" || !shown.contains(question) {
-                return failures.add(format!("{} / {question}: {asked}", self.name));
+            let screen = reply["screen_content"].as_str().unwrap_or_default();
+            if reply["waited"]["reason"] != "input" || !screen.contains(question) {
+                return failures.add(format!("{} / {question}: {reply}", self.name));
             }
             let until = if number + 1 == self.answers.len() { "prompt" } else { "input" };
             let mut input = json!({"session_id": session, "until": until, "timeout": COMMAND_TIMEOUT});
@@ -138,13 +138,13 @@ impl Menu {
                 Text(text) => input["input_text"] = (*text).into(),
                 Keys(keys) => input["keys"] = json!(keys),
             }
-            asked = field.reply("send_input", input);
+            reply = field.call_tool("send_input", input);
         }
-        if asked["waited"]["reason"] != "prompt" || asked["exit_code"] != 0 || chosen() != self.chosen {
-            return failures.add(format!("{}: {:?}, {asked}", self.name, chosen()));
+        if reply["waited"]["reason"] != "prompt" || reply["exit_code"] != 0 || chosen() != self.chosen {
+            return failures.add(format!("{}: {:?}, {reply}", self.name, chosen()));
         }
-        let captured = field.reply("capture_workflow", json!({"session_ids": [session], "name": "again"}));
-        let definition = &captured["workflow_definition"];
+        let capture = field.call_tool("capture_workflow", json!({"session_ids": [session], "name": "again"}));
+        let definition = &capture["workflow_definition"];
         let status = run(field, definition);
         if status != "completed" || chosen() != self.chosen {
             failures.add(format!("{} / captured: {status}, {:?}: {definition:#}", self.name, chosen()));
@@ -153,30 +153,30 @@ impl Menu {
             let changed = self.script.1.replacen(part, other, 1);
             assert_ne!(changed, self.script.1, "{} / {part}", self.name);
             write(&changed);
-            fs::remove_file(folder.join("chosen")).unwrap();
+            fs::remove_file(directory.join("chosen")).unwrap();
             let status = run(field, definition);
             if status == "completed" || !chosen().is_empty() {
                 failures.add(format!("{} / {other}: {status}, {:?}: {definition:#}", self.name, chosen()));
             }
-            fs::write(folder.join("chosen"), "").unwrap();
+            fs::write(directory.join("chosen"), "").unwrap();
         }
     }
 }
 
-/// Runs a definition until it ends or asks, and returns its status.
+/// Runs a definition until it ends or waits at a gate, and returns its status.
 fn run(field: &Field, definition: &Value) -> String {
-    let result = field.reply(
+    let result = field.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 2.0 * COMMAND_TIMEOUT, "save_on_success": false}),
     );
     if result["status"] == "waiting" {
-        field.reply("cancel_run", json!({"run_id": result["run_id"]}));
+        field.call_tool("cancel_run", json!({"run_id": result["run_id"]}));
     }
     result["status"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
-fn every_library_menu_is_answered_by_its_captured_answer() {
+fn captured_answers_replay_every_library_menu() {
     let field = Field::new();
-    Failures::of_rows(MENUS, |menu, failures| menu.check(&field, failures));
+    Failures::check_rows(MENUS, |menu, failures| menu.check(&field, failures));
 }

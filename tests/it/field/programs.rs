@@ -1,4 +1,4 @@
-//! Programs that ask: interpreters that take entries, and questions in the forms that programs draw.
+//! Interactive programs: interpreters that read entries, and questions in the forms that programs draw.
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ const QUESTIONS: &[Question] = &[
         ..question("not echoed", "bash -c 'read -s -p \"Password: \" x; echo; echo got ${#x}'", "Password:")
     },
     question("in pieces", "sh -c 'printf Na; sleep 0.3; printf \"me? \"; read x; echo got $x'", "Name?"),
-    question("behind much output", "sh -c 'seq 300; printf \"More? \"; read x; echo got $x'", "More?"),
+    question("after much output", "sh -c 'seq 300; printf \"More? \"; read x; echo got $x'", "More?"),
     question(
         "over a progress line",
         "sh -c 'printf \"working 100%%\\rReally? \\033[K\"; read x; echo got $x'",
@@ -146,23 +146,23 @@ const QUESTIONS: &[Question] = &[
 ];
 
 impl Question {
-    fn check(&self, failures: &mut Failures, way: &str, asked: &Value, answered: &Value) {
+    fn check(&self, failures: &mut Failures, way: &str, question_reply: &Value, answer_reply: &Value) {
         let text = |reply: &Value| {
             reply["screen_content"].as_str().or(reply["output"].as_str()).unwrap_or_default().to_owned()
         };
-        let asks = (asked["awaiting_input"] == true || asked["waited"]["reason"] == "input")
-            && text(asked).trim_end().contains(self.text);
-        let is_answered = answered["waited"]["reason"] == "prompt"
-            && answered["exit_code"] == 0
-            && text(answered).contains(self.result);
-        if !asks || !is_answered {
-            failures.add(format!("{} / {way}:\n  asked {asked}\n  answered {answered}", self.name));
+        let is_asked = (question_reply["awaiting_input"] == true || question_reply["waited"]["reason"] == "input")
+            && text(question_reply).trim_end().contains(self.text);
+        let is_answered = answer_reply["waited"]["reason"] == "prompt"
+            && answer_reply["exit_code"] == 0
+            && text(answer_reply).contains(self.result);
+        if !is_asked || !is_answered {
+            failures.add(format!("{} / {way}:\n  asked {question_reply}\n  answered {answer_reply}", self.name));
         }
     }
 }
 
-/// Returns the pattern of a text.
-fn literal(text: &str) -> String {
+/// Returns a pattern that matches `text` literally.
+fn literal_pattern(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_alphanumeric() { letter.to_string() } else { format!("[{letter}]") })
         .collect()
@@ -171,15 +171,15 @@ fn literal(text: &str) -> String {
 #[test]
 fn every_interpreter_entry_has_its_output() {
     let field = Field::new();
-    Failures::of_rows(INTERPRETERS, |interpreter, failures| {
-        let alone = field.open(json!({"command": interpreter.command}));
-        let within = field.open(json!({"shell": "bash"}));
+    Failures::check_rows(INTERPRETERS, |interpreter, failures| {
+        let direct = field.open(json!({"command": interpreter.command}));
+        let nested = field.open(json!({"shell": "bash"}));
         let line = format!("{}\n", interpreter.command.join(" "));
-        field.reply(
+        field.call_tool(
             "send_input",
-            json!({"session_id": within, "input_text": line, "until": "input", "timeout": COMMAND_TIMEOUT}),
+            json!({"session_id": nested, "input_text": line, "until": "input", "timeout": COMMAND_TIMEOUT}),
         );
-        for (place, session) in [("alone", alone), ("in bash", within)] {
+        for (place, session) in [("alone", direct), ("in bash", nested)] {
             for (entry, output) in interpreter.entries {
                 let result = field.run(&session, entry, false);
                 if !result.text.ends_with(output) && !result.text.contains(output.trim_end())
@@ -195,7 +195,7 @@ fn every_interpreter_entry_has_its_output() {
                     ));
                 }
             }
-            field.reply("exit_terminal", json!({"session_id": session}));
+            field.call_tool("exit_terminal", json!({"session_id": session}));
         }
     });
 }
@@ -203,7 +203,7 @@ fn every_interpreter_entry_has_its_output() {
 #[test]
 fn every_entry_of_a_persistent_interpreter_has_its_output() {
     let field = Field::new();
-    Failures::of_rows(
+    Failures::check_rows(
         INTERPRETERS.iter().filter(|interpreter| !interpreter.prompt.is_empty()),
         |interpreter, failures| {
             let entries: Vec<&(&str, &str)> =
@@ -216,12 +216,12 @@ fn every_entry_of_a_persistent_interpreter_has_its_output() {
                 json!({"pattern": interpreter.prompt}),
                 json!(entries.iter().map(|(entry, _)| entry).collect::<Vec<_>>()),
             );
-            let ended = field.function(&text);
+            let ended = field.run_function(&text);
             for (number, (entry, output)) in entries.into_iter().enumerate() {
-                let got = ended["result"][number].as_str().unwrap_or_default();
-                if !got.contains(output.trim_end()) {
+                let actual = ended["result"][number].as_str().unwrap_or_default();
+                if !actual.contains(output.trim_end()) {
                     failures.add(format!(
-                        "{} / {entry:?}: {got:?}, expected {output:?}; {}",
+                        "{} / {entry:?}: {actual:?}, expected {output:?}; {}",
                         interpreter.name, ended["error"]
                     ));
                 }
@@ -272,27 +272,27 @@ const BLOCKS: &[(&str, &str, &str, &str, &str)] = &[
 #[test]
 fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
     let field = Field::new();
-    Failures::of_rows(BLOCKS, |(name, command, prompt, block, result), failures| {
+    Failures::check_rows(BLOCKS, |(name, command, prompt, block, result), failures| {
         let session = field.open(json!({"command": ["sh", "-c", command]}));
-        let waits = |since: &str| {
-            field.reply(
+        let await_prompt = |since: &str| {
+            field.call_tool(
                 "await_output",
                 json!({"session_id": session, "pattern": prompt, "since": since, "timeout": COMMAND_TIMEOUT}),
             )
         };
-        waits("input");
-        let sent = field.reply("send_input", json!({"session_id": session, "input_text": block, "pattern": format!("{}\\s", literal(result)), "timeout": 5}));
-        let is_refused = sent["error"].as_str().is_some_and(|error| error.contains("empty line"));
-        let is_whole = sent["waited"]["reason"] == "match"
-            && !sent["screen_content"].as_str().unwrap_or_default().contains("Error");
-        let typed = field.reply("get_screen_content", json!({"session_id": session}));
+        await_prompt("input");
+        let reply = field.call_tool("send_input", json!({"session_id": session, "input_text": block, "pattern": format!("{}\\s", literal_pattern(result)), "timeout": 5}));
+        let is_refused = reply["error"].as_str().is_some_and(|error| error.contains("empty line"));
+        let is_whole = reply["waited"]["reason"] == "match"
+            && !reply["screen_content"].as_str().unwrap_or_default().contains("Error");
+        let screen_reply = field.call_tool("get_screen_content", json!({"session_id": session}));
         let first = block.lines().next().unwrap_or_default();
-        let has_typed = typed["screen_content"].as_str().is_some_and(|screen| screen.contains(first));
-        if !(is_whole || is_refused && !has_typed) {
-            failures.add(format!("{name} / send_input: {sent} {typed}"));
+        let is_typed = screen_reply["screen_content"].as_str().is_some_and(|screen| screen.contains(first));
+        if !(is_whole || is_refused && !is_typed) {
+            failures.add(format!("{name} / send_input: {reply} {screen_reply}"));
         }
-        field.reply("exit_terminal", json!({"session_id": session}));
-        let ended = field.function(&format!(
+        field.call_tool("exit_terminal", json!({"session_id": session}));
+        let ended = field.run_function(&format!(
             "PTYNode(id='program', session=session, command={:?}, ready={})\n\
              async def field(ctx):\n    got = await ctx.run('program', {:?}, timeout=60)\n    \
              return [got['success'], got['output'], got['error'], got['attributes'].get('session_id')]\n\
@@ -301,10 +301,11 @@ fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
             json!({"pattern": prompt}),
             block.trim_end_matches('\n'),
         ));
-        let got = &ended["result"];
-        let is_refused = got[0] == false && got[2].as_str().is_some_and(|error| error.contains("empty line"));
-        let output = got[1].as_str().unwrap_or_default();
-        let is_whole = got[0] == true && output.contains(result) && !output.contains("Error");
+        let result_fields = &ended["result"];
+        let is_refused =
+            result_fields[0] == false && result_fields[2].as_str().is_some_and(|error| error.contains("empty line"));
+        let output = result_fields[1].as_str().unwrap_or_default();
+        let is_whole = result_fields[0] == true && output.contains(result) && !output.contains("Error");
         if !is_whole && !is_refused {
             failures.add(format!("{name} / node: {ended}"));
         }
@@ -321,14 +322,14 @@ fn every_persistent_program_may_start_late() {
         ("python", "sh -c 'sleep 5; exec python3 -q'", ["6 * 7", "7 * 7"], ["42", "49"]),
         ("node", "sh -c 'sleep 5; exec node'", ["6 * 7", "7 * 7"], ["42", "49"]),
     ];
-    Failures::of_rows(rows, |(name, command, entries, outputs), failures| {
+    Failures::check_rows(rows, |(name, command, entries, outputs), failures| {
         let text = format!(
             "PTYNode(id='late', session=session, command={command:?})\n\
              async def field(ctx):\n    return [(await ctx.run('late', entry))['output'] for entry in {}]\n\
              Workflow(id='field', session=session, fn=field)\n",
             json!(entries),
         );
-        let ended = field.function(&text);
+        let ended = field.run_function(&text);
         if ended["result"] != json!(outputs) {
             failures.add(format!("{name}: {}, expected {outputs:?}; {}", ended["result"], ended["error"]));
         }
@@ -338,31 +339,41 @@ fn every_persistent_program_may_start_late() {
 #[test]
 fn every_question_is_in_the_reply_and_takes_its_answer() {
     let field = Field::new();
-    Failures::of_rows(["bash", "zsh", "fish"], |shell, failures| {
+    Failures::check_rows(["bash", "zsh", "fish"], |shell, failures| {
         let session = field.open(json!({"shell": shell}));
         for question in QUESTIONS {
             let answer = json!({
                 "session_id": session, "input_text": format!("{}\n", question.answer), "until": "prompt", "timeout": COMMAND_TIMEOUT
             });
-            let typed = json!({
+            let command = json!({
                 "session_id": session, "input_text": format!("{}\n", question.command), "until": "prompt", "timeout": COMMAND_TIMEOUT
             });
-            let asked = field.reply("send_input", typed);
-            question.check(failures, &format!("typed in {shell}"), &asked, &field.reply("send_input", answer.clone()));
+            let question_reply = field.call_tool("send_input", command);
+            question.check(
+                failures,
+                &format!("typed in {shell}"),
+                &question_reply,
+                &field.call_tool("send_input", answer.clone()),
+            );
             let run = json!({"session_id": session, "command": question.command, "timeout": COMMAND_TIMEOUT});
-            let asked = field.reply("run_command", run);
-            question.check(failures, &format!("run in {shell}"), &asked, &field.reply("send_input", answer));
+            let question_reply = field.call_tool("run_command", run);
+            question.check(
+                failures,
+                &format!("run in {shell}"),
+                &question_reply,
+                &field.call_tool("send_input", answer),
+            );
         }
-        field.reply("exit_terminal", json!({"session_id": session}));
+        field.call_tool("exit_terminal", json!({"session_id": session}));
     });
 }
 
 #[test]
 fn every_question_is_answered_by_machine_and_node_rules() {
     let field = Field::new();
-    Failures::of_rows(QUESTIONS, |question, failures| {
+    Failures::check_rows(QUESTIONS, |question, failures| {
         let script = json!({
-            "rules": [{"when": format!("{} *$", literal(question.text)), "type": format!("{}\n", question.answer)}], "timeout": COMMAND_TIMEOUT
+            "rules": [{"when": format!("{} *$", literal_pattern(question.text)), "type": format!("{}\n", question.answer)}], "timeout": COMMAND_TIMEOUT
         });
         let mut dialogue = script.clone();
         dialogue["input_text"] = format!("{}\n", question.command).into();
@@ -371,7 +382,7 @@ fn every_question_is_answered_by_machine_and_node_rules() {
             "ask": {"action": {"tool": "dialogue", "params": dialogue}, "timeout": 90, "transitions": [{"condition": "success", "next_state": "end"}]},
             "end": {"action": {"tool": "return", "params": {"result": ["{ask_answers}", "{ask_exit_code}", "{ask_screen_content}"]}}},
         }});
-        let ended = field.machine(&definition);
+        let ended = field.run_machine(&definition);
         let result = &ended["result"];
         let screen = result[2].as_str().unwrap_or_default();
         if result[0] != 1 || result[1] != 0 || !screen.contains(question.result) {
@@ -383,7 +394,7 @@ fn every_question_is_answered_by_machine_and_node_rules() {
              Workflow(id='field', session=session, fn=field)\n",
             question.command
         );
-        let ended = field.function(&text);
+        let ended = field.run_function(&text);
         if ended["result"][0] != true
             || !ended["result"][1].as_str().is_some_and(|output| output.contains(question.result))
         {

@@ -73,7 +73,7 @@ function fish_right_prompt; date '+%H:%M:%S'; end
 "#;
 
 /// A prompt of two rows, for shells that read the file of `ENV`.
-const ROWS_OF_SH: &[(&str, &str)] = &[(".shrc", "PS1='plain row\n$ '\n")];
+const TWO_ROW_PROMPT: &[(&str, &str)] = &[(".shrc", "PS1='plain row\n$ '\n")];
 
 /// The table of shells.
 pub(crate) const SHELLS: &[Shell] = &[
@@ -126,10 +126,10 @@ pub(crate) const SHELLS: &[Shell] = &[
 ];
 
 /// Shells without reports, with prompts of two rows. Only the program that opened them knows the first row.
-pub(crate) const PROMPTS_OF_ROWS: &[Shell] = &[
-    Shell { files: ROWS_OF_SH, ..plain("dash, prompt of two rows", &["dash"]) },
-    Shell { files: ROWS_OF_SH, ..plain("ksh, prompt of two rows", &["ksh"]) },
-    Shell { files: ROWS_OF_SH, ..plain("busybox, prompt of two rows", &["busybox", "sh"]) },
+pub(crate) const TWO_ROW_PROMPT_SHELLS: &[Shell] = &[
+    Shell { files: TWO_ROW_PROMPT, ..plain("dash, prompt of two rows", &["dash"]) },
+    Shell { files: TWO_ROW_PROMPT, ..plain("ksh, prompt of two rows", &["ksh"]) },
+    Shell { files: TWO_ROW_PROMPT, ..plain("busybox, prompt of two rows", &["busybox", "sh"]) },
     Shell {
         files: &[(".tcshrc", "set prompt='plain row\\\n% '\n")],
         dialect: Dialect::Csh,
@@ -138,8 +138,8 @@ pub(crate) const PROMPTS_OF_ROWS: &[Shell] = &[
 ];
 
 impl Shell {
-    /// Creates its home directory below `folder`, and returns the variables for starting it.
-    pub(crate) fn settle(&self, folder: &Path) -> BTreeMap<&'static str, String> {
+    /// Creates the shell's home directory below `folder`, and returns the environment to start the shell with.
+    pub(crate) fn create_home(&self, folder: &Path) -> BTreeMap<&'static str, String> {
         let home = folder.join(self.name.replace([' ', ','], "_"));
         settle_fish(&home);
         for (path, text) in self.files {
@@ -160,8 +160,8 @@ impl Shell {
         ])
     }
 
-    /// Returns the parameters that open it in a terminal.
-    pub(crate) fn opening(&self, folder: &Path) -> Value {
-        json!({"command": self.command, "environment": self.settle(folder)})
+    /// Returns the `open_terminal` parameters for the shell.
+    pub(crate) fn open_parameters(&self, folder: &Path) -> Value {
+        json!({"command": self.command, "environment": self.create_home(folder)})
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, find_program};
 
 use crate::field::cases::{CASES, Case};
-use crate::field::shells::{Dialect, PROMPTS_OF_ROWS, SHELLS, Shell};
+use crate::field::shells::{Dialect, SHELLS, Shell, TWO_ROW_PROMPT_SHELLS};
 use crate::ssh_server::Server;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
@@ -20,7 +20,7 @@ pub(crate) const COMMAND_TIMEOUT: f64 = 60.0;
 
 /// The outcome of a command.
 pub(crate) struct Outcome {
-    /// Its output, or for ways without one the text since the command was typed.
+    /// The command's output; where there is none, the terminal text since the command was typed.
     pub(crate) text: String,
     pub(crate) exit_code: Option<i64>,
     pub(crate) error: Option<String>,
@@ -48,16 +48,16 @@ impl Outcome {
 
 impl Failures {
     /// Compares the whole output if `is_exact`, otherwise searches for each of its lines.
-    fn compare(&mut self, shell: &Shell, case: &Case, got: &Outcome, is_exact: bool) {
-        let is_text_right = match is_exact {
-            true => got.text == case.output,
-            false => case.output.lines().all(|line| got.text.contains(line.trim_end())),
+    fn compare(&mut self, shell: &Shell, case: &Case, actual: &Outcome, is_exact: bool) {
+        let is_text_correct = match is_exact {
+            true => actual.text == case.output,
+            false => case.output.lines().all(|line| actual.text.contains(line.trim_end())),
         };
         let exit_code = shell.is_integrated.then_some(case.exit_code);
-        if !is_text_right || got.exit_code != exit_code || got.error.is_some() {
+        if !is_text_correct || actual.exit_code != exit_code || actual.error.is_some() {
             self.add(format!(
                 "{} / {}: {:?} with exit code {:?}, expected {:?} with {exit_code:?}; {:?}",
-                shell.name, case.name, got.text, got.exit_code, case.output, got.error
+                shell.name, case.name, actual.text, actual.exit_code, case.output, actual.error
             ));
         }
     }
@@ -67,7 +67,7 @@ impl Failures {
     }
 
     /// Runs `work` for all rows of a table concurrently: most of the time is spent waiting.
-    pub(crate) fn of_rows<R>(rows: impl IntoIterator<Item = R>, work: impl Fn(&R, &mut Self) + Sync)
+    pub(crate) fn check_rows<R>(rows: impl IntoIterator<Item = R>, work: impl Fn(&R, &mut Self) + Sync)
     where
         R: Send + Sync,
     {
@@ -86,7 +86,7 @@ impl Failures {
     }
 
     fn check(self) {
-        assert!(self.0.is_empty(), "{} rows are wrong:\n{}", self.0.len(), self.0.join("\n"));
+        assert!(self.0.is_empty(), "{} rows failed:\n{}", self.0.len(), self.0.join("\n"));
     }
 }
 
@@ -98,21 +98,21 @@ impl Field {
     }
 
     /// Creates a directory with this name.
-    pub(crate) fn folder(&self, name: &str) -> PathBuf {
-        let folder = self.home.path().join(name);
-        fs::create_dir(&folder).unwrap();
-        folder
+    pub(crate) fn create_directory(&self, name: &str) -> PathBuf {
+        let directory = self.home.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        directory
     }
 
-    pub(crate) fn open(&self, opening: Value) -> String {
-        self.agent.call_tool("open_terminal", opening)["session_id"].as_str().unwrap().to_owned()
+    pub(crate) fn open(&self, parameters: Value) -> String {
+        self.agent.call_tool("open_terminal", parameters)["session_id"].as_str().unwrap().to_owned()
     }
 
-    /// Returns the reply of a tool, even with `isError`.
-    pub(crate) fn reply(&self, tool: &str, arguments: Value) -> Value {
-        let mut answer = self.agent.begin(tool, arguments).answer();
-        match answer["result"]["structuredContent"].take() {
-            Value::Null => json!({"error": answer["result"]["content"][0]["text"]}),
+    /// Calls a tool and returns its reply, even with `isError`.
+    pub(crate) fn call_tool(&self, tool: &str, arguments: Value) -> Value {
+        let mut response = self.agent.begin(tool, arguments).answer();
+        match response["result"]["structuredContent"].take() {
+            Value::Null => json!({"error": response["result"]["content"][0]["text"]}),
             reply => reply,
         }
     }
@@ -123,42 +123,42 @@ impl Field {
         if integrate {
             arguments["integrate"] = true.into();
         }
-        Outcome::new(&self.reply("run_command", arguments), "output")
+        Outcome::new(&self.call_tool("run_command", arguments), "output")
     }
 
     fn type_line(&self, session: &str, command: &str) -> Outcome {
         let arguments = json!({
             "session_id": session, "input_text": format!("{command}\n"), "until": "prompt", "timeout": COMMAND_TIMEOUT, "screen": "new"
         });
-        let reply = self.reply("send_input", arguments);
+        let reply = self.call_tool("send_input", arguments);
         let mut outcome = Outcome::new(&reply, "screen_content");
         if reply["waited"]["reason"] == "timeout" {
-            outcome.error = Some("its prompt did not come".to_owned());
+            outcome.error = Some("no prompt appeared".to_owned());
         }
         outcome
     }
 
-    /// Runs a machine to its end.
-    pub(crate) fn machine(&self, definition: &Value) -> Value {
-        self.reply(
+    /// Runs a state machine to its end.
+    pub(crate) fn run_machine(&self, definition: &Value) -> Value {
+        self.call_tool(
             "run_workflow",
             json!({"workflow_definition": definition, "wait_seconds": 170, "save_on_success": false, "detail": "full"}),
         )
     }
 
     /// Runs the function of a file to its end.
-    pub(crate) fn function(&self, text: &str) -> Value {
+    pub(crate) fn run_function(&self, text: &str) -> Value {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let file = self.home.path().join(format!("field{}.py", NEXT.fetch_add(1, Ordering::Relaxed)));
         std::fs::write(&file, text).unwrap();
-        self.reply("run_workflow", json!({"workflow_file": file, "wait_seconds": 170, "save_on_success": false}))
+        self.call_tool("run_workflow", json!({"workflow_file": file, "wait_seconds": 170, "save_on_success": false}))
     }
 
-    /// Runs a machine that opens the shell and has one state for each case, and returns the results of these states.
+    /// Runs a state machine that opens the shell and has one state for each case, and returns these states' results.
     fn run_cases(&self, shell: &Shell, cases: &[&Case], action: impl Fn(&Case) -> Value) -> Vec<Value> {
         let mut states = json!({
             "open": {
-                "action": {"tool": "open_terminal", "params": shell.opening(self.home.path())},
+                "action": {"tool": "open_terminal", "params": shell.open_parameters(self.home.path())},
                 "transitions": [{"condition": "success", "next_state": "case0"}],
             },
             "end": {"action": {"tool": "exit_terminal", "params": {}}},
@@ -169,7 +169,7 @@ impl Field {
                 json!({"action": action(case), "transitions": [{"condition": {}, "next_state": next}], "timeout": 90});
             states[format!("case{number}")] = state;
         }
-        let ended = self.machine(&json!({"name": "field", "initial_state": "open", "states": states}));
+        let ended = self.run_machine(&json!({"name": "field", "initial_state": "open", "states": states}));
         let results: Vec<Value> = ended["execution_log"]
             .as_array()
             .into_iter()
@@ -185,18 +185,18 @@ impl Field {
 }
 
 fn cases_for(shell: &Shell, as_written: bool) -> Vec<&'static Case> {
-    CASES.iter().filter(|case| case.is_for(shell, as_written)).collect()
+    CASES.iter().filter(|case| case.applies_to(shell, as_written)).collect()
 }
 
 #[test]
 fn every_command_runs_as_written_in_every_shell() {
     let field = Field::new();
-    Failures::of_rows(SHELLS, |shell, failures| {
-        let session = field.open(shell.opening(field.home.path()));
+    Failures::check_rows(SHELLS, |shell, failures| {
+        let session = field.open(shell.open_parameters(field.home.path()));
         for case in cases_for(shell, true) {
             failures.compare(shell, case, &field.run(&session, &case.text(), false), true);
         }
-        field.reply("exit_terminal", json!({"session_id": session}));
+        field.call_tool("exit_terminal", json!({"session_id": session}));
     });
 }
 
@@ -204,7 +204,7 @@ fn every_command_runs_as_written_in_every_shell() {
 fn exclamation_mark_is_refused_by_an_expanding_shell() {
     let field = Field::new();
     for shell in SHELLS.iter().filter(|shell| !shell.is_integrated) {
-        let session = field.open(shell.opening(field.home.path()));
+        let session = field.open(shell.open_parameters(field.home.path()));
         let result = field.run(&session, "echo \"a!b\"", false);
         let is_refused = result.text.is_empty() && result.error.as_ref().is_some_and(|error| error.contains("history"));
         assert!(
@@ -214,37 +214,37 @@ fn exclamation_mark_is_refused_by_an_expanding_shell() {
             result.text,
             result.error
         );
-        field.reply("exit_terminal", json!({"session_id": session}));
+        field.call_tool("exit_terminal", json!({"session_id": session}));
     }
 }
 
 #[test]
 fn every_line_typed_by_an_agent_is_followed_to_its_prompt() {
     let field = Field::new();
-    Failures::of_rows(SHELLS, |shell, failures| {
-        let session = field.open(shell.opening(field.home.path()));
+    Failures::check_rows(SHELLS, |shell, failures| {
+        let session = field.open(shell.open_parameters(field.home.path()));
         for case in cases_for(shell, false) {
             failures.compare(shell, case, &field.type_line(&session, &case.text()), false);
         }
-        field.reply("exit_terminal", json!({"session_id": session}));
+        field.call_tool("exit_terminal", json!({"session_id": session}));
     });
 }
 
 #[test]
 fn every_command_of_a_machine_has_its_output_and_exit_code() {
     let field = Field::new();
-    Failures::of_rows(SHELLS, |shell, failures| {
+    Failures::check_rows(SHELLS, |shell, failures| {
         let cases = cases_for(shell, true);
         let run = |case: &Case| json!({"tool": "run_command", "params": {"command": case.text(), "timeout": COMMAND_TIMEOUT}});
         for (case, result) in cases.iter().zip(field.run_cases(shell, &cases, run)) {
             // Values of a machine lack the final newline, and a failure also has the exit code in words.
-            let mut got = Outcome::new(&result, "output");
-            got.text.push_str(if case.output.ends_with('\n') { "\n" } else { "" });
+            let mut actual = Outcome::new(&result, "output");
+            actual.text.push_str(if case.output.ends_with('\n') { "\n" } else { "" });
             // A shell without exit codes leaves it unknown.
-            let is_unknown = !shell.is_integrated && got.exit_code.is_none();
+            let is_unknown = !shell.is_integrated && actual.exit_code.is_none();
             assert_eq!(is_unknown, result["exit_code_unknown"] == true, "{} / {}", shell.name, case.name);
-            got.error = got.error.filter(|_| case.exit_code == 0 && !is_unknown);
-            failures.compare(shell, case, &got, true);
+            actual.error = actual.error.filter(|_| case.exit_code == 0 && !is_unknown);
+            failures.compare(shell, case, &actual, true);
         }
     });
 }
@@ -253,7 +253,7 @@ fn every_command_of_a_machine_has_its_output_and_exit_code() {
 fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
     let field = Field::new();
     // A machine waits for the prompt named in its definition, which only an integrated shell reports.
-    Failures::of_rows(SHELLS.iter().filter(|shell| shell.is_integrated), |shell, failures| {
+    Failures::check_rows(SHELLS.iter().filter(|shell| shell.is_integrated), |shell, failures| {
         let cases = cases_for(shell, false);
         let line = |case: &Case| {
             let input = format!("{}\n", case.text());
@@ -269,46 +269,49 @@ fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
 fn text_since_an_input_marks_full_screen_drawing() {
     const DRAWS: &str = "sh -c 'printf \"\\033[?1049h\\033[Hdrawn\"; read x; printf \"\\033[?1049l\"; echo back'";
     let field = Field::new();
-    let says = |text: &Value| text.as_str().is_some_and(|text| text.contains("content_mode: screen"));
-    Failures::of_rows(SHELLS.iter().filter(|shell| shell.files.is_empty()), |shell, failures| {
-        let session = field.open(shell.opening(field.home.path()));
-        let types = |text: &str, pattern: &str| {
-            field.reply("send_input", json!({"session_id": session, "input_text": format!("{text}\n")}));
-            field.reply(
+    let has_hint = |text: &Value| text.as_str().is_some_and(|text| text.contains("content_mode: screen"));
+    Failures::check_rows(SHELLS.iter().filter(|shell| shell.files.is_empty()), |shell, failures| {
+        let session = field.open(shell.open_parameters(field.home.path()));
+        let type_and_await = |text: &str, pattern: &str| {
+            field.call_tool("send_input", json!({"session_id": session, "input_text": format!("{text}\n")}));
+            field.call_tool(
                 "await_output",
                 json!({"session_id": session, "pattern": pattern, "target": "screen", "timeout": COMMAND_TIMEOUT}),
             )
         };
-        let read = |mode: &str| field.reply("get_screen_content", json!({"session_id": session, "content_mode": mode}));
-        types(DRAWS, "^drawn");
-        let since = read("since_input");
+        let read_screen =
+            |mode: &str| field.call_tool("get_screen_content", json!({"session_id": session, "content_mode": mode}));
+        type_and_await(DRAWING_COMMAND, "^drawn");
+        let since_input = read_screen("since_input");
         // Without marks, the echo is part of the text.
-        let text = since["screen_content"].as_str().unwrap_or("none");
-        let is_wrong = shell.is_integrated && text != "none" || text.trim().is_empty();
-        if is_wrong || !says(&since["hint"]) || since["success"] != true {
-            failures.add(format!("{}, since the input: {since}", shell.name));
+        let text = since_input["screen_content"].as_str().unwrap_or("none");
+        let is_incorrect = shell.is_integrated && text != "none" || text.trim().is_empty();
+        if is_incorrect || !has_hint(&since_input["hint"]) || since_input["success"] != true {
+            failures.add(format!("{}, since the input: {since_input}", shell.name));
         }
         for mode in ["history", "tail"] {
-            let text = read(mode);
-            if !says(&text["hint"]) {
+            let text = read_screen(mode);
+            if !has_hint(&text["hint"]) {
                 failures.add(format!("{}, {mode}: {text}", shell.name));
             }
         }
-        let screen = read("screen");
+        let screen = read_screen("screen");
         if screen["screen_content"] != "drawn" || !screen["hint"].is_null() {
             failures.add(format!("{}, the screen: {screen}", shell.name));
         }
-        types("", "^back");
-        let since = read("since_input");
-        if !since["screen_content"].as_str().is_some_and(|text| text.contains("back")) || !since["hint"].is_null() {
-            failures.add(format!("{}, afterwards: {since}", shell.name));
+        type_and_await("", "^back");
+        let since_input = read_screen("since_input");
+        if !since_input["screen_content"].as_str().is_some_and(|text| text.contains("back"))
+            || !since_input["hint"].is_null()
+        {
+            failures.add(format!("{}, afterwards: {since_input}", shell.name));
         }
-        field.reply("exit_terminal", json!({"session_id": session}));
+        field.call_tool("exit_terminal", json!({"session_id": session}));
     });
     let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
-    let ended = field.machine(&json!({"name": "drawn", "initial_state": "open", "states": {
+    let ended = field.run_machine(&json!({"name": "drawn", "initial_state": "open", "states": {
         "open": state("open_terminal", json!({"shell": "bash"}), "draw"),
-        "draw": state("send_input", json!({"input_text": format!("{DRAWS}\n")}), "see"),
+        "draw": state("send_input", json!({"input_text": format!("{DRAWING_COMMAND}\n")}), "see"),
         "see": state(
             "await_output",
             json!({"pattern": "^drawn", "target": "screen", "timeout": COMMAND_TIMEOUT}),
@@ -316,20 +319,20 @@ fn text_since_an_input_marks_full_screen_drawing() {
         ),
         "read": {"action": {"tool": "get_screen_content", "params": {"content_mode": "since_input"}}},
     }}));
-    assert!(ended["status"] == "failed" && says(&ended["error"]), "{ended}");
-    let ended = field.function(&format!(
+    assert!(ended["status"] == "failed" && has_hint(&ended["error"]), "{ended}");
+    let ended = field.run_function(&format!(
         "PTYNode(id='drawn', session=session, command='bash', ready='quiet')\nasync def field(ctx):\n    \
-         got = await ctx.run('drawn', {DRAWS:?})\n    \
+         got = await ctx.run('drawn', {DRAWING_COMMAND:?})\n    \
          return [got['output'], got['attributes'].get('alternate_screen')]\nWorkflow(id='field', session=session, fn=field)\n"
     ));
     assert_eq!(ended["result"], json!(["drawn", true]), "{ended}");
 }
 
 /// Lines from which a shell runs nothing: a missing history event, and a syntax error.
-const RUN_NOTHING: &[(&str, &[Dialect])] = &[("echo \"a!b\"", &[Dialect::Posix]), ("echo )(", &[Dialect::Posix])];
+const UNRUNNABLE_LINES: &[(&str, &[Dialect])] = &[("echo \"a!b\"", &[Dialect::Posix]), ("echo )(", &[Dialect::Posix])];
 
 /// Lines without a command.
-const NOTHING_TO_RUN: &[(&str, &[Dialect])] =
+const EMPTY_LINES: &[(&str, &[Dialect])] =
     &[("", &[Dialect::Posix, Dialect::Fish]), ("  ", &[Dialect::Posix, Dialect::Fish]), ("# a", &[Dialect::Fish])];
 
 /// Returns the lines of a table for a shell.
@@ -337,7 +340,7 @@ fn lines_for(table: &[(&'static str, &[Dialect])], shell: &Shell) -> Vec<&'stati
     table.iter().filter(|(_, dialects)| dialects.contains(&shell.dialect)).map(|(line, _)| *line).collect()
 }
 
-fn says_ran_nothing(reply: &Value) -> bool {
+fn reports_nothing_ran(reply: &Value) -> bool {
     reply["error"].as_str().is_some_and(|error| error.contains("ran nothing"))
 }
 
@@ -345,102 +348,105 @@ fn says_ran_nothing(reply: &Value) -> bool {
 fn typed_line_without_effect_is_not_a_success() {
     const NAMES: [&str; 6] = ["bash", "bash, heavy prompt", "zsh", "zsh, vi mode", "fish", "fish, heavy prompt"];
     let field = Field::new();
-    Failures::of_rows(SHELLS.iter().filter(|shell| NAMES.contains(&shell.name)), |shell, failures| {
-        let session = field.open(shell.opening(field.home.path()));
-        let types = |line: &str, until: Value| {
-            field.reply(
+    Failures::check_rows(SHELLS.iter().filter(|shell| NAMES.contains(&shell.name)), |shell, failures| {
+        let session = field.open(shell.open_parameters(field.home.path()));
+        let type_line = |line: &str, until: Value| {
+            field.call_tool(
                 "send_input",
                 json!({"session_id": session, "input_text": format!("{line}\n"), "until": until, "timeout": COMMAND_TIMEOUT}),
             )
         };
-        let run = |tool: &str, params: Value| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": "end"}]});
-        let machine = |states: Value| {
-            let mut all = json!({
+        let state = |tool: &str, params: Value| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": "end"}]});
+        let run_states = |states: Value| {
+            let mut all_states = json!({
                 "open": {
-                    "action": {"tool": "open_terminal", "params": shell.opening(field.home.path())},
+                    "action": {"tool": "open_terminal", "params": shell.open_parameters(field.home.path())},
                     "transitions": [{"condition": "success", "next_state": "act"}],
                 },
                 "end": {"action": {"tool": "exit_terminal", "params": {}}},
             });
-            all.as_object_mut().unwrap().extend(states.as_object().unwrap().clone());
-            field.machine(&json!({"name": "nothing", "initial_state": "open", "states": all}))
+            all_states.as_object_mut().unwrap().extend(states.as_object().unwrap().clone());
+            field.run_machine(&json!({"name": "nothing", "initial_state": "open", "states": all_states}))
         };
-        let rows = lines_for(RUN_NOTHING, shell).into_iter().map(|line| (line, true));
-        for (line, is_failure) in rows.chain(lines_for(NOTHING_TO_RUN, shell).into_iter().map(|line| (line, false))) {
-            let mut check = |way: &str, is_right: bool, reply: &Value| {
-                if !is_right {
+        let rows = lines_for(UNRUNNABLE_LINES, shell).into_iter().map(|line| (line, true));
+        for (line, is_failure) in rows.chain(lines_for(EMPTY_LINES, shell).into_iter().map(|line| (line, false))) {
+            let mut check = |way: &str, is_correct: bool, reply: &Value| {
+                if !is_correct {
                     failures.add(format!("{} / {line:?} / {way}: {reply}", shell.name));
                 }
             };
-            let as_expected = |reply: &Value| says_ran_nothing(reply) == is_failure && reply["success"] != is_failure;
+            let is_expected =
+                |reply: &Value| reports_nothing_ran(reply) == is_failure && reply["success"] != is_failure;
             field.run(&session, "true", false);
-            let reply = types(line, "prompt".into());
-            check("send_input", as_expected(&reply) && reply["waited"]["reason"] == "prompt", &reply);
+            let reply = type_line(line, "prompt".into());
+            check("send_input", is_expected(&reply) && reply["waited"]["reason"] == "prompt", &reply);
             let reply = field
                 .reply("await_output", json!({"session_id": session, "until": "prompt", "timeout": COMMAND_TIMEOUT}));
-            check("await_output", as_expected(&reply) && reply["reason"] == "prompt", &reply);
+            check("await_output", is_expected(&reply) && reply["reason"] == "prompt", &reply);
             let text = format!("{line}\n");
-            let states = json!({"act": run("send_input", json!({"input_text": text, "until": "prompt", "timeout": COMMAND_TIMEOUT}))});
-            let ended = machine(states);
+            let states = json!({"act": state("send_input", json!({"input_text": text, "until": "prompt", "timeout": COMMAND_TIMEOUT}))});
+            let ended = run_states(states);
             check(
                 "a machine",
-                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                reports_nothing_ran(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
                 &ended,
             );
-            let mut wait = run("send_input", json!({"input_text": text}));
+            let mut wait = state("send_input", json!({"input_text": text}));
             wait["transitions"][0]["next_state"] = "wait".into();
-            let ended = machine(json!({
-                "act": wait, "wait": run("await_output", json!({"until": "prompt", "timeout": COMMAND_TIMEOUT})),
+            let ended = run_states(json!({
+                "act": wait, "wait": state("await_output", json!({"until": "prompt", "timeout": COMMAND_TIMEOUT})),
             }));
             check(
                 "a later wait",
-                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                reports_nothing_ran(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
                 &ended,
             );
             let rules = json!([{"when": "no such question", "type": "x\n"}]);
-            let ended = machine(
-                json!({"act": run("dialogue", json!({"input_text": text, "rules": rules, "timeout": COMMAND_TIMEOUT}))}),
+            let ended = run_states(
+                json!({"act": state("dialogue", json!({"input_text": text, "rules": rules, "timeout": COMMAND_TIMEOUT}))}),
             );
             check(
                 "a dialogue",
-                says_ran_nothing(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
+                reports_nothing_ran(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
                 &ended,
             );
             let send = field.home.run(&["terminal", "send", &session, line, "-e"]);
             let wait = field.home.run(&["terminal", "wait", &session, "--timeout", "60"]);
-            let is_right = wait.code == i32::from(is_failure) && wait.stdout.contains("ran nothing") == is_failure;
-            check("terminal wait", is_right, &json!([send.stdout, send.stderr, wait.code, wait.stdout, wait.stderr]));
-            let ended = field.function(&format!(
+            let is_correct = wait.code == i32::from(is_failure) && wait.stdout.contains("ran nothing") == is_failure;
+            check("terminal wait", is_correct, &json!([send.stdout, send.stderr, wait.code, wait.stdout, wait.stderr]));
+            let ended = field.run_function(&format!(
                 "PTYNode(id='shell', session=session, command={:?}, env={})\nasync def field(ctx):\n    \
                  got = await ctx.run('shell', {line:?})\n    then = await ctx.run('shell', 'echo then')\n    \
                  return [got['success'], got['error'], then['output']]\n\
                  Workflow(id='field', session=session, fn=field)\n",
                 shell.command.join(" "),
-                json!(shell.settle(field.home.path())),
+                json!(shell.create_home(field.home.path())),
             ));
-            let got = &ended["result"];
-            let is_right =
-                got[0] != is_failure && says_ran_nothing(&json!({"error": got[1]})) == is_failure && got[2] == "then";
-            check("a node", is_right, &ended);
+            let result = &ended["result"];
+            let is_correct = result[0] != is_failure
+                && reports_nothing_ran(&json!({"error": result[1]})) == is_failure
+                && result[2] == "then";
+            check("a node", is_correct, &ended);
         }
         if shell.dialect == Dialect::Fish {
             // fish keeps an invalid line in its editor, and shows no prompt after it.
-            let reply = types("echo )(", "prompt".into());
+            let reply = type_line("echo )(", "prompt".into());
             let wait = field.home.run(&["terminal", "wait", &session, "--timeout", "60"]);
             if reply["waited"]["reason"] != "input" || wait.code != 3 {
                 failures.add(format!("{}, a line that stays: {reply} {wait:?}", shell.name));
             }
         }
-        field.reply("exit_terminal", json!({"session_id": session}));
+        field.call_tool("exit_terminal", json!({"session_id": session}));
     });
 }
 
 #[test]
-fn input_of_a_person_is_printed_with_its_answer() {
+fn terminal_send_prints_the_answer_to_its_input() {
     let field = Field::new();
-    let shells = ["bash", "bash, heavy prompt", "zsh", "fish", "dash", "tcsh"];
-    let opening = |shell: &Shell| (shell.name, shell.opening(field.home.path()), "sleep 0.7; echo a''nswer", "answer");
-    let rows = SHELLS.iter().filter(|shell| shells.contains(&shell.name)).map(opening);
+    let shell_names = ["bash", "bash, heavy prompt", "zsh", "fish", "dash", "tcsh"];
+    let parameters =
+        |shell: &Shell| (shell.name, shell.open_parameters(field.home.path()), "sleep 0.7; echo a''nswer", "answer");
+    let rows = SHELLS.iter().filter(|shell| shell_names.contains(&shell.name)).map(row);
     let python = "import time; time.sleep(0.7); print('an' + 'swer')";
     let programs = [
         ("python", json!({"command": ["python3", "-q"]}), python, "answer"),
@@ -453,25 +459,25 @@ fn input_of_a_person_is_printed_with_its_answer() {
         ("a question", json!({"command": ["sh", "-c", "read x; sleep 0.3; printf 'Na''me? '; read y"]}), "go", "Name?"),
         ("bash", json!({"shell": "bash"}), "echo answer; sleep 600", "answer"),
     ];
-    Failures::of_rows(rows.chain(programs), |(name, opening, line, answer), failures| {
-        let session = field.open(opening.clone());
-        let sent = field.home.run(&["terminal", "send", &session, line, "-e"]);
-        let is_there = sent.stdout.lines().any(|row| row.trim_end() == *answer);
-        if sent.code != 0 || !is_there {
-            failures.add(format!("{name}: {sent:?}"));
+    Failures::check_rows(rows.chain(programs), |(name, parameters, line, answer), failures| {
+        let session = field.open(parameters.clone());
+        let output = field.home.run(&["terminal", "send", &session, line, "-e"]);
+        let is_shown = output.stdout.lines().any(|row| row.trim_end() == *answer);
+        if output.code != 0 || !is_shown {
+            failures.add(format!("{name}: {output:?}"));
         }
-        let sent = field.home.run(&["terminal", "send", &session, "-k", "ctrl-c"]);
-        if sent.code != 0 {
-            failures.add(format!("{name}, a key: {sent:?}"));
+        let output = field.home.run(&["terminal", "send", &session, "-k", "ctrl-c"]);
+        if output.code != 0 {
+            failures.add(format!("{name}, a key: {output:?}"));
         }
-        field.reply("exit_terminal", json!({"session_id": session}));
+        field.call_tool("exit_terminal", json!({"session_id": session}));
     });
 }
 
 #[test]
 fn value_of_a_node_or_graph_is_complete_or_its_call_failed() {
     let field = Field::new();
-    let ended = field.function(
+    let ended = field.run_function(
         "PTYNode(id='shell', session=session, command='bash')\n\
          PTYNode(id='plain', session=session, command='dash')\n\
          BashNode(id='seq', session=session, command='seq 1 {input|sh}')\n\
@@ -503,7 +509,7 @@ fn value_of_a_node_or_graph_is_complete_or_its_call_failed() {
 #[test]
 fn every_command_of_a_node_has_its_output_and_exit_code() {
     let field = Field::new();
-    Failures::of_rows(SHELLS.iter().chain(PROMPTS_OF_ROWS), |shell, failures| {
+    Failures::check_rows(SHELLS.iter().chain(TWO_ROW_PROMPT_SHELLS), |shell, failures| {
         let cases = cases_for(shell, false);
         let commands: Vec<String> = cases.iter().map(|case| case.text()).collect();
         let text = format!(
@@ -513,22 +519,22 @@ fn every_command_of_a_node_has_its_output_and_exit_code() {
              return found\n\
              Workflow(id='field', session=session, fn=field)\n",
             shell.command.join(" "),
-            json!(shell.settle(field.home.path())),
+            json!(shell.create_home(field.home.path())),
             json!(commands),
         );
-        let ended = field.function(&text);
-        let found = ended["result"].as_array().unwrap_or_else(|| panic!("{}: {ended}", shell.name));
-        assert_eq!(found.len(), cases.len(), "{}", shell.name);
-        for (case, result) in cases.iter().zip(found) {
-            let got = Outcome::new(result, "output");
-            // The output of a node comes from a terminal, whose rows have no known trailing blanks.
+        let ended = field.run_function(&text);
+        let results = ended["result"].as_array().unwrap_or_else(|| panic!("{}: {ended}", shell.name));
+        assert_eq!(results.len(), cases.len(), "{}", shell.name);
+        for (case, result) in cases.iter().zip(results) {
+            let actual = Outcome::new(result, "output");
+            // The output of a node comes from a terminal, whose rows have no known trailing spaces.
             let lines: Vec<&str> = case.output.lines().map(str::trim_end).collect();
             // The shell expands words and reports times for a typed line as usual.
-            let is_shell_s_own = ["fish, abbreviations", "zsh, time reports"].contains(&shell.name);
-            if got.text != lines.join("\n") && !is_shell_s_own {
-                failures.add(format!("{} / {}: {:?}", shell.name, case.name, got.text));
+            let is_rewritten_by_shell = ["fish, abbreviations", "zsh, time reports"].contains(&shell.name);
+            if actual.text != lines.join("\n") && !is_rewritten_by_shell {
+                failures.add(format!("{} / {}: {:?}", shell.name, case.name, actual.text));
             }
-            failures.compare(shell, case, &got, false);
+            failures.compare(shell, case, &actual, false);
         }
     });
 }
@@ -539,7 +545,7 @@ fn every_command_runs_as_written_in_nested_shells_and_ssh() {
     let server = Server::new();
     let user = steplatch_testkit::user_name();
     let options = format!("-i {} -o StrictHostKeyChecking=accept-new -o LogLevel=ERROR", server.path("key"));
-    let inner = [
+    let shell_names = [
         "bash",
         "bash, heavy prompt",
         "bash, vi mode",
@@ -551,46 +557,46 @@ fn every_command_runs_as_written_in_nested_shells_and_ssh() {
         "fish, heavy prompt",
         "dash",
     ];
-    Failures::of_rows(SHELLS.iter().filter(|shell| inner.contains(&shell.name)), |shell, failures| {
+    Failures::check_rows(SHELLS.iter().filter(|shell| shell_names.contains(&shell.name)), |shell, failures| {
         let variables: Vec<String> =
-            shell.settle(field.home.path()).into_iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+            shell.create_home(field.home.path()).into_iter().map(|(name, value)| format!("{name}='{value}'")).collect();
         let start = format!("env {} {}", variables.join(" "), shell.command.join(" "));
-        for begin in [start.clone(), format!("{} \"{start}\"", server.ssh(&user, &options))] {
+        for start_command in [start.clone(), format!("{} \"{start}\"", server.ssh(&user, &options))] {
             let session = field.open(json!({"shell": "bash"}));
-            let started = field.reply(
+            let reply = field.call_tool(
                 "send_input",
-                json!({"session_id": session, "input_text": format!("{begin}\n"), "until": "input", "timeout": COMMAND_TIMEOUT}),
+                json!({"session_id": session, "input_text": format!("{start_command}\n"), "until": "input", "timeout": COMMAND_TIMEOUT}),
             );
-            assert_eq!(started["waited"]["reason"], "input", "{}: {started}", shell.name);
-            // A shell is integrated by its first command, and has exit codes from then on.
+            assert_eq!(reply["waited"]["reason"], "input", "{}: {reply}", shell.name);
+            // A shell is integrated by its first command, and has exit codes after that.
             let integrated = Shell { is_integrated: true, ..**shell };
             for case in cases_for(shell, true) {
                 failures.compare(&integrated, case, &field.run(&session, &case.text(), true), true);
             }
-            field.reply("exit_terminal", json!({"session_id": session}));
+            field.call_tool("exit_terminal", json!({"session_id": session}));
         }
     });
 }
 
-/// Programs that show a nested terminal, and pass on no reports of its shell.
+/// Programs that show a nested terminal without forwarding the reports of its shell.
 pub(crate) const MULTIPLEXERS: [(&str, &str); 3] = [
     ("tmux", "tmux -f /dev/null new"),
     ("screen", "screen"),
-    ("tmux behind another program", "script -q -c 'tmux -f /dev/null new' /dev/null"),
+    ("tmux inside another program", "script -q -c 'tmux -f /dev/null new' /dev/null"),
 ];
 
 #[test]
-fn line_in_a_multiplexer_is_seen_without_an_exit_code() {
+fn line_in_a_multiplexer_has_output_but_no_exit_code() {
     const SHELL_NAMES: [&str; 7] = ["bash", "bash, heavy prompt", "bash, slow start", "zsh", "fish", "dash", "tcsh"];
     let field = Field::new();
     let shells = SHELLS.iter().filter(|shell| SHELL_NAMES.contains(&shell.name));
     let rows = shells.flat_map(|shell| MULTIPLEXERS.map(|multiplexer| (shell, multiplexer)));
-    Failures::of_rows(rows, |(shell, (multiplexer, command)), failures| {
-        let mut variables = shell.settle(field.home.path());
+    Failures::check_rows(rows, |(shell, (multiplexer, command)), failures| {
+        let mut variables = shell.create_home(field.home.path());
         let home = format!("{}/{}", variables["HOME"], multiplexer.replace(' ', "_"));
-        for folder in ["tmux", "screen"].map(|name| format!("{home}/{name}")) {
-            fs::create_dir_all(&folder).unwrap();
-            fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
+        for directory in ["tmux", "screen"].map(|name| format!("{home}/{name}")) {
+            fs::create_dir_all(&directory).unwrap();
+            fs::set_permissions(&directory, PermissionsExt::from_mode(0o700)).unwrap();
         }
         fs::write(format!("{home}/screenrc"), "startup_message off\nshelltitle ''\n").unwrap();
         variables.extend([
@@ -600,15 +606,15 @@ fn line_in_a_multiplexer_is_seen_without_an_exit_code() {
             ("TMUX_TMPDIR", format!("{home}/tmux")),
         ]);
         let session = field.open(json!({"command": ["bash", "--norc"], "environment": variables}));
-        let types = |line: &str| {
-            field.reply(
+        let type_line = |line: &str| {
+            field.call_tool(
                 "send_input",
                 json!({"session_id": session, "input_text": format!("{line}\n"), "until": "input", "timeout": COMMAND_TIMEOUT}),
             )
         };
-        let mut check = |what: &str, is_right: bool, reply: &Value| {
-            if !is_right {
-                failures.add(format!("{} in {multiplexer} / {what}: {reply}", shell.name));
+        let mut check = |step: &str, is_correct: bool, reply: &Value| {
+            if !is_correct {
+                failures.add(format!("{} in {multiplexer} / {step}: {reply}", shell.name));
             }
         };
         // Rows of a part of the screen are preceded by their numbers.
@@ -616,24 +622,29 @@ fn line_in_a_multiplexer_is_seen_without_an_exit_code() {
             let screen = reply["screen_content"].as_str().unwrap_or_default();
             screen.lines().any(|row| row.split_once("| ").map_or(row, |(_, row)| row).trim_end() == text)
         };
-        let started = types(command);
-        check("its start", started["waited"]["reason"] == "input", &started);
+        let start_reply = type_line(command);
+        check("its start", start_reply["waited"]["reason"] == "input", &start_reply);
         for (line, row) in
             [("echo wit''hin", "within"), ("sleep 1; echo la''ter; false", "later"), ("echo th''en", "then")]
         {
-            let reply = types(line);
-            let is_right = reply["waited"]["reason"] == "input" && has_row(&reply, row) && reply["exit_code"].is_null();
-            check(line, is_right, &reply);
+            let reply = type_line(line);
+            let is_correct =
+                reply["waited"]["reason"] == "input" && has_row(&reply, row) && reply["exit_code"].is_null();
+            check(line, is_correct, &reply);
         }
         let result = field.run(&session, "echo wrong", false);
         let is_refused = result.error.as_ref().is_some_and(|error| error.contains("controls the screen"));
         check("run_command", is_refused, &json!([result.text, result.error]));
-        let screen = field.reply("get_screen_content", json!({"session_id": session}));
+        let screen = field.call_tool("get_screen_content", json!({"session_id": session}));
         check("run_command types nothing", !screen.to_string().contains("wrong"), &screen);
-        let left = types("exit");
-        check("its end", left["waited"]["reason"] == "input" || left["waited"]["reason"] == "prompt", &left);
+        let exit_reply = type_line("exit");
+        check(
+            "its end",
+            exit_reply["waited"]["reason"] == "input" || exit_reply["waited"]["reason"] == "prompt",
+            &exit_reply,
+        );
         let result = field.run(&session, "echo back", false);
         check("afterwards", result.text == "back\n", &json!([result.text, result.error]));
-        field.reply("exit_terminal", json!({"session_id": session}));
+        field.call_tool("exit_terminal", json!({"session_id": session}));
     });
 }

@@ -22,10 +22,10 @@ impl Session {
     /// Loads a file, which may be invalid. It declares its own `session`, as in the document.
     fn try_load(text: &str) -> Self {
         let home = Home::new(STEPLATCH);
-        let folder = home.path().join("project");
-        std::fs::create_dir_all(folder.join(".git")).unwrap();
-        std::fs::write(folder.join("flow.py"), text).unwrap();
-        let output = home.steplatch().current_dir(&folder).args(["workflow", "load", "flow.py"]).output().unwrap();
+        let directory = home.path().join("project");
+        std::fs::create_dir_all(directory.join(".git")).unwrap();
+        std::fs::write(directory.join("flow.py"), text).unwrap();
+        let output = home.steplatch().current_dir(&directory).args(["workflow", "load", "flow.py"]).output().unwrap();
         Self { home, load_output: CommandOutput::of(&output) }
     }
 
@@ -40,8 +40,8 @@ impl Session {
     fn send_command(&self, name: &str, params: Value) -> Value {
         let status = self.home.run(&["daemon", "status", "--json"]).json();
         let mut socket = UnixStream::connect(status["socket"].as_str().unwrap()).unwrap();
-        let folder = self.home.path().join("project");
-        let hello = json!({"protocol_version": 1, "client": "test", "cwd": folder, "person": true});
+        let directory = self.home.path().join("project");
+        let hello = json!({"protocol_version": 1, "client": "test", "cwd": directory, "person": true});
         for (command, params) in [("HELLO", hello), (name, params)] {
             writeln!(socket, "{}", json!({"type": "command", "command_type": command, "params": params})).unwrap();
         }
@@ -109,11 +109,11 @@ fn duplicate_id_raises() {
 session = Session(name="test")
 Workflow(id="test", session=session, fn=lambda ctx: None)
 "#;
-    let again = "Workflow(id=\"test\", session=session, fn=lambda ctx: None)\n";
+    let duplicate = "Workflow(id=\"test\", session=session, fn=lambda ctx: None)\n";
     let _caught = Session::load(&format!(
-        "{text}\ntry:\n    {again}except ValueError as error:\n    assert \"conflicts\" in str(error)\nelse:\n    raise AssertionError(\"it did not raise\")\n"
+        "{text}\ntry:\n    {duplicate}except ValueError as error:\n    assert \"conflicts\" in str(error)\nelse:\n    raise AssertionError(\"it did not raise\")\n"
     ));
-    let refused = Session::try_load(&format!("{text}{again}")).load_output;
+    let refused = Session::try_load(&format!("{text}{duplicate}")).load_output;
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("ID 'test' conflicts with existing workflow"), "{refused:?}");
 }
@@ -321,8 +321,8 @@ Workflow(id="code_review", session=session, fn=code_review)
 {NODES}"#
     ));
     let run_id = session.start("code_review", json!("Here is my code..."));
-    let again = session.answer(&run_id, "shorter");
-    assert_eq!(again["pending_gate"]["prompt"], "Accept, reject, or provide feedback:", "{again}");
+    let second_review = session.answer(&run_id, "shorter");
+    assert_eq!(second_review["pending_gate"]["prompt"], "Accept, reject, or provide feedback:", "{second_review}");
     assert_eq!(session.answer(&run_id, "accept")["result"], "reviewed better");
     let reviews = session.events(&run_id).into_iter().filter(|event| event["event_type"] == "review_complete");
     let reviews: Vec<Value> = reviews.map(|event| event["data"]["review"].clone()).collect();
@@ -485,8 +485,8 @@ for id, said in [("first", "conflicts with existing workflow"), ("shout", "confl
             "states": ["completed", true],
         })
     );
-    let gone = session.send_command("EXECUTE_WORKFLOW", json!({"workflow_id": "gone", "wait": true}));
-    assert!(gone.to_string().contains("not found"), "{gone}");
+    let missing = session.send_command("EXECUTE_WORKFLOW", json!({"workflow_id": "gone", "wait": true}));
+    assert!(missing.to_string().contains("not found"), "{missing}");
     // 003 L165, 187: metadata is stored and returned.
     let shown = session.send_command("DESCRIBE_WORKFLOW", json!({"name": "first"}));
     assert_eq!(shown["data"]["source"]["metadata"], json!({"owner": "ana", "level": 3}), "{shown}");

@@ -8,67 +8,67 @@ use serde_json::{Value, json};
 
 use crate::functions::story::Story;
 
-fn example(name: &str) -> Story {
+fn load_example(name: &str) -> Story {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
-    Story::whole(&std::fs::read_to_string(file).unwrap())
+    Story::with_file(&std::fs::read_to_string(file).unwrap())
 }
 
 #[test]
-fn three_commands_at_once_are_summed_up() {
-    let story = example("fan_out.py");
-    let ended = story.begin(60.0);
-    let reported = ended["result"].as_str().unwrap();
-    let names: Vec<&str> = reported.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+fn fan_out_example_collects_three_outputs() {
+    let story = load_example("fan_out.py");
+    let ended = story.start(60.0);
+    let report = ended["result"].as_str().unwrap();
+    let names: Vec<&str> = report.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
     assert_eq!(names, ["kernel", "uptime", "load"], "{ended}");
-    let asked = story.events(&ended).into_iter().find(|event| event["event_type"] == "asked").unwrap();
-    assert_eq!(asked["data"], json!({"answers": 3, "failed": []}));
+    let event = story.events(&ended).into_iter().find(|event| event["event_type"] == "asked").unwrap();
+    assert_eq!(event["data"], json!({"answers": 3, "failed": []}));
 }
 
 #[test]
 fn third_release_attempt_succeeds_and_wrong_version_fails() {
-    let story = example("release.py");
-    let ended = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
+    let story = load_example("release.py");
+    let ended = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
     assert_eq!(
         (&ended["result"]["released"], &ended["result"]["uploads_tried"]),
         (&json!("1.2.0"), &json!(3)),
         "{ended}"
     );
-    let wrong = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
-    assert_eq!(wrong["status"], "failed");
-    assert!(wrong["error"].as_str().unwrap().contains("one was not released: Step 'checked' failed"), "{wrong}");
+    let invalid = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
+    assert_eq!(invalid["status"], "failed");
+    assert!(invalid["error"].as_str().unwrap().contains("one was not released: Step 'checked' failed"), "{invalid}");
 }
 
 #[test]
 fn drafts_are_made_until_a_person_accepts_one() {
-    let story = example("review.py");
-    let run = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"topic": "gates"}}));
+    let story = load_example("review.py");
+    let run = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"topic": "gates"}}));
     assert_eq!(
         run["pending_gate"]["context"]["draft"],
         "Real gates for agents, and for the people who look after them."
     );
     story.answer_gate(&run, "shorter").expect_success();
-    let again = story.look(&run, 60.0);
-    assert_eq!(again["pending_gate"]["context"]["draft"], "Real gates for agents.");
+    let second_draft = story.get_run(&run, 60.0);
+    assert_eq!(second_draft["pending_gate"]["context"]["draft"], "Real gates for agents.");
     story.answer_gate(&run, "publish").expect_success();
-    assert_eq!(story.look(&run, 60.0)["result"], "Real gates for agents.");
+    assert_eq!(story.get_run(&run, 60.0)["result"], "Real gates for agents.");
 }
 
 #[test]
 fn dangerous_line_waits_for_a_person() {
-    for (answer, told) in [
+    for (answer, expected) in [
         ("yes", json!(["os.path.exists(f) → True", "os.path.exists(f) → False"])),
         ("skip", json!(["os.path.exists(f) → True", "os.path.exists(f) → True"])),
     ] {
-        let story = example("careful.py");
-        let run = story.begin(60.0);
+        let story = load_example("careful.py");
+        let run = story.start(60.0);
         assert_eq!(run["pending_gate"]["prompt"], "Type this? os.remove(f)", "{run}");
         story.answer_gate(&run, answer).expect_success();
-        assert_eq!(story.look(&run, 60.0)["result"], told);
+        assert_eq!(story.get_run(&run, 60.0)["result"], expected);
     }
 }
 
 /// Starts a model endpoint that replies with a summary of its request.
-fn model() -> String {
+fn start_model() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -83,8 +83,8 @@ fn model() -> String {
             }
             let mut body = vec![0; length];
             reader.read_exact(&mut body).unwrap();
-            let asked: Value = serde_json::from_slice(&body).unwrap();
-            let question = asked["messages"][0]["content"].as_str().unwrap();
+            let request: Value = serde_json::from_slice(&body).unwrap();
+            let question = request["messages"][0]["content"].as_str().unwrap();
             let text = format!("answer to: {}", question.lines().next().unwrap());
             let answer = json!({"id": "1", "object": "chat.completion", "created": 1, "model": "small", "choices": [
                 {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]})
@@ -124,16 +124,16 @@ fn function_of_the_contract_runs_as_printed() {
     let nodes = format!(
         "BashNode(id='git_log', session=session, command='echo log of {{input|sh}}')\n\
          LLMNode(id='writer', session=session, base_url='{}', model='small')\n",
-        model()
+        start_model()
     );
-    let story = Story::whole(&format!("{RELEASE_NOTES}{nodes}"));
-    let run = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
+    let story = Story::with_file(&format!("{RELEASE_NOTES}{nodes}"));
+    let run = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
     assert_eq!(run["pending_gate"]["choices"], json!(["publish", "again", "stop"]), "{run}");
     story.answer_gate(&run, "again").expect_success();
-    assert_eq!(story.look(&run, 60.0)["status"], "waiting");
+    assert_eq!(story.get_run(&run, 60.0)["status"], "waiting");
     story.answer_gate(&run, "publish").expect_success();
-    let ended = story.look(&run, 60.0);
+    let ended = story.get_run(&run, 60.0);
     assert_eq!(ended["result"], "answer to: Make it shorter:", "{ended}");
-    let ready = story.events(&ended).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
-    assert_eq!(ready["data"], json!({"length": "answer to: Write release notes for:".len()}));
+    let event = story.events(&ended).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
+    assert_eq!(event["data"], json!({"length": "answer to: Write release notes for:".len()}));
 }

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use steplatch_testkit::eventually_blocking;
 
-use crate::functions::story::{Story, lines_in, types};
+use crate::functions::story::{Story, count_lines, event_types};
 
 #[test]
 fn function_is_a_node_with_calls_of_the_run() {
-    let story = Story::whole(
+    let story = Story::with_file(
         "import asyncio\n\
          async def double(ctx):\n    \"\"\"Twice the input.\"\"\"\n    said = await ctx.run('say', ctx.input)\n    return said['output'].strip() * ctx.params.get('times', 2)\n\
          async def broken(ctx):\n    raise ValueError('so it is')\n\
@@ -28,9 +28,9 @@ fn function_is_a_node_with_calls_of_the_run() {
          Workflow(id='story', session=session, fn=story)\n",
     );
     // A wait ends at its gate.
-    let ended = story.look(&story.begin(0.0), 0.0);
-    eventually_blocking("it has ended", || story.look(&ended, 0.0)["status"] == "completed");
-    let ended = story.look(&ended, 0.0);
+    let ended = story.get_run(&story.start(0.0), 0.0);
+    eventually_blocking("the run has ended", || story.get_run(&ended, 0.0)["status"] == "completed");
+    let ended = story.get_run(&ended, 0.0);
     let result = &ended["result"];
     assert_eq!((&result[0], &result[1]), (&json!("abab"), &json!("ccc")));
     assert_eq!((&result[2], &result[3]), (&json!(false), &json!("exception")));
@@ -38,9 +38,13 @@ fn function_is_a_node_with_calls_of_the_run() {
     assert_eq!(result[5], "Node 'endless' took longer than 0.1 s");
     assert_eq!(result[6], "Maximum recursion depth (16) exceeded");
     let events = story.events(&ended);
-    assert!(types(&events).contains(&"gate_cancelled"), "its gate is closed with it: {:?}", types(&events));
-    let within = |event: &&Value| event["data"]["node_id"] == "say" && event["data"]["within"].is_u64();
-    assert_eq!(events.iter().filter(within).filter(|event| event["event_type"] == "node_started").count(), 2);
+    assert!(
+        event_types(&events).contains(&"gate_cancelled"),
+        "the gate closes with its node: {:?}",
+        event_types(&events)
+    );
+    let is_nested = |event: &&Value| event["data"]["node_id"] == "say" && event["data"]["within"].is_u64();
+    assert_eq!(events.iter().filter(is_nested).filter(|event| event["event_type"] == "node_started").count(), 2);
 }
 
 const GRAPH: &str = "\
@@ -70,19 +74,19 @@ Workflow(id='story', session=session, fn=story)
 
 #[test]
 fn graph_runs_in_parallel_with_policies_and_function_steps() {
-    let story = Story::whole(GRAPH);
-    let over = story.begin(60.0);
-    assert_eq!(over["status"], "completed", "{over}");
-    let graph = &over["result"][0];
+    let story = Story::with_file(GRAPH);
+    let run = story.start(60.0);
+    assert_eq!(run["status"], "completed", "{run}");
+    let graph = &run["result"][0];
     assert_eq!(graph["output"], "V1 ONE, V1 TWO, FINE", "{graph}");
     assert_eq!(graph["attributes"]["steps"]["three"]["attempts"], 3);
     assert_eq!(graph["attributes"]["final_step_id"], "loud");
-    assert_eq!(over["result"][1], "Graph 'nothing' not found in session");
-    assert_eq!(over["result"][2], "V2 ONE, V2 TWO, FINE");
-    assert_eq!(over["result"][3], "Step 'a' failed: Node 'nope' not found in session");
-    let events = story.events(&over);
-    let types = types(&events);
-    let wanted = [
+    assert_eq!(run["result"][1], "Graph 'nothing' not found in session");
+    assert_eq!(run["result"][2], "V2 ONE, V2 TWO, FINE");
+    assert_eq!(run["result"][3], "Step 'a' failed: Node 'nope' not found in session");
+    let events = story.events(&run);
+    let types = event_types(&events);
+    let expected = [
         "graph_started",
         "node_started",
         "graph_step_retry",
@@ -91,30 +95,30 @@ fn graph_runs_in_parallel_with_policies_and_function_steps() {
         "node_completed",
     ];
     let mut rest = types.iter();
-    assert!(wanted.iter().all(|wanted| rest.any(|event| event == wanted)), "{types:?}");
+    assert!(expected.iter().all(|expected| rest.any(|event| event == expected)), "{types:?}");
     // The second step began before the first ended.
-    let began = |step: &str| events.iter().position(|event| event["data"]["step_id"] == step).unwrap();
-    let ended = |step: &str| {
+    let start_index = |step: &str| events.iter().position(|event| event["data"]["step_id"] == step).unwrap();
+    let end_index = |step: &str| {
         events
             .iter()
             .position(|event| event["data"]["step_id"] == step && event["event_type"] == "node_completed")
             .unwrap()
     };
-    assert!(began("two") < ended("one") && began("one") < ended("two"));
-    assert_eq!(lines_in(&story.path("times")), 4);
+    assert!(start_index("two") < end_index("one") && start_index("one") < end_index("two"));
+    assert_eq!(count_lines(&story.path("times")), 4);
 }
 
 #[test]
 fn project_graph_has_its_own_run() {
-    let story = Story::of("return (await ctx.run('greet', 'you'))['output']", "");
+    let story = Story::with_body("return (await ctx.run('greet', 'you'))['output']", "");
     let toml = "[nodes.hello]\ntype = \"bash\"\ncommand = \"printf 'hello %s in %s' {input|sh} \\\"$(basename \\\"$PWD\\\")\\\"\"\n\
                 [graphs.greet]\nsteps = [{id = \"say\", node = \"hello\", input = \"{input}\"}]\n";
     std::fs::write(story.home.path().join("steplatch.toml"), toml).unwrap();
-    let folder = story.home.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let directory_name = story.home.path().file_name().unwrap().to_str().unwrap().to_owned();
     let output = story.home.run(&["graph", "run", "greet", "me", "--json"]).json();
-    assert_eq!(output["output"], format!("hello me in {folder}"), "{output}");
+    assert_eq!(output["output"], format!("hello me in {directory_name}"), "{output}");
     let run = story.home.run(&["runs", "show", output["run_id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(run["state"], "completed", "{run}");
-    let ended = story.begin(60.0);
-    assert_eq!(ended["result"], format!("hello you in {folder}"), "{ended}");
+    let ended = story.start(60.0);
+    assert_eq!(ended["result"], format!("hello you in {directory_name}"), "{ended}");
 }

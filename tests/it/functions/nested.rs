@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steplatch_testkit::eventually_blocking;
 
-use crate::functions::story::{Story, lines_in, types, written};
+use crate::functions::story::{Story, count_lines, event_types, wait_for_content};
 
 const NESTED: &str = "\
 import asyncio
@@ -43,8 +43,8 @@ Workflow(id='story', session=session, fn=story)
 
 #[test]
 fn children_are_listed_and_answered_through_their_parent() {
-    let story = Story::whole(NESTED);
-    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let story = Story::with_file(NESTED);
+    let waiting = story.start_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
     // Both children wait before any is answered, even after the daemon is killed.
@@ -53,9 +53,9 @@ fn children_are_listed_and_answered_through_their_parent() {
         let parent = listed["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap();
         parent["pending_gates"].as_array().cloned().unwrap_or_default()
     };
-    eventually_blocking("both children ask", || gates().len() == 2);
+    eventually_blocking("both children wait at a gate", || gates().len() == 2);
     story.kill_daemon();
-    eventually_blocking("both children ask again", || gates().len() == 2);
+    eventually_blocking("both children wait at a gate again", || gates().len() == 2);
     let ambiguous = story.answer_gate(&waiting, "which?");
     assert!(!ambiguous.stderr.is_empty(), "{ambiguous:?}");
     for gate in gates() {
@@ -65,37 +65,37 @@ fn children_are_listed_and_answered_through_their_parent() {
         story.home.run(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).expect_success();
     }
     // The other child waits until its timeout.
-    eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
-    let ended = story.look(&waiting, 0.0);
+    eventually_blocking("the run has ended", || story.get_run(&waiting, 0.0)["status"] == "completed");
+    let ended = story.get_run(&waiting, 0.0);
     assert_eq!(ended["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
     let failed = ended["result"][1].as_array().unwrap();
     assert!(failed[0].as_str().unwrap().contains("ValueError: so it is"), "{failed:?}");
     assert_eq!(failed[1], "Workflow 'child' took longer than 0.2 s");
     assert!(failed[2].as_str().unwrap().contains("nothing"), "{failed:?}");
     let listed = story.home.run(&["runs", "list", "--json"]).json();
-    let of_child = |listed: &&Value| listed["parent_run_id"] == run;
+    let is_child = |listed: &&Value| listed["parent_run_id"] == run;
     let mut states: Vec<&str> =
-        listed["runs"].as_array().unwrap().iter().filter(of_child).map(|run| run["state"].as_str().unwrap()).collect();
+        listed["runs"].as_array().unwrap().iter().filter(is_child).map(|run| run["state"].as_str().unwrap()).collect();
     states.sort_unstable();
     assert_eq!(states, ["cancelled", "completed", "completed", "failed"]);
     let events = story.events(&ended);
-    for wanted in ["nested_workflow_started", "nested_workflow_completed", "nested_workflow_failed"] {
-        assert!(types(&events).contains(&wanted), "{wanted} in {:?}", types(&events));
+    for expected in ["nested_workflow_started", "nested_workflow_completed", "nested_workflow_failed"] {
+        assert!(event_types(&events).contains(&expected), "{expected} in {:?}", event_types(&events));
     }
 }
 
 #[test]
 fn nesting_depth_of_runs_is_limited() {
-    let story = Story::whole(NESTED);
-    let ended = story.begin_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
+    let story = Story::with_file(NESTED);
+    let ended = story.start_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(ended["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
 }
 
 #[test]
 fn cancelled_parent_cancels_its_children_first() {
-    let story = Story::whole(NESTED);
-    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let story = Story::with_file(NESTED);
+    let waiting = story.start_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     let listed = story.home.run(&["runs", "list", "--json"]).json();
@@ -105,7 +105,7 @@ fn cancelled_parent_cancels_its_children_first() {
 
 #[test]
 fn function_starts_a_saved_machine() {
-    let story = Story::of(
+    let story = Story::with_body(
         "made = await ctx.run_workflow('make', params={'word': 'seven'})\nreturn [made['status'], made['return_values']]",
         "",
     );
@@ -124,21 +124,21 @@ fn function_starts_a_saved_machine() {
     let file = story.path("make.json");
     std::fs::write(&file, machine.to_string()).unwrap();
     story.home.run(&["workflow", "load", file.to_str().unwrap()]).expect_success();
-    let ended = story.begin(60.0);
+    let ended = story.start(60.0);
     assert_eq!(ended["result"][0], "completed", "{ended}");
     assert_eq!(std::fs::read_to_string(story.path("said")).unwrap(), "seven\n");
 }
 
 #[test]
 fn resuming_a_parent_keeps_directly_paused_children_paused() {
-    let story = Story::whole(
+    let story = Story::with_file(
         "async def child(ctx):\n    await ctx.gate('Go on?', context={'what': 'the child', 'lines': 'one\\ntwo'})\n    \
              return (await ctx.run('note', 'child'))['output']\n\
          async def story(ctx):\n    return await ctx.run_workflow('child')\n\
          BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf done')\n\
          Workflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n",
     );
-    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let waiting = story.start_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let run = waiting["run_id"].as_str().unwrap();
     let listed = story.home.run(&["gates", "list"]).expect_success();
     assert_eq!(listed.matches("Go on?").count(), 1, "the gate belongs to the child: {listed}");
@@ -147,19 +147,21 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     story.kill_daemon();
     story.answer_gate(&waiting, "yes").expect_success();
     let child = waiting["pending_gate"]["run_id"].as_str().unwrap();
-    let told = |run: &str| story.home.run(&["runs", "show", run, "--json"]).json();
-    eventually_blocking("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
-    assert!(told(child)["paused"].is_object(), "{}", told(child));
-    assert_eq!(lines_in(&story.path("noted")), 0);
+    let run_record = |run: &str| story.home.run(&["runs", "show", run, "--json"]).json();
+    eventually_blocking("the answer is taken", || {
+        run_record(child)["pending_gates"].as_array().is_none_or(Vec::is_empty)
+    });
+    assert!(run_record(child)["paused"].is_object(), "{}", run_record(child));
+    assert_eq!(count_lines(&story.path("noted")), 0);
     // The child was paused with its parent, so it is resumed with it. A run that was paused directly is not.
     story.home.run(&["runs", "resume", run]).expect_success();
-    assert_eq!(story.look(&waiting, 60.0)["result"], "done");
-    assert_eq!(lines_in(&story.path("noted")), 1);
+    assert_eq!(story.get_run(&waiting, 60.0)["result"], "done");
+    assert_eq!(count_lines(&story.path("noted")), 1);
 }
 
-/// Starts 503 runs that wait at gates, and emits the error that refuses the rest. The runs are machines, which are
-/// cheap.
-const MANY: &str = "\
+/// Starts 503 runs that wait at gates, and emits the error that refuses the rest. The runs are state
+/// machines, which are cheap.
+const START_MANY: &str = "\
 import asyncio
 async def story(ctx):
     async def one():
@@ -172,8 +174,8 @@ Workflow(id='story', session=session, fn=story)
 ";
 
 /// Returns a story with the function `MANY` and its machine.
-fn many_story() -> Story {
-    let story = Story::whole(MANY);
+fn start_many_story() -> Story {
+    let story = Story::with_file(START_MANY);
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
     let waiting = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
     let created = story.agent.call_tool("create_workflow", json!({"workflow_definition": waiting}));
@@ -181,21 +183,21 @@ fn many_story() -> Story {
     story
 }
 
-/// Waits until this number of runs below `run` were refused.
+/// Waits until this number of starts below `run` were refused.
 fn wait_for_refusals(story: &Story, run: &Value, times: usize) {
-    let refused = || {
+    let refusals = || {
         let events = story.events(run);
         events.into_iter().filter(|event| event["event_type"] == "refused").collect::<Vec<_>>()
     };
-    eventually_blocking("the rest is refused", || refused().len() == times);
-    assert_eq!(refused()[0]["data"]["why"], "500 runs are in progress below one run, which is the limit");
+    eventually_blocking("the rest is refused", || refusals().len() == times);
+    assert_eq!(refusals()[0]["data"]["why"], "500 runs are in progress below one run, which is the limit");
 }
 
 /// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel itself.
 fn cancel_all(story: &Story, run: &Value) {
-    let asked = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
-    assert_eq!(asked["run_id"], run["run_id"], "{asked}");
-    eventually_blocking("the run is cancelled", || match story.look(run, 0.0)["status"].as_str() {
+    let reply = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
+    assert_eq!(reply["run_id"], run["run_id"], "{reply}");
+    eventually_blocking("the run is cancelled", || match story.get_run(run, 0.0)["status"].as_str() {
         Some("cancelled") => Ok(()),
         other => Err(other.map(str::to_owned)),
     });
@@ -203,36 +205,36 @@ fn cancel_all(story: &Story, run: &Value) {
 
 #[test]
 fn concurrent_descendants_of_a_run_are_limited() {
-    let story = many_story();
-    let run = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    let story = start_many_story();
+    let run = story.start_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     wait_for_refusals(&story, &run, 3);
     cancel_all(&story, &run);
 }
 
 #[test]
-fn descendants_of_a_machine_count_together() {
-    let story = many_story();
+fn descendant_limit_covers_runs_below_a_machine() {
+    let story = start_many_story();
     story.home.run(&["workflow", "load", "story.py"]).expect_success();
-    let nests = json!({"initial_state": "nest", "states": {
+    let definition = json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 300},
     }});
-    let asked = json!({"workflow_definition": nests, "wait_seconds": 0, "save_on_success": false});
-    let machine = story.agent.call_tool("run_workflow", asked);
+    let arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
+    let parent = story.agent.call_tool("run_workflow", arguments);
     let child = || {
-        let started = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
+        let started = story.events(&parent).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
         started.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
     };
     let child = eventually_blocking("the function has begun", child);
     // One of the 500 is the function itself.
     wait_for_refusals(&story, &child, 4);
-    cancel_all(&story, &machine);
+    cancel_all(&story, &parent);
 }
 
 #[test]
 fn workflow_edited_after_approval_is_not_run() {
     // redteam M6, for a function: by a literal name, and by a computed one.
     for name in ["'deploy'", "ctx.params['name']"] {
-        let story = Story::of(
+        let story = Story::with_body(
             &format!(
                 "await ctx.gate('Deploy?', choices=['yes'])\n\
                  try:\n    return (await ctx.run_workflow({name}))['final_state']\n\
@@ -240,26 +242,26 @@ fn workflow_edited_after_approval_is_not_run() {
             ),
             "",
         );
-        let saves = |last: &str| {
+        let save_definition = |last: &str| {
             let state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
             let machine =
                 json!({"name": "deploy", "description": "Deploys", "initial_state": last, "states": {last: state}});
-            let created = json!({"workflow_definition": machine, "overwrite_existing": true});
-            assert_eq!(story.agent.call_tool("create_workflow", created)["success"], true);
+            let arguments = json!({"workflow_definition": machine, "overwrite_existing": true});
+            assert_eq!(story.agent.call_tool("create_workflow", arguments)["success"], true);
         };
-        let begins = || {
-            let waiting = story.begin_with(json!({"wait_seconds": 60, "initial_variables": {"name": "deploy"}}));
+        let start_waiting_run = || {
+            let waiting = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"name": "deploy"}}));
             assert_eq!(waiting["status"], "waiting", "{waiting}");
             waiting
         };
-        saves("approved");
-        let (first, second) = (begins(), begins());
+        save_definition("approved");
+        let (first, second) = (start_waiting_run(), start_waiting_run());
         story.answer_gate(&first, "yes").expect_success();
-        assert_eq!(story.look(&first, 60.0)["result"], "approved");
-        saves("evil");
+        assert_eq!(story.get_run(&first, 60.0)["result"], "approved");
+        save_definition("evil");
         story.kill_daemon();
         story.answer_gate(&second, "yes").expect_success();
-        let result = story.look(&second, 60.0)["result"].to_string();
+        let result = story.get_run(&second, 60.0)["result"].to_string();
         assert!(result.contains("Workflow 'deploy' was changed after this run was started"), "{name}: {result}");
     }
 }
@@ -268,7 +270,7 @@ fn workflow_edited_after_approval_is_not_run() {
 fn unnamed_workflow_is_not_run() {
     // A call that the static search misses is refused when the function makes it.
     for call in ["getattr(ctx, 'run_' + 'workflow')('deploy')", "ctx.run_work\u{fb02}ow('deploy')"] {
-        let story = Story::of(
+        let story = Story::with_body(
             &format!(
                 "try:\n    return (await {call})['final_state']\nexcept Exception as error:\n    return str(error)"
             ),
@@ -279,18 +281,18 @@ fn unnamed_workflow_is_not_run() {
             json!({"name": "deploy", "description": "Deploys", "initial_state": "evil", "states": {"evil": state}});
         let created = story.agent.call_tool("create_workflow", json!({"workflow_definition": machine}));
         assert_eq!(created["success"], true, "{created}");
-        let result = story.begin(60.0);
+        let result = story.start(60.0);
         assert_ne!(result["result"], "evil", "{call}: {result}");
     }
 }
 
-/// A machine that leaves its terminal open.
-const OPENS: &str = r#"{"name": "opens", "description": "leaves a terminal open", "initial_state": "open", "states": {
+/// A state machine that leaves its terminal open.
+const TERMINAL_OPENER: &str = r#"{"name": "opens", "description": "leaves a terminal open", "initial_state": "open", "states": {
     "open": {"action": {"tool": "open_terminal", "params": {"shell": "sh", "wait_ready": false}},
         "transitions": [{"condition": "success", "next_state": "end"}]},
     "end": {"action": {"tool": "return", "params": {"result": "opened"}}}}}"#;
 
-const CALLS_MACHINE: &str = "\
+const MACHINE_CALLER: &str = "\
 async def story(ctx):
     first = await ctx.run_workflow('opens')
     await ctx.gate('Done?')
@@ -300,21 +302,21 @@ Workflow(id='story', session=session, fn=story)
 
 #[test]
 fn function_end_closes_the_terminals_of_its_machine() {
-    let story = Story::whole(CALLS_MACHINE);
+    let story = Story::with_file(MACHINE_CALLER);
     let machine = story.path("opens.json");
-    std::fs::write(&machine, OPENS).unwrap();
+    std::fs::write(&machine, TERMINAL_OPENER).unwrap();
     story.home.run(&["workflow", "load", machine.to_str().unwrap()]).expect_success();
-    let waiting = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let waiting = story.start_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
-    let open = || story.home.run(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
-    assert_eq!(open(), 1, "the function may pass it to another machine");
+    let open_terminals = || story.home.run(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
+    assert_eq!(open_terminals(), 1, "the function may pass the terminal to another machine");
     story.kill_daemon();
     story.answer_gate(&waiting, "yes").expect_success();
-    eventually_blocking("it has ended", || story.look(&waiting, 0.0)["status"] == "completed");
-    eventually_blocking("its terminal is closed", || open() == 0);
+    eventually_blocking("the run has ended", || story.get_run(&waiting, 0.0)["status"] == "completed");
+    eventually_blocking("the terminal is closed", || open_terminals() == 0);
 }
 
-const STARTS_SHELL: &str = "\
+const SHELL_STARTER: &str = "\
 async def story(ctx):
     begun = await ctx.run('shell', 'echo begun >>begun; read line; echo $line')
     await ctx.gate('Done?')
@@ -325,15 +327,15 @@ Workflow(id='story', session=session, fn=story)
 
 #[test]
 fn run_end_closes_the_terminal_of_an_unknown_node_call() {
-    let story = Story::whole(STARTS_SHELL);
-    let started = story.begin_with(json!({"workflow_name": "story", "wait_seconds": 0}));
-    written(&story.path("begun"));
+    let story = Story::with_file(SHELL_STARTER);
+    let started = story.start_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    wait_for_content(&story.path("begun"));
     story.kill_daemon();
-    eventually_blocking("it asks", || story.look(&started, 0.0)["status"] == "waiting");
+    eventually_blocking("the run asks", || story.get_run(&started, 0.0)["status"] == "waiting");
     story.kill_daemon();
-    eventually_blocking("it asks again", || story.look(&started, 0.0)["status"] == "waiting");
+    eventually_blocking("the run asks again", || story.get_run(&started, 0.0)["status"] == "waiting");
     story.answer_gate(&started, "yes").expect_success();
-    eventually_blocking("it has ended", || story.look(&started, 0.0)["status"] == "completed");
-    let open = || story.home.run(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
-    eventually_blocking("its terminal is closed", || open() == 0);
+    eventually_blocking("the run has ended", || story.get_run(&started, 0.0)["status"] == "completed");
+    let open_terminals = || story.home.run(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
+    eventually_blocking("the terminal is closed", || open_terminals() == 0);
 }

@@ -4,11 +4,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use steplatch_testkit::{Agent, eventually_blocking};
 
-use crate::functions::story::{Story, written};
+use crate::functions::story::{Story, wait_for_content};
 
 #[test]
 fn repl_persists_between_calls_and_across_daemons() {
-    let story = Story::of(
+    let story = Story::with_body(
         "first = await ctx.run('python', 'x = 20 + 1')\n\
          second = await ctx.run('python', 'print(x * 2)')\n\
          await ctx.gate('Go on?')\n\
@@ -20,47 +20,47 @@ fn repl_persists_between_calls_and_across_daemons() {
          PTYNode(id='shell', session=session, command='bash')\n\
          PTYNode(id='plain', session=session, command='sh')",
     );
-    let waiting = story.begin(60.0);
+    let waiting = story.start(60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     story.kill_daemon();
     story.answer_gate(&waiting, "yes").expect_success();
-    let ended = story.look(&waiting, 60.0);
+    let ended = story.get_run(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{ended}");
-    let open = story.home.run(&["terminal", "list", "--json"]).json();
-    assert_eq!(open["sessions"], json!([]), "they are closed with their run");
+    let open_terminals = story.home.run(&["terminal", "list", "--json"]).json();
+    assert_eq!(open_terminals["sessions"], json!([]), "the terminals are closed with their run");
 }
 
 #[test]
 fn node_keeps_its_terminal_when_its_shell_is_replaced() {
-    let story = Story::of(
+    let story = Story::with_body(
         "await ctx.run('shell', 'exec python3 -q')\n\
          value = await ctx.run('shell', 'print(6 * 7)')\n\
          return [value['success'], '42' in value['output'].splitlines()]",
         "PTYNode(id='shell', session=session, command='bash')",
     );
-    let ended = story.begin(60.0);
+    let ended = story.start(60.0);
     assert_eq!(ended["result"], json!([true, true]), "{ended}");
 }
 
 #[test]
 fn input_to_a_lost_terminal_has_an_unknown_outcome() {
-    let story = Story::of(
+    let story = Story::with_body(
         "lost = await ctx.run('shell', 'echo >begun; sleep 60')\n\
          return [lost['success'], lost['error_type'], 'was typed' in lost['error']]",
         "PTYNode(id='shell', session=session, command='bash')",
     );
-    let run = story.begin(0.0);
-    written(&story.path("begun"));
+    let run = story.start(0.0);
+    wait_for_content(&story.path("begun"));
     let status = story.home.run(&["daemon", "status", "--json"]).json();
     let host = i32::try_from(status["hosts"][0]["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(host).unwrap(), Signal::KILL).unwrap();
-    let ended = story.look(&run, 60.0);
+    let ended = story.get_run(&run, 60.0);
     assert_eq!(ended["result"], json!([false, "unknown", true]), "{ended}");
 }
 
 #[test]
-fn asking_program_is_answered_by_the_rules_of_its_node() {
-    let mut story = Story::whole("");
+fn program_questions_are_answered_by_node_rules() {
+    let mut story = Story::with_file("");
     story.agent = Agent::with(&story.home, &[("PW", "pass word")]);
     let program = story.home.path().join("install.sh");
     let script = r#"read -p "Licence? " l; echo "l=$l"
@@ -86,14 +86,14 @@ Workflow(id="story", session=session, fn=story)
         program.display()
     );
     std::fs::write(&story.file, text).unwrap();
-    let ended = story.begin(60.0);
+    let ended = story.start(60.0);
     assert_eq!(ended["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{ended}");
     assert!(!ended.to_string().contains("pass word"), "{ended}");
 }
 
 #[test]
 fn failed_start_of_a_program_is_a_failed_result() {
-    let story = Story::of(
+    let story = Story::with_body(
         "missing = await ctx.run('missing', 'x')\n\
          slow = await ctx.run('slow', 'x')\n\
          gone = await ctx.run('gone', 'exit 3')\n\
@@ -105,41 +105,42 @@ fn failed_start_of_a_program_is_a_failed_result() {
          PTYNode(id='slow', session=session, command='cat', ready={'pattern': 'never'}, timeout=0.5)\n\
          PTYNode(id='gone', session=session, command='bash')",
     );
-    let ended = story.begin(60.0);
+    let ended = story.start(60.0);
     assert_eq!(ended["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{ended}");
 }
 
 #[test]
 fn terminal_of_an_interrupted_first_call_closes_with_its_run() {
-    let story = Story::of(
+    let story = Story::with_body(
         "import asyncio\nboth = await asyncio.gather(ctx.run('slow', 'sleep 1000'), ctx.gate('Go on?'))\n\
          return [both[0]['error_type'], both[1]]",
         "PTYNode(id='slow', session=session, command='bash')",
     );
-    let waiting = story.begin(60.0);
-    let open = || story.home.run(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
-    eventually_blocking("the command is typed", || open().iter().any(|session| session["busy"] == true));
+    let waiting = story.start(60.0);
+    let open_terminals =
+        || story.home.run(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
+    eventually_blocking("the command is typed", || open_terminals().iter().any(|session| session["busy"] == true));
     story.kill_daemon();
     story.answer_gate(&waiting, "yes").expect_success();
-    let ended = story.look(&waiting, 60.0);
+    let ended = story.get_run(&waiting, 60.0);
     assert_eq!(ended["result"], json!(["unknown", "yes"]), "{ended}");
-    assert_eq!(open(), Vec::<serde_json::Value>::new());
+    assert_eq!(open_terminals(), Vec::<serde_json::Value>::new());
 }
 
 #[test]
-fn node_waits_for_a_place_at_the_terminal_limit() {
-    let story = Story::set_up(
+fn node_waits_for_a_free_terminal_at_the_limit() {
+    let story = Story::with_settings(
         "shell = await ctx.run('shell', 'echo here')\nreturn [shell['output'], shell['error']]",
         "PTYNode(id='shell', session=session, command='bash')",
         "terminals.max = 1\n",
     );
-    let open = story.agent.call_tool("open_terminal", json!({}));
-    let run = story.begin(0.0);
-    assert_eq!(story.look(&run, 1.0)["status"], "running");
+    let open_terminals = story.agent.call_tool("open_terminal", json!({}));
+    let run = story.start(0.0);
+    assert_eq!(story.get_run(&run, 1.0)["status"], "running");
     let refused = story.agent.begin("open_terminal", json!({})).refusal();
     assert!(refused.contains("1 terminals are open, which is the limit"), "{refused}");
-    let closed = story.agent.call_tool("exit_terminal", json!({"session_id": open["session_id"]}));
-    assert_eq!(closed["success"], true, "{closed}");
-    let ended = story.look(&run, 60.0);
+    let reply = story.agent.call_tool("exit_terminal", json!({"session_id": open_terminals["session_id"]}));
+    assert_eq!(reply["success"], true, "{reply}");
+    let ended = story.get_run(&run, 60.0);
     assert_eq!(ended["result"], json!(["here", null]), "{ended}");
 }

@@ -6,52 +6,52 @@ use std::process::Command;
 use serde_json::{Value, json};
 use steplatch_testkit::CommandOutput;
 
-use crate::functions::story::{Story, types};
+use crate::functions::story::{Story, event_types};
 
 const SECRET: &str = "s3cret-value-of-nobody's";
 
 /// The forms in which the secret may occur: unchanged, and quoted for a shell.
 const FORMS: [&str; 2] = ["s3cret-value-of-nobody", "s3cret-value-of-nobody'\\''s"];
 
-fn reports(told: &str) -> bool {
-    FORMS.iter().any(|form| told.contains(form))
+fn contains_secret(text: &str) -> bool {
+    FORMS.iter().any(|form| text.contains(form))
 }
 
 /// Returns all reports of a daemon about a run; starts a daemon if there is none.
-fn told(story: &Story, run: &Value) -> String {
+fn collect_reports(story: &Story, run: &Value) -> String {
     let id = run["run_id"].as_str().unwrap();
     let output = [
         story.home.run(&["runs", "events", id, "--json"]),
         story.home.run(&["runs", "show", id, "--json"]),
         story.home.run(&["runs", "list", "--json"]),
     ];
-    let told: String = output.map(CommandOutput::expect_success).concat();
-    assert!(told.contains(id), "{told}");
-    told
+    let reports: String = output.map(CommandOutput::expect_success).concat();
+    assert!(reports.contains(id), "{reports}");
+    reports
 }
 
 /// Stops the daemon, and with it everything that remembers a secret: terminals and their host.
-fn stop_everything(story: &Story) {
+fn stop_daemon(story: &Story) {
     story.home.run(&["daemon", "stop"]).expect_success();
 }
 
-fn is_in_no_file(story: &Story) {
-    stop_everything(story);
+fn check_files_have_no_secret(story: &Story) {
+    stop_daemon(story);
     for entry in std::fs::read_dir(story.path("state")).unwrap().flatten() {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
-        let holds = bytes.windows(FORMS[0].len()).any(|window| window == FORMS[0].as_bytes());
-        assert!(!holds, "{} holds it", entry.path().display());
+        let is_present = bytes.windows(FORMS[0].len()).any(|window| window == FORMS[0].as_bytes());
+        assert!(!is_present, "{} contains the secret", entry.path().display());
     }
 }
 
 fn start_run(mut command: Command) -> Value {
-    let started = CommandOutput::of(&command.output().unwrap());
-    json!({"run_id": started.expect_success().trim()})
+    let output = CommandOutput::of(&command.output().unwrap());
+    json!({"run_id": output.expect_success().trim()})
 }
 
 #[test]
 fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
-    let story = Story::of(
+    let story = Story::with_body(
         "shown = await ctx.run('shows')\n\
          used = await ctx.run('uses')\n\
          again = await ctx.run('shows')\n\
@@ -70,25 +70,25 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     let mut command = story.home.steplatch();
     command.env("TOKEN", SECRET).args(["run", "--detach"]).arg(&story.file);
     let run = start_run(command);
-    let waiting = story.look(&run, 60.0);
+    let waiting = story.get_run(&run, 60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     story.kill_daemon();
-    let still = told(&story, &run);
-    assert!(!reports(&still) && still.contains("Go on with ••••••?"), "{still}");
+    let waiting_reports = collect_reports(&story, &run);
+    assert!(!contains_secret(&waiting_reports) && waiting_reports.contains("Go on with ••••••?"), "{waiting_reports}");
     story.answer_gate(&run, "use ••••••").expect_success();
-    let ended = story.look(&run, 60.0);
+    let ended = story.get_run(&run, 60.0);
     let length = SECRET.len();
     let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &result), "{ended}");
-    stop_everything(&story);
-    let told = told(&story, &run);
-    assert!(!reports(&told), "a daemon that never learned it reports it: {told}");
-    is_in_no_file(&story);
+    stop_daemon(&story);
+    let reports = collect_reports(&story, &run);
+    assert!(!contains_secret(&reports), "a new daemon reports the secret: {reports}");
+    check_files_have_no_secret(&story);
 }
 
 #[test]
 fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
-    let story = Story::whole(
+    let story = Story::with_file(
         "async def inner(ctx):\n    return ctx.input + '!'\n\
          async def story(ctx):\n    \
          answer = await ctx.gate('Go on?')\n    \
@@ -100,7 +100,7 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     let begin = || {
         let variables = json!({"input": SECRET});
         let started =
-            story.begin_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
+            story.start_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
         assert_eq!(started["status"], "waiting", "{started}");
         started
     };
@@ -109,21 +109,21 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     let secret = json!({"session_id": terminal["session_id"], "input_text": SECRET, "secret": true});
     assert_eq!(story.agent.call_tool("send_input", secret)["success"], true);
     let after = begin();
-    // From here on, no terminal remembers it.
-    stop_everything(&story);
+    // From here, no terminal remembers the secret.
+    stop_daemon(&story);
     for run in [&before, &after] {
-        let told = told(&story, run);
-        assert!(!reports(&told), "{told}");
+        let reports = collect_reports(&story, run);
+        assert!(!contains_secret(&reports), "{reports}");
         story.answer_gate(run, "yes").expect_success();
-        let ended = story.look(run, 60.0);
+        let ended = story.get_run(run, 60.0);
         assert_eq!(ended["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{ended}");
     }
-    stop_everything(&story);
+    stop_daemon(&story);
     for run in [&before, &after] {
         let events = story.events(run);
-        assert!(!reports(&json!(events).to_string()), "{events:?}");
-        assert_eq!(types(&events).last(), Some(&"workflow_completed"));
-        assert!(!reports(&told(&story, run)));
+        assert!(!contains_secret(&json!(events).to_string()), "{events:?}");
+        assert_eq!(event_types(&events).last(), Some(&"workflow_completed"));
+        assert!(!contains_secret(&collect_reports(&story, run)));
     }
-    is_in_no_file(&story);
+    check_files_have_no_secret(&story);
 }

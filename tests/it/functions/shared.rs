@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::functions::story::{Story, lines_in, types, written};
+use crate::functions::story::{Story, count_lines, event_types, wait_for_content};
 
 #[test]
 fn node_variables_are_shared_by_functions_of_one_run() {
-    let story = Story::whole(
+    let story = Story::with_file(
         "import asyncio\nseen = []\ntotal = 0\n\
          def notes(ctx):\n    global total\n    seen.append(ctx.input)\n    total += 1\n    return total\n\
          async def deeper(ctx):\n    await ctx.run('notes', ctx.input + ' deeper')\n    return [len(seen), total]\n\
@@ -17,30 +17,32 @@ fn node_variables_are_shared_by_functions_of_one_run() {
          FunctionNode(id='notes', session=session, fn=notes)\nFunctionNode(id='deeper', session=session, fn=deeper)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let run = story.begin(60.0);
+    let run = story.start(60.0);
     story.kill_daemon();
     story.answer_gate(&run, "yes").expect_success();
-    let ended = story.look(&run, 60.0);
+    let ended = story.get_run(&run, 60.0);
     assert_eq!(ended["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{ended}");
-    let other = story.begin(60.0);
-    story.answer_gate(&other, "yes").expect_success();
-    assert_eq!(story.look(&other, 60.0)["result"][1], 6, "another run has its own");
+    let other_run = story.start(60.0);
+    story.answer_gate(&other_run, "yes").expect_success();
+    assert_eq!(story.get_run(&other_run, 60.0)["result"][1], 6, "another run has its own variables");
     // A call keeps its events, and the calls of its node refer to its number.
     let events = story.events(&run);
-    let of = |kind: &str, node: &str| -> Vec<Value> {
-        let meant = events.iter().filter(|event| event["event_type"] == kind && event["data"]["node_id"] == node);
-        meant.map(|event| event["data"].clone()).collect()
+    let event_data = |kind: &str, node: &str| -> Vec<Value> {
+        let matching = events.iter().filter(|event| event["event_type"] == kind && event["data"]["node_id"] == node);
+        matching.map(|event| event["data"].clone()).collect()
     };
-    let deeper: Vec<Value> = of("node_started", "deeper").iter().map(|data| data["call"].clone()).collect();
-    let within: Vec<Value> = of("node_started", "notes").iter().map(|data| data["within"].clone()).collect();
-    assert_eq!(within[1..3], deeper[..], "{events:?}");
-    assert_eq!(of("node_completed", "notes").len(), 6);
-    assert_eq!(of("node_completed", "deeper")[0]["result"]["node_type"], "function");
+    let deeper_calls: Vec<Value> =
+        event_data("node_started", "deeper").iter().map(|data| data["call"].clone()).collect();
+    let parent_calls: Vec<Value> =
+        event_data("node_started", "notes").iter().map(|data| data["within"].clone()).collect();
+    assert_eq!(parent_calls[1..3], deeper_calls[..], "{events:?}");
+    assert_eq!(event_data("node_completed", "notes").len(), 6);
+    assert_eq!(event_data("node_completed", "deeper")[0]["result"]["node_type"], "function");
 }
 
 #[test]
 fn graph_steps_and_external_calls_have_their_own_heap() {
-    let story = Story::whole(
+    let story = Story::with_file(
         "counter = {'value': 0}\n\
          def counts(ctx):\n    counter['value'] += 1\n    return counter['value']\n\
          async def story(ctx):\n    own = [(await ctx.run('counts'))['output'] for _ in range(2)]\n    \
@@ -49,12 +51,12 @@ fn graph_steps_and_external_calls_have_their_own_heap() {
          Graph(id='twice', session=session, steps=[Step(id='a', node='counts'), Step(id='b', node='counts', depends_on=['a'])])\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    assert_eq!(story.begin(60.0)["result"], json!([[1, 2], 1, 2]));
+    assert_eq!(story.start(60.0)["result"], json!([[1, 2], 1, 2]));
 }
 
 #[test]
 fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
-    let story = Story::whole(
+    let story = Story::with_file(
         "import asyncio\nseen = []\n\
          async def slow(ctx):\n    seen.append('begun')\n    await ctx.run('command')\n    seen.append('never')\n\
          async def deep(ctx):\n    below = await ctx.run('deep')\n    return below['error'] if not below['success'] else below['output']\n\
@@ -65,38 +67,42 @@ fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
          FunctionNode(id='quick', session=session, fn=lambda ctx: ctx.input)\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let run = story.begin(60.0);
-    written(&story.path("begun"));
-    assert_eq!(lines_in(&story.path("ended")), 1, "its calls end with it");
+    let run = story.start(60.0);
+    wait_for_content(&story.path("begun"));
+    assert_eq!(count_lines(&story.path("ended")), 1, "the calls of a node end with the node");
     let id = run["run_id"].as_str().unwrap();
     story.home.run(&["runs", "pause", id]).expect_success();
     story.answer_gate(&run, "yes").expect_success();
-    let quick = || story.events(&run).iter().filter(|event| event["data"]["node_id"] == "quick").count();
-    assert_eq!(quick(), 0, "nothing new begins");
+    let quick_calls = || story.events(&run).iter().filter(|event| event["data"]["node_id"] == "quick").count();
+    assert_eq!(quick_calls(), 0, "a paused run starts no calls");
     story.home.run(&["runs", "resume", id]).expect_success();
-    let ended = story.look(&run, 60.0);
-    let late = "Node 'slow' took longer than 2 s";
-    assert_eq!(ended["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{ended}");
-    assert!(types(&story.events(&run)).contains(&"node_timeout"));
+    let ended = story.get_run(&run, 60.0);
+    let timeout_message = "Node 'slow' took longer than 2 s";
+    assert_eq!(
+        ended["result"],
+        json!(["begun", timeout_message, "Maximum recursion depth (16) exceeded", 1]),
+        "{ended}"
+    );
+    assert!(event_types(&story.events(&run)).contains(&"node_timeout"));
 }
 
 #[test]
 fn variables_survive_a_kill_at_any_instant() {
     for pause in [5_u64, 23, 47] {
-        let story = Story::whole(
+        let story = Story::with_file(
             "import asyncio\nsum = {'value': 0}\n\
              async def adds(ctx):\n    drawn = await ctx.run('identity', ctx.input)\n    await ctx.sleep(0.01)\n    sum['value'] += drawn['output']\n    return {'output': sum['value']}\n\
              async def story(ctx):\n    last = 0\n    for at in range(12):\n        \
                  both = await asyncio.gather(ctx.run('adds', at), ctx.run('adds', 100))\n        last = max(one['output'] for one in both)\n    return [last, sum['value']]\n\
              FunctionNode(id='adds', session=session, fn=adds)\nWorkflow(id='story', session=session, fn=story)\n",
         );
-        let run = story.begin(0.0);
+        let run = story.start(0.0);
         for kill in 0..8 {
             std::thread::sleep(std::time::Duration::from_millis(pause * (kill % 3 + 1)));
-            story.look(&run, 0.0);
+            story.get_run(&run, 0.0);
             story.kill_daemon();
         }
-        let ended = story.look(&run, 60.0);
+        let ended = story.get_run(&run, 60.0);
         assert_eq!(ended["result"], json!([1266, 1266]), "{ended}");
     }
 }
@@ -104,7 +110,7 @@ fn variables_survive_a_kill_at_any_instant() {
 // 003 L1504-1515: a dict with the keys of a result is used as the result.
 #[test]
 fn function_may_return_a_result() {
-    let story = Story::whole(
+    let story = Story::with_file(
         "returned = {\n    'output': {'output': 1},\n    'failed': {'success': False, 'output': 2, 'error': 'so it is', 'error_type': 'tool', 'attributes': {'a': 1}},\n    \
              'silent': {'success': False, 'output': None},\n    'odd': {'output': 1, 'error_type': 'odd', 'error': 'x'},\n    \
              'no output': {'success': False, 'error': 'x'},\n    'more': {'output': 1, 'and': 2},\n    'other types': {'output': 1, 'success': 'yes'},\n}\n\
@@ -116,7 +122,7 @@ fn function_may_return_a_result() {
          Graph(id='one', session=session, steps=[Step(id='a', node='gives', input='{input}')])\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let ended = story.begin(60.0);
+    let ended = story.start(60.0);
     let result = &ended["result"];
     assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{ended}");
     assert_eq!(result["failed"], json!([false, 2, "so it is", "tool", {"a": 1}, "gives"]));
@@ -125,8 +131,12 @@ fn function_may_return_a_result() {
         json!([false, null, "The function returned that it failed.", "exception", {}, "gives"])
     );
     assert_eq!(result["odd"], json!([false, 1, "x", "exception", {}, "gives"]));
-    for whole in ["no output", "more", "other types"] {
-        assert_eq!((&result[whole][0], result[whole][1].is_object()), (&json!(true), true), "{whole}: {result}");
+    for unrecognized in ["no output", "more", "other types"] {
+        assert_eq!(
+            (&result[unrecognized][0], result[unrecognized][1].is_object()),
+            (&json!(true), true),
+            "{unrecognized}: {result}"
+        );
     }
     assert_eq!(result["graph"], json!([false, "so it is"]), "{ended}");
 }

@@ -8,7 +8,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Creates a story from the body of a function.
+/// A home with a file of functions, and an agent.
 pub(crate) struct Story {
     pub(crate) agent: Agent,
     pub(crate) home: Home,
@@ -16,24 +16,25 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    pub(crate) fn of(body: &str, nodes: &str) -> Self {
-        Self::set_up(body, nodes, "")
+    /// Creates a story from the body of a function.
+    pub(crate) fn with_body(body: &str, nodes: &str) -> Self {
+        Self::with_settings(body, nodes, "")
     }
 
     /// Creates a story in a home with settings.
-    pub(crate) fn set_up(body: &str, nodes: &str, settings: &str) -> Self {
+    pub(crate) fn with_settings(body: &str, nodes: &str, settings: &str) -> Self {
         let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
         let text =
             format!("async def story(ctx):\n{body}\n{nodes}\nWorkflow(id=\"story\", session=session, fn=story)\n");
         let home = Home::new(STEPLATCH);
-        let folder = home.path().join(".config/steplatch");
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("config.toml"), settings).unwrap();
+        let directory = home.path().join(".config/steplatch");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("config.toml"), settings).unwrap();
         Self::from_home(home, &text)
     }
 
-    /// Creates a story from a whole file.
-    pub(crate) fn whole(text: &str) -> Self {
+    /// Creates a story from the text of a whole file.
+    pub(crate) fn with_file(text: &str) -> Self {
         Self::from_home(Home::new(STEPLATCH), text)
     }
 
@@ -43,16 +44,16 @@ impl Story {
         Self { agent: Agent::new(&home), home, file }
     }
 
-    pub(crate) fn begin(&self, wait_seconds: f64) -> Value {
-        self.begin_with(json!({"wait_seconds": wait_seconds}))
+    pub(crate) fn start(&self, wait_seconds: f64) -> Value {
+        self.start_with(json!({"wait_seconds": wait_seconds}))
     }
 
-    pub(crate) fn begin_with(&self, mut arguments: Value) -> Value {
+    pub(crate) fn start_with(&self, mut arguments: Value) -> Value {
         arguments["workflow_file"] = self.file.display().to_string().into();
         self.agent.call_tool("run_workflow", arguments)
     }
 
-    pub(crate) fn look(&self, run: &Value, wait_seconds: f64) -> Value {
+    pub(crate) fn get_run(&self, run: &Value, wait_seconds: f64) -> Value {
         self.agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": wait_seconds}))
     }
 
@@ -61,36 +62,36 @@ impl Story {
         self.home.answer_gate(run["run_id"].as_str().unwrap(), answer)
     }
 
-    pub(crate) fn daemon(&self) -> i32 {
+    pub(crate) fn daemon_pid(&self) -> i32 {
         let status = self.home.run(&["daemon", "status", "--json"]).json();
         i32::try_from(status["pid"].as_i64().unwrap()).unwrap()
     }
 
     pub(crate) fn kill_daemon(&self) {
-        kill_process(Pid::from_raw(self.daemon()).unwrap(), Signal::KILL).unwrap();
+        kill_process(Pid::from_raw(self.daemon_pid()).unwrap(), Signal::KILL).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    /// Returns the events of a run from the first on.
+    /// Returns all events of a run.
     pub(crate) fn events(&self, run: &Value) -> Vec<Value> {
         let events = self.home.run(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).expect_success();
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
-pub(crate) fn lines_in(file: &Path) -> usize {
+pub(crate) fn count_lines(file: &Path) -> usize {
     std::fs::read_to_string(file).unwrap_or_default().lines().count()
 }
 
 /// Waits until a file has content.
-pub(crate) fn written(file: &Path) {
-    eventually_blocking(&format!("{} has content", file.display()), || lines_in(file) > 0);
+pub(crate) fn wait_for_content(file: &Path) {
+    eventually_blocking(&format!("{} has content", file.display()), || count_lines(file) > 0);
 }
 
 /// Returns the types of events, in order.
-pub(crate) fn types(events: &[Value]) -> Vec<&str> {
+pub(crate) fn event_types(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event_type"].as_str().unwrap()).collect()
 }

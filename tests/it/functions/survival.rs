@@ -65,12 +65,14 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
     ];
     let passphrase = "open sesame\n";
     // With a passphrase, the runs are sealed at every gate, and locked after every kill at a gate.
-    for (pause, seals) in [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)] {
-        let story = Story::whole(WORK);
-        if seals {
+    for (pause, is_sealed) in
+        [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)]
+    {
+        let story = Story::with_file(WORK);
+        if is_sealed {
             story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).expect_success();
         }
-        let run = story.begin_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+        let run = story.start_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
         let mut kills = 0;
         let ended = loop {
             std::thread::sleep(Duration::from_millis(pause * (kills % 3 + 1)));
@@ -78,29 +80,29 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
                 story.kill_daemon();
                 kills += 1;
             }
-            let now = story.look(&run, if kills < 12 { 0.0 } else { 30.0 });
-            match now["status"].as_str().unwrap() {
-                "waiting" if seals => {
+            let run_state = story.get_run(&run, if kills < 12 { 0.0 } else { 30.0 });
+            match run_state["status"].as_str().unwrap() {
+                "waiting" if is_sealed => {
                     drop(story.home.approve(run["run_id"].as_str().unwrap(), "yes", passphrase));
                 }
                 "waiting" => drop(story.answer_gate(&run, "yes")),
                 "running" => {}
-                _ => break now,
+                _ => break run_state,
             }
         };
         assert_eq!(ended["status"], "completed", "{ended}");
-        let reported: Vec<&Value> = ended["result"].as_array().unwrap().iter().collect();
-        assert_eq!(reported.len(), expected.len(), "{ended}");
-        for (reported, expected) in reported.iter().zip(expected) {
-            let known = ["unknown", "not_run", "skipped"].contains(&reported.as_str().unwrap_or("skipped"));
-            assert!(**reported == *expected || known, "{reported} rather than {expected}: {ended}");
+        let results: Vec<&Value> = ended["result"].as_array().unwrap().iter().collect();
+        assert_eq!(results.len(), expected.len(), "{ended}");
+        for (result, expected) in results.iter().zip(expected) {
+            let known = ["unknown", "not_run", "skipped"].contains(&result.as_str().unwrap_or("skipped"));
+            assert!(**result == *expected || known, "{result} rather than {expected}: {ended}");
         }
-        let noted = std::fs::read_to_string(story.path("noted")).unwrap();
-        let mut lines: Vec<&str> = noted.lines().collect();
+        let notes = std::fs::read_to_string(story.path("noted")).unwrap();
+        let mut lines: Vec<&str> = notes.lines().collect();
         lines.sort_unstable();
-        let all = lines.len();
+        let total = lines.len();
         lines.dedup();
-        assert_eq!(lines.len(), all, "a command was run twice after kills every {pause} ms: {noted}");
+        assert_eq!(lines.len(), total, "a command was run twice after kills every {pause} ms: {notes}");
         let events = story.events(&ended);
         let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
@@ -110,7 +112,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
 #[test]
 fn answer_during_a_pause_is_delivered_once_across_kills() {
     for kill_after_resume in [false, true] {
-        let story = Story::whole(
+        let story = Story::with_file(
             "import asyncio\n\
              async def asks(ctx):\n    word = await ctx.gate('Word?')\n    return (await ctx.run('note', word))['output']\n\
              async def works(ctx):\n    slow = await ctx.run('slow')\n    return [slow['error_type'] or slow['output'], (await ctx.run('note', 'after'))['output']]\n\
@@ -119,60 +121,62 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
              BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf %s {input|sh}')\n\
              Workflow(id='story', session=session, fn=story)\n",
         );
-        let run = story.begin(60.0);
-        crate::functions::story::written(&story.path("begun"));
+        let run = story.start(60.0);
+        crate::functions::story::wait_for_content(&story.path("begun"));
         let id = run["run_id"].as_str().unwrap();
         story.home.run(&["runs", "pause", id]).expect_success();
         story.answer_gate(&run, "yes").expect_success();
         std::fs::write(story.path("go"), "").unwrap();
         let types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
-        eventually_blocking("the command has ended", || types().iter().any(|event| event == "node_completed"));
-        assert!(!story.path("noted").exists(), "nothing new begins");
+        eventually_blocking("the command has ended", || event_types().iter().any(|event| event == "node_completed"));
+        assert!(!story.path("noted").exists(), "a paused run starts no calls");
         if !kill_after_resume {
             story.kill_daemon();
         }
         story.home.run(&["runs", "resume", id]).expect_success();
-        eventually_blocking("it waits at its last gate", || {
-            types().iter().filter(|event| *event == "gate_waiting").count() == 2
+        eventually_blocking("the run waits at its last gate", || {
+            event_types().iter().filter(|event| *event == "gate_waiting").count() == 2
         });
         // The next daemon's replay finds the answers in place in the journal.
         story.kill_daemon();
         story.answer_gate(&run, "yes").expect_success();
-        let ended = story.look(&run, 60.0);
+        let ended = story.get_run(&run, 60.0);
         assert_eq!(ended["result"], serde_json::json!(["yes", ["slow", "after"]]), "{ended}");
-        assert_eq!(crate::functions::story::lines_in(&story.path("noted")), 2);
+        assert_eq!(crate::functions::story::count_lines(&story.path("noted")), 2);
     }
 }
 
 #[test]
 fn busy_function_is_cancelled_paused_and_limited() {
     let body = "while True:\n    await ctx.run('identity', 1)";
-    let story = Story::of(body, "");
-    let run = story.begin(0.0);
+    let story = Story::with_body(body, "");
+    let run = story.start(0.0);
     let paused = story.home.run(&["runs", "pause", run["run_id"].as_str().unwrap()]);
     assert!(paused.stdout.contains("paused"), "{paused:?}");
     story.home.run(&["runs", "resume", run["run_id"].as_str().unwrap()]).expect_success();
     let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    let limited = story.begin_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
+    let limited = story.start_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
     assert_eq!(limited["status"], "failed", "{limited}");
     assert!(limited["error"].as_str().unwrap().contains("at work for 1 s"), "{limited}");
 }
 
 #[test]
 fn computing_function_is_cancelled_before_it_ends() {
-    let story = Story::of("await ctx.run('identity', 1)\nwhile True:\n    pass", "");
-    let run = story.begin(0.0);
-    eventually_blocking("it computes", || story.events(&run).iter().any(|event| event["event_type"] == "node_started"));
+    let story = Story::with_body("await ctx.run('identity', 1)\nwhile True:\n    pass", "");
+    let run = story.start(0.0);
+    eventually_blocking("the function computes", || {
+        story.events(&run).iter().any(|event| event["event_type"] == "node_started")
+    });
     let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    assert_eq!(story.look(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
+    assert_eq!(story.get_run(&run, 0.0)["status"], "cancelled", "the run is cancelled before its time limit");
 }
 
 #[test]
 fn locked_run_keeps_results_of_children_until_answered() {
     let passphrase = "open sesame\n";
-    let story = Story::whole(
+    let story = Story::with_file(
         "import asyncio\n\
          async def sub(ctx):\n    return (await ctx.run('slow'))['output'] or 'unknown'\n\
          async def story(ctx):\n    return await asyncio.gather(ctx.run_workflow('sub'), ctx.gate('Release?'))\n\
@@ -181,31 +185,31 @@ fn locked_run_keeps_results_of_children_until_answered() {
          Workflow(id='story', session=session, fn=story)\n",
     );
     story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).expect_success();
-    let run = story.begin_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
-    crate::functions::story::written(&story.path("begun"));
+    let run = story.start_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+    crate::functions::story::wait_for_content(&story.path("begun"));
     let id = run["run_id"].as_str().unwrap();
     let gate = || {
         let record = story.home.run(&["runs", "show", id, "--json"]).json();
         record["pending_gates"][0]["gate_id"].as_str().map(str::to_owned)
     };
-    eventually_blocking("it asks", || gate().is_some());
+    eventually_blocking("the run asks", || gate().is_some());
     let gate = gate().unwrap();
     story.home.run(&["daemon", "restart"]).expect_success();
-    let inspected = story.look(&run, 0.0);
+    let inspected = story.get_run(&run, 0.0);
     assert!(inspected["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{inspected}");
     std::fs::write(story.path("go"), "").unwrap();
     // The nested run ends, and is kept until its parent has its result, regardless of the retention.
-    let is_over = |state: &str| {
+    let has_child_in = |state: &str| {
         let runs = story.home.run(&["runs", "list", "--json"]).json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)
     };
-    eventually_blocking("the nested run has ended", || is_over("completed"));
+    eventually_blocking("the nested run has ended", || has_child_in("completed"));
     story.home.run(&["daemon", "restart"]).expect_success();
-    let answered = story.home.run_with_input(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
-    assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");
-    let ended = story.look(&run, 60.0);
+    let output = story.home.run_with_input(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
+    assert!(output.code == 0 && output.stdout.contains("answered: yes"), "{output:?}");
+    let ended = story.get_run(&run, 60.0);
     assert_eq!(ended["status"], "completed", "{ended}");
     let result = ended["result"].as_array().unwrap();
     assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{ended}");
-    assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1, "nothing is done again");
+    assert_eq!(crate::functions::story::count_lines(&story.path("begun")), 1, "the command is not repeated");
 }

@@ -265,7 +265,7 @@ impl Events {
     }
 }
 
-/// Returns a machine with this number of states in sequence, each a short sleep.
+/// Returns a state machine with this number of states in sequence, each a short sleep.
 pub(crate) fn resting(states: usize, seconds: f64) -> Value {
     let mut all = serde_json::Map::new();
     for number in 1..=states {
@@ -279,7 +279,7 @@ pub(crate) fn resting(states: usize, seconds: f64) -> Value {
     json!({"name": "resting", "description": "Rests.", "initial_state": "s1", "states": all})
 }
 
-/// Returns a machine with a gate.
+/// Returns a state machine with a gate.
 pub(crate) fn asking(answered_by: &str) -> Value {
     json!({"name": "asking", "description": "Asks.", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?", "choices": ["yes", "no"], "answered_by": answered_by}},

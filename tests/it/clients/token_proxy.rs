@@ -5,17 +5,17 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// Starts a proxy of `server` and returns its address. It runs as long as the process.
-pub(crate) fn opens(server: SocketAddr, token: &str) -> SocketAddr {
-    let door = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = door.local_addr().unwrap();
+/// Starts a proxy for `server` and returns the proxy's address. The proxy runs as long as the process.
+pub(crate) fn start_proxy(server: SocketAddr, token: &str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     let token: Arc<str> = token.into();
     std::thread::spawn(move || {
-        for client in door.incoming().map_while(Result::ok) {
+        for client in listener.incoming().map_while(Result::ok) {
             let token = token.clone();
             std::thread::spawn(move || {
                 // Either side may close the connection.
-                let _ = passes_on(&client, server, address, &token);
+                let _ = forward_requests(&client, server, address, &token);
                 let _ = client.shutdown(Shutdown::Both);
             });
         }
@@ -23,25 +23,25 @@ pub(crate) fn opens(server: SocketAddr, token: &str) -> SocketAddr {
     address
 }
 
-fn passes_on(client: &TcpStream, server: SocketAddr, door: SocketAddr, token: &str) -> io::Result<()> {
-    let mut onward = TcpStream::connect(server)?;
-    onward.set_nodelay(true)?;
+fn forward_requests(client: &TcpStream, server: SocketAddr, proxy: SocketAddr, token: &str) -> io::Result<()> {
+    let mut upstream = TcpStream::connect(server)?;
+    upstream.set_nodelay(true)?;
     client.set_nodelay(true)?;
-    let (mut answers, mut back) = (onward.try_clone()?, client.try_clone()?);
+    let (mut responses, mut downstream) = (upstream.try_clone()?, client.try_clone()?);
     std::thread::spawn(move || {
-        let _ = io::copy(&mut answers, &mut back);
-        let _ = back.shutdown(Shutdown::Both);
+        let _ = io::copy(&mut responses, &mut downstream);
+        let _ = downstream.shutdown(Shutdown::Both);
     });
     let mut requests = BufReader::new(client);
-    while request(&mut requests, &mut onward, (server, door), token)? {}
-    onward.shutdown(Shutdown::Both)
+    while forward_request(&mut requests, &mut upstream, (server, proxy), token)? {}
+    upstream.shutdown(Shutdown::Both)
 }
 
 /// Forwards one request. Returns whether there was one.
-fn request(
+fn forward_request(
     from: &mut BufReader<&TcpStream>,
     to: &mut TcpStream,
-    (server, door): (SocketAddr, SocketAddr),
+    (server, proxy): (SocketAddr, SocketAddr),
     token: &str,
 ) -> io::Result<bool> {
     let (mut head, mut length) = (String::new(), 0);
@@ -58,7 +58,7 @@ fn request(
         {
             length = value.trim().parse().map_err(io::Error::other)?;
         }
-        head += &line.replace(&format!(":{}", door.port()), &format!(":{}", server.port()));
+        head += &line.replace(&format!(":{}", proxy.port()), &format!(":{}", server.port()));
     }
     write!(to, "{head}Authorization: Bearer {token}\r\n\r\n")?;
     io::copy(&mut io::Read::take(from, length), to)?;

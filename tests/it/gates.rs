@@ -6,7 +6,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, Person, eventually_blocking}
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns a state machine with one gate, whose last state prints the answer.
-fn asking_machine(params: &Value) -> Value {
+fn gate_workflow(params: &Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
 
@@ -32,19 +32,19 @@ impl Story {
     }
 
     /// Starts a run with a gate, and returns its id.
-    fn ask(&self, params: &Value) -> String {
+    fn start_gate(&self, params: &Value) -> String {
         let arguments =
-            json!({"workflow_definition": asking_machine(params), "wait_seconds": 60, "save_on_success": false});
-        self.waits(arguments)
+            json!({"workflow_definition": gate_workflow(params), "wait_seconds": 60, "save_on_success": false});
+        self.start_waiting_run(arguments)
     }
 
     /// Starts a function with this body, and returns the id of its run once it waits at a gate.
-    fn function(&self, body: &str) -> String {
-        self.waits(self.written(body))
+    fn start_function(&self, body: &str) -> String {
+        self.start_waiting_run(self.write_function(body))
     }
 
     /// Writes a function with this body, and returns the parameters that run it.
-    fn written(&self, body: &str) -> Value {
+    fn write_function(&self, body: &str) -> Value {
         let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
         let text = format!("async def story(ctx):\n{body}\nWorkflow(id=\"story\", session=session, fn=story)\n");
         let file = self.home.path().join("story.py");
@@ -52,7 +52,7 @@ impl Story {
         json!({"workflow_file": file.display().to_string(), "wait_seconds": 60})
     }
 
-    fn waits(&self, arguments: Value) -> String {
+    fn start_waiting_run(&self, arguments: Value) -> String {
         let waiting = self.agent.call_tool("run_workflow", arguments);
         assert_eq!(waiting["status"], "waiting", "{waiting:#}");
         waiting["run_id"].as_str().unwrap().to_owned()
@@ -73,7 +73,7 @@ impl Story {
 #[test]
 fn form_is_filled_in_with_fields_on_the_command_line() {
     let story = Story::new();
-    let run = story.ask(&json!({"prompt": "Which?", "form": form()}));
+    let run = story.start_gate(&json!({"prompt": "Which?", "form": form()}));
     let listed = story.home.run(&["gates", "list"]).expect_success();
     for part in [
         "version  a text of at least 3 characters\n",
@@ -85,34 +85,34 @@ fn form_is_filled_in_with_fields_on_the_command_line() {
         assert!(listed.contains(part), "no {part:?} in {listed}");
     }
     let answer = |fields: &[&str]| story.home.run(&[&["gates", "answer", run.as_str()], fields].concat());
-    let wrong = answer(&["--field", "version=1", "-f", "count=ten", "-f", "speed=5"]);
-    assert_eq!(wrong.code, 2);
+    let invalid_answer = answer(&["--field", "version=1", "-f", "count=ten", "-f", "speed=5"]);
+    assert_eq!(invalid_answer.code, 2);
     for part in
         ["'version' must have at least 3", "'count' must be a whole number, not \"ten\"", "'speed' is not a field"]
     {
-        assert!(wrong.stderr.contains(part), "no {part:?} in {}", wrong.stderr);
+        assert!(invalid_answer.stderr.contains(part), "no {part:?} in {}", invalid_answer.stderr);
     }
     assert!(answer(&[]).stderr.contains("a question needs a terminal"));
-    let taken = answer(&["-f", "version=1.2", "-f", "count=3"]).expect_success();
-    assert!(taken.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{taken}");
+    let output = answer(&["-f", "version=1.2", "-f", "count=3"]).expect_success();
+    assert!(output.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{output}");
     let ended = story.finish(&run);
-    let told = |name: &str| ended["final_variables"][format!("ask_{name}")].clone();
-    assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(3), json!(false)));
-    assert_eq!(told("through"), "cli");
+    let variable = |name: &str| ended["final_variables"][format!("ask_{name}")].clone();
+    assert_eq!((variable("version"), variable("count"), variable("loud")), (json!("1.2"), json!(3), json!(false)));
+    assert_eq!(variable("through"), "cli");
 }
 
 #[test]
 fn function_repeats_its_form_until_the_fields_are_valid() {
     let story = Story::new();
-    let run = story.function(&format!(
+    let run = story.start_function(&format!(
         "import json\nanswer = await ctx.gate('Which?', form=json.loads('''{}'''))\n\
          return [answer['version'], answer['count'] + 1, answer['loud'], answer['place']]",
         form()
     ));
     let json = story.home.run(&["gates", "list", "--json"]).json();
     assert_eq!(json["gates"][0]["form"]["properties"]["count"]["maximum"], 9, "{json}");
-    let wrong = story.home.run(&["gates", "answer", &run, r#"{"version": "1.2", "count": 99}"#]);
-    assert!(wrong.stderr.contains("'count' must be from 1 to 9, not 99"), "{wrong:?}");
+    let invalid_answer = story.home.run(&["gates", "answer", &run, r#"{"version": "1.2", "count": 99}"#]);
+    assert!(invalid_answer.stderr.contains("'count' must be from 1 to 9, not 99"), "{invalid_answer:?}");
     story.home.run(&["gates", "answer", &run, r#"{"version": "1.2", "count": 8}"#]).expect_success();
     assert_eq!(story.finish(&run)["result"], json!(["1.2", 9, false, "eu"]));
 }
@@ -120,7 +120,7 @@ fn function_repeats_its_form_until_the_fields_are_valid() {
 #[test]
 fn invalid_form_is_an_error_that_the_function_may_catch() {
     let story = Story::new();
-    let run = story.function(
+    let run = story.start_function(
         "errors = []\n\
          for ask in [{'form': {'properties': {'a': {'type': 'heap'}}}}, {'form': {'properties': {'a': {'type': 'string'}}}, 'choices': ['x']}]:\n\
          \x20   try:\n        await ctx.gate('?', **ask)\n\
@@ -135,43 +135,48 @@ fn invalid_form_is_an_error_that_the_function_may_catch() {
 }
 
 #[test]
-fn each_of_several_gates_is_answered_once_and_latecomers_know() {
+fn each_of_several_gates_takes_one_answer() {
     let story = Story::new();
-    let run = story.function(
+    let run = story.start_function(
         "import asyncio\n\
          return await asyncio.gather(ctx.gate('One?', choices=['a', 'b']), ctx.gate('Two?'), ctx.gate('Late?', timeout=600))",
     );
     let gates = story.home.run(&["gates", "list", "--json"]).json()["gates"].as_array().unwrap().clone();
     assert_eq!(gates.len(), 3);
-    let id = |at: usize| gates[at]["gate_id"].as_str().unwrap();
+    let id = |index: usize| gates[index]["gate_id"].as_str().unwrap();
     let answer = |gate: &str, answer: &str| story.home.run(&["gates", "answer", &run, answer, "--gate", gate]);
     answer(id(1), "second").expect_success();
-    let late = answer(id(1), "third");
-    // Other gates are open meanwhile.
+    let late_answer = answer(id(1), "third");
+    // Other gates are still open.
     assert!(
-        late.code == 1 && late.stderr.contains("already answered by") && late.stderr.contains(": second"),
-        "{late:?}"
+        late_answer.code == 1
+            && late_answer.stderr.contains("already answered by")
+            && late_answer.stderr.contains(": second"),
+        "{late_answer:?}"
     );
     answer(id(0), "1").expect_success();
     answer(id(2), "in time").expect_success();
     assert_eq!(story.finish(&run)["result"], json!(["a", "second", "in time"]));
-    let late = answer(id(1), "third");
-    assert!(late.stderr.contains("already answered by") && late.stderr.contains(": second"), "{late:?}");
+    let late_answer = answer(id(1), "third");
+    assert!(
+        late_answer.stderr.contains("already answered by") && late_answer.stderr.contains(": second"),
+        "{late_answer:?}"
+    );
     let events = story.home.run(&["runs", "events", &run, "--json"]).expect_success();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let answered: Vec<&Value> = events.iter().filter(|event| event["event_type"] == "gate_answered").collect();
-    assert_eq!(answered.len(), 3);
-    assert!(answered.iter().all(|event| event["data"]["through"] == "cli"), "{answered:?}");
+    let answers: Vec<&Value> = events.iter().filter(|event| event["event_type"] == "gate_answered").collect();
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|event| event["data"]["through"] == "cli"), "{answers:?}");
 }
 
 #[test]
 fn function_gate_takes_an_answer_only_before_its_timeout() {
     let story = Story::new();
     for (timeout, result) in [(600.0, "answered: yes"), (0.05, "late")] {
-        let asked = story.agent.call_tool("run_workflow", story.written(&format!(
+        let reply = story.agent.call_tool("run_workflow", story.write_function(&format!(
             "try:\n    return 'answered: ' + await ctx.gate('Now?', timeout={timeout})\nexcept TimeoutError:\n    return 'late'",
         )));
-        let run = asked["run_id"].as_str().unwrap();
+        let run = reply["run_id"].as_str().unwrap();
         if result == "late" {
             // The events end with the run.
             story.home.run(&["runs", "events", run, "--follow"]).expect_success();
@@ -180,19 +185,19 @@ fn function_gate_takes_an_answer_only_before_its_timeout() {
         let ended = story.finish(run);
         assert_eq!((output.code == 0, &ended["result"]), (result != "late", &json!(result)), "{output:?}");
         let events = story.home.run(&["runs", "events", run, "--json"]).expect_success();
-        let of = |kind: &str| events.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
+        let count_events = |kind: &str| events.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
         let expected = if result == "late" { (0, 1) } else { (1, 0) };
-        assert_eq!((of("gate_answered"), of("gate_timeout")), expected, "{events}");
+        assert_eq!((count_events("gate_answered"), count_events("gate_timeout")), expected, "{events}");
     }
 }
 
 #[test]
-fn person_is_asked_for_a_form_field_by_field() {
+fn form_is_requested_field_by_field() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     std::fs::write(
         story.home.path().join("ask.json"),
-        asking_machine(&json!({"prompt": "Which?", "form": form()})).to_string(),
+        gate_workflow(&json!({"prompt": "Which?", "form": form()})).to_string(),
     )
     .unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
@@ -242,9 +247,9 @@ fn text_typed_before_a_question_was_shown_does_not_answer_it() {
 fn answer_without_arguments_asks_every_open_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    let first = story.ask(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
-    let second = story.ask(&json!({"prompt": "Second?"}));
-    let third = story.ask(&json!({"prompt": "Third?", "form": form()}));
+    let first = story.start_gate(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
+    let second = story.start_gate(&json!({"prompt": "Second?"}));
+    let third = story.start_gate(&json!({"prompt": "Third?", "form": form()}));
     let person = Person::runs(&agent, &story.home, STEPLATCH, "gates answer");
     let screen = person.expect_text("by number or text:");
     assert!(screen.contains("? First?") && !screen.contains("Second?"), "{screen}");
@@ -267,8 +272,8 @@ fn answer_without_arguments_asks_every_open_question() {
     assert!(screen.contains("answered: version=1.2 place=eu count=7 loud=false; the run is now"), "{screen}");
     assert_eq!(story.finish(&first)["final_variables"]["answer"], "no");
     assert_eq!(story.finish(&third)["final_variables"]["ask_count"], 7);
-    let left = story.home.run(&["gates", "list", "--json"]).json();
-    assert_eq!((left["gates"].as_array().unwrap().len(), &left["gates"][0]["run_id"]), (1, &json!(second)));
+    let open_gates = story.home.run(&["gates", "list", "--json"]).json();
+    assert_eq!((open_gates["gates"].as_array().unwrap().len(), &open_gates["gates"][0]["run_id"]), (1, &json!(second)));
 }
 
 #[test]
@@ -283,7 +288,7 @@ fn lowered_proof_requirement_does_not_affect_older_questions() {
     let status = || story.home.run(&["approver", "status", "--json"]).json();
     require("terminal");
     story.home.run(&["daemon", "restart"]).expect_success();
-    let before = story.ask(&json!({"prompt": "Before?", "choices": ["yes", "no"]}));
+    let before = story.start_gate(&json!({"prompt": "Before?", "choices": ["yes", "no"]}));
     require("none");
     eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
     assert_eq!(status()["requires"], "terminal");
@@ -291,7 +296,7 @@ fn lowered_proof_requirement_does_not_affect_older_questions() {
     assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
     let refused = story.home.run(&["gates", "answer", &before, "yes"]);
     assert!(refused.code == 1 && refused.stderr.contains("gates.require"), "{refused:?}");
-    let after = story.ask(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
+    let after = story.start_gate(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
     story.home.run(&["gates", "answer", &after, "yes"]).expect_success();
 }
 
@@ -328,18 +333,18 @@ fn lower_proof_requirement_needs_the_passphrase_if_set() {
 fn function_node_on_a_redirected_host_is_not_called() {
     let story = Story::new();
     let settings = story.home.path().join(".config/steplatch/config.toml");
-    let leads_to = |ssh: &str| {
+    let set_destination = |ssh: &str| {
         std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
         std::fs::write(&settings, format!("[[host]]\nname = 'box'\nssh = '{ssh}'\n")).unwrap();
         eventually_blocking("the host is read", || story.home.run(&["hosts", "list", "--json"]).stdout.contains(ssh));
     };
-    let declared = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n";
-    std::fs::write(story.home.path().join("steplatch.toml"), declared).unwrap();
-    leads_to("ana@box.invalid");
-    let run = story.function(
+    let project_file = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n";
+    std::fs::write(story.home.path().join("steplatch.toml"), project_file).unwrap();
+    set_destination("ana@box.invalid");
+    let run = story.start_function(
         "await ctx.gate('Release?', choices=['yes', 'no'])\nresult = await ctx.run('there', 'x')\nreturn result['error']",
     );
-    leads_to("evil@elsewhere.invalid");
+    set_destination("evil@elsewhere.invalid");
     story.home.answer_gate(&run, "yes");
     let ended = story.finish(&run);
     let error = ended["result"].as_str().unwrap_or_default();
@@ -347,19 +352,19 @@ fn function_node_on_a_redirected_host_is_not_called() {
 }
 
 #[test]
-fn marks_in_a_question_neither_strike_through_nor_enclose() {
+fn combining_marks_cannot_disguise_a_question() {
     let story = Story::new();
-    let stacked = format!("e{}", "\u{301}".repeat(40));
-    let prompt = format!("Do n\u{336}o\u{336}t deploy\u{20dd} {stacked}?");
-    let run = story.ask(&json!({"prompt": prompt, "choices": ["y\u{336}es", "no\u{20e0}"]}));
+    let stacked_marks = format!("e{}", "\u{301}".repeat(40));
+    let prompt = format!("Do n\u{336}o\u{336}t deploy\u{20dd} {stacked_marks}?");
+    let run = story.start_gate(&json!({"prompt": prompt, "choices": ["y\u{336}es", "no\u{20e0}"]}));
     for command in [&["gates", "list"][..], &["runs", "show", &run], &["gates", "show", &run]] {
-        let shown = story.home.run(command).expect_success();
-        assert!(shown.contains("Do n·o·t deploy·"), "{command:?}: {shown}");
-        assert!(!shown.contains(['\u{336}', '\u{20dd}', '\u{20e0}']), "{command:?}: {shown}");
-        assert!(!shown.contains(&"\u{301}".repeat(4)), "{command:?}: {shown}");
+        let output = story.home.run(command).expect_success();
+        assert!(output.contains("Do n·o·t deploy·"), "{command:?}: {output}");
+        assert!(!output.contains(['\u{336}', '\u{20dd}', '\u{20e0}']), "{command:?}: {output}");
+        assert!(!output.contains(&"\u{301}".repeat(4)), "{command:?}: {output}");
     }
-    let shown = story.home.run(&["gates", "show", &run]).expect_success();
-    assert!(shown.contains("y·es") && shown.contains("no·"), "{shown}");
+    let output = story.home.run(&["gates", "show", &run]).expect_success();
+    assert!(output.contains("y·es") && output.contains("no·"), "{output}");
 }
 
 #[test]
@@ -376,9 +381,9 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
     assert!(screen.contains("passphrase set") && !screen.contains("sesame"), "{screen}");
     assert_eq!(story.home.run(&["approver", "status", "--json"]).json()["is_set"], true);
 
-    let run = story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
-    let without = story.home.run(&["gates", "answer", &run, "yes"]);
-    assert!(without.code == 1 && without.stderr.contains("needs the approver's passphrase"), "{without:?}");
+    let run = story.start_gate(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let refusal = story.home.run(&["gates", "answer", &run, "yes"]);
+    assert!(refusal.code == 1 && refusal.stderr.contains("needs the approver's passphrase"), "{refusal:?}");
     let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {run} yes"));
     person.expect_text("the approver's passphrase:");
     person.type_in("open barley");
@@ -392,19 +397,19 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
     assert!(screen.contains("answered: yes") && !screen.contains("sesame") && !screen.contains("barley"), "{screen}");
     story.finish(&run);
 
-    let run = story.ask(&json!({"prompt": "Again?"}));
-    let piped =
+    let run = story.start_gate(&json!({"prompt": "Again?"}));
+    let output =
         story.run_with_input(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").expect_success();
-    assert!(piped.contains("answered: yes"), "{piped}");
-    let replaced = story.run_with_input(&["approver", "set", "--stdin"], "another one\nopen sesame\n").expect_success();
-    assert!(replaced.contains("passphrase set"));
+    assert!(output.contains("answered: yes"), "{output}");
+    let output = story.run_with_input(&["approver", "set", "--stdin"], "another one\nopen sesame\n").expect_success();
+    assert!(output.contains("passphrase set"));
     let refused = story.run_with_input(&["approver", "clear", "--stdin"], "open sesame\n");
     assert!(refused.code == 1 && refused.stderr.contains("Wrong passphrase"), "{refused:?}");
-    let cleared = story.run_with_input(&["approver", "clear", "--stdin"], "another one\n").expect_success();
-    assert!(cleared.contains("passphrase removed"), "{cleared}");
-    let (files, all) = everything_in(story.home.path());
-    assert!(files > 3 && !all.contains("argon2id"), "{files} files");
-    assert!(!all.contains("sesame") && !all.contains("barley") && !all.contains("another one"));
+    let output = story.run_with_input(&["approver", "clear", "--stdin"], "another one\n").expect_success();
+    assert!(output.contains("passphrase removed"), "{output}");
+    let (files, content) = read_all_files(story.home.path());
+    assert!(files > 3 && !content.contains("argon2id"), "{files} files");
+    assert!(!content.contains("sesame") && !content.contains("barley") && !content.contains("another one"));
 }
 
 #[test]
@@ -412,8 +417,8 @@ fn locked_run_requests_the_passphrase_before_its_question() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").expect_success();
-    let asks = || story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
-    let (first, second, third) = (asks(), asks(), asks());
+    let start_gate = || story.start_gate(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let (first, second, third) = (start_gate(), start_gate(), start_gate());
     let restart = || story.home.run(&["daemon", "restart"]).expect_success();
     restart();
     let listed = story.home.run(&["gates", "list"]);
@@ -438,15 +443,15 @@ fn locked_run_requests_the_passphrase_before_its_question() {
     story.finish(&first);
 
     restart();
-    let piped = story
+    let output = story
         .run_with_input(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n")
         .expect_success();
-    assert!(piped.contains("answered: yes"), "{piped}");
+    assert!(output.contains("answered: yes"), "{output}");
     restart();
-    let unlocked = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").expect_success();
-    assert_eq!(unlocked, "1 run unlocked; see: steplatch gates list\n");
-    let again = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n");
-    assert!(again.code == 0 && again.stderr.contains("no run is locked"), "{again:?}");
+    let output = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n").expect_success();
+    assert_eq!(output, "1 run unlocked; see: steplatch gates list\n");
+    let second_unlock = story.run_with_input(&["approver", "unlock", "--stdin"], "open sesame\n");
+    assert!(second_unlock.code == 0 && second_unlock.stderr.contains("no run is locked"), "{second_unlock:?}");
     assert!(story.home.run(&["gates", "list"]).expect_success().contains(&third));
 }
 
@@ -454,7 +459,7 @@ fn locked_run_requests_the_passphrase_before_its_question() {
 fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
-    let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let definition = gate_workflow(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
     let screen = person.expect_text("by number or text:");
@@ -479,18 +484,18 @@ fn ctrl_c_leaves_a_question_open_and_twice_cancels_the_run() {
 }
 
 /// Returns the number of files in a directory, and their whole content.
-fn everything_in(folder: &std::path::Path) -> (usize, String) {
-    let (mut files, mut all) = (0, String::new());
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+fn read_all_files(directory: &std::path::Path) -> (usize, String) {
+    let (mut files, mut content) = (0, String::new());
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
         if entry.path().is_dir() {
-            let (more, text) = everything_in(&entry.path());
-            (files, all) = (files + more, all + &text);
+            let (count, text) = read_all_files(&entry.path());
+            (files, content) = (files + count, content + &text);
         } else if entry.path().is_file() {
             files += 1;
-            all.push_str(&String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()));
+            content.push_str(&String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()));
         }
     }
-    (files, all)
+    (files, content)
 }
 
 /// An MCP client with dialogs that accepts each of them.
@@ -515,21 +520,21 @@ server.stdin.close()
 "#;
 
 #[test]
-fn nobody_answers_for_a_person_in_a_held_terminal() {
+fn agent_terminal_cannot_answer_or_set_a_passphrase() {
     let story = Story::new();
-    let run = story.ask(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let run = story.start_gate(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("accepts.py"), ACCEPTS_ITSELF).unwrap();
-    let runs = |command: String| {
+    let run_in_terminal = |command: String| {
         let result = story.agent.call_tool("run_command", json!({"command": command, "timeout": 60}));
         assert_eq!(result["timed_out"], json!(false), "{result}");
         result["output"].as_str().unwrap().to_owned()
     };
-    let typed = runs(format!("{STEPLATCH} gates answer {run} yes"));
-    assert!(typed.contains("in a terminal that steplatch keeps"), "{typed}");
-    let dialog = runs(format!("python3 accepts.py {STEPLATCH} {run}"));
-    assert!(dialog.contains("in a terminal that steplatch keeps"), "{dialog}");
-    let set = runs(format!("echo a-new-passphrase | {STEPLATCH} approver set --stdin"));
-    assert!(set.contains("is set by a person"), "{set}");
+    let command_output = run_in_terminal(format!("{STEPLATCH} gates answer {run} yes"));
+    assert!(command_output.contains("in a terminal that steplatch keeps"), "{command_output}");
+    let dialog_output = run_in_terminal(format!("python3 accepts.py {STEPLATCH} {run}"));
+    assert!(dialog_output.contains("in a terminal that steplatch keeps"), "{dialog_output}");
+    let set_output = run_in_terminal(format!("echo a-new-passphrase | {STEPLATCH} approver set --stdin"));
+    assert!(set_output.contains("is set by a person"), "{set_output}");
     assert_eq!(story.home.run(&["approver", "status", "--json"]).json()["is_set"], false);
     assert_eq!(story.agent.call_tool("get_run", json!({"run_id": run}))["status"], "waiting");
 }
@@ -539,7 +544,7 @@ fn watched_run_requests_the_passphrase_and_restores_the_echo() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     story.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").expect_success();
-    let definition = asking_machine(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let definition = gate_workflow(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json; read -p 'next: ' word; echo");
     person.expect_text("by number or text:");
@@ -567,48 +572,53 @@ fn command_for_one_question_does_not_answer_the_next() {
     let run = waiting["run_id"].as_str().unwrap().to_owned();
     let gates = || story.home.run(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
     eventually_blocking("the second question is open", || gates()[0]["prompt"] == "DELETE?");
-    let by_run = story.home.run(&["gates", "answer", &run, "yes"]);
-    assert!(by_run.code == 2 && by_run.stderr.contains("name the gate that you read"), "{by_run:?}");
-    let by_gate = story.home.run(&["gates", "answer", &format!("{run}/look/1"), "yes"]);
-    assert_ne!(by_gate.code, 0, "{by_gate:?}");
+    let answer_by_run = story.home.run(&["gates", "answer", &run, "yes"]);
+    assert!(
+        answer_by_run.code == 2 && answer_by_run.stderr.contains("name the gate that you read"),
+        "{answer_by_run:?}"
+    );
+    let answer_by_gate = story.home.run(&["gates", "answer", &format!("{run}/look/1"), "yes"]);
+    assert_ne!(answer_by_gate.code, 0, "{answer_by_gate:?}");
     let digest = gates()[0]["digest"].as_str().unwrap().to_owned();
-    let shown_otherwise = story.home.run(&["gates", "answer", &format!("{run}/delete/1@00000000"), "yes"]);
-    assert!(shown_otherwise.stderr.contains("has changed since"), "{shown_otherwise:?}");
+    let outdated_answer = story.home.run(&["gates", "answer", &format!("{run}/delete/1@00000000"), "yes"]);
+    assert!(outdated_answer.stderr.contains("has changed since"), "{outdated_answer:?}");
     story.home.run(&["gates", "answer", &format!("{run}/delete/1@{}", &digest[..8]), "no"]).expect_success();
 }
 
 #[test]
 fn identically_masked_choices_are_distinguished_by_number() {
     let story = Story::new();
-    let asks = json!({"tool": "gate", "params": {"prompt": "Drop?", "choices": ["drop production", "drop staging"]}});
-    let rest = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+    let gate_action =
+        json!({"tool": "gate", "params": {"prompt": "Drop?", "choices": ["drop production", "drop staging"]}});
+    let final_state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
     let machine = json!({"name": "dropping", "initial_state": "ask", "states": {
-        "ask": {"action": asks, "transitions": [
+        "ask": {"action": gate_action, "transitions": [
             {"condition": {"field_equals": {"answer": "drop staging"}}, "next_state": "second"},
             {"condition": "success", "next_state": "first"},
         ]},
-        "first": rest, "second": rest,
+        "first": final_state, "second": final_state,
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
     let run = story.agent.call_tool("run_workflow", arguments)["run_id"].as_str().unwrap().to_owned();
-    let read = story.home.run(&["gates", "list", "--json"]).json()["gates"][0]["digest"].as_str().unwrap().to_owned();
-    let opened = story.agent.call_tool("open_terminal", json!({"command": ["cat"]}));
+    let old_digest =
+        story.home.run(&["gates", "list", "--json"]).json()["gates"][0]["digest"].as_str().unwrap().to_owned();
+    let terminal = story.agent.call_tool("open_terminal", json!({"command": ["cat"]}));
     for secret in ["production", "staging"] {
-        let typed = json!({"session_id": opened["session_id"], "input_text": format!("{secret}\n"), "secret": true});
-        assert_eq!(story.agent.call_tool("send_input", typed)["success"], true);
+        let input = json!({"session_id": terminal["session_id"], "input_text": format!("{secret}\n"), "secret": true});
+        assert_eq!(story.agent.call_tool("send_input", input)["success"], true);
     }
-    let stale = story.home.run(&["gates", "answer", &format!("{run}/ask/1@{}", &read[..8]), "2"]);
-    assert!(stale.stderr.contains("has changed since"), "{stale:?}");
+    let outdated_answer = story.home.run(&["gates", "answer", &format!("{run}/ask/1@{}", &old_digest[..8]), "2"]);
+    assert!(outdated_answer.stderr.contains("has changed since"), "{outdated_answer:?}");
     let listed = story.home.run(&["gates", "list"]).expect_success();
     assert!(listed.contains("parts of this are hidden as secrets"), "{listed}");
-    let alike = story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
-    assert_ne!(alike.code, 0, "{alike:?}");
+    let ambiguous_answer = story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
+    assert_ne!(ambiguous_answer.code, 0, "{ambiguous_answer:?}");
     story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "2"]).expect_success();
     assert_eq!(story.finish(&run)["final_state"], "second");
 }
 
 /// Returns a state machine that asks a person, and then runs `make` in the named terminal.
-fn makes_in(session: &str) -> Value {
+fn make_workflow(session: &str) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}},
                 "transitions": [{"condition": {"field_equals": {"answer": "yes"}}, "next_state": "go"}]},
@@ -617,55 +627,55 @@ fn makes_in(session: &str) -> Value {
 }
 
 #[test]
-fn named_terminal_is_shown_held_and_compared() {
+fn terminal_named_by_a_workflow_is_shown_and_locked() {
     let story = Story::new();
-    let evil = story.home.path().join("evil");
-    let opens =
+    let evil_file = story.home.path().join("evil");
+    let open_terminal =
         || story.agent.call_tool("open_terminal", json!({"name": "work"}))["session_id"].as_str().unwrap().to_owned();
-    let first = opens();
-    let asks = |session: &str, variables: Value| {
-        let arguments = json!({"workflow_definition": makes_in(session), "initial_variables": variables, "wait_seconds": 60,
+    let first = open_terminal();
+    let start_run = |session: &str, variables: Value| {
+        let arguments = json!({"workflow_definition": make_workflow(session), "initial_variables": variables, "wait_seconds": 60,
                                "save_on_success": false});
-        story.waits(arguments)
+        story.start_waiting_run(arguments)
     };
     for (session, variables) in [("work", json!({})), ("{place}", json!({"place": "work"}))] {
-        let run = asks(session, variables);
+        let run = start_run(session, variables);
         let shown = story.home.run(&["gates", "show", &format!("{run}/ask/1")]).expect_success();
         assert!(shown.contains(&first), "{shown}");
-        let text = format!("make() {{ touch {}; }}\n", evil.display());
+        let text = format!("make() {{ touch {}; }}\n", evil_file.display());
         let refused = story.agent.begin("send_input", json!({"session_id": "work", "input_text": text})).refusal();
         assert!(refused.contains(&format!("{run} waits for a person")), "{refused}");
         story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "no"]).expect_success();
         let _ = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     }
     // By the time of the answer, another terminal has the name.
-    let run = asks("work", json!({}));
+    let run = start_run("work", json!({}));
     story.home.run(&["terminal", "close", "work"]).expect_success();
-    let second = opens();
+    let second = open_terminal();
     assert_ne!(first, second);
     story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).expect_success();
     let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "failed", "{ended:#}");
     assert!(ended["error"].as_str().unwrap().contains("was not shown to the person"), "{ended:#}");
     // An unchanged terminal that was shown is used.
-    let run = asks("work", json!({}));
+    let run = start_run("work", json!({}));
     story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).expect_success();
     let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert!(!ended["error"].as_str().unwrap_or_default().contains("was not shown to the person"), "{ended:#}");
-    assert!(!evil.exists());
+    assert!(!evil_file.exists());
 }
 
 #[test]
-fn agent_passes_no_nested_gate_and_repeats_no_approval() {
+fn agent_cannot_skip_a_nested_gate_for_people() {
     let story = Story::new();
-    let saved = |name: &str, action: Value| {
+    let save_workflow = |name: &str, action: Value| {
         let definition = json!({"name": name, "description": "Does it", "initial_state": "q",
                                 "states": {"q": {"action": action}}});
-        let saved = story.agent.call_tool("create_workflow", json!({"workflow_definition": definition}));
-        assert_eq!(saved["success"], json!(true), "{saved}");
+        let reply = story.agent.call_tool("create_workflow", json!({"workflow_definition": definition}));
+        assert_eq!(reply["success"], json!(true), "{reply}");
     };
-    saved("approval", json!({"tool": "gate", "params": {"prompt": "Deploy?", "choices": ["yes", "no"]}}));
-    saved("quiet", json!({"tool": "sleep", "params": {"seconds": 0}}));
+    save_workflow("approval", json!({"tool": "gate", "params": {"prompt": "Deploy?", "choices": ["yes", "no"]}}));
+    save_workflow("quiet", json!({"tool": "sleep", "params": {"seconds": 0}}));
     for (name, for_person) in [("approval", true), ("quiet", false)] {
         let machine = json!({"name": "deploying", "initial_state": "a", "states": {
             "a": {"action": {"tool": "run_command", "params": {"command": "false"}}, "on_unknown": "ask",
@@ -674,9 +684,10 @@ fn agent_passes_no_nested_gate_and_repeats_no_approval() {
                         "transitions": [{"condition": "success", "next_state": "deploy"}]},
             "deploy": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
         }});
-        let run = story.waits(json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false}));
-        let decided = story.agent.call_tool("decide", json!({"run_id": run, "answer": "go to 'deploy'"}));
-        assert_eq!(decided["success"], json!(!for_person), "{name}: {decided:#}");
+        let run = story
+            .start_waiting_run(json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false}));
+        let decision = story.agent.call_tool("decide", json!({"run_id": run, "answer": "go to 'deploy'"}));
+        assert_eq!(decision["success"], json!(!for_person), "{name}: {decision:#}");
         story.home.run(&["runs", "cancel", &run]);
     }
 }

@@ -1,4 +1,4 @@
-//! Terminals on a remote machine: a real `sshd` on this machine's loopback, and another user.
+//! Terminals on a remote host: a real `sshd` on this computer's loopback interface, and another user.
 
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -15,47 +15,47 @@ use crate::survival::{kill, moment, next_daemon, printing_survives};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A remote machine that the home reaches as `box`.
-pub(crate) struct Far {
+/// A remote host that the home reaches as `box`.
+pub(crate) struct RemoteHost {
     server: Server,
     pub(crate) guest: Guest,
-    pub(crate) folder: TempDir,
+    pub(crate) home_dir: TempDir,
 }
 
-impl Far {
+impl RemoteHost {
     /// `None` if no other user can be added.
     pub(crate) fn new(home: &mut Home) -> Option<Self> {
         let guest = Guest::new()?;
         let server = Server::new();
-        let folder = tempfile::Builder::new().prefix("far-").tempdir_in("/tmp").unwrap();
-        let far = Self { server, guest, folder };
-        std::fs::set_permissions(far.folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        far.system("usermod", &["--home", far.folder.path().to_str().unwrap(), &far.guest.0]);
-        far.own();
-        let key = far.server.path("key");
-        far.configure(home, &format!("  IdentityFile {key}\n  StrictHostKeyChecking accept-new"));
-        Some(far)
+        let home_dir = tempfile::Builder::new().prefix("far-").tempdir_in("/tmp").unwrap();
+        let remote = Self { server, guest, home_dir };
+        std::fs::set_permissions(remote.home_dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        remote.run_system_command("usermod", &["--home", remote.home_dir.path().to_str().unwrap(), &remote.guest.0]);
+        remote.chown_home();
+        let key = remote.server.path("key");
+        remote.configure(home, &format!("  IdentityFile {key}\n  StrictHostKeyChecking accept-new"));
+        Some(remote)
     }
 
-    fn system(&self, program: &str, arguments: &[&str]) {
+    fn run_system_command(&self, program: &str, arguments: &[&str]) {
         assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
     }
 
     /// Makes the other user the owner of everything in their home.
-    pub(crate) fn own(&self) {
-        self.system("chown", &["-R", &self.guest.0, self.folder.path().to_str().unwrap()]);
+    pub(crate) fn chown_home(&self) {
+        self.run_system_command("chown", &["-R", &self.guest.0, self.home_dir.path().to_str().unwrap()]);
     }
 
-    /// Installs steplatch there.
+    /// Installs steplatch on the remote host.
     pub(crate) fn install(&self) {
-        let there = self.folder.path().join(".local/share/steplatch/bin").join(env!("CARGO_PKG_VERSION"));
-        std::fs::create_dir_all(&there).unwrap();
+        let bin_dir = self.home_dir.path().join(".local/share/steplatch/bin").join(env!("CARGO_PKG_VERSION"));
+        std::fs::create_dir_all(&bin_dir).unwrap();
         // The file itself keeps its owner.
-        if std::fs::hard_link(STEPLATCH, there.join("steplatch")).is_err() {
-            std::fs::copy(STEPLATCH, there.join("steplatch")).unwrap();
+        if std::fs::hard_link(STEPLATCH, bin_dir.join("steplatch")).is_err() {
+            std::fs::copy(STEPLATCH, bin_dir.join("steplatch")).unwrap();
         }
-        for folder in there.ancestors().take_while(|folder| *folder != self.folder.path()) {
-            self.system("chown", &[&self.guest.0, folder.to_str().unwrap()]);
+        for directory in bin_dir.ancestors().take_while(|directory| *directory != self.home_dir.path()) {
+            self.run_system_command("chown", &[&self.guest.0, directory.to_str().unwrap()]);
         }
     }
 
@@ -75,9 +75,9 @@ impl Far {
         home.set("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     }
 
-    /// Ends the remote terminal hosts, as if the machine had run out of memory. Returns their number.
+    /// Kills the remote terminal hosts, as if the computer had run out of memory. Returns their number.
     fn kill_terminal_hosts(&self) -> usize {
-        let owner = std::fs::metadata(self.folder.path()).unwrap().uid();
+        let owner = std::fs::metadata(self.home_dir.path()).unwrap().uid();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let hosts = processes.filter_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
@@ -89,7 +89,7 @@ impl Far {
     }
 
     /// Ends the connections of this home's daemon, like a network failure.
-    pub(crate) fn cut(home: &Home) -> usize {
+    pub(crate) fn cut_connections(home: &Home) -> usize {
         let config = home.path().join("ssh_config").display().to_string();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let ssh = processes.filter_map(|entry| {
@@ -98,12 +98,12 @@ impl Far {
             let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
             (words.first()?.ends_with(b"ssh") && words.contains(&config.as_bytes())).then_some(pid)
         });
-        // Ignore the error: the connection may have ended meanwhile.
+        // Ignore the error: the process may have exited already.
         ssh.filter(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).is_ok()).count()
     }
 }
 
-impl Drop for Far {
+impl Drop for RemoteHost {
     fn drop(&mut self) {
         // The remote host runs until its terminals are closed.
         let _ = Command::new("pkill").args(["-KILL", "-u", &self.guest.0]).status();
@@ -119,20 +119,20 @@ fn write_program(path: &Path, text: &str) {
 #[test]
 fn remote_terminal_survives_twenty_cuts_and_five_kills() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    far.install();
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    remote.install();
     home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     let agent = Agent::new(&home);
     printing_survives(&agent, Some("build"), (4_000, 50), || {
         let mut last = 0;
         for round in 1..=20 {
-            eventually_blocking("the machine is connected again", || {
+            eventually_blocking("the host is connected again", || {
                 let listed = home.run(&["hosts", "list", "--json"]);
                 let is_connected = listed.code == 0 && listed.json()["hosts"][0]["state"] == "connected";
                 if is_connected { Ok(()) } else { Err(listed) }
             });
             moment(250);
-            Far::cut(&home);
+            RemoteHost::cut_connections(&home);
             if round % 4 == 0 {
                 last = next_daemon(&home, last);
                 moment(250);
@@ -146,10 +146,10 @@ fn remote_terminal_survives_twenty_cuts_and_five_kills() {
 
 /// The daemon is killed while a remote command runs, and the first connections of the next daemon fail.
 #[test]
-fn completed_command_does_not_fail_when_reached_late() {
+fn command_completed_before_reconnection_succeeds() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    far.install();
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    remote.install();
     let (broken, dials) = (home.path().join("broken"), home.path().join("dials"));
     // Only a connection runs a remote program: with -G, ssh reports where a destination leads.
     let ssh = format!(
@@ -161,24 +161,27 @@ fn completed_command_does_not_fail_when_reached_late() {
     );
     write_program(&home.path().join("bin/ssh"), &ssh);
     home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
-    let to = |condition: Value, state: &str| json!({"condition": condition, "next_state": state});
-    let next =
-        [to(json!({"outcome_unknown": true}), "unknown"), to(json!("success"), "done"), to(json!("failure"), "again")];
+    let transition = |condition: Value, state: &str| json!({"condition": condition, "next_state": state});
+    let transitions = [
+        transition(json!({"outcome_unknown": true}), "unknown"),
+        transition(json!("success"), "done"),
+        transition(json!("failure"), "again"),
+    ];
     let run = |command: &str| json!({"tool": "run_command", "params": {"command": command}});
-    let ends = json!({"action": {"tool": "return", "params": {"result": "over"}}});
-    let machine = json!({"host": "build", "initial_state": "act", "states": {
-        "act": {"action": run("echo done >> lines; sleep 2; echo out"), "transitions": next},
+    let final_state = json!({"action": {"tool": "return", "params": {"result": "over"}}});
+    let definition = json!({"host": "build", "initial_state": "act", "states": {
+        "act": {"action": run("echo done >> lines; sleep 2; echo out"), "transitions": transitions},
         "again": {"action": run("echo done >> lines")},
-        "done": ends, "unknown": ends,
+        "done": final_state, "unknown": final_state,
     }});
     let agent = Agent::new(&home);
     let started = agent.call_tool(
         "run_workflow",
-        json!({"workflow_definition": machine, "wait_seconds": 0, "save_on_success": false}),
+        json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}),
     );
-    let lines = far.folder.path().join("lines");
+    let lines_file = remote.home_dir.path().join("lines");
     eventually_blocking("the command has begun", || {
-        std::fs::read_to_string(&lines).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(started.clone())
+        std::fs::read_to_string(&lines_file).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(started.clone())
     });
     let last = next_daemon(&home, 0);
     std::fs::write(&broken, "").unwrap();
@@ -186,16 +189,16 @@ fn completed_command_does_not_fail_when_reached_late() {
     home.run(&["daemon", "start"]).expect_success();
     let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("done")), "{ended}");
-    assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");
-    assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections were made in vain");
+    assert_eq!(std::fs::read_to_string(&lines_file).unwrap(), "done\n");
+    assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections failed");
 }
 
-/// The daemon has been restarted, and its first connection to the machine takes some seconds.
+/// The daemon has been restarted, and its first connection to the host takes some seconds.
 #[test]
-fn terminal_of_a_reconnecting_machine_is_known() {
+fn terminal_of_a_reconnecting_host_is_known() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    far.install();
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    remote.install();
     let slow = home.path().join("slow");
     let ssh = format!(
         "#!/bin/sh\ncase \" $* \" in *\" -G \"*) ;; *) while [ -e {} ]; do sleep 0.1; done;; esac\nexec /usr/bin/ssh -F {} \"$@\"\n",
@@ -209,13 +212,13 @@ fn terminal_of_a_reconnecting_machine_is_known() {
     std::fs::write(&slow, "").unwrap();
     kill(next_daemon(&home, 0));
     home.run(&["daemon", "start"]).expect_success();
-    let first = home.run(&["terminal", "screen", "far"]);
-    assert!(first.code != 0 && first.stderr.contains("it is reconnecting"), "{first:?}");
+    let reply = home.run(&["terminal", "screen", "far"]);
+    assert!(reply.code != 0 && reply.stderr.contains("it is reconnecting"), "{reply:?}");
     for request in [vec!["terminal", "screen", &session], vec!["terminal", "send", "far", "echo x", "-e"]] {
-        let reported = home.run(&request);
-        let is_right = reported.stderr.contains("host 'build' is not connected")
-            && reported.stderr.contains("its terminals go on");
-        assert!(reported.code != 0 && is_right && !reported.stderr.contains("not found"), "{request:?}: {reported:?}");
+        let output = home.run(&request);
+        let has_reason =
+            output.stderr.contains("host 'build' is not connected") && output.stderr.contains("its terminals go on");
+        assert!(output.code != 0 && has_reason && !output.stderr.contains("not found"), "{request:?}: {output:?}");
     }
     std::fs::remove_file(&slow).unwrap();
     eventually_blocking("the terminal is listed again", || {
@@ -226,19 +229,19 @@ fn terminal_of_a_reconnecting_machine_is_known() {
 
 /// The remote terminal host is killed, and the next request follows immediately.
 #[test]
-fn request_after_the_end_of_a_host_runs_once_or_explains() {
+fn request_after_a_host_crash_runs_once_or_explains() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    far.install();
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    remote.install();
     home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     let agent = Agent::new(&home);
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for round in 0..12 {
         let shell = json!({"host": "build", "shell": "bash --norc --noprofile"});
         let session = agent.call_tool("open_terminal", shell.clone())["session_id"].clone();
-        let lines = far.folder.path().join(format!("lines{round}"));
+        let lines = remote.home_dir.path().join(format!("lines{round}"));
         let command = format!("echo line >> {}", lines.display());
-        assert!(far.kill_terminal_hosts() > 0, "round {round}");
+        assert!(remote.kill_terminal_hosts() > 0, "round {round}");
         let (tool, arguments) = match round % 4 {
             0 => ("run_command", json!({"host": "build", "command": command, "timeout": 60})),
             1 => ("run_command", json!({"session_id": session, "command": command, "timeout": 60})),
@@ -248,62 +251,65 @@ fn request_after_the_end_of_a_host_runs_once_or_explains() {
         let mut answer = agent.begin(tool, arguments).answer();
         let reply = answer["result"]["structuredContent"].take();
         let count = std::fs::read_to_string(&lines).unwrap_or_default().lines().count();
-        let says = reply["error"].as_str().is_some_and(|error| !error.is_empty());
-        let is_right = match (&reply["success"], &reply["outcome_unknown"]) {
+        let has_error = reply["error"].as_str().is_some_and(|error| !error.is_empty());
+        let is_correct = match (&reply["success"], &reply["outcome_unknown"]) {
             (Value::Bool(true), _) => tool == "open_terminal" || count == 1 && reply["exit_code"] == 0,
-            (_, Value::Bool(true)) => says && count <= 1,
-            _ => says && count == 0,
+            (_, Value::Bool(true)) => has_error && count <= 1,
+            _ => has_error && count == 0,
         };
         let names_next_step = reply["success"] == true || reply["error"].to_string().contains("open");
-        if !is_right || !names_next_step {
-            wrong.push(format!("round {round}, {tool}, {count} lines: {reply} {answer}"));
+        if !is_correct || !names_next_step {
+            failures.push(format!("round {round}, {tool}, {count} lines: {reply} {answer}"));
         }
         let next = agent.call_tool("run_command", json!({"host": "build", "command": "echo next", "timeout": 60}));
         assert_eq!(next["output"], "next\n", "round {round}: {next}");
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn unreachable_machine_gives_reason_and_remedy() {
+fn unreachable_host_is_reported_with_a_remedy() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    let failed = |arguments: &[&str]| {
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    let expect_failure = |arguments: &[&str]| {
         let output = home.run(arguments);
         assert_ne!(output.code, 0, "{}", output.stdout);
         output.stderr
     };
-    let said = failed(&["hosts", "add", "build", "--ssh", "box"]);
-    assert!(said.contains("steplatch is not installed there"), "{said}");
-    assert!(said.contains("steplatch hosts add build --ssh box --install"), "{said}");
-    let said = failed(&["terminal", "open", "--host", "biuld"]);
-    assert!(said.contains("there is no host 'biuld'; known hosts: build"), "{said}");
-    let said = failed(&["hosts", "add", "nowhere", "--ssh", "nowhere.invalid"]);
-    assert!(said.contains("check the name with 'ssh nowhere.invalid'"), "{said}");
+    let error = expect_failure(&["hosts", "add", "build", "--ssh", "box"]);
+    assert!(error.contains("steplatch is not installed there"), "{error}");
+    assert!(error.contains("steplatch hosts add build --ssh box --install"), "{error}");
+    let error = expect_failure(&["terminal", "open", "--host", "biuld"]);
+    assert!(error.contains("there is no host 'biuld'; known hosts: build"), "{error}");
+    let error = expect_failure(&["hosts", "add", "nowhere", "--ssh", "nowhere.invalid"]);
+    assert!(error.contains("check the name with 'ssh nowhere.invalid'"), "{error}");
     // A program too old to understand the request.
-    let there = far.folder.path().join(".local/share/steplatch/bin/0.0.1");
-    std::fs::create_dir_all(&there).unwrap();
-    write_program(&there.join("steplatch"), "#!/bin/sh\necho \"error: unrecognized subcommand 'host'\" >&2\nexit 2\n");
-    far.own();
-    let said = failed(&["hosts", "check", "build"]);
-    assert!(said.contains("too old"), "{said}");
-    std::fs::remove_dir_all(&there).unwrap();
-    far.install();
+    let bin_dir = remote.home_dir.path().join(".local/share/steplatch/bin/0.0.1");
+    std::fs::create_dir_all(&bin_dir).unwrap();
+    write_program(
+        &bin_dir.join("steplatch"),
+        "#!/bin/sh\necho \"error: unrecognized subcommand 'host'\" >&2\nexit 2\n",
+    );
+    remote.chown_home();
+    let error = expect_failure(&["hosts", "check", "build"]);
+    assert!(error.contains("too old"), "{error}");
+    std::fs::remove_dir_all(&bin_dir).unwrap();
+    remote.install();
     let listed: Value =
         serde_json::from_str(&home.run(&["hosts", "check", "build", "--json"]).expect_success()).unwrap();
     assert_eq!(listed["host"]["state"], "connected", "{listed}");
     home.run(&["hosts", "remove", "build"]).expect_success();
-    let said = failed(&["hosts", "remove", "build"]);
-    assert!(said.contains("there is no host 'build'"), "{said}");
+    let error = expect_failure(&["hosts", "remove", "build"]);
+    assert!(error.contains("there is no host 'build'"), "{error}");
 }
 
 #[test]
-fn machine_refusing_the_key_is_named_with_a_remedy() {
+fn refused_ssh_key_is_reported_with_a_remedy() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
     let options =
         "IdentityFile /nonexistent\n  IdentityAgent none\n  PasswordAuthentication no\n  StrictHostKeyChecking no";
-    far.configure(&mut home, &format!("  {options}"));
+    remote.configure(&mut home, &format!("  {options}"));
     let refused = home.run(&["hosts", "add", "build", "--ssh", "box"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.contains("Permission denied"), "{refused:?}");
@@ -311,7 +317,7 @@ fn machine_refusing_the_key_is_named_with_a_remedy() {
 }
 
 /// Returns the run that forwards ssh's question to a person.
-fn ssh_question(home: &Home) -> Value {
+fn wait_for_ssh_question(home: &Home) -> Value {
     eventually_blocking("ssh asks", || {
         let listed = home.run(&["gates", "list", "--json"]);
         match listed.json()["gates"].as_array().map(Vec::as_slice) {
@@ -324,19 +330,19 @@ fn ssh_question(home: &Home) -> Value {
 #[test]
 fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    far.install();
-    far.configure(&mut home, "  StrictHostKeyChecking ask\n  PubkeyAuthentication no\n  NumberOfPasswordPrompts 1");
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    remote.install();
+    remote.configure(&mut home, "  StrictHostKeyChecking ask\n  PubkeyAuthentication no\n  NumberOfPasswordPrompts 1");
     let agent = Agent::new(&home);
     let person = Person::runs(&agent, &home, STEPLATCH, "hosts add build --ssh box");
     person.expect_text("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
     // An agent answers no question of ssh, and none is asked in its name.
-    let gate = ssh_question(&home);
+    let gate = wait_for_ssh_question(&home);
     let refused = agent.call_tool("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
     assert_eq!(refused["success"], false, "{refused}");
     person.type_in("yes");
     person.expect_text("(?s)password:.*Answer");
-    let gate = ssh_question(&home);
+    let gate = wait_for_ssh_question(&home);
     person.type_in(PASSWORD);
     let screen = person.expect_text("build: connected");
     assert!(!screen.contains(PASSWORD), "{screen}");
@@ -345,8 +351,8 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten().filter(|entry| entry.path().is_file())
     {
         let bytes = std::fs::read(entry.path()).unwrap();
-        let has_it = bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes());
-        assert!(!has_it, "{} has the password", entry.path().display());
+        let has_password = bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes());
+        assert!(!has_password, "{} contains the password", entry.path().display());
     }
     let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
@@ -355,12 +361,12 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
 #[test]
 fn unanswered_question_is_reported_and_not_repeated() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    far.install();
-    far.configure(&mut home, "  StrictHostKeyChecking ask");
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    remote.install();
+    remote.configure(&mut home, "  StrictHostKeyChecking ask");
     let added = home.run(&["hosts", "add", "build", "--ssh", "box"]);
     assert_ne!(added.code, 0, "{}", added.stdout);
-    let gate = ssh_question(&home);
+    let gate = wait_for_ssh_question(&home);
     let run = gate["run_id"].as_str().unwrap();
     assert!(added.stderr.contains(&format!("steplatch gates answer {run}")), "{}", added.stderr);
     home.run(&["runs", "cancel", run]).expect_success();
@@ -383,38 +389,38 @@ pub(crate) fn state(host: Option<&str>, tool: &str, params: Value, next: &str) -
 
 /// Start files that print, and a login that switches to another shell, as used by people who cannot run `chsh`.
 #[test]
-fn machine_with_login_output_takes_installation_and_terminals() {
+fn host_with_login_output_supports_installation_and_terminals() {
     for (file, text) in [
         (".bashrc", "printf Welcome; printf 'no mail' >&2"),
         (".bash_profile", "echo Welcome; exec fish -l"),
         (".bash_profile", "exec zsh -l"),
     ] {
         let mut home = Home::new(STEPLATCH);
-        let Some(far) = Far::new(&mut home) else { return };
-        std::fs::write(far.folder.path().join(file), format!("{text}\n")).unwrap();
-        std::fs::write(far.folder.path().join(".zshrc"), "").unwrap();
-        far.own();
-        let added = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
-        assert!(added.code == 0 && added.stderr.contains("is installed on box"), "{text}: {added:?}");
+        let Some(remote) = RemoteHost::new(&mut home) else { return };
+        std::fs::write(remote.home_dir.path().join(file), format!("{text}\n")).unwrap();
+        std::fs::write(remote.home_dir.path().join(".zshrc"), "").unwrap();
+        remote.chown_home();
+        let output = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+        assert!(output.code == 0 && output.stderr.contains("is installed on box"), "{text}: {output:?}");
         let agent = Agent::new(&home);
-        let open = agent.call_tool("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
-        assert_eq!(open["success"], true, "{text}: {open}");
+        let terminal = agent.call_tool("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
+        assert_eq!(terminal["success"], true, "{text}: {terminal}");
         let result = agent.call_tool("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
         assert_eq!(
             (&result["output"], &result["exit_code"]),
-            (&json!(format!("{}\n", far.guest.0)), &json!(1)),
+            (&json!(format!("{}\n", remote.guest.0)), &json!(1)),
             "{text}: {result}"
         );
     }
 }
 
 #[test]
-fn workflow_runs_on_two_remote_machines_and_locally() {
+fn workflow_runs_on_two_remote_hosts_and_locally() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    let added = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
-    assert_eq!(added.code, 0, "{}", added.stderr);
-    assert!(added.stderr.contains("is installed on box"), "{}", added.stderr);
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    let output = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stderr.contains("is installed on box"), "{}", output.stderr);
     home.run(&["hosts", "add", "other", "--ssh", "box"]).expect_success();
     let agent = Agent::new(&home);
     let run = agent.call_tool(
@@ -433,18 +439,22 @@ fn workflow_runs_on_two_remote_machines_and_locally() {
         }}),
     );
     assert_eq!(run["status"], "completed", "{run}");
-    let here = Command::new("id").arg("-un").output().unwrap().stdout;
-    let here = String::from_utf8(here).unwrap();
-    let there = &far.guest.0;
-    let home_there = far.folder.path().display();
-    assert_eq!(run["result"], json!([format!("{there}\n{home_there}"), there, here.trim_end()]), "{run}");
+    let local_user = Command::new("id").arg("-un").output().unwrap().stdout;
+    let local_user = String::from_utf8(local_user).unwrap();
+    let remote_user = &remote.guest.0;
+    let remote_home = remote.home_dir.path().display();
+    assert_eq!(
+        run["result"],
+        json!([format!("{remote_user}\n{remote_home}"), remote_user, local_user.trim_end()]),
+        "{run}"
+    );
 }
 
 #[test]
-fn bash_node_runs_on_a_remote_machine_and_ends_with_its_call() {
+fn bash_node_on_a_remote_host_ends_with_its_call() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
-    far.install();
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
+    remote.install();
     home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     std::fs::write(
         home.path().join("steplatch.toml"),
@@ -470,24 +480,24 @@ timeout = 2
 "#,
     )
     .unwrap();
-    let called = |node: &str, input: &str| home.run(&["nodes", "run", node, input, "--json"]).json();
-    let (user, folder) = (&far.guest.0, far.folder.path().display());
-    let result = called("where", "sky");
-    assert_eq!(result["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped"), "{result}");
+    let run_node = |node: &str, input: &str| home.run(&["nodes", "run", node, input, "--json"]).json();
+    let (user, home_dir) = (&remote.guest.0, remote.home_dir.path().display());
+    let result = run_node("where", "sky");
+    assert_eq!(result["output"], format!("{user}\n{home_dir}\nblue sky\nfed\noops\npiped"), "{result}");
     assert_eq!(result["attributes"]["host"], "build", "{result}");
-    let failed = called("fails", "");
+    let failed = run_node("fails", "");
     assert_eq!(failed["output"], "/\nno disk", "{failed}");
     assert_eq!(failed["error"], "The command ended with exit code 3: no disk", "{failed}");
     assert_eq!(failed["attributes"]["exit_code"], 3, "{failed}");
-    let late = called("slow", "build");
-    assert_eq!((&late["error_type"], &late["output"]), (&json!("timeout"), &json!("begun")), "{late}");
-    let pid = std::fs::read_to_string(far.folder.path().join("slow.pid")).unwrap();
-    eventually_blocking("the command has ended there", || {
+    let timed_out = run_node("slow", "build");
+    assert_eq!((&timed_out["error_type"], &timed_out["output"]), (&json!("timeout"), &json!("begun")), "{timed_out}");
+    let pid = std::fs::read_to_string(remote.home_dir.path().join("slow.pid")).unwrap();
+    eventually_blocking("the remote command has exited", || {
         if Path::new("/proc").join(pid.trim()).exists() { Err(pid.clone()) } else { Ok(()) }
     });
-    let lost = called("slow", "biuld");
-    assert_eq!(lost["error_type"], "connection", "{lost}");
-    assert!(lost["error"].as_str().unwrap().contains("known hosts: build"), "{lost}");
+    let unknown_host = run_node("slow", "biuld");
+    assert_eq!(unknown_host["error_type"], "connection", "{unknown_host}");
+    assert!(unknown_host["error"].as_str().unwrap().contains("known hosts: build"), "{unknown_host}");
     let listed = home.run(&["terminal", "list", "--json"]).json();
     assert_eq!(listed["sessions"], json!([]), "{listed}");
 }

@@ -7,6 +7,6 @@ mod events;
 mod gates;
 mod instances;
 mod mcp;
-mod refused;
+mod refusals;
 mod tools;
 mod verbs;

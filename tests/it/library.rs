@@ -8,7 +8,7 @@ use steplatch_testkit::{Agent, Calling, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-fn machine(name: &str) -> Value {
+fn sleeping_workflow(name: &str) -> Value {
     json!({
         "name": name,
         "description": format!("Sleeps as {name}"),
@@ -25,18 +25,18 @@ fn names(list: &Value) -> BTreeSet<String> {
 
 #[test]
 fn two_daemons_save_forty_workflows_and_lose_none() {
-    const EACH: usize = 20;
+    const PER_AGENT: usize = 20;
     let shared = tempfile::tempdir().unwrap();
     let library = shared.path().join("library");
     let environment = [("STEPLATCH_LIBRARY", library.to_str().unwrap())];
     let homes = [Home::new(STEPLATCH), Home::new(STEPLATCH)];
     let agents = homes.each_ref().map(|home| Agent::with(home, &environment));
-    let called = |agent: usize, number: usize| format!("flow_{agent}_{number:02}");
+    let workflow_name = |agent: usize, number: usize| format!("flow_{agent}_{number:02}");
 
     let mut calls: Vec<Calling> = Vec::new();
-    for number in 0..EACH {
+    for number in 0..PER_AGENT {
         for (index, agent) in agents.iter().enumerate() {
-            let definition = json!({"workflow_definition": machine(&called(index, number))});
+            let definition = json!({"workflow_definition": sleeping_workflow(&workflow_name(index, number))});
             calls.push(agent.begin("create_workflow", definition));
         }
     }
@@ -44,23 +44,25 @@ fn two_daemons_save_forty_workflows_and_lose_none() {
         let created = call.finish();
         assert_eq!(created["success"], true, "{created}");
     }
-    let expected: BTreeSet<_> = (0..EACH).flat_map(|number| [called(0, number), called(1, number)]).collect();
+    let expected: BTreeSet<_> =
+        (0..PER_AGENT).flat_map(|number| [workflow_name(0, number), workflow_name(1, number)]).collect();
     for agent in &agents {
         assert_eq!(names(&agent.call_tool("list_workflows", json!({}))), expected);
     }
 
     // Exactly one of the competing agents succeeds.
-    let racing = agents.iter().cycle().take(EACH);
-    let racing: Vec<_> =
-        racing.map(|agent| agent.begin("create_workflow", json!({"workflow_definition": machine("one")}))).collect();
-    let won = racing.into_iter().map(Calling::finish).filter(|created| created["success"] == true);
-    assert_eq!(won.count(), 1);
+    let competing_calls = agents.iter().cycle().take(PER_AGENT);
+    let competing_calls: Vec<_> = competing_calls
+        .map(|agent| agent.begin("create_workflow", json!({"workflow_definition": sleeping_workflow("one")})))
+        .collect();
+    let winners = competing_calls.into_iter().map(Calling::finish).filter(|created| created["success"] == true);
+    assert_eq!(winners.count(), 1);
 
     for index in ["", "{\"format\": 1, \"files\": 7}"] {
         fs::write(library.join("index.json"), index).unwrap();
-        assert_eq!(names(&agents[0].call_tool("list_workflows", json!({}))).len(), 2 * EACH + 1);
-        let made: Value = serde_json::from_slice(&fs::read(library.join("index.json")).unwrap()).unwrap();
-        assert_eq!(made["files"].as_array().unwrap().len(), 2 * EACH + 1, "the index is rebuilt");
+        assert_eq!(names(&agents[0].call_tool("list_workflows", json!({}))).len(), 2 * PER_AGENT + 1);
+        let rebuilt_index: Value = serde_json::from_slice(&fs::read(library.join("index.json")).unwrap()).unwrap();
+        assert_eq!(rebuilt_index["files"].as_array().unwrap().len(), 2 * PER_AGENT + 1, "the index is rebuilt");
     }
 }
 
@@ -71,32 +73,32 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     fs::create_dir_all(project.join(".git")).unwrap();
     let library = project.join(".terminal_control_workflows");
     let big = home.path().join("big.json");
-    let mut definition = machine("big");
+    let mut definition = sleeping_workflow("big");
     definition["states"]["sleep"]["action"]["params"]["note"] = "x".repeat(10 << 20).into();
     fs::write(&big, definition.to_string()).unwrap();
     let good = home.path().join("good.json");
-    fs::write(&good, machine("good").to_string()).unwrap();
-    let types = |words: &[&str]| {
+    fs::write(&good, sleeping_workflow("good").to_string()).unwrap();
+    let run_workflow_command = |words: &[&str]| {
         let output = home.steplatch().current_dir(&project).arg("workflow").args(words).output().unwrap();
         steplatch_testkit::CommandOutput::of(&output)
     };
 
-    let loaded = types(&["load", big.to_str().unwrap(), good.to_str().unwrap()]);
-    assert_eq!(loaded.code, 1, "{loaded:?}");
-    assert!(loaded.stderr.contains("big.json: the definition takes 1048"), "{loaded:?}");
-    assert!(loaded.stdout.contains("good.json: saved as good in "), "{loaded:?}");
+    let output = run_workflow_command(&["load", big.to_str().unwrap(), good.to_str().unwrap()]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("big.json: the definition takes 1048"), "{output:?}");
+    assert!(output.stdout.contains("good.json: saved as good in "), "{output:?}");
     fs::write(library.join("broken.json"), "{").unwrap();
-    let listed = types(&["list"]).expect_success();
+    let listed = run_workflow_command(&["list"]).expect_success();
     let lines: Vec<_> = listed.lines().collect();
     assert!(lines[0].starts_with("NAME  KIND     STATUS  RUNS  LAST RUN  DESCRIPTION"), "{listed}");
     assert!(lines[1].starts_with("good  machine  draft   -     -         Sleeps as good"), "{listed}");
     assert!(lines[2].starts_with("broken ") && lines[2].contains("broken.json: this is not JSON"), "{listed}");
-    let shown = types(&["show", "good"]).expect_success();
-    assert!(shown.starts_with("good\nSleeps as good\n"), "{shown}");
-    assert!(shown.contains("sleep*  sleep  end"), "{shown}");
-    assert_eq!(types(&["show", "good", "--json"]).json()["definition"], machine("good"));
-    assert_eq!(types(&["lint", "good"]).expect_success(), "good: ok\n");
-    assert_eq!(types(&["lint", "broken"]).code, 2);
+    let output = run_workflow_command(&["show", "good"]).expect_success();
+    assert!(output.starts_with("good\nSleeps as good\n"), "{output}");
+    assert!(output.contains("sleep*  sleep  end"), "{output}");
+    assert_eq!(run_workflow_command(&["show", "good", "--json"]).json()["definition"], sleeping_workflow("good"));
+    assert_eq!(run_workflow_command(&["lint", "good"]).expect_success(), "good: ok\n");
+    assert_eq!(run_workflow_command(&["lint", "broken"]).code, 2);
 
     let agent = Agent::with(&home, &[("STEPLATCH_LIBRARY", library.to_str().unwrap())]);
     let huge = agent.begin("create_workflow", json!({"workflow_definition": definition}));
@@ -111,19 +113,19 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     assert!(huge["validation_errors"][0].as_str().unwrap().ends_with("at most 1048576 are read"), "{huge}");
     let refused = longer.refusal();
     assert_eq!(refused, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
-    let coloured = json!({"workflow_definition": machine("by_agent"), "colour": "red"});
+    let request = json!({"workflow_definition": sleeping_workflow("by_agent"), "colour": "red"});
     assert_eq!(
-        agent.begin("create_workflow", coloured).refusal(),
+        agent.begin("create_workflow", request).refusal(),
         "create_workflow: unknown field 'colour', the fields are workflow_definition, overwrite_existing, reason"
     );
-    let created = agent.call_tool("create_workflow", json!({"workflow_definition": machine("by_agent")}));
+    let created = agent.call_tool("create_workflow", json!({"workflow_definition": sleeping_workflow("by_agent")}));
     assert_eq!(created["success"], true, "{created}");
 
-    let removed = types(&["rm", "by_agent", "nobody", "broken"]);
+    let removed = run_workflow_command(&["rm", "by_agent", "nobody", "broken"]);
     assert_eq!(removed.code, 2, "{removed:?}");
     assert!(removed.stderr.contains("Workflow 'nobody' not found. Available workflows: good"), "{removed:?}");
     assert_eq!(removed.stdout.lines().count(), 2, "{removed:?}");
-    assert_eq!(names(&types(&["list", "--json"]).json()), ["good".to_owned()].into());
+    assert_eq!(names(&run_workflow_command(&["list", "--json"]).json()), ["good".to_owned()].into());
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn workflow_versions_are_listed_compared_and_restored() {
     let home = Home::new(STEPLATCH);
     let file = home.path().join("nap.json");
     let write = |seconds: f64| {
-        let mut nap = machine("nap");
+        let mut nap = sleeping_workflow("nap");
         nap["states"]["sleep"]["action"]["params"]["seconds"] = json!(seconds);
         fs::write(&file, nap.to_string()).unwrap();
     };
@@ -141,7 +143,7 @@ fn workflow_versions_are_listed_compared_and_restored() {
     assert!(home.run(&["workflow", "diff", "nap"]).stderr.contains("no version before the current one"));
     // An agent changes the workflow.
     let agent = Agent::new(&home);
-    let mut longer = machine("nap");
+    let mut longer = sleeping_workflow("nap");
     longer["states"]["sleep"]["action"]["params"]["seconds"] = json!(9);
     let create = json!({"workflow_definition": longer, "overwrite_existing": true, "reason": "it was too short"});
     assert_eq!(agent.call_tool("create_workflow", create)["version"], 2);
@@ -156,17 +158,17 @@ fn workflow_versions_are_listed_compared_and_restored() {
     let difference = home.run(&["workflow", "diff", "nap"]).expect_success();
     assert!(difference.starts_with("--- nap@1\n+++ nap@2\n@@ "), "{difference}");
     assert!(difference.contains("-          \"seconds\": 0.1\n+          \"seconds\": 9\n"), "{difference}");
-    let back = home.run(&["workflow", "diff", "nap@2", "nap@1", "--json"]).json();
-    let place = "/states/sleep/action/params/seconds";
-    assert_eq!(back["changes"], json!([{"path": place, "before": 9, "after": 0.1}]));
+    let reverse = home.run(&["workflow", "diff", "nap@2", "nap@1", "--json"]).json();
+    let pointer = "/states/sleep/action/params/seconds";
+    assert_eq!(reverse["changes"], json!([{"path": pointer, "before": 9, "after": 0.1}]));
     let shown = home.run(&["workflow", "show", "nap@1", "--json"]).json();
-    assert_eq!((&shown["metadata"]["version"], shown["definition"].pointer(place)), (&json!(1), Some(&json!(0.1))));
-    let none = home.run(&["workflow", "show", "nap@7"]);
-    assert!(none.stderr.contains("workflow 'nap' has no version 7; there are 2, 1"), "{none:?}");
+    assert_eq!((&shown["metadata"]["version"], shown["definition"].pointer(pointer)), (&json!(1), Some(&json!(0.1))));
+    let missing = home.run(&["workflow", "show", "nap@7"]);
+    assert!(missing.stderr.contains("workflow 'nap' has no version 7; there are 2, 1"), "{missing:?}");
 
     // A restored version is a new version, and a removed workflow keeps its versions.
-    let reverted = home.run(&["workflow", "revert", "nap", "--reason", "too long"]).expect_success();
-    assert_eq!(reverted.trim(), "nap is version 3, which equals 1");
+    let output = home.run(&["workflow", "revert", "nap", "--reason", "too long"]).expect_success();
+    assert_eq!(output.trim(), "nap is version 3, which equals 1");
     let listed = home.run(&["workflow", "list", "--json"]).json();
     assert_eq!(listed["workflows"][0]["version"], 3, "{listed}");
     let removed = home.run(&["workflow", "rm", "nap"]);
@@ -174,10 +176,10 @@ fn workflow_versions_are_listed_compared_and_restored() {
     assert!(home.run(&["workflow", "history", "nap"]).expect_success().contains("nap was removed"));
     home.run(&["workflow", "revert", "nap", "2"]).expect_success();
     let versions = home.run(&["workflow", "history", "nap", "--json"]).json();
-    let version = |at: usize, key: &str| versions["versions"][at][key].clone();
+    let version = |index: usize, key: &str| versions["versions"][index][key].clone();
     assert_eq!((version(0, "version"), version(0, "reason")), (json!(4), json!("as version 2")));
     assert_eq!((version(1, "version"), version(1, "reason")), (json!(3), json!("as version 1: too long")));
-    assert_eq!(home.run(&["run", "nap@1"]).code, 2, "runs are of the current version");
+    assert_eq!(home.run(&["run", "nap@1"]).code, 2, "only the current version can be run");
     home.run(&["workflow", "rm", "--purge", "nap"]).expect_success();
     assert!(home.run(&["workflow", "history", "nap"]).stderr.contains("not found"));
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, eventually_blocking, leave_out};
 
-use crate::hosts::{Far, state};
+use crate::hosts::{RemoteHost, state};
 use crate::survival::{kill, next_daemon};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
@@ -24,9 +24,9 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).flatten().take(length).collect()
 }
 
-fn reachable_machine(home: &mut Home) -> Option<Far> {
-    let far = Far::new(home)?;
-    far.install();
+fn reachable_machine(home: &mut Home) -> Option<RemoteHost> {
+    let far = RemoteHost::new(home)?;
+    remote.install();
     home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     Some(far)
 }
@@ -42,21 +42,21 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reachable_machine(&mut home) else { return };
+    let Some(remote) = reachable_machine(&mut home) else { return };
     let content = noise(48 << 20);
     let source = home.path().join("image.bin");
     std::fs::write(&source, &content).unwrap();
     std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o750)).unwrap();
-    let inbox = far.folder.path().join("inbox");
+    let inbox = remote.home_dir.path().join("inbox");
     std::fs::create_dir(&inbox).unwrap();
-    far.own();
+    remote.chown_home();
     let unfinished = || names(&inbox).iter().any(|name| name.starts_with(".steplatch-"));
 
     let output = std::thread::scope(|scope| {
         let copying = scope.spawn(|| home.run(&["cp", "image.bin", "build:inbox"]));
         eventually_blocking("a portion has arrived", || unfinished().then_some(()).ok_or("nothing"));
         for round in 0..4 {
-            Far::cut(&home);
+            RemoteHost::cut_connections(&home);
             if round == 2 {
                 kill(next_daemon(&home, 0));
             }
@@ -78,7 +78,7 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
 #[test]
 fn directory_is_copied_and_skipped_links_are_named() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reachable_machine(&mut home) else { return };
+    let Some(remote) = reachable_machine(&mut home) else { return };
     let site = home.path().join("site");
     std::fs::create_dir_all(site.join("css/deep")).unwrap();
     for (name, text) in [("index.html", "<p>häuser"), ("css/a.css", ""), ("css/deep/b.css", "b{}")] {
@@ -92,7 +92,7 @@ fn directory_is_copied_and_skipped_links_are_named() {
     let report = copied.json();
     assert_eq!(report["files"].as_array().unwrap().len(), 3, "{report}");
     assert!(report["skipped"][0].as_str().unwrap().ends_with("site/link"), "{report}");
-    let there = far.folder.path().join("site");
+    let there = remote.home_dir.path().join("site");
     assert_eq!(std::fs::read_to_string(there.join("index.html")).unwrap(), "<p>häuser");
     assert_eq!(names(&there.join("css/deep")), ["b.css"]);
     // Several files go into a directory, and its existing files are unchanged.
@@ -110,14 +110,14 @@ fn directory_is_copied_and_skipped_links_are_named() {
 #[test]
 fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reachable_machine(&mut home) else { return };
+    let Some(remote) = reachable_machine(&mut home) else { return };
     let agent = Agent::new(&home);
     let put = agent.call_tool(
         "put_file",
         json!({"host": "build", "path": "hello.sh", "content": "#!/bin/sh\necho häuser\n", "mode": "0755"}),
     );
     assert_eq!(put["success"], true, "{put}");
-    assert_eq!(put["file"]["path"], json!(far.folder.path().join("hello.sh")), "{put}");
+    assert_eq!(put["file"]["path"], json!(remote.home_dir.path().join("hello.sh")), "{put}");
     let result = agent.call_tool("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
     let sum = put["file"]["sha256"].as_str().unwrap();
     assert_eq!(result["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{result}");
@@ -187,8 +187,8 @@ struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
     /// `None` where nothing can be mounted, as in a container.
-    fn new(far: &Far) -> Option<Self> {
-        let folder = far.folder.path().join("small");
+    fn new(far: &RemoteHost) -> Option<Self> {
+        let folder = remote.home_dir.path().join("small");
         std::fs::create_dir(&folder).unwrap();
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k,mode=777", "tmpfs"]).arg(&folder).status();
@@ -209,11 +209,11 @@ impl Drop for SmallDisk {
 #[test]
 fn full_remote_disk_is_named_and_the_old_file_stays() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = reachable_machine(&mut home) else { return };
+    let Some(remote) = reachable_machine(&mut home) else { return };
     let Some(small) = SmallDisk::new(&far) else { return };
     std::fs::write(home.path().join("big"), noise(1 << 20)).unwrap();
     std::fs::write(small.0.join("big"), "old").unwrap();
-    far.own();
+    remote.chown_home();
     let refused = home.run(&["cp", "big", "build:small"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.contains("No space left on device (on host 'build')"), "{refused:?}");

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use serde_json::json;
 use steplatch_testkit::{Agent, CommandOutput, Home};
 
-use crate::hosts::Far;
+use crate::hosts::RemoteHost;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -88,7 +88,7 @@ fn uninstall_lists_everything_and_keeps_user_files() {
 #[test]
 fn remote_files_are_removed_except_those_of_other_clients() {
     let mut home = Home::new(STEPLATCH);
-    let Some(far) = Far::new(&mut home) else { return };
+    let Some(remote) = RemoteHost::new(&mut home) else { return };
     let added = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
     assert_eq!(added.code, 0, "{}", added.stderr);
     let agent = Agent::new(&home);
@@ -99,16 +99,16 @@ fn remote_files_are_removed_except_those_of_other_clients() {
     assert!(listed.contains("files on build") && listed.contains("box, closes 1 terminal"), "{listed}");
 
     // Another client uses the same machine and the same program.
-    let other = far.folder.path().join(".local/state/steplatch/hosted/another");
+    let other = remote.home_dir.path().join(".local/state/steplatch/hosted/another");
     fs::create_dir(&other).unwrap();
-    far.own();
+    remote.chown_home();
     uninstall(&home, &["--yes"]).expect_success();
-    let ours = |path: &str| files(&far.folder.path().join(path));
+    let ours = |path: &str| files(&remote.home_dir.path().join(path));
     assert_eq!(ours(".local/state/steplatch"), [] as [String; 0]);
     assert!(ours(".local/share/steplatch/bin").iter().any(|file| file.ends_with("/steplatch")));
 
     fs::remove_dir(&other).unwrap();
     uninstall(&home, &["--yes"]).expect_success();
-    assert!(!far.folder.path().join(".local/share/steplatch").exists());
-    assert!(!far.folder.path().join(".local/state/steplatch").exists());
+    assert!(!remote.home_dir.path().join(".local/share/steplatch").exists());
+    assert!(!remote.home_dir.path().join(".local/state/steplatch").exists());
 }

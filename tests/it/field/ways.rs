@@ -380,8 +380,10 @@ fn typed_line_without_effect_is_not_a_success() {
             field.run(&session, "true", false);
             let reply = type_line(line, "prompt".into());
             check("send_input", is_expected(&reply) && reply["waited"]["reason"] == "prompt", &reply);
-            let reply = field
-                .reply("await_output", json!({"session_id": session, "until": "prompt", "timeout": COMMAND_TIMEOUT}));
+            let reply = field.call_tool(
+                "await_output",
+                json!({"session_id": session, "until": "prompt", "timeout": COMMAND_TIMEOUT}),
+            );
             check("await_output", is_expected(&reply) && reply["reason"] == "prompt", &reply);
             let text = format!("{line}\n");
             let states = json!({"act": state("send_input", json!({"input_text": text, "until": "prompt", "timeout": COMMAND_TIMEOUT}))});

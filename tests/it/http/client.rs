@@ -11,11 +11,11 @@ use steplatch_testkit::Home;
 
 pub(crate) const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Exceeded only by a hanging operation.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Read timeout, exceeded only by a hanging operation.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running `steplatch serve`, which ends on drop.
-pub(crate) struct Serving {
+pub(crate) struct HttpServer {
     pub(crate) home: Home,
     process: Child,
     pub(crate) port: u16,
@@ -29,26 +29,26 @@ pub(crate) struct Response {
     reader: BufReader<TcpStream>,
 }
 
-impl Serving {
+impl HttpServer {
     pub(crate) fn new() -> Self {
-        Self::with(&[])
+        Self::with_arguments(&[])
     }
 
-    pub(crate) fn with(arguments: &[&str]) -> Self {
-        Self::started(Home::new(STEPLATCH), &["serve"], arguments)
+    pub(crate) fn with_arguments(arguments: &[&str]) -> Self {
+        Self::start(Home::new(STEPLATCH), &["serve"], arguments)
     }
 
     /// Starts `steplatch mcp --http`.
-    pub(crate) fn of_mcp_only() -> Self {
-        Self::started(Home::new(STEPLATCH), &["mcp", "--http"], &[])
+    pub(crate) fn mcp_only() -> Self {
+        Self::start(Home::new(STEPLATCH), &["mcp", "--http"], &[])
     }
 
     /// Starts a server that logs everything to `log` in its home.
     pub(crate) fn with_full_log() -> Self {
-        Self::started(Home::new(STEPLATCH), &["--verbose", "serve"], &[])
+        Self::start(Home::new(STEPLATCH), &["--verbose", "serve"], &[])
     }
 
-    fn started(home: Home, command: &[&str], arguments: &[&str]) -> Self {
+    fn start(home: Home, command: &[&str], arguments: &[&str]) -> Self {
         // A thousand followers need a thousand sockets in this process too.
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
@@ -62,18 +62,18 @@ impl Serving {
         let mut process = program.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let port = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-        let token = match reported["token"].as_str() {
+        let startup: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let port = startup["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let token = match startup["token"].as_str() {
             Some(token) => token.to_owned(),
-            None => std::fs::read_to_string(reported["token_file"].as_str().unwrap()).unwrap().trim().to_owned(),
+            None => std::fs::read_to_string(startup["token_file"].as_str().unwrap()).unwrap().trim().to_owned(),
         };
         Self { home, process, port, token }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         stream
     }
@@ -100,11 +100,11 @@ impl Serving {
     }
 
     /// Sends a request with the token.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-        self.asks_with(method, path, &[], body)
+    pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        self.request_with(method, path, &[], body)
     }
 
-    pub(crate) fn asks_with(
+    pub(crate) fn request_with(
         &self,
         method: &str,
         path: &str,
@@ -112,42 +112,42 @@ impl Serving {
         body: Option<&Value>,
     ) -> (u16, Value) {
         let bearer = format!("Bearer {}", self.token);
-        let mut all = vec![("authorization", bearer.as_str()), ("content-type", "application/json")];
-        all.extend(headers);
+        let mut all_headers = vec![("authorization", bearer.as_str()), ("content-type", "application/json")];
+        all_headers.extend(headers);
         let body = body.map(ToString::to_string).unwrap_or_default();
-        let response = self.send(method, path, &all, body.as_bytes());
+        let response = self.send(method, path, &all_headers, body.as_bytes());
         (response.status, response.json())
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
-        self.ask("GET", path, None)
+        self.request("GET", path, None)
     }
 
     pub(crate) fn post(&self, path: &str, body: Value) -> (u16, Value) {
-        self.ask("POST", path, Some(&body))
+        self.request("POST", path, Some(&body))
     }
 
-    /// Follows a run from a given event on.
+    /// Follows the events of a run.
     pub(crate) fn follow(&self, run: &str, headers: &[(&str, &str)]) -> Events {
         let bearer = format!("Bearer {}", self.token);
-        let mut all = vec![("authorization", bearer.as_str())];
-        all.extend(headers);
-        let response = self.send("GET", &format!("/events/workflow/{run}"), &all, b"");
+        let mut all_headers = vec![("authorization", bearer.as_str())];
+        all_headers.extend(headers);
+        let response = self.send("GET", &format!("/events/workflow/{run}"), &all_headers, b"");
         assert_eq!(response.status, 200, "{run}");
         assert_eq!(response.header("content-type"), Some("text/event-stream"));
         Events { reader: response.reader, buffer: Vec::new() }
     }
 
     /// Starts a run of a definition, and returns its id at once.
-    pub(crate) fn starts(&self, definition: &Value) -> String {
+    pub(crate) fn start_run(&self, definition: &Value) -> String {
         let body = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
         let (status, run) = self.post("/api/v1/runs", body);
         assert_eq!(status, 200, "{run}");
         run["run_id"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a run has ended, or is at a gate.
-    pub(crate) fn wait_for(&self, run: &str) -> Value {
+    /// Waits until a run has finished, or is at a gate.
+    pub(crate) fn wait_for_run(&self, run: &str) -> Value {
         self.get(&format!("/api/v1/runs/{run}?wait_seconds=60")).1
     }
 
@@ -157,14 +157,14 @@ impl Serving {
         kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
     }
 
-    /// Signals the server to end, and returns its exit code.
-    pub(crate) fn finish(&mut self, signal: Signal) -> Option<i32> {
+    /// Stops the server with a signal, and returns its exit code.
+    pub(crate) fn stop(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         self.process.wait().unwrap().code()
     }
 }
 
-impl Drop for Serving {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -193,7 +193,7 @@ impl Response {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
     }
 
     /// Reads the body, up to its declared length.
@@ -244,12 +244,12 @@ impl Events {
                 let data = serde_json::from_str(field("data").unwrap()).unwrap();
                 return Some(Event { id: id.parse().unwrap(), kind: field("event").unwrap().to_owned(), data });
             }
-            self.chunk()?;
+            self.read_chunk()?;
         }
     }
 
     /// Reads one chunk of the body (RFC 9112, 7.1).
-    fn chunk(&mut self) -> Option<()> {
+    fn read_chunk(&mut self) -> Option<()> {
         let mut size = String::new();
         self.reader.read_line(&mut size).ok().filter(|read| *read > 0)?;
         let size = usize::from_str_radix(size.trim(), 16).unwrap();
@@ -260,27 +260,27 @@ impl Events {
     }
 
     /// Returns all events up to the end of the stream.
-    pub(crate) fn rest(mut self) -> Vec<Event> {
+    pub(crate) fn collect_rest(mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.next()).collect()
     }
 }
 
 /// Returns a state machine with this number of states in sequence, each a short sleep.
-pub(crate) fn resting(states: usize, seconds: f64) -> Value {
-    let mut all = serde_json::Map::new();
+pub(crate) fn sleeping_workflow(states: usize, seconds: f64) -> Value {
+    let mut all_states = serde_json::Map::new();
     for number in 1..=states {
         let mut state = json!({"action": {"tool": "sleep", "params": {"seconds": seconds}}});
         if number < states {
             let next = format!("s{}", number + 1);
             state["transitions"] = json!([{"condition": {"success": true}, "next_state": next}]);
         }
-        all.insert(format!("s{number}"), state);
+        all_states.insert(format!("s{number}"), state);
     }
-    json!({"name": "resting", "description": "Rests.", "initial_state": "s1", "states": all})
+    json!({"name": "resting", "description": "Rests.", "initial_state": "s1", "states": all_states})
 }
 
 /// Returns a state machine with a gate.
-pub(crate) fn asking(answered_by: &str) -> Value {
+pub(crate) fn gate_workflow(answered_by: &str) -> Value {
     json!({"name": "asking", "description": "Asks.", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?", "choices": ["yes", "no"], "answered_by": answered_by}},
                 "transitions": [{"condition": "success", "next_state": "rest"}]},

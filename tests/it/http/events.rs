@@ -2,52 +2,53 @@
 
 use serde_json::{Value, json};
 
-use crate::http::client::{Event, Serving, asking, resting};
+use crate::http::client::{Event, HttpServer, gate_workflow, sleeping_workflow};
 
 #[test]
 fn events_arrive_once_in_order_until_the_run_ends() {
-    let serving = Serving::new();
-    let run = serving.starts(&asking("anyone"));
-    let mut events = serving.follow(&run, &[]);
-    let mut seen: Vec<Event> = Vec::new();
-    while seen.last().is_none_or(|event| event.kind != "gate_waiting") {
-        seen.push(events.next().unwrap());
+    let server = HttpServer::new();
+    let run = server.start_run(&gate_workflow("anyone"));
+    let mut events = server.follow(&run, &[]);
+    let mut received: Vec<Event> = Vec::new();
+    while received.last().is_none_or(|event| event.kind != "gate_waiting") {
+        received.push(events.next().unwrap());
     }
     // The daemon is killed while the stream is open.
-    serving.kill_daemon();
+    server.kill_daemon();
     // An answer is never sent twice, so one that falls into the gap would be reported as unknown.
-    assert_eq!(serving.wait_for(&run)["status"], "waiting");
-    let (status, answered) = serving.post(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"}));
-    assert_eq!(status, 200, "{answered}");
-    seen.extend(events.rest());
-    assert_eq!(seen[0].kind, "workflow_started");
-    assert_eq!(seen.last().unwrap().kind, "workflow_completed");
-    assert!(seen.is_sorted_by(|one, next| one.id < next.id), "{seen:?}");
-    for event in &seen {
+    assert_eq!(server.wait_for_run(&run)["status"], "waiting");
+    let (status, reply) = server.post(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"}));
+    assert_eq!(status, 200, "{reply}");
+    received.extend(events.collect_rest());
+    assert_eq!(received[0].kind, "workflow_started");
+    assert_eq!(received.last().unwrap().kind, "workflow_completed");
+    assert!(received.is_sorted_by(|one, next| one.id < next.id), "{received:?}");
+    for event in &received {
         assert_eq!((&event.data["seq"], &event.data["event_type"]), (&json!(event.id), &json!(event.kind)));
     }
-    let other: Vec<Event> = serving.follow(&run, &[]).rest();
-    assert_eq!(other, seen, "a late client sees the same");
+    let late_events: Vec<Event> = server.follow(&run, &[]).collect_rest();
+    assert_eq!(late_events, received, "a late client receives the same events");
 }
 
 #[test]
 fn returning_client_continues_at_its_position() {
-    let serving = Serving::new();
-    let run = serving.starts(&resting(5, 0.0));
-    assert_eq!(serving.wait_for(&run)["status"], "completed");
-    let all = serving.follow(&run, &[]).rest();
+    let server = HttpServer::new();
+    let run = server.start_run(&sleeping_workflow(5, 0.0));
+    assert_eq!(server.wait_for_run(&run)["status"], "completed");
+    let all = server.follow(&run, &[]).collect_rest();
     let middle = all[all.len() / 2].id;
-    let rest = serving.follow(&run, &[("last-event-id", &middle.to_string())]).rest();
+    let rest = server.follow(&run, &[("last-event-id", &middle.to_string())]).collect_rest();
     assert_eq!(rest, all.iter().filter(|event| event.id > middle).cloned().collect::<Vec<_>>());
-    let bearer = format!("Bearer {}", serving.token);
+    let bearer = format!("Bearer {}", server.token);
     let token = ("authorization", bearer.as_str());
     let last = all.last().unwrap().id.to_string();
-    let ended = serving.send("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", &last)], b"");
-    assert_eq!(ended.status, 204, "so that browsers do not return");
-    let wanted = |query: &str| serving.send("GET", &format!("/api/v1/runs/{run}/events{query}"), &[token], b"").status;
-    assert_eq!((wanted("?from_seq=3"), wanted("?from_seq=x"), wanted("?from=3")), (200, 400, 400));
-    let bad = serving.send("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", "x")], b"");
-    assert_eq!(bad.status, 400);
+    let response = server.send("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", &last)], b"");
+    assert_eq!(response.status, 204, "status 204 stops browsers from reconnecting");
+    let event_status =
+        |query: &str| server.send("GET", &format!("/api/v1/runs/{run}/events{query}"), &[token], b"").status;
+    assert_eq!((event_status("?from_seq=3"), event_status("?from_seq=x"), event_status("?from=3")), (200, 400, 400));
+    let invalid = server.send("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", "x")], b"");
+    assert_eq!(invalid.status, 400);
 }
 
 /// A function that emits more events than all intermediate buffers hold.
@@ -63,23 +64,23 @@ Workflow(id="chatty", session=session, fn=chatty)
 "#;
 
 #[test]
-fn slow_reader_delays_nothing_and_misses_nothing() {
-    let serving = Serving::new();
-    std::fs::write(serving.home.path().join("chatty.py"), CHATTY).unwrap();
-    let file = serving.home.path().join("chatty.py").display().to_string();
-    let (status, loaded) = serving.post("/api/v1/functions", json!({"file": file}));
-    assert_eq!(status, 200, "{loaded}");
-    let (status, run) = serving.post("/api/v1/workflows/chatty/runs", json!({}));
+fn slow_reader_misses_no_event_and_delays_no_other() {
+    let server = HttpServer::new();
+    std::fs::write(server.home.path().join("chatty.py"), CHATTY).unwrap();
+    let file = server.home.path().join("chatty.py").display().to_string();
+    let (status, reply) = server.post("/api/v1/functions", json!({"file": file}));
+    assert_eq!(status, 200, "{reply}");
+    let (status, run) = server.post("/api/v1/workflows/chatty/runs", json!({}));
     assert_eq!(status, 200, "{run}");
     let run = run["run_id"].as_str().unwrap();
     // This stream of seven megabytes is not read before the run has ended.
-    let slow = serving.follow(run, &[]);
-    let quick = serving.follow(run, &[]).rest();
-    assert_eq!(serving.wait_for(run)["status"], "completed");
-    let slow = slow.rest();
-    let said = |events: &[Event]| -> Vec<Value> {
+    let slow_events = server.follow(run, &[]);
+    let quick_events = server.follow(run, &[]).collect_rest();
+    assert_eq!(server.wait_for_run(run)["status"], "completed");
+    let slow_events = slow_events.collect_rest();
+    let numbers = |events: &[Event]| -> Vec<Value> {
         events.iter().filter(|event| event.kind == "said").map(|event| event.data["data"]["number"].clone()).collect()
     };
-    assert_eq!(said(&slow), (0..700).map(|number| json!(number)).collect::<Vec<_>>());
-    assert_eq!(slow, quick);
+    assert_eq!(numbers(&slow_events), (0..700).map(|number| json!(number)).collect::<Vec<_>>());
+    assert_eq!(slow_events, quick_events);
 }

@@ -1,4 +1,4 @@
-//! Answers to gates over HTTP, and whether they count as a person's.
+//! Answers to gates over HTTP, and the conditions under which they count as a person's.
 
 use std::io::Write as _;
 use std::net::UdpSocket;
@@ -6,10 +6,10 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::http::client::{Serving, asking};
+use crate::http::client::{HttpServer, gate_workflow};
 
-fn gate(serving: &Serving, run: &str) -> String {
-    let waiting = serving.wait_for(run);
+fn wait_for_gate_path(server: &HttpServer, run: &str) -> String {
+    let waiting = server.wait_for_run(run);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let id = waiting["pending_gate"]["gate_id"].as_str().unwrap();
     let escape = |byte: u8| match byte {
@@ -21,53 +21,59 @@ fn gate(serving: &Serving, run: &str) -> String {
 
 #[test]
 fn token_holder_answers_questions_for_anyone() {
-    let serving = Serving::new();
-    let run = serving.starts(&asking("anyone"));
-    let gate = gate(&serving, &run);
-    let (status, wrong) = serving.post(&gate, json!({"answer": "perhaps"}));
-    assert_eq!((status, &wrong["misread"]), (422, &json!(true)), "{wrong}");
-    assert_eq!(serving.post(&gate, json!({"answer": "yes"})).0, 200);
-    assert_eq!(serving.wait_for(&run)["status"], "completed");
-    let (status, late) = serving.post(&gate, json!({"answer": "no"}));
-    assert_eq!((status, &late["code"]), (409, &json!("conflict")), "{late}");
+    let server = HttpServer::new();
+    let run = server.start_run(&gate_workflow("anyone"));
+    let gate = wait_for_gate_path(&server, &run);
+    let (status, refusal) = server.post(&gate, json!({"answer": "perhaps"}));
+    assert_eq!((status, &refusal["misread"]), (422, &json!(true)), "{refusal}");
+    assert_eq!(server.post(&gate, json!({"answer": "yes"})).0, 200);
+    assert_eq!(server.wait_for_run(&run)["status"], "completed");
+    let (status, late_reply) = server.post(&gate, json!({"answer": "no"}));
+    assert_eq!((status, &late_reply["code"]), (409, &json!("conflict")), "{late_reply}");
 }
 
 #[test]
 fn gate_for_people_requires_their_passphrase() {
-    let serving = Serving::new();
-    let run = serving.starts(&asking("human"));
-    let gate = gate(&serving, &run);
+    let server = HttpServer::new();
+    let run = server.start_run(&gate_workflow("human"));
+    let gate = wait_for_gate_path(&server, &run);
     let answer = |passphrase: Value| {
         let mut body = json!({"answer": "yes"});
         if !passphrase.is_null() {
             body["passphrase"] = passphrase;
         }
-        serving.post(&gate, body)
+        server.post(&gate, body)
     };
     let (status, refused) = answer(Value::Null);
-    assert_eq!((status, &refused["success"]), (409, &json!(false)), "the token alone is a program's: {refused}");
-    assert_eq!(serving.post(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0, 409);
+    assert_eq!(
+        (status, &refused["success"]),
+        (409, &json!(false)),
+        "the token alone does not prove a person: {refused}"
+    );
+    assert_eq!(server.post(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0, 409);
     let (status, refused) = answer(json!("anything"));
-    assert_eq!(status, 409, "where none is set, none makes a person: {refused}");
+    assert_eq!(status, 409, "no passphrase is set that could prove a person: {refused}");
 
-    let mut set = serving.home.steplatch();
-    let mut set = set.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    set.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
-    assert!(set.wait().unwrap().success());
+    let mut approver = server.home.steplatch();
+    let mut approver =
+        approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    approver.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
+    assert!(approver.wait().unwrap().success());
     let (status, refused) = answer(Value::Null);
     assert!(status == 409 || status == 403, "{refused}");
     let (status, refused) = answer(json!("battery staple"));
     assert_eq!((status, &refused["code"]), (403, &json!("passphrase_wanted")), "{refused}");
-    assert_eq!(serving.wait_for(&run)["status"], "waiting");
+    assert_eq!(server.wait_for_run(&run)["status"], "waiting");
     // A wrong passphrase delays the next one, by a second at first.
-    let mut taken = answer(json!("correct horse"));
-    while taken.0 == 403 && taken.1["retry_after_seconds"].is_u64() {
-        taken = answer(json!("correct horse"));
+    let mut reply = answer(json!("correct horse"));
+    while reply.0 == 403 && reply.1["retry_after_seconds"].is_u64() {
+        reply = answer(json!("correct horse"));
     }
-    assert_eq!(taken.0, 200, "{}", taken.1);
-    assert_eq!(serving.wait_for(&run)["status"], "completed");
-    let answered = serving.follow(&run, &[]).rest().into_iter().find(|event| event.kind == "gate_answered").unwrap();
-    assert_eq!(answered.data["data"]["through"], "http", "{answered:?}");
+    assert_eq!(reply.0, 200, "{}", reply.1);
+    assert_eq!(server.wait_for_run(&run)["status"], "completed");
+    let event =
+        server.follow(&run, &[]).collect_rest().into_iter().find(|event| event.kind == "gate_answered").unwrap();
+    assert_eq!(event.data["data"]["through"], "http", "{event:?}");
 }
 
 /// An MCP client with dialogs that it answers itself.
@@ -97,61 +103,62 @@ print("it", done["structuredContent"]["status"] + ":", done["structuredContent"]
 "#;
 
 #[test]
-fn http_dialog_is_trusted_unless_from_a_held_terminal() {
-    let serving = Serving::new();
-    let script = serving.home.path().join("client.py");
+fn http_dialog_is_trusted_unless_from_an_agent_terminal() {
+    let server = HttpServer::new();
+    let script = server.home.path().join("client.py");
     std::fs::write(&script, CLIENT).unwrap();
-    let (port, script) = (serving.port.to_string(), script.display().to_string());
-    serving.home.run(&["terminal", "open", "--name", "agent"]).expect_success();
-    // redteam H4: from an address of this machine that is not the server's.
-    let sources = ["127.0.0.1".to_owned(), "127.0.0.2".to_owned()].into_iter().chain(own_address());
+    let (port, script) = (server.port.to_string(), script.display().to_string());
+    server.home.run(&["terminal", "open", "--name", "agent"]).expect_success();
+    // redteam H4: from an address of this computer that is not the server's.
+    let sources = ["127.0.0.1".to_owned(), "127.0.0.2".to_owned()].into_iter().chain(external_address());
     for source in sources {
         // A client is asked once about a gate.
-        let run = serving.starts(&asking("human"));
-        serving.wait_for(&run);
-        let typed = format!("python3 {script} {port} {} {run} {source}", serving.token);
-        let inside = serving.home.run(&["terminal", "run", "agent", "sh", "-c", &typed]);
+        let run = server.start_run(&gate_workflow("human"));
+        server.wait_for_run(&run);
+        let command = format!("python3 {script} {port} {} {run} {source}", server.token);
+        let terminal_output = server.home.run(&["terminal", "run", "agent", "sh", "-c", &command]);
         assert!(
-            inside.stdout.contains("it waiting:") && inside.stdout.contains("a terminal that steplatch keeps"),
-            "{source}: {inside:?}"
+            terminal_output.stdout.contains("it waiting:")
+                && terminal_output.stdout.contains("a terminal that steplatch keeps"),
+            "{source}: {terminal_output:?}"
         );
-        assert_eq!(serving.wait_for(&run)["status"], "waiting");
+        assert_eq!(server.wait_for_run(&run)["status"], "waiting");
     }
 
     // A client outside of steplatch's terminals is trusted.
-    let run = serving.starts(&asking("human"));
-    serving.wait_for(&run);
-    let mut outside = std::process::Command::new("python3");
-    let said = outside.args([&script, &port, &serving.token, &run, "127.0.0.1"]).output().unwrap();
-    let reported = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(reported.contains("it completed:"), "{reported}{}", String::from_utf8_lossy(&said.stderr));
+    let run = server.start_run(&gate_workflow("human"));
+    server.wait_for_run(&run);
+    let mut client = std::process::Command::new("python3");
+    let output = client.args([&script, &port, &server.token, &run, "127.0.0.1"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("it completed:"), "{text}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Returns an address of this machine other than loopback, if there is one. Sends no packet.
-fn own_address() -> Option<String> {
+/// Returns an address of this computer other than loopback, if there is one. Sends no packet.
+fn external_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|address| address.ip().to_string())
 }
 
 #[test]
-fn daemon_itself_cannot_show_a_person_a_dialog() {
+fn dialog_answered_by_a_node_does_not_count() {
     // redteam H5: a node of type http posted the answer of a dialog that was never shown.
-    let serving = Serving::new();
-    let run = serving.starts(&asking("human"));
-    serving.wait_for(&run);
+    let server = HttpServer::new();
+    let run = server.start_run(&gate_workflow("human"));
+    server.wait_for_run(&run);
     let headers = json!({
-        "Authorization": format!("Bearer {}", serving.token),
+        "Authorization": format!("Bearer {}", server.token),
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
         "MCP-Protocol-Version": "2026-07-28",
         "Mcp-Method": "tools/call",
         "Mcp-Name": "get_run",
     });
-    let url = format!("http://127.0.0.1:{}/mcp", serving.port);
-    let declared = json!({"nodes": {"post": {"type": "http", "method": "POST", "url": url, "headers": headers, "body": "{input}"}}});
-    std::fs::write(serving.home.path().join("steplatch.json"), declared.to_string()).unwrap();
-    let posts = |more: Value| {
+    let url = format!("http://127.0.0.1:{}/mcp", server.port);
+    let project_file = json!({"nodes": {"post": {"type": "http", "method": "POST", "url": url, "headers": headers, "body": "{input}"}}});
+    std::fs::write(server.home.path().join("steplatch.json"), project_file.to_string()).unwrap();
+    let post_call = |extra: Value| {
         let mut params = json!({
             "name": "get_run",
             "arguments": {"run_id": run, "wait_seconds": 1},
@@ -161,22 +168,22 @@ fn daemon_itself_cannot_show_a_person_a_dialog() {
                 "io.modelcontextprotocol/clientInfo": {"name": "attacker", "version": "1"},
             },
         });
-        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
-        let called = serving.home.run(&["nodes", "run", "post", &body, "--json"]).json();
-        assert_eq!(called["success"], true, "{called}");
-        let text = called["output"].as_str().unwrap().to_owned();
+        let reply = server.home.run(&["nodes", "run", "post", &body, "--json"]).json();
+        assert_eq!(reply["success"], true, "{reply}");
+        let text = reply["output"].as_str().unwrap().to_owned();
         let line = text.lines().rfind(|line| line.contains("\"result\"")).unwrap_or_else(|| panic!("{text}"));
         serde_json::from_str::<Value>(line.trim_start_matches("data: ")).unwrap()["result"].take()
     };
-    let mut result = posts(json!({}));
+    let mut result = post_call(json!({}));
     if let Some(requests) = result["inputRequests"].as_object() {
         let key = requests.keys().next().unwrap();
-        let accepted = json!({key: {"action": "accept", "content": {"decision": "yes"}}});
-        result = posts(json!({"requestState": result["requestState"], "inputResponses": accepted}));
+        let acceptance = json!({key: {"action": "accept", "content": {"decision": "yes"}}});
+        result = post_call(json!({"requestState": result["requestState"], "inputResponses": acceptance}));
     }
     assert_eq!(result["structuredContent"]["status"], "waiting", "{result}");
     let next_step = result["structuredContent"]["next_step"].as_str().unwrap();
     assert!(next_step.contains("was started by steplatch"), "{next_step}");
-    assert_eq!(serving.wait_for(&run)["status"], "waiting");
+    assert_eq!(server.wait_for_run(&run)["status"], "waiting");
 }

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use steplatch_testkit::fake::{Answer, Route, TOKEN};
 use steplatch_testkit::{Agent, Era, FakeService, Home, eventually_blocking};
 
-use crate::http::client::{STEPLATCH, Serving, asking};
+use crate::http::client::{HttpServer, STEPLATCH, gate_workflow};
 
 /// Returns the daemon's log.
-fn log(home: &Home) -> String {
+fn read_log(home: &Home) -> String {
     let status = home.run(&["daemon", "status", "--json"]).json();
     std::fs::read_to_string(PathBuf::from(status["socket"].as_str().unwrap()).with_file_name("daemon.log")).unwrap()
 }
 
 /// Configures a remote service, whose runs are logged.
 fn configure(home: &Home, url: &str, token: &str) {
-    let folder = home.path().join(".config/steplatch");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("config.toml"), "daemon.log = 'info'\n").unwrap();
+    let directory = home.path().join(".config/steplatch");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("config.toml"), "daemon.log = 'info'\n").unwrap();
     home.configure_service(url, token);
 }
 
@@ -29,7 +29,7 @@ fn kill_daemon(home: &Home) {
 }
 
 /// Returns the newest run of the serving instance, once it waits at its gate.
-fn wait_at_gate(north: &Serving, after: &[String]) -> String {
+fn wait_for_new_gate(north: &HttpServer, after: &[String]) -> String {
     // Another client started the run over HTTP, so this test can only poll.
     eventually_blocking("a new run waits", || {
         let runs = north.get("/api/v1/runs?state=waiting").1;
@@ -46,61 +46,62 @@ fn wait_for_end(home: &Home, run: &str) -> Value {
 
 #[test]
 fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
-    let north = Serving::new();
-    let (_, proving) = north.post("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
-    let proving = proving["run_id"].as_str().unwrap().to_owned();
-    let mut gates = vec![wait_at_gate(&north, &[])];
-    assert_eq!(gates, [proving.as_str()]);
-    north.home.run(&["gates", "answer", &proving, "yes"]).expect_success();
-    assert_eq!(north.wait_for(&proving)["status"], "completed");
+    let north = HttpServer::new();
+    let (_, first_run) =
+        north.post("/api/v1/runs", json!({"workflow_definition": gate_workflow("human"), "wait_seconds": 0}));
+    let first_run = first_run["run_id"].as_str().unwrap().to_owned();
+    let mut gates = vec![wait_for_new_gate(&north, &[])];
+    assert_eq!(gates, [first_run.as_str()]);
+    north.home.run(&["gates", "answer", &first_run, "yes"]).expect_success();
+    assert_eq!(north.wait_for_run(&first_run)["status"], "completed");
 
     let south = Home::new(STEPLATCH);
     configure(&south, &format!("http://127.0.0.1:{}", north.port), &north.token);
     let agent = Agent::new(&south);
-    let refreshed = agent.call_tool("refresh_workflows", json!({}));
-    assert_eq!(
-        (&refreshed["success"], &refreshed["remotes"][0]["workflows"]),
-        (&json!(true), &json!(1)),
-        "{refreshed}"
-    );
+    let refresh = agent.call_tool("refresh_workflows", json!({}));
+    assert_eq!((&refresh["success"], &refresh["remotes"][0]["workflows"]), (&json!(true), &json!(1)), "{refresh}");
     let tools = agent.send_request("tools/list", json!({}));
     let names: Vec<&str> =
         tools["result"]["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert!(names.contains(&"workflow_asking"), "{names:?}");
 
-    // A run with a gate in between, which a person answers at the serving instance.
+    // A run with a gate, which a person answers at the serving instance.
     let call = agent.begin("workflow_asking", json!({"to": "prod"}));
-    let gate = wait_at_gate(&north, &gates);
+    let gate = wait_for_new_gate(&north, &gates);
     let waiting = call.finish();
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     assert!(waiting["next_step"].as_str().unwrap().contains("Go on?"), "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
     north.home.run(&["gates", "answer", &gate, "yes"]).expect_success();
-    let done = wait_for_end(&south, run);
-    assert_eq!((&done["state"], &done["result"]["workflowInstanceId"]), (&json!("completed"), &json!(gate)), "{done}");
+    let record = wait_for_end(&south, run);
+    assert_eq!(
+        (&record["state"], &record["result"]["workflowInstanceId"]),
+        (&json!("completed"), &json!(gate)),
+        "{record}"
+    );
     gates.push(gate);
 
     // Both instances are killed in the middle.
-    for killed in [&south, &north.home] {
-        let started = south.run(&["run", "workflow_asking", "--detach"]).expect_success().trim().to_owned();
-        let gate = wait_at_gate(&north, &gates);
-        kill_daemon(killed);
+    for killed_home in [&south, &north.home] {
+        let run = south.run(&["run", "workflow_asking", "--detach"]).expect_success().trim().to_owned();
+        let gate = wait_for_new_gate(&north, &gates);
+        kill_daemon(killed_home);
         north.home.run(&["gates", "answer", &gate, "yes"]).expect_success();
-        let done = wait_for_end(&south, &started);
+        let record = wait_for_end(&south, &run);
         assert_eq!(
-            (&done["state"], &done["result"]["workflowInstanceId"]),
+            (&record["state"], &record["result"]["workflowInstanceId"]),
             (&json!("completed"), &json!(gate)),
-            "{done}"
+            "{record}"
         );
         gates.push(gate);
     }
 
-    // Cancelling the run here cancels the run there.
-    let started = south.run(&["run", "workflow_asking", "--detach"]).expect_success().trim().to_owned();
-    let gate = wait_at_gate(&north, &gates);
-    let cancelled = agent.call_tool("cancel_run", json!({"run_id": started}));
+    // Cancelling the local run cancels the remote run.
+    let run = south.run(&["run", "workflow_asking", "--detach"]).expect_success().trim().to_owned();
+    let gate = wait_for_new_gate(&north, &gates);
+    let cancelled = agent.call_tool("cancel_run", json!({"run_id": run}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    assert_eq!(north.wait_for(&gate)["status"], "cancelled");
+    assert_eq!(north.wait_for_run(&gate)["status"], "cancelled");
 }
 
 #[test]
@@ -114,28 +115,32 @@ fn call_of_a_remote_tool_returns_the_services_result() {
     configure(&home, &service.url(), TOKEN);
     for agent in [Agent::of(Era::Handshake, &home), Agent::of(Era::Stateless, &home)] {
         let _ = agent.call_tool("refresh_workflows", json!({}));
-        let good = agent.call_tool("workflow_deploy", json!({"to": "prod"}));
-        assert_eq!((&good["success"], &good["status"]), (&json!(true), &json!("COMPLETED")), "{good}");
-        assert_eq!((&good["originalWorkflowId"], &good["input"]), (&json!("7"), &json!({"to": "prod"})), "{good}");
-        assert!(good["correlationId"].is_string() && good["run_id"].is_string(), "{good}");
-        let bad = agent.begin("workflow_breaks", json!({})).answer();
-        assert_eq!(bad["result"]["isError"], true, "{bad}");
-        let reported = &bad["result"]["structuredContent"];
-        assert_eq!((&reported["status"], &reported["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");
+        let completed = agent.call_tool("workflow_deploy", json!({"to": "prod"}));
+        assert_eq!((&completed["success"], &completed["status"]), (&json!(true), &json!("COMPLETED")), "{completed}");
+        assert_eq!(
+            (&completed["originalWorkflowId"], &completed["input"]),
+            (&json!("7"), &json!({"to": "prod"})),
+            "{completed}"
+        );
+        assert!(completed["correlationId"].is_string() && completed["run_id"].is_string(), "{completed}");
+        let failed = agent.begin("workflow_breaks", json!({})).answer();
+        assert_eq!(failed["result"]["isError"], true, "{failed}");
+        let report = &failed["result"]["structuredContent"];
+        assert_eq!((&report["status"], &report["error"]), (&json!("FAILED"), &json!("the disk is full")), "{failed}");
     }
     // Document 004, lines 484 and 496-499: each start and each end is logged, for audit.
-    let log = log(&home);
-    let lines = |words: &str, parts: &[&str]| {
-        let reported = log.lines().filter(|line| line.contains("INFO") && line.contains(words));
-        reported.filter(|line| parts.iter().all(|part| line.contains(part)) && line.contains(" run=run_")).count()
+    let log = read_log(&home);
+    let count_lines = |words: &str, parts: &[&str]| {
+        let report = log.lines().filter(|line| line.contains("INFO") && line.contains(words));
+        report.filter(|line| parts.iter().all(|part| line.contains(part)) && line.contains(" run=run_")).count()
     };
     for (tool, id, outcome) in [("workflow_deploy", "7", "completed"), ("workflow_breaks", "8", "failed")] {
         let (workflow, id) = (format!("workflow=\"{tool}\""), format!("workflow_id=\"{id}\""));
-        let of_run = ["service=\"north\"", workflow.as_str(), id.as_str()];
-        assert_eq!(lines("a run of a remote workflow started", &of_run), 2, "{log}");
+        let run_fields = ["service=\"north\"", workflow.as_str(), id.as_str()];
+        assert_eq!(count_lines("a run of a remote workflow started", &run_fields), 2, "{log}");
         let outcome = format!("outcome=\"{outcome}\"");
         assert_eq!(
-            lines("a run of a remote workflow ended", &[of_run.as_slice(), &[outcome.as_str()]].concat()),
+            count_lines("a run of a remote workflow ended", &[run_fields.as_slice(), &[outcome.as_str()]].concat()),
             2,
             "{log}"
         );
@@ -156,13 +161,9 @@ fn start_interrupted_by_a_kill_is_unknown_and_not_repeated() {
     let run = home.run(&["run", "workflow_deploy", "--detach"]).expect_success().trim().to_owned();
     runtime.block_on(service.wait_for(Route::Start, 1));
     kill_daemon(&home);
-    let reported = wait_for_end(&home, &run);
-    assert_eq!(
-        (&reported["state"], &reported["result"]["status"]),
-        (&json!("failed"), &json!("UNKNOWN")),
-        "{reported}"
-    );
-    assert!(reported["error"].as_str().unwrap().contains("not started again"), "{reported}");
+    let record = wait_for_end(&home, &run);
+    assert_eq!((&record["state"], &record["result"]["status"]), (&json!("failed"), &json!("UNKNOWN")), "{record}");
+    assert!(record["error"].as_str().unwrap().contains("not started again"), "{record}");
     assert_eq!(service.count(Route::Start), 1);
-    assert!(!reported.to_string().contains(TOKEN));
+    assert!(!record.to_string().contains(TOKEN));
 }

@@ -1,12 +1,12 @@
-//! MCP over HTTP, behind the same checks as everything else.
+//! MCP over HTTP, protected by the same checks as every other address.
 
 use serde_json::{Value, json};
 
-use crate::http::client::{STEPLATCH, Serving};
+use crate::http::client::{HttpServer, STEPLATCH};
 
 /// Sends a request of 2026-07-28, and returns the status and the response message.
 fn send_request(
-    serving: &Serving,
+    server: &HttpServer,
     token: Option<&str>,
     method: &str,
     name: Option<&str>,
@@ -27,7 +27,7 @@ fn send_request(
     ];
     headers.extend(name.map(|name| ("mcp-name", name)));
     headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-    let response = serving.send("POST", "/mcp", &headers, body.as_bytes());
+    let response = server.send("POST", "/mcp", &headers, body.as_bytes());
     let status = response.status;
     let text = response.text();
     // The answer is the body, or the data of an event in it.
@@ -40,25 +40,25 @@ fn send_request(
 
 #[test]
 fn tools_require_the_token() {
-    for serving in [Serving::new(), Serving::of_mcp_only()] {
-        let token = Some(serving.token.as_str());
-        let (status, listed) = send_request(&serving, token, "tools/list", None, json!({}));
+    for server in [HttpServer::new(), HttpServer::mcp_only()] {
+        let token = Some(server.token.as_str());
+        let (status, listed) = send_request(&server, token, "tools/list", None, json!({}));
         assert_eq!(status, 200, "{listed}");
         assert!(listed["result"]["tools"].as_array().unwrap().len() > 10, "{listed}");
         let call = json!({"name": "run_command", "arguments": {"command": "echo $((6*7))"}});
-        let (status, called) = send_request(&serving, token, "tools/call", Some("run_command"), call.clone());
-        assert_eq!((status, &called["result"]["structuredContent"]["output"]), (200, &json!("42\n")), "{called}");
-        let (status, refused) = send_request(&serving, None, "tools/call", Some("run_command"), call);
+        let (status, reply) = send_request(&server, token, "tools/call", Some("run_command"), call.clone());
+        assert_eq!((status, &reply["result"]["structuredContent"]["output"]), (200, &json!("42\n")), "{reply}");
+        let (status, refused) = send_request(&server, None, "tools/call", Some("run_command"), call);
         assert_eq!((status, &refused["code"]), (401, &json!("unauthorized")));
     }
 }
 
 #[test]
 fn mcp_only_server_offers_nothing_else() {
-    let serving = Serving::of_mcp_only();
+    let server = HttpServer::mcp_only();
     for path in ["/api/v1/runs", "/metrics", "/events/workflow/x"] {
-        assert_eq!(serving.get(path).0, 404, "{path}");
-        assert_eq!(serving.send("GET", path, &[], b"").status, 401, "{path}");
+        assert_eq!(server.get(path).0, 404, "{path}");
+        assert_eq!(server.send("GET", path, &[], b"").status, 401, "{path}");
     }
     let home = steplatch_testkit::Home::new(STEPLATCH);
     let output = home.run(&["mcp", "--port", "1"]);

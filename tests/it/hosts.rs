@@ -11,7 +11,7 @@ use steplatch_testkit::{Agent, Home, Person, eventually_blocking};
 use tempfile::TempDir;
 
 use crate::ssh_server::{Guest, PASSWORD, Server};
-use crate::survival::{kill, moment, next_daemon, printing_survives};
+use crate::survival::{check_output_survives, kill, sleep_randomly, wait_for_next_daemon};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -123,7 +123,7 @@ fn remote_terminal_survives_twenty_cuts_and_five_kills() {
     remote.install();
     home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
     let agent = Agent::new(&home);
-    printing_survives(&agent, Some("build"), (4_000, 50), || {
+    check_output_survives(&agent, Some("build"), (4_000, 50), || {
         let mut last = 0;
         for round in 1..=20 {
             eventually_blocking("the host is connected again", || {
@@ -131,11 +131,11 @@ fn remote_terminal_survives_twenty_cuts_and_five_kills() {
                 let is_connected = listed.code == 0 && listed.json()["hosts"][0]["state"] == "connected";
                 if is_connected { Ok(()) } else { Err(listed) }
             });
-            moment(250);
+            sleep_randomly(250);
             RemoteHost::cut_connections(&home);
             if round % 4 == 0 {
-                last = next_daemon(&home, last);
-                moment(250);
+                last = wait_for_next_daemon(&home, last);
+                sleep_randomly(250);
                 kill(last);
             }
         }
@@ -183,7 +183,7 @@ fn command_completed_before_reconnection_succeeds() {
     eventually_blocking("the command has begun", || {
         std::fs::read_to_string(&lines_file).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(started.clone())
     });
-    let last = next_daemon(&home, 0);
+    let last = wait_for_next_daemon(&home, 0);
     std::fs::write(&broken, "").unwrap();
     kill(last);
     home.run(&["daemon", "start"]).expect_success();
@@ -210,7 +210,7 @@ fn terminal_of_a_reconnecting_host_is_known() {
     let opened = home.run(&["terminal", "open", "--host", "build", "--name", "far", "--json"]).json();
     let session = opened["session_id"].as_str().unwrap().to_owned();
     std::fs::write(&slow, "").unwrap();
-    kill(next_daemon(&home, 0));
+    kill(wait_for_next_daemon(&home, 0));
     home.run(&["daemon", "start"]).expect_success();
     let reply = home.run(&["terminal", "screen", "far"]);
     assert!(reply.code != 0 && reply.stderr.contains("it is reconnecting"), "{reply:?}");

@@ -1,4 +1,4 @@
-//! The real program and a lying machine: the `ssh` of these homes leads to a machine in this process.
+//! The real program and a lying remote host: the `ssh` of these homes connects to a host in this process.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -25,7 +25,7 @@ while data := far.recv(65536):
         data = data[os.write(1, data):]
 "#;
 
-/// A home that knows the machine as `build`.
+/// A home that knows the lying host as `build`.
 struct Scene {
     home: Home,
     _runtime: Runtime,
@@ -52,8 +52,8 @@ impl Scene {
         Self { home, _runtime: runtime }
     }
 
-    /// Returns the number of connections to the machine, including ended ones that were not reaped.
-    fn connections(&self) -> usize {
+    /// Returns the number of connections to the host, including exited processes that were not reaped.
+    fn count_connections(&self) -> usize {
         let script = self.home.path().join("bin/far.py").display().to_string();
         let daemon = self.home.run(&["daemon", "status", "--json"]).json()["pid"].to_string();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -67,7 +67,7 @@ impl Scene {
 }
 
 #[test]
-fn machine_with_thousands_of_hosts_starts_one_local_process() {
+fn thousands_of_remote_terminal_hosts_start_one_local_process() {
     let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
     let relay = move |_, _: &str| {
         Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
@@ -76,53 +76,53 @@ fn machine_with_thousands_of_hosts_starts_one_local_process() {
     let agent = Agent::new(&scene.home);
     let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
-    assert_eq!(scene.connections(), 1);
+    assert_eq!(scene.count_connections(), 1);
     let pid = scene.home.run(&["daemon", "status", "--json"]).json()["pid"].clone();
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     assert!(descriptors < 100, "{descriptors} descriptors are open");
-    let stopped = scene.home.run(&["daemon", "stop"]);
-    assert_eq!(stopped.code, 0, "{stopped:?}");
+    let output = scene.home.run(&["daemon", "stop"]);
+    assert_eq!(output.code, 0, "{output:?}");
     eventually_blocking("the connection has ended", || {
         let script = scene.home.path().join("bin/far.py").display().to_string();
         let lines = std::fs::read_dir("/proc")
             .unwrap()
             .flatten()
             .map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default());
-        if lines.into_iter().any(|line| line.contains(&script)) { Err("it goes on") } else { Ok(()) }
+        if lines.into_iter().any(|line| line.contains(&script)) { Err("the connection is still open") } else { Ok(()) }
     });
 }
 
 #[test]
 fn question_text_is_shown_despite_remote_secrets() {
-    let words = ["DELETE", "EVERYTHING", "completed"].map(|text| json!({"terminal": null, "text": text}));
-    let many = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
-    let scene = Scene::new(Lies { frames: secret_frames(words.into_iter().chain(many)), ..Lies::default() });
+    let secrets = ["DELETE", "EVERYTHING", "completed"].map(|text| json!({"terminal": null, "text": text}));
+    let more_secrets = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
+    let scene = Scene::new(Lies { frames: secret_frames(secrets.into_iter().chain(more_secrets)), ..Lies::default() });
     let agent = Agent::new(&scene.home);
-    let there = agent.call_tool("open_terminal", json!({"host": "build"}));
-    assert_eq!(there["success"], true, "{there}");
+    let terminal = agent.call_tool("open_terminal", json!({"host": "build"}));
+    assert_eq!(terminal["success"], true, "{terminal}");
     let gate = json!({"prompt": "DELETE EVERYTHING in WORD-7?", "choices": ["yes", "no"], "answered_by": "human"});
     let machine = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
-    let run = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
-    let waiting = agent.call_tool("run_workflow", run);
+    let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+    let waiting = agent.call_tool("run_workflow", arguments);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let listed = scene.home.run(&["gates", "list", "--json"]).expect_success();
     assert!(listed.contains("DELETE EVERYTHING in WORD-7?"), "{listed}");
-    // No text of the remote terminals is shown any more.
-    let screen = agent.call_tool("get_screen_content", json!({"session_id": there["session_id"]}));
+    // Text of the remote terminals is no longer shown.
+    let screen = agent.call_tool("get_screen_content", json!({"session_id": terminal["session_id"]}));
     assert_eq!(screen["screen_content"], "••••••", "{screen}");
     let result = agent.call_tool("run_command", json!({"command": "echo DELETE WORD-7"}));
     assert_eq!(result["output"], "DELETE WORD-7\n", "{result}");
 }
 
 #[test]
-fn copy_from_a_lying_machine_writes_the_requested_or_nothing() {
+fn copy_from_a_lying_host_writes_the_requested_file_or_nothing() {
     let reply = |ask: &steplatch_host::Ask| {
         // Requests are distinguished by their form on the wire.
         let ask = serde_json::to_value(ask).unwrap();
-        let of = |name: &str| ask["File"].get(name).cloned();
-        let directory = |path: &Value| path.as_str().is_some_and(|path| path.ends_with("site"));
-        Some(Lie::Value(match (of("Describe"), of("List")) {
-            (Some(path), _) if directory(&path) => {
+        let field = |name: &str| ask["File"].get(name).cloned();
+        let is_directory = |path: &Value| path.as_str().is_some_and(|path| path.ends_with("site"));
+        Some(Lie::Value(match (field("Describe"), field("List")) {
+            (Some(path), _) if is_directory(&path) => {
                 json!({"Ok": with(with(answer::file(), "/kind", "Directory"), "/path", "/etc")})
             }
             (Some(_), _) => json!({"Ok": with(with(answer::file(), "/size", 0), "/path", "/home/ana/.bashrc")}),
@@ -135,14 +135,14 @@ fn copy_from_a_lying_machine_writes_the_requested_or_nothing() {
     std::fs::create_dir(&inbox).unwrap();
     let refused = scene.home.run(&["cp", "-r", "build:site", "inbox"]);
     assert!(refused.code == 1 && refused.stderr.contains("whose name is not a name of a file"), "{refused:?}");
-    let copied = scene.home.run(&["cp", "build:report.txt", "inbox"]);
-    assert_eq!(copied.code, 0, "{copied:?}");
-    assert!(copied.stdout.contains("inbox/report.txt"), "{copied:?}");
-    let names = |folder: &Path| -> Vec<String> {
-        let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let output = scene.home.run(&["cp", "build:report.txt", "inbox"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stdout.contains("inbox/report.txt"), "{output:?}");
+    let file_names = |directory: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap().flatten();
         entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
     };
-    assert_eq!(names(&inbox), ["report.txt"]);
-    assert!(!names(scene.home.path()).contains(&"evil".to_owned()));
-    assert!(!names(scene.home.path()).contains(&".bashrc".to_owned()));
+    assert_eq!(file_names(&inbox), ["report.txt"]);
+    assert!(!file_names(scene.home.path()).contains(&"evil".to_owned()));
+    assert!(!file_names(scene.home.path()).contains(&".bashrc".to_owned()));
 }

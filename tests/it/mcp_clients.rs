@@ -56,20 +56,20 @@ fn server_ends_with_its_input_and_writes_only_the_protocol() {
 }
 
 #[test]
-fn inspector_reports_nothing_in_either_era() {
+fn inspector_has_no_complaints_in_either_era() {
     let home = Home::new(STEPLATCH);
     for era in ["modern", "legacy"] {
-        let asks = |asked: &[&str]| clients::inspect_server(&home, &[STEPLATCH, "mcp"], era, asked);
-        let tools = asks(&["--method", "tools/list", "--strict"]);
-        let named = |tool: &&Value| tool["name"] == "run_workflow";
-        assert_eq!(tools["tools"].as_array().unwrap().iter().filter(named).count(), 1);
-        let called = asks(&["--method", "tools/call", "--tool-name", "list_terminal_sessions"]);
-        assert_eq!(called["structuredContent"]["total_sessions"], 0, "{called}");
-        let templates = asks(&["--method", "resources/templates/list"]);
+        let inspect = |request: &[&str]| clients::inspect_server(&home, &[STEPLATCH, "mcp"], era, request);
+        let tools = inspect(&["--method", "tools/list", "--strict"]);
+        let is_run_workflow = |tool: &&Value| tool["name"] == "run_workflow";
+        assert_eq!(tools["tools"].as_array().unwrap().iter().filter(is_run_workflow).count(), 1);
+        let reply = inspect(&["--method", "tools/call", "--tool-name", "list_terminal_sessions"]);
+        assert_eq!(reply["structuredContent"]["total_sessions"], 0, "{reply}");
+        let templates = inspect(&["--method", "resources/templates/list"]);
         assert_eq!(templates["resourceTemplates"].as_array().unwrap().len(), 5);
-        assert_eq!(asks(&["--method", "resources/list"])["resources"], json!([]));
-        assert_eq!(asks(&["--method", "prompts/list"])["prompts"].as_array().unwrap().len(), 2);
+        assert_eq!(inspect(&["--method", "resources/list"])["resources"], json!([]));
+        assert_eq!(inspect(&["--method", "prompts/list"])["prompts"].as_array().unwrap().len(), 2);
         let prompt = ["--method", "prompts/get", "--prompt-name", "author_workflow", "--prompt-args", "goal=Release"];
-        assert!(asks(&prompt)["messages"][0]["content"]["text"].as_str().unwrap().contains("Release"));
+        assert!(inspect(&prompt)["messages"][0]["content"]["text"].as_str().unwrap().contains("Release"));
     }
 }

@@ -16,13 +16,13 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 const TOKEN: &str = "a-token-that-only-this-test-knows-0123456789";
 
 /// `steplatch mcp --http` in its own home, and a proxy that adds the token.
-struct Served {
+struct McpServer {
     program: Child,
     address: SocketAddr,
     home: Home,
 }
 
-impl Served {
+impl McpServer {
     fn new() -> Self {
         let home = Home::new(STEPLATCH);
         let mut program = home
@@ -34,8 +34,8 @@ impl Served {
             .unwrap();
         let mut line = String::new();
         BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let port = reported["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let startup: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let port = startup["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
         let address = clients::token_proxy::start_proxy(SocketAddr::from(([127, 0, 0, 1], port)), TOKEN);
         Self { program, address, home }
     }
@@ -45,7 +45,7 @@ impl Served {
     }
 
     /// Sends a request of 2026-07-28, and returns the connection of the response.
-    fn ask(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
+    fn send_request(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -69,12 +69,12 @@ impl Served {
 
     fn call_tool(&self, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
-        let answer = last_message(self.ask("tools/call", Some(tool), params));
+        let answer = read_last_message(self.send_request("tools/call", Some(tool), params));
         answer["result"]["structuredContent"].clone()
     }
 }
 
-impl Drop for Served {
+impl Drop for McpServer {
     fn drop(&mut self) {
         self.program.kill().unwrap();
         self.program.wait().unwrap();
@@ -82,7 +82,7 @@ impl Drop for Served {
 }
 
 /// Returns the last message before the connection ends.
-fn last_message(mut stream: TcpStream) -> Value {
+fn read_last_message(mut stream: TcpStream) -> Value {
     let mut output = String::new();
     stream.read_to_string(&mut output).unwrap();
     let message = output.lines().rev().find_map(|line| line.trim_start_matches("data: ").find('{').map(|_| line));
@@ -91,8 +91,8 @@ fn last_message(mut stream: TcpStream) -> Value {
 }
 
 fn run_story(script: &str, mode: &str) {
-    let served = Served::new();
-    clients::run_client_script(&served.home, "mcp-2", script, &[mode, &served.url()]);
+    let server = McpServer::new();
+    clients::run_client_script(&server.home, "mcp-2", script, &[mode, &server.url()]);
 }
 
 #[test]
@@ -126,16 +126,17 @@ fn current_client_with_handshake_reads_resources_and_prompts() {
 }
 
 #[test]
-fn inspector_reports_nothing_in_either_era() {
-    let served = Served::new();
+fn inspector_has_no_complaints_in_either_era() {
+    let server = McpServer::new();
     for era in ["modern", "legacy"] {
-        let url = served.url();
-        let server = ["--transport", "http", "--server-url", &url];
-        let tools = clients::inspect_server(&served.home, &server, era, &["--method", "tools/list", "--strict"]);
+        let url = server.url();
+        let server_arguments = ["--transport", "http", "--server-url", &url];
+        let tools =
+            clients::inspect_server(&server.home, &server_arguments, era, &["--method", "tools/list", "--strict"]);
         assert!(tools["tools"].as_array().unwrap().len() > 20);
         let list = ["--method", "tools/call", "--tool-name", "list_runs"];
-        let called = clients::inspect_server(&served.home, &server, era, &list);
-        assert_eq!(called["structuredContent"]["runs"], json!([]), "{called}");
+        let reply = clients::inspect_server(&server.home, &server_arguments, era, &list);
+        assert_eq!(reply["structuredContent"]["runs"], json!([]), "{reply}");
     }
 }
 
@@ -177,49 +178,49 @@ const SCENARIOS: [(&str, &[&str]); 3] = [
 ];
 
 #[test]
-fn public_suite_passes_for_agents() {
-    let served = Served::new();
+fn public_conformance_suite_passes() {
+    let server = McpServer::new();
     let suite =
         clients::installed_path(Path::new("mcp-suite/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
     for (revision, scenarios) in SCENARIOS {
         for scenario in scenarios {
-            let mut node = clients::node(&served.home);
-            node.arg(&suite).args(["server", "--url", &served.url(), "--spec-version", revision]);
-            node.args(["--scenario", scenario, "-o"]).arg(served.home.path().join("results")).stdin(Stdio::null());
+            let mut node = clients::node(&server.home);
+            node.arg(&suite).args(["server", "--url", &server.url(), "--spec-version", revision]);
+            node.args(["--scenario", scenario, "-o"]).arg(server.home.path().join("results")).stdin(Stdio::null());
             let said = CommandOutput::of(&node.output().unwrap());
-            let reported = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
-            assert_eq!(said.code, 0, "{reported}");
-            let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&reported);
-            assert!(passed.contains(", 0 failed, 0 warnings") && !passed.starts_with('0'), "{reported}");
+            let report = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
+            assert_eq!(said.code, 0, "{report}");
+            let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&report);
+            assert!(passed.contains(", 0 failed, 0 warnings") && !passed.starts_with('0'), "{report}");
         }
     }
 }
 
 #[test]
 fn call_with_a_lost_connection_does_not_affect_its_run() {
-    let served = Served::new();
+    let server = McpServer::new();
     let machine = json!({"name": "waiting", "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {}}, "transitions": [
             {"condition": "success", "next_state": "wait"}]},
         "wait": {"action": {"tool": "await_output", "params": {"pattern": "^go on", "timeout": 600}}}}});
     let call = json!({"name": "run_workflow", "arguments": {
         "workflow_definition": machine, "wait_seconds": 600, "save_on_success": false}});
-    let answer = served.ask("tools/call", Some("run_workflow"), call);
+    let answer = server.send_request("tools/call", Some("run_workflow"), call);
     let mut lines = BufReader::new(answer).lines();
     // Progress is sent only during the call.
-    let reported = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
-    assert!(reported.contains("state "), "{reported}");
+    let progress = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
+    assert!(progress.contains("state "), "{progress}");
     drop(lines);
-    let runs = served.call_tool("list_runs", &json!({}))["runs"].clone();
+    let runs = server.call_tool("list_runs", &json!({}))["runs"].clone();
     let run = runs[0]["run_id"].as_str().unwrap();
     assert_eq!(runs[0]["state"], "running", "{runs}");
     // The first progress may come before the terminal.
     let terminal = eventually_blocking("the terminal is open", || {
-        let listed = served.call_tool("list_terminal_sessions", &json!({}));
+        let listed = server.call_tool("list_terminal_sessions", &json!({}));
         Some(listed["sessions"][0]["session_id"].clone()).filter(Value::is_string)
     });
-    let typed = json!({"session_id": terminal, "input_text": "printf 'go %s' on\n"});
-    assert_eq!(served.call_tool("send_input", &typed)["success"], true);
-    let ended = served.call_tool("get_run", &json!({"run_id": run, "wait_seconds": 20}));
+    let input = json!({"session_id": terminal, "input_text": "printf 'go %s' on\n"});
+    assert_eq!(server.call_tool("send_input", &input)["success"], true);
+    let ended = server.call_tool("get_run", &json!({"run_id": run, "wait_seconds": 20}));
     assert_eq!(ended["status"], "completed", "{ended}");
 }

@@ -14,10 +14,10 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Runs the story with a client of this mode, against a daemon whose proven workflows are tools.
 async fn run_story(mode: &'static str) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap().to_owned();
     let configuration = Configuration { library_tools: true, ..Configuration::default() };
-    let daemon = TestDaemon::configured(folder, configuration).await;
+    let daemon = TestDaemon::configured(directory, configuration).await;
     let environment = [("HOME", path.clone()), ("PATH", std::env::var("PATH").unwrap())];
     let environment = environment.map(|(name, value)| (name.to_owned(), value));
     let hello = Hello {
@@ -26,20 +26,20 @@ async fn run_story(mode: &'static str) {
         environment: Some(BTreeMap::from(environment)),
         ..Hello::default()
     };
-    let steady =
+    let reconnecting_client =
         ReconnectingClient::new(daemon.place().clone(), Starter { program: PathBuf::from("/bin/false") }, hello);
 
     let options = HttpOptions::default();
-    let ended = options.ended.clone();
-    let over = ended.clone().cancelled_owned();
-    let router = axum::Router::new().nest_service("/mcp", http_service(steady, options));
+    let shutdown_token = options.ended.clone();
+    let shutdown = shutdown_token.clone().cancelled_owned();
+    let router = axum::Router::new().nest_service("/mcp", http_service(reconnecting_client, options));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let serving = tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(over).await });
+    let server_task = tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(shutdown).await });
     let client = move || clients::run_client_script(&Home::new(STEPLATCH), "mcp-2", "tools.py", &[mode, &url]);
     tokio::task::spawn_blocking(client).await.unwrap();
-    ended.cancel();
-    serving.await.unwrap().unwrap();
+    shutdown_token.cancel();
+    server_task.await.unwrap().unwrap();
     daemon.stop().await;
 }
 

@@ -1,6 +1,7 @@
 //! A terminal host that replies like an older version.
 //!
-//! It sits between the daemon and the real host: it reports an older version, and does not understand later requests.
+//! The older host sits between the daemon and the real host, reports an older version, and does not understand later
+//! requests.
 //! Frames are those of `steplatch_host`'s protocol: four bytes of length, eight of a number, and a body.
 
 use std::collections::BTreeSet;
@@ -17,50 +18,50 @@ use tokio::time::timeout;
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Exceeded only by a hanging operation.
-const PATIENCE: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The reported version, as long as the real one: a text in MessagePack begins with its length.
-const OLDER: &str = "0.0.9";
+/// The reported version, as long as the real one: a MessagePack string begins with its length.
+const OLDER_VERSION: &str = "0.0.9";
 
 /// Requests that the previous version does not understand.
-pub(crate) const PREVIOUS: Requests = &["WatchRows"];
+pub(crate) const UNKNOWN_TO_PREVIOUS: Requests = &["WatchRows"];
 
 /// Requests that the first versions do not understand.
-pub(crate) const FIRST: Requests = &["WatchRows", "WatchScreen", "WatchActivity", "Scrollback", "HandBack"];
+pub(crate) const UNKNOWN_TO_FIRST: Requests = &["WatchRows", "WatchScreen", "WatchActivity", "Scrollback", "HandBack"];
 
 /// Names of requests.
 pub(crate) type Requests = &'static [&'static str];
 
-/// Later requests that a host has received, and whether it refused them.
+/// Later requests that a host has received, each with `true` if the host refused it.
 pub(crate) type Received = Arc<Mutex<BTreeSet<(&'static str, bool)>>>;
 
 /// `Err(NotUnderstood)` in MessagePack.
 const NOT_UNDERSTOOD: &[u8] = b"\x81\xa3Err\xadNotUnderstood";
 
 /// Puts a host that does not understand these requests in front of the only terminal host of `home`, whose daemon is
-/// stopped meanwhile. The next command starts a daemon, which finds the older host.
+/// stopped in the meantime. The next command starts a daemon, which finds the older host.
 ///
-/// Returns which later requests arrived, and whether they were refused.
-pub(crate) fn put_before(home: &Home, later: Requests) -> Received {
+/// Returns the later requests that arrive, each with `true` if it was refused.
+pub(crate) fn put_in_front_of(home: &Home, unknown_requests: Requests) -> Received {
     let status = home.run(&["daemon", "status", "--json"]).json();
     let runtime = Path::new(status["socket"].as_str().unwrap()).parent().unwrap().to_owned();
     home.run(&["daemon", "stop", "--keep-terminals"]).expect_success();
-    let socket = socket_of_host(&runtime);
+    let socket = find_host_socket(&runtime);
     let real = socket.with_extension("real");
     std::fs::rename(&socket, &real).unwrap();
     let listener = UnixListener::bind(&socket).unwrap();
     let received = Received::default();
-    let noted = received.clone();
+    let recorded = received.clone();
     std::thread::spawn(move || {
         while let Ok((client, _)) = listener.accept() {
             let host = UnixStream::connect(&real).unwrap();
-            forward_connection(client, host, later, noted.clone()).unwrap();
+            forward_connection(client, host, unknown_requests, recorded.clone()).unwrap();
         }
     });
     received
 }
 
-fn socket_of_host(runtime: &Path) -> PathBuf {
+fn find_host_socket(runtime: &Path) -> PathBuf {
     let files = std::fs::read_dir(runtime).unwrap().map(|entry| entry.unwrap().path());
     let mut sockets = files.filter(|path| {
         let name = path.file_name().unwrap().to_string_lossy();
@@ -72,22 +73,27 @@ fn socket_of_host(runtime: &Path) -> PathBuf {
 }
 
 /// Forwards frames in both directions until one side closes.
-fn forward_connection(client: UnixStream, host: UnixStream, later: Requests, received: Received) -> io::Result<()> {
+fn forward_connection(
+    client: UnixStream,
+    host: UnixStream,
+    unknown_requests: Requests,
+    received: Received,
+) -> io::Result<()> {
     let (mut requests, mut to_host) = (client.try_clone()?, host.try_clone()?);
     let (mut replies, to_client) = (host, Arc::new(Mutex::new(client)));
-    let answers = to_client.clone();
+    let refusal_writer = to_client.clone();
     std::thread::spawn(move || {
-        while let Ok((number, body)) = read(&mut requests) {
-            let is_in = |name: &&str| body.windows(name.len()).any(|part| part == name.as_bytes());
-            let is_refused = later.iter().any(is_in);
-            if let Some(name) = FIRST.iter().copied().find(is_in) {
+        while let Ok((number, body)) = read_frame(&mut requests) {
+            let is_present = |name: &&str| body.windows(name.len()).any(|part| part == name.as_bytes());
+            let is_refused = unknown_requests.iter().any(is_present);
+            if let Some(name) = UNKNOWN_TO_FIRST.iter().copied().find(is_present) {
                 received.lock().unwrap().insert((name, is_refused));
             }
-            let sent = match is_refused {
-                true => write(&mut answers.lock().unwrap(), number, NOT_UNDERSTOOD),
-                false => write(&mut to_host, number, &body),
+            let result = match is_refused {
+                true => write_frame(&mut refusal_writer.lock().unwrap(), number, NOT_UNDERSTOOD),
+                false => write_frame(&mut to_host, number, &body),
             };
-            if sent.is_err() {
+            if result.is_err() {
                 break;
             }
         }
@@ -95,14 +101,14 @@ fn forward_connection(client: UnixStream, host: UnixStream, later: Requests, rec
     });
     std::thread::spawn(move || {
         let mut is_greeted = false;
-        while let Ok((number, mut body)) = read(&mut replies) {
+        while let Ok((number, mut body)) = read_frame(&mut replies) {
             if !is_greeted && number != [0; 8] {
                 is_greeted = true;
                 let version = env!("CARGO_PKG_VERSION").as_bytes();
-                let at = body.windows(version.len()).position(|part| part == version).unwrap();
-                body[at..at + version.len()].copy_from_slice(OLDER.as_bytes());
+                let position = body.windows(version.len()).position(|part| part == version).unwrap();
+                body[position..position + version.len()].copy_from_slice(OLDER_VERSION.as_bytes());
             }
-            if write(&mut to_client.lock().unwrap(), number, &body).is_err() {
+            if write_frame(&mut to_client.lock().unwrap(), number, &body).is_err() {
                 break;
             }
         }
@@ -111,7 +117,7 @@ fn forward_connection(client: UnixStream, host: UnixStream, later: Requests, rec
     Ok(())
 }
 
-fn read(from: &mut UnixStream) -> io::Result<([u8; 8], Vec<u8>)> {
+fn read_frame(from: &mut UnixStream) -> io::Result<([u8; 8], Vec<u8>)> {
     let (mut length, mut number) = ([0; 4], [0; 8]);
     from.read_exact(&mut length)?;
     from.read_exact(&mut number)?;
@@ -120,7 +126,7 @@ fn read(from: &mut UnixStream) -> io::Result<([u8; 8], Vec<u8>)> {
     Ok((number, body))
 }
 
-fn write(to: &mut UnixStream, number: [u8; 8], body: &[u8]) -> io::Result<()> {
+fn write_frame(to: &mut UnixStream, number: [u8; 8], body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len() + number.len()).unwrap();
     to.write_all(&[&length.to_be_bytes(), &number[..], body].concat())
 }
@@ -128,44 +134,45 @@ fn write(to: &mut UnixStream, number: [u8; 8], body: &[u8]) -> io::Result<()> {
 /// Screens are followed on hosts of all versions, whatever requests they understand.
 #[tokio::test]
 async fn screens_of_older_hosts_are_followed() {
-    let ways: [(Requests, &[(&str, bool)]); 3] = [
+    let versions: [(Requests, &[(&str, bool)]); 3] = [
         (&[], &[("WatchRows", false)]),
-        (PREVIOUS, &[("WatchRows", true), ("WatchScreen", false)]),
-        (FIRST, &[("WatchRows", true), ("WatchScreen", true)]),
+        (UNKNOWN_TO_PREVIOUS, &[("WatchRows", true), ("WatchScreen", false)]),
+        (UNKNOWN_TO_FIRST, &[("WatchRows", true), ("WatchScreen", true)]),
     ];
-    for (later, asked) in ways {
+    for (unknown_requests, expected) in versions {
         let home = Home::new(STEPLATCH);
         home.run(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).expect_success();
         home.run(&["terminal", "send", "work", "-e", "echo from before"]).expect_success();
-        let received = put_before(&home, later);
+        let received = put_in_front_of(&home, unknown_requests);
         home.run(&["daemon", "start"]).expect_success();
         let client = home.connect("viewer").await;
         let watch = WatchScreen { session_id: "work".to_owned(), interval_ms: 0 };
         let (reply, mut events) = client.subscribe(watch).await.unwrap();
         assert!(reply.success, "{reply:?}");
-        let mut is_whole = true;
-        for (typed, shown) in
+        let mut is_first = true;
+        for (command, expected_text) in
             [("", "from before"), ("echo typed-$((40+2))", "typed-42"), ("echo again-$((40+2))", "again-42")]
         {
-            if !typed.is_empty() {
-                home.run(&["terminal", "send", "work", "-e", typed]).expect_success();
+            if !command.is_empty() {
+                home.run(&["terminal", "send", "work", "-e", command]).expect_success();
             }
             loop {
-                let event =
-                    timeout(PATIENCE, events.next()).await.unwrap_or_else(|_| panic!("{shown} does not appear"));
+                let event = timeout(EVENT_TIMEOUT, events.next())
+                    .await
+                    .unwrap_or_else(|_| panic!("{expected_text} does not appear"));
                 let ScreenEvent::ScreenChanged(change) = serde_json::from_value(event.unwrap()).unwrap() else {
-                    panic!("the terminal continues");
+                    panic!("the terminal was closed");
                 };
-                assert_eq!(change.whole, is_whole, "only the first has all rows: {change:?}");
-                is_whole = false;
-                if change.changed.iter().flat_map(|row| &row.runs).any(|run| run.2.contains(shown)) {
+                assert_eq!(change.whole, is_first, "only the first event has all rows: {change:?}");
+                is_first = false;
+                if change.changed.iter().flat_map(|row| &row.runs).any(|run| run.2.contains(expected_text)) {
                     break;
                 }
             }
         }
         let received = received.lock().unwrap().clone();
-        let of_screen = |(name, _): &(&str, bool)| ["WatchRows", "WatchScreen"].contains(name);
-        let screens: Vec<_> = received.into_iter().filter(of_screen).collect();
-        assert_eq!(screens, asked);
+        let is_screen_request = |(name, _): &(&str, bool)| ["WatchRows", "WatchScreen"].contains(name);
+        let screens: Vec<_> = received.into_iter().filter(is_screen_request).collect();
+        assert_eq!(screens, expected);
     }
 }

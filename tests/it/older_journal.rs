@@ -1,4 +1,4 @@
-//! A journal of the previous version, continued by this version from every append on.
+//! A journal of the previous version, continued by this version after every append.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,9 +22,9 @@ const INNER: &str = r#"{"name":"inner_machine","description":"Rests twice.","ini
 struct OlderRun {
     number: i64,
     id: &'static str,
-    /// The nested run, and the entry that requests it.
+    /// The nested run, and the entry that requests its start.
     child: i64,
-    starts_child: i64,
+    child_start: i64,
     /// The answers to its gates in order, and the entries that record them.
     answers: &'static [(i64, &'static str)],
     /// The last entry of each of its appends: a daemon is killed between two appends, not within one.
@@ -35,7 +35,7 @@ const MACHINE: OlderRun = OlderRun {
     number: 2,
     id: "run_rpnw6zrzx9dd48xz",
     child: 3,
-    starts_child: 5,
+    child_start: 5,
     answers: &[(12, "ship"), (18, "it is good")],
     appends: &[2, 5, 6, 11, 15, 17, 20, 22],
 };
@@ -44,31 +44,31 @@ const FUNCTION: OlderRun = OlderRun {
     number: 4,
     id: "run_0bmeeehsw2h4x76n",
     child: 5,
-    starts_child: 10,
+    child_start: 10,
     answers: &[(13, "ship")],
     appends: &[1, 2, 4, 6, 8, 10, 12, 14, 16, 19, 21, 23],
 };
 
 /// Start of the first run, in microseconds since the Unix epoch.
-const BEGAN: i64 = 1_795_407_634_597_340;
+const START_TIME: i64 = 1_795_407_634_597_340;
 
-/// Returns a text of the journal with all timestamps moved.
-fn moved(text: &str, by: i64) -> String {
-    let mut moved = String::with_capacity(text.len());
+/// Returns journal text with all timestamps shifted by this number of microseconds.
+fn shift_timestamps(text: &str, by: i64) -> String {
+    let mut shifted = String::with_capacity(text.len());
     for part in text.split_inclusive(|character: char| !character.is_ascii_digit()) {
         let digits = part.trim_end_matches(|character: char| !character.is_ascii_digit());
         match digits.parse::<i64>() {
-            Ok(at) if digits.len() == 16 && at >= BEGAN => {
-                moved += &(at + by).to_string();
-                moved += &part[digits.len()..];
+            Ok(at) if digits.len() == 16 && at >= START_TIME => {
+                shifted += &(at + by).to_string();
+                shifted += &part[digits.len()..];
             }
-            _ => moved += part,
+            _ => shifted += part,
         }
     }
-    moved
+    shifted
 }
 
-/// The checksum of a record: the run, its numbers and its text.
+/// Returns the checksum of a record: the run, its numbers and its text.
 fn checksum(run: &str, numbers: [i64; 3], text: &str) -> i64 {
     let mut hash = Xxh3::new();
     hash.update(run.as_bytes());
@@ -80,15 +80,16 @@ fn checksum(run: &str, numbers: [i64; 3], text: &str) -> i64 {
 /// Moves all runs to the last minute, because time limits count from their start.
 fn move_to_now(journal: &Connection) {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();
-    let by = now - BEGAN - 60_000_000;
+    let shift = now - START_TIME - 60_000_000;
     let select = "SELECT number, seq, format, version, checksum, text, run FROM records JOIN runs USING (number)";
     let mut records = journal.prepare(select).unwrap();
     let mut records = records.query([]).unwrap();
     while let Some(row) = records.next().unwrap() {
-        let [number, seq, format, version, stored] = [0, 1, 2, 3, 4].map(|column| row.get::<_, i64>(column).unwrap());
+        let [number, seq, format, version, stored_checksum] =
+            [0, 1, 2, 3, 4].map(|column| row.get::<_, i64>(column).unwrap());
         let (text, run) = (row.get::<_, String>(5).unwrap(), row.get::<_, String>(6).unwrap());
-        assert_eq!(checksum(&run, [seq, format, version], &text), stored);
-        let text = moved(&text, by);
+        assert_eq!(checksum(&run, [seq, format, version], &text), stored_checksum);
+        let text = shift_timestamps(&text, shift);
         let checksum = checksum(&run, [seq, format, version], &text);
         let update = "UPDATE records SET text = ?3, checksum = ?4 WHERE number = ?1 AND seq = ?2";
         journal.execute(update, params![number, seq, text, checksum]).unwrap();
@@ -98,26 +99,26 @@ fn move_to_now(journal: &Connection) {
     while let Some(row) = runs.next().unwrap() {
         let (number, summary) = (row.get::<_, i64>(0).unwrap(), row.get::<_, String>(1).unwrap());
         let update = "UPDATE runs SET summary = ?2, finished_at = finished_at + ?3 WHERE number = ?1";
-        journal.execute(update, params![number, moved(&summary, by), by / 1000]).unwrap();
+        journal.execute(update, params![number, shift_timestamps(&summary, shift), shift / 1000]).unwrap();
     }
 }
 
 /// Writes the journal as left by a daemon that was killed after entry `last` of `run`. The child of the run is complete
 /// or absent.
-fn write_killed(home: &Home, run: &OlderRun, last: i64, has_child: bool) {
+fn write_interrupted_journal(home: &Home, run: &OlderRun, last: i64, has_child: bool) {
     let file = home.path().join("state/steplatch.db");
     // The home of the daemon that filled the library.
-    for end in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(format!("{}{end}", file.display()));
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
     }
     let journal = Connection::open(&file).unwrap();
-    let folder = home.path().join("project");
-    journal.execute_batch(&JOURNAL.replace("FOLDER", folder.to_str().unwrap())).unwrap();
+    let directory = home.path().join("project");
+    journal.execute_batch(&JOURNAL.replace("FOLDER", directory.to_str().unwrap())).unwrap();
     move_to_now(&journal);
-    let kept = if has_child { run.child } else { run.number };
+    let kept_run = if has_child { run.child } else { run.number };
     for table in ["runs", "records"] {
         journal
-            .execute(&format!("DELETE FROM {table} WHERE number NOT IN (?1, ?2)"), params![run.number, kept])
+            .execute(&format!("DELETE FROM {table} WHERE number NOT IN (?1, ?2)"), params![run.number, kept_run])
             .unwrap();
     }
     journal.execute("DELETE FROM records WHERE number = ?1 AND seq > ?2", params![run.number, last]).unwrap();
@@ -125,14 +126,14 @@ fn write_killed(home: &Home, run: &OlderRun, last: i64, has_child: bool) {
     let summary = "SELECT summary FROM runs WHERE number = ?1";
     let summary: String = journal.query_row(summary, [run.number], |row| row.get(0)).unwrap();
     let mut summary: Value = serde_json::from_str(&summary).unwrap();
-    for end in ["ended", "result", "kept"] {
-        summary.as_object_mut().unwrap().remove(end);
+    for key in ["ended", "result", "kept"] {
+        summary.as_object_mut().unwrap().remove(key);
     }
     let unfinished = "UPDATE runs SET state = 'running', finished_at = NULL, summary = ?2 WHERE number = ?1";
     journal.execute(unfinished, params![run.number, summary.to_string()]).unwrap();
 }
 
-/// The types of the entries of a run.
+/// Returns the types of the entries of a run.
 fn entry_types(state: &Path, run: &OlderRun) -> Vec<String> {
     let journal = Connection::open(state.join("steplatch.db")).unwrap();
     let mut texts = journal.prepare("SELECT text FROM records WHERE number = ?1 ORDER BY seq").unwrap();
@@ -151,37 +152,37 @@ fn continue_run(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<Strin
     let project = home.path().join("project");
     std::fs::create_dir(&project).unwrap();
     std::fs::write(project.join("inner.json"), INNER).unwrap();
-    let loaded = home.steplatch().current_dir(&project).args(["workflow", "load", "inner.json"]).output().unwrap();
-    CommandOutput::of(&loaded).expect_success();
+    let output = home.steplatch().current_dir(&project).args(["workflow", "load", "inner.json"]).output().unwrap();
+    CommandOutput::of(&output).expect_success();
     home.run(&["daemon", "stop"]).expect_success();
-    write_killed(&home, run, last, has_child);
+    write_interrupted_journal(&home, run, last, has_child);
     let agent = Agent::new(&home);
-    let look = || agent.call_tool("get_run", json!({"run_id": run.id, "wait_seconds": 30}));
+    let get_run = || agent.call_tool("get_run", json!({"run_id": run.id, "wait_seconds": 30}));
     for (_, answer) in run.answers.iter().filter(|(entry, _)| *entry > last) {
-        let waiting = look();
+        let waiting = get_run();
         assert_eq!(waiting["status"], "waiting", "entry {last}: {waiting}");
         home.answer_gate(run.id, answer).expect_success();
     }
-    let report = look();
+    let report = get_run();
     (report, entry_types(&home.path().join("state"), run))
 }
 
-fn continue_from_every_append(run: &OlderRun, compare: fn(&Value)) {
+fn continue_from_every_append(run: &OlderRun, check_report: fn(&Value)) {
     let [unfinished @ .., end] = run.appends else { panic!("a run has entries") };
-    let (_, whole) = continue_run(run, *end, true);
-    assert_eq!(whole.len(), usize::try_from(*end).unwrap(), "a finished run is unchanged");
+    let (_, complete_types) = continue_run(run, *end, true);
+    assert_eq!(complete_types.len(), usize::try_from(*end).unwrap(), "a finished run is unchanged");
     for &last in unfinished {
         let children: &[bool] = match last {
-            last if last < run.starts_child => &[false],
+            last if last < run.child_start => &[false],
             // The daemon was killed before or after the child started.
-            last if last == run.starts_child => &[false, true],
+            last if last == run.child_start => &[false, true],
             _ => &[true],
         };
         for has_child in children {
-            let (report, types) = continue_run(run, last, *has_child);
+            let (report, entry_types) = continue_run(run, last, *has_child);
             assert_eq!(report["status"], "completed", "entry {last}: {report}");
-            compare(&report);
-            assert_eq!(types, whole, "entry {last}: nothing is missing, and nothing is doubled");
+            check_report(&report);
+            assert_eq!(entry_types, complete_types, "entry {last}: no entry is missing or repeated");
         }
     }
 }

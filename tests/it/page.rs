@@ -30,12 +30,12 @@ impl PageHome {
     }
 
     /// Runs a command as the person, in a separate terminal. Returns its output.
-    fn person(&self, command: &str) -> String {
-        self.person_in(self.home.path(), command)
+    fn run_as_person(&self, command: &str) -> String {
+        self.run_as_person_in(self.home.path(), command)
     }
 
-    /// Same as [`Self::person`], in a directory.
-    fn person_in(&self, directory: &Path, command: &str) -> String {
+    /// Same as [`Self::run_as_person`], in a directory.
+    fn run_as_person_in(&self, directory: &Path, command: &str) -> String {
         let mut terminal = self.home.inside(Path::new("script"));
         terminal.current_dir(directory);
         terminal.args(["--quiet", "--return", "--command", &format!("{STEPLATCH} {command}"), "/dev/null"]);
@@ -45,43 +45,43 @@ impl PageHome {
     }
 
     /// Opens the page as the person on a desktop. Returns the browser's argument.
-    fn opened(&self) -> PathBuf {
-        let folder = self.home.path().join("desktop");
-        std::fs::create_dir_all(&folder).unwrap();
-        let (opener, given) = (folder.join("xdg-open"), folder.join("given"));
-        std::fs::write(&opener, format!("#!/bin/sh\nprintf %s \"$*\" > '{}'\n", given.display())).unwrap();
+    fn open_on_desktop(&self) -> PathBuf {
+        let directory = self.home.path().join("desktop");
+        std::fs::create_dir_all(&directory).unwrap();
+        let (opener, argument_file) = (directory.join("xdg-open"), directory.join("given"));
+        std::fs::write(&opener, format!("#!/bin/sh\nprintf %s \"$*\" > '{}'\n", argument_file.display())).unwrap();
         std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let path = format!("PATH={}:$PATH BROWSER=any", folder.display());
+        let path = format!("PATH={}:$PATH BROWSER=any", directory.display());
         let mut terminal = self.home.inside(Path::new("script"));
         terminal.args(["--quiet", "--return", "--command", &format!("{path} {STEPLATCH} open"), "/dev/null"]);
         let said = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
         assert!(said.stdout.contains("opened http://localhost:"), "{}{}", said.stdout, said.stderr);
-        PathBuf::from(std::fs::read_to_string(given).unwrap())
+        PathBuf::from(std::fs::read_to_string(argument_file).unwrap())
     }
 
-    /// Runs the command that a story requests, if it is one. Returns its output.
-    fn command(&self, wanted: &Value) -> Option<Value> {
-        let command: Vec<&str> = wanted["run"].as_array()?.iter().map(|word| word.as_str().unwrap()).collect();
+    /// Runs the command that a story requests, if the request is a command. Returns its output.
+    fn run_requested_command(&self, request: &Value) -> Option<Value> {
+        let command: Vec<&str> = request["run"].as_array()?.iter().map(|word| word.as_str().unwrap()).collect();
         Some(self.home.run(&command).json())
     }
 
     /// Returns the token of the server.
-    fn token(&self) -> String {
+    fn read_token(&self) -> String {
         let token = self.home.run(&["serve", "token", "--json"]).json();
         std::fs::read_to_string(token["file"].as_str().unwrap()).unwrap().trim().to_owned()
     }
 
     /// Requests a ticket as the person. Returns the origin of the page, and the ticket.
-    fn ticket(&self) -> (String, String) {
-        let open = self.person("open --print");
+    fn request_ticket(&self) -> (String, String) {
+        let open = self.run_as_person("open --print");
         let (origin, ticket) = open.split_once("/#ticket=").unwrap();
         let ticket = ticket.split_once('&').map_or(ticket, |(ticket, _)| ticket);
         (origin.to_owned(), ticket.to_owned())
     }
 
     /// Returns an unused ticket, and both halves of a session begun by a person with another ticket.
-    fn stolen_session(&self) -> Value {
-        let (origin, ticket) = self.ticket();
+    fn steal_session(&self) -> Value {
+        let (origin, ticket) = self.request_ticket();
         let mut curl = Command::new("curl");
         let origin_header = format!("Origin: {origin}");
         curl.args(["-s", "-i", "-H", &origin_header, "-H", "Content-Type: application/json", "-d"]);
@@ -91,13 +91,13 @@ impl PageHome {
         let (name, value) = cookie.and_then(|cookie| cookie.split_once('=')).expect("a session has a cookie");
         let session: Value = serde_json::from_str(reply.lines().next_back().unwrap()).unwrap();
         let cookie = json!({"name": name, "value": value});
-        json!({"ticket": self.ticket().1, "cookie": cookie, "half": session["half"], "session_id": session["session_id"]})
+        json!({"ticket": self.request_ticket().1, "cookie": cookie, "half": session["half"], "session_id": session["session_id"]})
     }
 
     /// Sends a request with the token of the server, as an agent. Returns the reply with its `status`.
     fn post(&self, path: &str, body: &Value) -> Value {
-        let header = format!("Authorization: Bearer {}", self.token());
-        let (origin, _) = self.ticket();
+        let header = format!("Authorization: Bearer {}", self.read_token());
+        let (origin, _) = self.request_ticket();
         let mut curl = Command::new("curl");
         curl.args(["-s", "-w", "\n%{http_code}", "-H", &header, "-H", "Content-Type: application/json", "-d"]);
         let said = CommandOutput::of(&curl.arg(body.to_string()).arg(format!("{origin}{path}")).output().unwrap());
@@ -108,35 +108,39 @@ impl PageHome {
     }
 
     /// Returns the command that plays a story with this input; `None` without a browser.
-    fn player(&self, story: &str, given: &Value) -> Option<Command> {
+    fn player(&self, story: &str, input: &Value) -> Option<Command> {
         let browser = find_program("chromium")?;
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page");
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page");
         let modules = installed_path(Path::new("playwright/installed"));
         let modules = modules.ancestors().nth(2).expect("the file is in a directory of the target directory");
         let mut player: Command = node(&self.home);
-        player.arg(folder.join(story)).env("MODULES", modules).env("CHROMIUM", browser).env("STORY", given.to_string());
+        player
+            .arg(directory.join(story))
+            .env("MODULES", modules)
+            .env("CHROMIUM", browser)
+            .env("STORY", input.to_string());
         if let Some(shots) = std::env::var_os("STEPLATCH_PAGE_SHOTS") {
             player.env("SHOTS", shots);
         }
         Some(player)
     }
 
-    /// Plays a story that starts at the address of the page. `does` performs the story's requests.
-    fn play(&self, story: &str, does: impl FnMut(&Self, &Value) -> Value) {
-        self.plays_with(story, &json!({"url": self.person("open --print")}), does);
+    /// Plays a story that starts at the address of the page. `respond` performs the story's requests.
+    fn play(&self, story: &str, respond: impl FnMut(&Self, &Value) -> Value) {
+        self.play_with(story, &json!({"url": self.run_as_person("open --print")}), respond);
     }
 
-    /// Plays a story with the input `given`.
-    fn plays_with(&self, story: &str, given: &Value, mut does: impl FnMut(&Self, &Value) -> Value) {
-        let Some(mut player) = self.player(story, given) else {
+    /// Plays a story with this input.
+    fn play_with(&self, story: &str, input: &Value, mut respond: impl FnMut(&Self, &Value) -> Value) {
+        let Some(mut player) = self.player(story, input) else {
             return leave_out(&format!("the story {story} needs chromium; cargo xtask test installs it"));
         };
         let mut player = player.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut answers = player.stdin.take().unwrap();
         for line in BufReader::new(player.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
-            let wanted: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-            writeln!(answers, "{}", does(self, &wanted)).unwrap();
+            let request: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            writeln!(answers, "{}", respond(self, &request)).unwrap();
         }
         assert!(player.wait().unwrap().success(), "{story} failed; the reason is above");
     }
@@ -151,14 +155,14 @@ impl Drop for PageHome {
 #[test]
 fn ticket_logs_a_person_in_and_foreign_requests_are_refused() {
     let page = PageHome::new();
-    page.play("login.mjs", |page, wanted| match wanted.as_str().unwrap() {
-        "open" => json!({"url": page.person("open --print")}),
+    page.play("login.mjs", |page, request| match request.as_str().unwrap() {
+        "open" => json!({"url": page.run_as_person("open --print")}),
         "desktop" => {
-            let file = page.opened();
+            let file = page.open_on_desktop();
             assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
             json!({"url": format!("file://{}", file.display())})
         }
-        "used" => json!({"file": page.opened().parent().unwrap().read_dir().unwrap().filter_map(Result::ok)
+        "used" => json!({"file": page.open_on_desktop().parent().unwrap().read_dir().unwrap().filter_map(Result::ok)
             .filter(|entry| entry.file_name().to_string_lossy().starts_with("open-")).count()}),
         "sessions" => page.home.run(&["serve", "sessions", "--json"]).json(),
         "end" => page.home.run(&["serve", "sessions", "end", "--all", "--json"]).json(),
@@ -167,34 +171,36 @@ fn ticket_logs_a_person_in_and_foreign_requests_are_refused() {
 }
 
 /// Performs an agent's action of a story in its terminal.
-fn as_agent(agent: &Agent, wanted: &Value) -> Value {
+fn act_as_agent(agent: &Agent, request: &Value) -> Value {
     let terminal = || json!({"session_id": "work"});
-    let with = |name: &str, value: &Value| {
+    let arguments_with = |name: &str, value: &Value| {
         let mut arguments = terminal();
         arguments[name] = value.clone();
         arguments
     };
-    match wanted["agent"].as_str().unwrap() {
+    match request["agent"].as_str().unwrap() {
         // A story types characters that are single characters only in UTF-8.
         "opens" => {
             let environment = json!({"LANG": "C.UTF-8"});
             agent.call_tool("open_terminal", json!({"shell": "bash", "name": "work", "environment": environment}))
         }
-        "types" => agent.call_tool("send_input", with("input_text", &wanted["text"])),
-        "tries" => json!({"error": agent.begin("send_input", with("input_text", &json!("x"))).answer().to_string()}),
+        "types" => agent.call_tool("send_input", arguments_with("input_text", &request["text"])),
+        "tries" => {
+            json!({"error": agent.begin("send_input", arguments_with("input_text", &json!("x"))).answer().to_string()})
+        }
         "hides" => {
-            let hidden = json!({"session_id": "work", "input_text": wanted["text"], "secret": true});
-            agent.call_tool("send_input", hidden)
+            let arguments = json!({"session_id": "work", "input_text": request["text"], "secret": true});
+            agent.call_tool("send_input", arguments)
         }
         "looks" => agent.call_tool("get_screen_content", terminal()),
-        "waits" => agent.call_tool("await_output", with("pattern", &wanted["pattern"])),
+        "waits" => agent.call_tool("await_output", arguments_with("pattern", &request["pattern"])),
         other => panic!("the story requests {other}"),
     }
 }
 
-/// Starts the machine of a story as an agent, with its variables if any.
-fn start_story_run(agent: &Agent, wanted: &Value) -> Value {
-    let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
+/// Starts the state machine of a story as an agent, with its variables if any.
+fn start_story_run(agent: &Agent, request: &Value) -> Value {
+    let run = json!({"workflow_definition": request["starts"], "initial_variables": request["variables"],
                      "wait_seconds": 3, "save_on_success": false});
     agent.begin("run_workflow", run).answer()["result"]["structuredContent"].clone()
 }
@@ -203,39 +209,45 @@ fn start_story_run(agent: &Agent, wanted: &Value) -> Value {
 fn person_watches_takes_over_types_and_returns_a_terminal() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("terminal.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("terminal.mjs", |page, request| {
+        page.run_requested_command(request).unwrap_or_else(|| act_as_agent(&agent, request))
+    });
 }
 
 #[test]
-fn second_tab_learns_who_holds_a_terminal() {
+fn second_tab_shows_who_controls_a_terminal() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("tabs.mjs", |_, wanted| as_agent(&agent, wanted));
+    page.play("tabs.mjs", |_, request| act_as_agent(&agent, request));
 }
 
 #[test]
-fn lost_connection_loses_and_doubles_no_input() {
+fn lost_connection_neither_drops_nor_repeats_input() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("network.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("network.mjs", |page, request| {
+        page.run_requested_command(request).unwrap_or_else(|| act_as_agent(&agent, request))
+    });
 }
 
 #[test]
 fn real_programs_are_shown_exactly_and_take_the_mouse() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("programs.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+    page.play("programs.mjs", |page, request| {
+        page.run_requested_command(request).unwrap_or_else(|| act_as_agent(&agent, request))
+    });
 }
 
 #[test]
 fn first_view_lists_open_questions_and_notifies() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("inbox.mjs", |page, wanted| {
-        if let Some(answer) = page.command(wanted) {
+    page.play("inbox.mjs", |page, request| {
+        if let Some(answer) = page.run_requested_command(request) {
             return answer;
         }
-        if wanted["starts"].is_null() { as_agent(&agent, wanted) } else { start_story_run(&agent, wanted) }
+        if request["starts"].is_null() { act_as_agent(&agent, request) } else { start_story_run(&agent, request) }
     });
 }
 
@@ -248,31 +260,33 @@ fn person_answers_gates_with_passphrase_and_views_runs() {
     std::fs::write(&settings, "gates.remember_minutes = 5\n").unwrap();
     page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
     page.home.run(&["daemon", "restart"]).expect_success();
-    page.play("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| start_story_run(&agent, wanted)));
+    page.play("gates.mjs", |page, request| {
+        page.run_requested_command(request).unwrap_or_else(|| start_story_run(&agent, request))
+    });
 }
 
 #[test]
 fn registered_passkey_signs_answers_after_verification() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("passkey.mjs", |page, wanted| {
-        if let Some(answer) = page.command(wanted) {
+    page.play("passkey.mjs", |page, request| {
+        if let Some(answer) = page.run_requested_command(request) {
             return answer;
         }
-        if let Some(word) = wanted.as_str() {
+        if let Some(word) = request.as_str() {
             return match word {
-                "passkey" => serde_json::from_str(&page.person("gates passkey add --json")).unwrap(),
-                "remove" => json!(page.person("gates passkey remove \"Virtual key\"")),
+                "passkey" => serde_json::from_str(&page.run_as_person("gates passkey add --json")).unwrap(),
+                "remove" => json!(page.run_as_person("gates passkey remove \"Virtual key\"")),
                 other => panic!("the story requests {other}"),
             };
         }
-        if let Some(fingerprint) = wanted["confirms"].as_str() {
-            return json!(page.person(&format!("gates passkey confirm {fingerprint}")));
+        if let Some(fingerprint) = request["confirms"].as_str() {
+            return json!(page.run_as_person(&format!("gates passkey confirm {fingerprint}")));
         }
-        if wanted["registers"].is_object() {
-            return page.post("/api/v1/passkeys", &wanted["registers"]);
+        if request["registers"].is_object() {
+            return page.post("/api/v1/passkeys", &request["registers"]);
         }
-        start_story_run(&agent, wanted)
+        start_story_run(&agent, request)
     });
 }
 
@@ -281,10 +295,10 @@ fn errors_are_shown_and_secrets_appear_nowhere() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
-    page.play("trouble.mjs", |page, wanted| match wanted {
-        _ if wanted["run"].is_array() => page.command(wanted).unwrap(),
-        _ if wanted["agent"].is_string() => as_agent(&agent, wanted),
-        _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
+    page.play("trouble.mjs", |page, request| match request {
+        _ if request["run"].is_array() => page.run_requested_command(request).unwrap(),
+        _ if request["agent"].is_string() => act_as_agent(&agent, request),
+        _ if request["starts"].is_object() => start_story_run(&agent, request),
         _ => {
             let status = page.home.run(&["daemon", "status", "--json"]).json();
             let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
@@ -293,8 +307,8 @@ fn errors_are_shown_and_secrets_appear_nowhere() {
     });
 }
 
-/// Starts a machine as an agent. Returns the run.
-fn started(agent: &Agent, definition: &Value) -> Value {
+/// Starts a state machine as an agent. Returns the run.
+fn start_run(agent: &Agent, definition: &Value) -> Value {
     let run = json!({"workflow_definition": definition, "wait_seconds": 5, "save_on_success": false});
     agent.begin("run_workflow", run).answer()["result"]["structuredContent"].clone()
 }
@@ -305,24 +319,24 @@ fn recording_is_replayed_with_run_marks_without_secrets() {
     let agent = Agent::new(&page.home);
     let file = page.home.path().join("work.cast");
     let mut recorder = None;
-    page.play("recordings.mjs", |page, wanted| match wanted.as_str() {
-        None if wanted["recorded"].is_string() => {
-            let text = wanted["recorded"].as_str().unwrap();
+    page.play("recordings.mjs", |page, request| match request.as_str() {
+        None if request["recorded"].is_string() => {
+            let text = request["recorded"].as_str().unwrap();
             eventually_blocking("the text is in the recording", || {
-                let recorded = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
-                if recorded.contains(text) { Ok(()) } else { Err(recorded) }
+                let recording = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+                if recording.contains(text) { Ok(()) } else { Err(recording) }
             });
             json!({})
         }
-        None if wanted["starts"].is_object() => started(&agent, &wanted["starts"]),
-        None => as_agent(&agent, wanted),
+        None if request["starts"].is_object() => start_run(&agent, &request["starts"]),
+        None => act_as_agent(&agent, request),
         Some("records") => {
-            let mut started = page.home.steplatch();
-            started.args(["terminal", "record", "work", "work.cast"]).stderr(Stdio::piped());
-            let mut started = started.spawn().unwrap();
+            let mut new_recorder = page.home.steplatch();
+            new_recorder.args(["terminal", "record", "work", "work.cast"]).stderr(Stdio::piped());
+            let mut new_recorder = new_recorder.spawn().unwrap();
             // The recorder reports that it records.
-            BufReader::new(started.stderr.take().unwrap()).read_line(&mut String::new()).unwrap();
-            recorder = Some(started);
+            BufReader::new(new_recorder.stderr.take().unwrap()).read_line(&mut String::new()).unwrap();
+            recorder = Some(new_recorder);
             json!({})
         }
         Some("ends") => {
@@ -362,25 +376,25 @@ fn save_workflow(page: &PageHome, name: &str, is_changed: bool) -> Value {
 fn run_is_followed_on_its_diagram_rerun_and_compared() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("runs.mjs", |page, wanted| match wanted {
-        _ if wanted["starts"].is_object() => start_story_run(&agent, wanted),
-        _ if wanted["answers"].is_string() => {
-            let word = |key: &str| wanted[key].as_str().unwrap().to_owned();
+    page.play("runs.mjs", |page, request| match request {
+        _ if request["starts"].is_object() => start_story_run(&agent, request),
+        _ if request["answers"].is_string() => {
+            let word = |key: &str| request[key].as_str().unwrap().to_owned();
             page.home.answer_gate(&word("answers"), &word("answer"));
             json!({})
         }
-        _ if wanted["saves"].is_string() => save_workflow(page, wanted["saves"].as_str().unwrap(), false),
-        _ => save_workflow(page, wanted["changes"].as_str().unwrap(), true),
+        _ if request["saves"].is_string() => save_workflow(page, request["saves"].as_str().unwrap(), false),
+        _ => save_workflow(page, request["changes"].as_str().unwrap(), true),
     });
 }
 
 #[test]
-fn look_selected_runs_and_files() {
+fn theme_selected_runs_and_files_are_kept() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("choices.mjs", |_, wanted| match wanted["opens"].as_bool() {
+    page.play("choices.mjs", |_, request| match request["opens"].as_bool() {
         Some(_) => agent.call_tool("open_terminal", json!({"shell": "bash"})),
-        None => start_story_run(&agent, wanted),
+        None => start_story_run(&agent, request),
     });
 }
 
@@ -392,68 +406,68 @@ fn read_only_link_shows_one_terminal_only() {
     let _ = agent.call_tool("open_terminal", json!({"command": ["bash", "--norc"], "name": "other"}));
     let _ = agent.call_tool("send_input", json!({"session_id": "work", "input_text": "echo hello from work\n"}));
     let _ = agent.call_tool("send_input", json!({"session_id": "other", "input_text": "echo secret place\n"}));
-    page.plays_with("share.mjs", &json!({}), |page, wanted| {
-        if let Some(terminal) = wanted["shares"].as_str() {
-            let lifetime = wanted["for"].as_str().unwrap();
-            let shared = page.person(&format!("terminal share {terminal} --for {lifetime} --json"));
-            return serde_json::from_str(&shared).unwrap();
+    page.play_with("share.mjs", &json!({}), |page, request| {
+        if let Some(terminal) = request["shares"].as_str() {
+            let lifetime = request["for"].as_str().unwrap();
+            let reply = page.run_as_person(&format!("terminal share {terminal} --for {lifetime} --json"));
+            return serde_json::from_str(&reply).unwrap();
         }
-        if let Some(text) = wanted["types"].as_str() {
-            let into = wanted["into"].as_str().unwrap();
-            return agent.call_tool("send_input", json!({"session_id": into, "input_text": format!("{text}\n")}));
+        if let Some(text) = request["types"].as_str() {
+            let session = request["into"].as_str().unwrap();
+            return agent.call_tool("send_input", json!({"session_id": session, "input_text": format!("{text}\n")}));
         }
-        match wanted["tries"].as_str() {
+        match request["tries"].as_str() {
             // Without a terminal of a person.
             Some(terminal) => json!({"error": page.home.run(&["terminal", "share", terminal]).stderr}),
-            None => page.command(wanted).unwrap(),
+            None => page.run_requested_command(request).unwrap(),
         }
     });
 }
 
 #[test]
-fn run_shows_result_input_and_log_and_equal_runs_do_not_differ() {
+fn run_view_shows_result_input_log_and_equal_comparison() {
     let page = PageHome::new();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
     page.home.run(&["workflow", "load", count.to_str().unwrap()]).expect_success();
-    page.play("run_steps.mjs", |page, wanted| match wanted["writes"].as_str() {
+    page.play("run_steps.mjs", |page, request| match request["writes"].as_str() {
         Some(name) => {
-            std::fs::write(page.home.path().join(name), wanted["text"].as_str().unwrap()).unwrap();
+            std::fs::write(page.home.path().join(name), request["text"].as_str().unwrap()).unwrap();
             json!({})
         }
-        None => page.command(wanted).unwrap(),
+        None => page.run_requested_command(request).unwrap(),
     });
 }
 
 /// The pictures are written to the directory in `STEPLATCH_PAGE_SHOTS`, if set.
 #[test]
-fn documentation_pictures_can_be_made() {
+fn documentation_pictures_can_be_generated() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.play("pictures.mjs", |page, wanted| match wanted["opens"].as_str() {
+    page.play("pictures.mjs", |page, request| match request["opens"].as_str() {
         Some(name) => {
             drop(agent.call_tool("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22})));
-            agent.call_tool("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
+            agent.call_tool("send_input", json!({"session_id": name, "input_text": request["types"]}))
         }
-        None if wanted["starts"].is_object() => started(&agent, &wanted["starts"]),
-        None => with_tools(page, &agent, wanted),
+        None if request["starts"].is_object() => start_run(&agent, &request["starts"]),
+        None => perform_tool_request(page, &agent, request),
     });
 }
 
 /// Calls a tool as the agent, or changes the program that it drives.
-fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
-    if let Some(tool) = wanted["calls"].as_str() {
-        return agent.call_tool(tool, wanted["with"].clone());
+fn perform_tool_request(page: &PageHome, agent: &Agent, request: &Value) -> Value {
+    if let Some(tool) = request["calls"].as_str() {
+        return agent.call_tool(tool, request["with"].clone());
     }
-    std::fs::write(page.home.path().join("setup.sh"), wanted["writes"].as_str().unwrap()).unwrap();
+    std::fs::write(page.home.path().join("setup.sh"), request["writes"].as_str().unwrap()).unwrap();
     json!({"directory": page.home.path()})
 }
 
 #[test]
-fn patch_is_judged_and_accepted_and_the_run_shown_as_repaired() {
+fn accepted_patch_repairs_the_run_on_the_page() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.home.run_with_input(&["approver", "set", "--stdin"], "correct horse\n").expect_success();
-    page.play("repair.mjs", |page, wanted| with_tools(page, &agent, wanted));
+    page.play("repair.mjs", |page, request| perform_tool_request(page, &agent, request));
 }
 
 #[test]
@@ -471,8 +485,8 @@ fn program_without_a_persons_terminal_gets_no_passkey_ticket() {
     let agent = Agent::new(&page.home);
     let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} gates passkey add --print; echo exit-code-$?");
-    let reported = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
-    assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
+    let output = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    assert!(output.to_string().contains("in a terminal of their own"), "{output}");
 }
 
 #[test]
@@ -480,37 +494,37 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": "human"});
-    let asking = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
-    let waiting = started(&agent, &asking);
+    let definition = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
+    let waiting = start_run(&agent, &definition);
     let gate = &waiting["pending_gate"];
-    let (origin, _) = page.ticket();
-    let given = json!({
-        "origin": origin, "token": page.token(), "steplatch": STEPLATCH,
+    let (origin, _) = page.request_ticket();
+    let input = json!({
+        "origin": origin, "token": page.read_token(), "steplatch": STEPLATCH,
         "run": waiting["run_id"], "gate": gate["gate_id"], "digest": gate["digest"],
     });
-    let Some(player) = page.player("agent.mjs", &given) else {
+    let Some(player) = page.player("agent.mjs", &input) else {
         return leave_out("the story agent.mjs needs chromium; cargo xtask test installs it");
     };
     // The browser runs in a terminal of the daemon, so it counts as the agent's whatever it claims.
     let variables = player.get_envs().filter_map(|(name, value)| Some((name, value?)));
-    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', r"'\''"));
+    let quote = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', r"'\''"));
     let variables: Vec<String> =
-        variables.map(|(name, value)| format!("export {}={}\n", name.display(), quoted(value))).collect();
-    let words: Vec<String> = [player.get_program()].into_iter().chain(player.get_args()).map(quoted).collect();
+        variables.map(|(name, value)| format!("export {}={}\n", name.display(), quote(value))).collect();
+    let words: Vec<String> = [player.get_program()].into_iter().chain(player.get_args()).map(quote).collect();
     let script = page.home.path().join("attack.sh");
     std::fs::write(&script, format!("{}{}\necho attack-ended-$?\n", variables.concat(), words.join(" "))).unwrap();
     let opened = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "attack"}));
-    let types =
+    let type_text =
         |text: String| agent.call_tool("send_input", json!({"session_id": opened["session_id"], "input_text": text}));
-    let waits = |pattern: &str| {
+    let await_pattern = |pattern: &str| {
         let wait = json!({"session_id": opened["session_id"], "pattern": pattern, "since": 0, "timeout": 120, "screen": "full"});
         agent.call_tool("await_output", wait)
     };
-    types(format!("sh {}\n", script.display()));
-    let output = waits("^\"steals\"|attack-ended-\\d+");
+    type_text(format!("sh {}\n", script.display()));
+    let output = await_pattern("^\"steals\"|attack-ended-\\d+");
     assert_eq!(output["match_text"], "\"steals\"", "{}", output["screen_content"].as_str().unwrap());
-    types(format!("{}\n", page.stolen_session()));
-    let output = waits("attack-ended-\\d+");
+    type_text(format!("{}\n", page.steal_session()));
+    let output = await_pattern("attack-ended-\\d+");
     assert_eq!(output["match_text"], "attack-ended-0", "{}", output["screen_content"].as_str().unwrap());
 
     let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"]}));
@@ -519,7 +533,7 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     assert_eq!(page.home.run(&["approver", "status", "--json"]).json()["is_set"], false);
     page.home.answer_gate(waiting["run_id"].as_str().unwrap(), "yes").expect_success();
     let run = agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
-    assert_eq!(run["status"], "completed", "the person answers: {run:#}");
+    assert_eq!(run["status"], "completed", "a person's answer completes the run: {run:#}");
 }
 
 #[tokio::test]
@@ -546,8 +560,8 @@ fn program_without_a_persons_terminal_gets_no_page_ticket() {
     let agent = Agent::new(&page.home);
     let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
-    let reported = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
-    assert!(reported.to_string().contains("in a terminal of their own"), "{reported}");
+    let output = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    assert!(output.to_string().contains("in a terminal of their own"), "{output}");
     assert!(page.home.run(&["serve", "stop"]).stderr.contains("no server of the page is running"));
 }
 
@@ -556,15 +570,15 @@ fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
     let page = PageHome::new();
     page.home.run(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).expect_success();
     page.home.run(&["terminal", "send", "work", "-e", "echo from before"]).expect_success();
-    older_host::put_before(&page.home, older_host::FIRST);
+    older_host::put_in_front_of(&page.home, older_host::UNKNOWN_TO_FIRST);
     page.home.run(&["daemon", "start"]).expect_success();
-    let reported = page.home.run(&["daemon", "status"]).expect_success();
+    let status_text = page.home.run(&["daemon", "status"]).expect_success();
     assert!(
-        reported.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"),
-        "{reported}"
+        status_text.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"),
+        "{status_text}"
     );
     let agent = Agent::new(&page.home);
-    page.play("older.mjs", |page, wanted| match wanted.as_str() {
+    page.play("older.mjs", |page, request| match request.as_str() {
         Some("replaces") => {
             let status = page.home.run(&["daemon", "status", "--json"]).json();
             let file = Path::new(status["socket"].as_str().unwrap()).with_file_name("serve.lock");
@@ -572,26 +586,26 @@ fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
             let mut older = record();
             older["version"] = "0.0.9".into();
             std::fs::write(&file, older.to_string()).unwrap();
-            let url = page.person("open --print");
-            assert!(url.starts_with(&format!("http://localhost:{}/", older["port"])), "{url}: the port stays");
+            let url = page.run_as_person("open --print");
+            assert!(url.starts_with(&format!("http://localhost:{}/", older["port"])), "{url}: the port is unchanged");
             json!({"was": older["pid"], "is": record()["pid"]})
         }
-        _ => page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)),
+        _ => page.run_requested_command(request).unwrap_or_else(|| act_as_agent(&agent, request)),
     });
 }
 
 /// Waits until a server has the page and listens. Returns its process and its port.
-fn running_server(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
-    let mut found = (0, 0);
+fn wait_for_server(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
+    let mut server = (0, 0);
     eventually_blocking("a server has the page", || {
         let text = std::fs::read_to_string(runtime.join("serve.lock")).map_err(|error| error.to_string())?;
         let record: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let port = u16::try_from(record["port"].as_u64().unwrap()).unwrap();
         TcpStream::connect(("localhost", port)).map_err(|error| error.to_string())?;
-        found = (record["pid"].as_u64().unwrap(), port);
+        server = (record["pid"].as_u64().unwrap(), port);
         if is_wanted(&record) { Ok(()) } else { Err(text) }
     });
-    found
+    server
 }
 
 #[test]
@@ -601,27 +615,28 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     let socket = page.home.run(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     let runtime = Path::new(&socket).parent().unwrap();
     // A separate port, because the servers of other tests compete for the default one.
-    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    std::fs::write(runtime.join("serve.lock"), json!({"pid": 0, "port": free, "version": ""}).to_string()).unwrap();
+    let free_port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    std::fs::write(runtime.join("serve.lock"), json!({"pid": 0, "port": free_port, "version": ""}).to_string())
+        .unwrap();
     let file = page.home.path().join(".config/steplatch/config.toml");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "serve.start = 'with_daemon'\n").unwrap();
     page.home.run(&["daemon", "restart"]).expect_success();
-    let (pid, port) = running_server(runtime, |record| record["pid"] != 0);
+    let (pid, port) = wait_for_server(runtime, |record| record["pid"] != 0);
     let url = format!("http://localhost:{port}/#ticket=");
-    assert!(page.person("open --print").starts_with(&url), "'open' finds it");
+    assert!(page.run_as_person("open --print").starts_with(&url), "'open' finds the server");
     // The server outlives the daemon, and the next daemon does not start a second one.
     page.home.run(&["daemon", "restart"]).expect_success();
     assert_eq!(page.home.run(&["serve", "stop", "--json"]).json()["pid"], pid);
 
     // Another program now uses the previous port, which ends neither the daemon nor the server.
-    let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     page.home.run(&["daemon", "restart"]).expect_success();
-    let (_, elsewhere) = running_server(runtime, |record| record["port"] != port);
-    eventually_blocking("the log has its address", || {
+    let (_, new_port) = wait_for_server(runtime, |record| record["port"] != port);
+    eventually_blocking("the log has the new address", || {
         let log = std::fs::read_to_string(runtime.join("daemon.log")).unwrap();
-        let is_told = log.contains(&format!("the page is at http://localhost:{elsewhere}/: "));
-        if is_told && log.contains(&port.to_string()) { Ok(()) } else { Err(log) }
+        let is_logged = log.contains(&format!("the page is at http://localhost:{new_port}/: "));
+        if is_logged && log.contains(&port.to_string()) { Ok(()) } else { Err(log) }
     });
 }
 
@@ -631,9 +646,9 @@ fn workflow_is_started_by_its_form_and_a_phone_types_a_line() {
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
     page.home.run(&["workflow", "load", count.to_str().unwrap()]).expect_success();
     let agent = Agent::new(&page.home);
-    page.play("places.mjs", |page, wanted| match wanted.as_str() {
-        Some(_) => json!({"url": page.person("open --print")}),
-        None => page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)),
+    page.play("places.mjs", |page, request| match request.as_str() {
+        Some(_) => json!({"url": page.run_as_person("open --print")}),
+        None => page.run_requested_command(request).unwrap_or_else(|| act_as_agent(&agent, request)),
     });
 }
 
@@ -643,17 +658,17 @@ fn project_has_its_own_workflows_and_terminals() {
     let shop = page.home.path().join("shop");
     std::fs::create_dir_all(shop.join(".terminal_control_workflows")).unwrap();
     let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
-    page.person_in(&shop, &format!("workflow load {}", count.display()));
-    let story = json!({"url": page.person("open --print"), "shop": shop.to_str().unwrap()});
-    page.plays_with("projects.mjs", &story, |page, wanted| match wanted.as_str().unwrap() {
-        "opens" => json!({"url": page.person_in(&shop, "open --print")}),
+    page.run_as_person_in(&shop, &format!("workflow load {}", count.display()));
+    let story = json!({"url": page.run_as_person("open --print"), "shop": shop.to_str().unwrap()});
+    page.play_with("projects.mjs", &story, |page, request| match request.as_str().unwrap() {
+        "opens" => json!({"url": page.run_as_person_in(&shop, "open --print")}),
         "removes" => json!({"removed": std::fs::rename(&shop, shop.with_extension("old")).is_ok()}),
         other => panic!("the story requests {other}"),
     });
 }
 
 /// Returns the ranges of characters that the command line does not show unchanged: those that strike through, enclose,
-/// hide or change others. Blanks are visible on the page by their width.
+/// hide or change others. Spaces are visible on the page by their width.
 fn hidden_characters() -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for character in (0..=0x0010_ffff).filter_map(char::from_u32) {
@@ -669,7 +684,7 @@ fn hidden_characters() -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn page_decides_without_a_browser() {
+fn page_logic_tests_pass_without_a_browser() {
     let home = Home::new(STEPLATCH);
     let mut tests = node(&home);
     tests.env("STEPLATCH_HIDDEN", serde_json::to_string(&hidden_characters()).unwrap());

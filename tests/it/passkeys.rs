@@ -27,22 +27,24 @@ fn count_passkeys(home: &Home) -> usize {
 }
 
 #[tokio::test]
-async fn passkey_signs_once_its_fingerprint_was_compared() {
+async fn passkey_is_enabled_after_its_fingerprint_is_confirmed() {
     let home = Home::new(STEPLATCH);
-    for (answer, told, count) in [("no", "the passkey was removed", 0), ("yes", "phone signs answers from now on", 1)] {
+    for (answer, expected, count) in
+        [("no", "the passkey was removed", 0), ("yes", "phone signs answers from now on", 1)]
+    {
         let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
         let desk = Desk::start(&home, home.path(), &command, (250, 20), &[]).await;
         let screen = desk.expect_screen("&passkey=[\\w-]{43}$").await;
         let ticket = screen.split("&passkey=").nth(1).unwrap().lines().next().unwrap().trim().to_owned();
         let passkey = register_passkey(&home, &ticket, &SoftAuthenticator::new()).await;
         let screen = desk.expect_screen("Does the page show the same fingerprint").await;
-        let shown: String = screen.lines().map(|line| line.replace(' ', "")).collect();
-        assert!(shown.contains(&passkey.passkey_id), "{screen}");
+        let fingerprint: String = screen.lines().map(|line| line.replace(' ', "")).collect();
+        assert!(fingerprint.contains(&passkey.passkey_id), "{screen}");
         assert_eq!(count_passkeys(&home), 0);
         desk.press("perhaps\r").await;
         desk.expect_screen("perhaps\n.*the same fingerprint").await;
         desk.press(&format!("{answer}\r")).await;
-        desk.expect_screen(told).await;
+        desk.expect_screen(expected).await;
         assert_eq!(count_passkeys(&home), count);
     }
     home.run(&["serve", "stop"]);

@@ -6,36 +6,37 @@ use steplatch_testkit::{Agent, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-fn kill_the_daemon(home: &Home) {
+fn kill_daemon(home: &Home) {
     let pid = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-fn pid_of_the_daemon(home: &Home) -> Value {
+fn daemon_pid(home: &Home) -> Value {
     home.run(&["daemon", "status", "--json"]).json()["pid"].clone()
 }
 
 /// Returns a state machine that types one number per state into a shell, which records each number once a file of its name
 /// exists.
-fn counting(states: usize) -> Value {
-    let go = |to: String| json!([{"condition": "success", "next_state": to}]);
-    let mut all = json!({"open": {"action": {"tool": "open_terminal"}, "transitions": go("type_1".to_owned())}});
+fn counting_workflow(states: usize) -> Value {
+    let on_success = |to: String| json!([{"condition": "success", "next_state": to}]);
+    let mut all_states =
+        json!({"open": {"action": {"tool": "open_terminal"}, "transitions": on_success("type_1".to_owned())}});
     for number in 1..=states {
         let wait = format!("^wrote-{number}$");
         let line =
             format!("until [ -e go-{number} ]; do sleep 0.01; done; echo {number} >>counted; echo wrote-{number}\n");
-        all[format!("type_{number}")] = json!({
+        all_states[format!("type_{number}")] = json!({
             "action": {"tool": "send_input", "params": {"input_text": line}},
-            "transitions": go(format!("wait_{number}")),
+            "transitions": on_success(format!("wait_{number}")),
         });
         let next = if number == states { "close".to_owned() } else { format!("type_{}", number + 1) };
-        all[format!("wait_{number}")] = json!({
+        all_states[format!("wait_{number}")] = json!({
             "action": {"tool": "await_output", "params": {"pattern": wait, "timeout": 120}}, "timeout": 240,
-            "transitions": go(next),
+            "transitions": on_success(next),
         });
     }
-    all["close"] = json!({"action": {"tool": "exit_terminal"}});
-    json!({"name": "counting", "initial_state": "open", "states": all})
+    all_states["close"] = json!({"action": {"tool": "exit_terminal"}});
+    json!({"name": "counting", "initial_state": "open", "states": all_states})
 }
 
 #[test]
@@ -45,39 +46,39 @@ fn paused_run_does_everything_once_across_kills() {
     let agent = Agent::new(&home);
     let started = agent.call_tool(
         "run_workflow",
-        json!({"workflow_definition": counting(STATES), "wait_seconds": 0, "save_on_success": false}),
+        json!({"workflow_definition": counting_workflow(STATES), "wait_seconds": 0, "save_on_success": false}),
     );
     let run = started["run_id"].as_str().unwrap();
-    let lets = |number: usize| std::fs::write(home.path().join(format!("go-{number}")), "").unwrap();
+    let allow_state = |number: usize| std::fs::write(home.path().join(format!("go-{number}")), "").unwrap();
     for first in (1..STATES).step_by(2) {
-        lets(first);
+        allow_state(first);
         let output = home.run(&["runs", "pause", run, "--json"]).json();
         assert_eq!(output[0]["success"], true, "{output}");
-        let killed = pid_of_the_daemon(&home);
-        kill_the_daemon(&home);
+        let killed_pid = daemon_pid(&home);
+        kill_daemon(&home);
         let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
         assert!(inspected["paused"]["since"].is_string(), "{inspected}");
-        assert_ne!(pid_of_the_daemon(&home), killed);
-        let resumed = home.run(&["runs", "resume", run]);
-        assert_eq!(resumed.expect_success(), format!("{run}: Run resumed\n"));
-        lets(first + 1);
+        assert_ne!(daemon_pid(&home), killed_pid);
+        let output = home.run(&["runs", "resume", run]);
+        assert_eq!(output.expect_success(), format!("{run}: Run resumed\n"));
+        allow_state(first + 1);
     }
     let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["final_state"], "close", "{ended}");
-    let counted = std::fs::read_to_string(home.path().join("counted")).unwrap();
+    let recorded = std::fs::read_to_string(home.path().join("counted")).unwrap();
     let expected: Vec<String> = (1..=STATES).map(|number| number.to_string()).collect();
-    assert_eq!(counted.lines().collect::<Vec<_>>(), expected);
-    let again = home.run(&["runs", "pause", run, "--json"]).json();
-    assert_eq!(again[0]["error"], "Run was already over: completed", "{again}");
+    assert_eq!(recorded.lines().collect::<Vec<_>>(), expected);
+    let second_pause = home.run(&["runs", "pause", run, "--json"]).json();
+    assert_eq!(second_pause[0]["error"], "Run was already over: completed", "{second_pause}");
 }
 
 #[test]
 fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let waiting = json!({"initial_state": "ask", "name": "asking", "states": {
+    let definition = json!({"initial_state": "ask", "name": "asking", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
-    let started = agent.call_tool("run_workflow", json!({"workflow_definition": waiting, "wait_seconds": 60}));
+    let started = agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 60}));
     let run = started["run_id"].as_str().unwrap();
     home.run(&["runs", "pause", run]).expect_success();
     assert!(home.run(&["runs", "list"]).expect_success().contains("asking    waiting, paused"));
@@ -96,14 +97,14 @@ fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let run = started["run_id"].as_str().unwrap();
     home.run(&["runs", "pause", run]).expect_success();
     home.run(&["gates", "answer", run, "well enough"]).expect_success();
-    kill_the_daemon(&home);
+    kill_daemon(&home);
     let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
     assert!(inspected["status"] == "running" && inspected["paused"]["since"].is_string(), "{inspected}");
     home.run(&["runs", "resume", run]).expect_success();
     let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["result"], "well enough", "{ended}");
-    let reported = home.run(&["runs", "events", run]).expect_success();
-    let events: Vec<&str> = reported.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
+    let output = home.run(&["runs", "events", run]).expect_success();
+    let events: Vec<&str> = output.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
     let expected =
         ["workflow_started", "gate_waiting", "workflow_paused", "gate_answered", "workflow_resumed", "after"];
     assert_eq!(events, [&expected[..], &["workflow_completed"]].concat());

@@ -8,46 +8,46 @@ use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-fn asking_workflow(params: &Value) -> Value {
+fn gate_run_arguments(params: &Value) -> Value {
     let machine = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}});
     json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false})
 }
 
-fn release() -> Value {
-    asking_workflow(&json!({"prompt": "Release?", "choices": ["yes", "no"]}))
+fn release_arguments() -> Value {
+    gate_run_arguments(&json!({"prompt": "Release?", "choices": ["yes", "no"]}))
 }
 
-fn elicitation() -> Value {
+fn elicitation_capability() -> Value {
     json!({"elicitation": {}})
 }
 
 /// Returns the waiting runs of a home.
-fn waiting_runs(home: &Home) -> Vec<String> {
+fn list_waiting_runs(home: &Home) -> Vec<String> {
     let gates = home.run(&["gates", "list", "--json"]).json();
     gates["gates"].as_array().unwrap().iter().map(|gate| gate["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns the answer to a run's gate, with its author and surface.
+/// Returns the answer to a run's gate, with its author and client.
 fn recorded_answer(home: &Home, run: &str) -> Value {
     let events = home.run(&["runs", "events", run, "--follow", "--json"]).expect_success();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut answers = events.into_iter().filter(|event| event["event_type"] == "gate_answered");
     let answer = answers.next().unwrap_or_else(|| panic!("{run} has no answer"));
-    assert!(answers.next().is_none(), "one answer suffices");
+    assert!(answers.next().is_none(), "only one answer is recorded");
     answer["data"].clone()
 }
 
 #[test]
 fn accepted_dialog_of_an_earlier_client_is_the_answer() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
-    let call = agent.begin("run_workflow", release());
-    let asked = agent.await_request();
-    assert_eq!(asked["method"], "elicitation/create");
-    assert!(asked["params"]["message"].as_str().unwrap().starts_with("Release?"), "{asked}");
-    let decision = &asked["params"]["requestedSchema"]["properties"]["decision"];
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation_capability());
+    let call = agent.begin("run_workflow", release_arguments());
+    let dialog = agent.await_request();
+    assert_eq!(dialog["method"], "elicitation/create");
+    assert!(dialog["params"]["message"].as_str().unwrap().starts_with("Release?"), "{dialog}");
+    let decision = &dialog["params"]["requestedSchema"]["properties"]["decision"];
     assert_eq!((&decision["enum"], decision.get("default")), (&json!(["yes", "no"]), None));
-    agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "no"}}));
+    agent.send_response(&dialog, json!({"action": "accept", "content": {"decision": "no"}}));
     let ended = call.finish();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("no")), "{ended}");
     let answer = recorded_answer(&home, ended["run_id"].as_str().unwrap());
@@ -63,16 +63,16 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         json!({"action": "accept", "content": {}}),
         json!({"action": "decline", "content": {"decision": "yes"}}),
     ] {
-        let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
-        let call = agent.begin("run_workflow", release());
-        let asked = agent.await_request();
-        agent.send_response(&asked, result.clone());
+        let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation_capability());
+        let call = agent.begin("run_workflow", release_arguments());
+        let dialog = agent.await_request();
+        agent.send_response(&dialog, result.clone());
         let waiting = call.finish();
         assert_eq!(waiting["status"], "waiting", "{result} {waiting}");
         let run = waiting["run_id"].as_str().unwrap();
-        let reported = waiting["next_step"].as_str().unwrap();
+        let next_step = waiting["next_step"].as_str().unwrap();
         let command = format!("steplatch gates answer {run}/ask/1@");
-        assert!(reported.contains("still open") && reported.contains(&command), "{reported}");
+        assert!(next_step.contains("still open") && next_step.contains(&command), "{next_step}");
         // Reading the run again does not ask the person again.
         let again = agent.call_tool("get_run", json!({"run_id": run}));
         assert_eq!(again["status"], "waiting");
@@ -85,47 +85,47 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
 #[test]
 fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
-    let call = agent.begin("run_workflow", release());
-    let asked = agent.await_request();
-    let run = waiting_runs(&home).pop().unwrap();
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation_capability());
+    let call = agent.begin("run_workflow", release_arguments());
+    let dialog = agent.await_request();
+    let run = list_waiting_runs(&home).pop().unwrap();
     home.run(&["gates", "answer", &run, "yes"]).expect_success();
     let ended = call.finish();
     assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("yes")));
-    let taken_back = agent.await_request();
+    let withdrawal = agent.await_request();
     assert_eq!(
-        (&taken_back["method"], &taken_back["params"]["requestId"]),
-        (&json!("notifications/cancelled"), &asked["id"])
+        (&withdrawal["method"], &withdrawal["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &dialog["id"])
     );
 
-    let call = agent.begin("run_workflow", release());
-    let asked = agent.await_request();
+    let call = agent.begin("run_workflow", release_arguments());
+    let dialog = agent.await_request();
     agent.cancel(&call);
-    let taken_back = agent.await_request();
-    assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
+    let withdrawal = agent.await_request();
+    assert_eq!(withdrawal["params"]["requestId"], dialog["id"], "{withdrawal}");
     // A late answer has no effect.
-    agent.send_response(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
-    let run = waiting_runs(&home).pop().unwrap();
+    agent.send_response(&dialog, json!({"action": "accept", "content": {"decision": "yes"}}));
+    let run = list_waiting_runs(&home).pop().unwrap();
     assert_eq!(agent.call_tool("list_runs", json!({"state": "waiting"}))["runs"][0]["run_id"], json!(run));
 }
 
 #[test]
 fn invalid_form_is_shown_again_with_its_errors() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation());
+    let agent = Agent::with_capabilities(Era::Handshake, &home, elicitation_capability());
     let form = json!({"properties": {
         "version": {"type": "string", "minLength": 3},
         "place": {"type": "string", "oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
     }, "required": ["version"]});
-    let call = agent.begin("run_workflow", asking_workflow(&json!({"prompt": "Which?", "form": form})));
-    let asked = agent.await_request();
-    let place = &asked["params"]["requestedSchema"]["properties"]["place"];
+    let call = agent.begin("run_workflow", gate_run_arguments(&json!({"prompt": "Which?", "form": form})));
+    let dialog = agent.await_request();
+    let place = &dialog["params"]["requestedSchema"]["properties"]["place"];
     assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"])));
-    agent.send_response(&asked, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
-    let again = agent.await_request();
-    let message = again["params"]["message"].as_str().unwrap();
+    agent.send_response(&dialog, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
+    let second_dialog = agent.await_request();
+    let message = second_dialog["params"]["message"].as_str().unwrap();
     assert!(message.contains("'version' must have at least 3 characters, not 1"), "{message}");
-    agent.send_response(&again, json!({"action": "accept", "content": {"version": "1.2", "place": "us"}}));
+    agent.send_response(&second_dialog, json!({"action": "accept", "content": {"version": "1.2", "place": "us"}}));
     let ended = call.finish();
     assert_eq!(ended["final_variables"]["ask_version"], "1.2", "{ended}");
 }
@@ -147,14 +147,15 @@ fn carried_arguments(state: &str, response: Value) -> Value {
 #[test]
 fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let (question, state) = input_parts(&agent.begin("run_workflow", release()).answer());
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
+    let (question, state) = input_parts(&agent.begin("run_workflow", release_arguments()).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Release?"));
     assert_eq!(question["requestedSchema"]["properties"]["decision"]["enum"], json!(["yes", "no"]));
-    let runs = waiting_runs(&home);
+    let runs = list_waiting_runs(&home);
     assert_eq!(runs.len(), 1);
-    let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let ended = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).finish();
+    let acceptance = json!({"action": "accept", "content": {"decision": "yes"}});
+    let ended =
+        agent.call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance.clone())).finish();
     assert_eq!(
         (&ended["status"], &ended["final_variables"]["answer"]),
         (&json!("completed"), &json!("yes")),
@@ -164,7 +165,8 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     assert_eq!(recorded_answer(&home, &runs[0])["through"], "mcp elicitation in test agent");
 
     // A replayed state is refused, and no run is started.
-    let replayed = agent.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).answer();
+    let replayed =
+        agent.call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance)).answer();
     assert_eq!(replayed["error"]["code"], -32602);
     assert!(replayed["error"]["message"].as_str().unwrap().contains("used before"), "{replayed}");
     assert_eq!(agent.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 1);
@@ -174,68 +176,78 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
 fn carried_state_outlives_its_server_and_counts_once() {
     let home = Home::new(STEPLATCH);
     let (_, state) = {
-        let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-        input_parts(&agent.begin("run_workflow", release()).answer())
+        let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
+        input_parts(&agent.begin("run_workflow", release_arguments()).answer())
     };
-    let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let next = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let ended = next.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).finish();
+    let acceptance = json!({"action": "accept", "content": {"decision": "yes"}});
+    let next = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
+    let ended =
+        next.call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance.clone())).finish();
     assert_eq!(ended["status"], "completed", "{ended}");
     // A third server has not seen the state used. The gate is closed, so the server only returns the result of the run.
-    let third = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let again = third.call_again("run_workflow", &release(), &carried_arguments(&state, accepted)).finish();
-    assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
+    let third = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
+    let repeated =
+        third.call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance)).finish();
+    assert_eq!((&repeated["status"], &repeated["run_id"]), (&json!("completed"), &ended["run_id"]), "{repeated}");
     let runs = third.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len();
-    assert_eq!(runs, 1, "nothing was started");
+    assert_eq!(runs, 1, "no second run was started");
 }
 
 #[test]
-fn carried_state_counts_only_unchanged_and_for_the_same_call() {
+fn carried_state_is_valid_only_unchanged_and_for_its_call() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let (_, state) = input_parts(&agent.begin("run_workflow", release()).answer());
-    let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
-    let refused = |tool: &str, arguments: &Value, carried: &Value| {
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
+    let (_, state) = input_parts(&agent.begin("run_workflow", release_arguments()).answer());
+    let acceptance = json!({"action": "accept", "content": {"decision": "yes"}});
+    let expect_refusal = |tool: &str, arguments: &Value, carried: &Value| {
         let answer = agent.call_again(tool, arguments, carried).answer();
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         answer["error"]["message"].as_str().unwrap().to_owned()
     };
     let middle = state.len() / 2;
-    let changed = if &state[middle..=middle] == "A" { "B" } else { "A" };
-    let tampered = format!("{}{changed}{}", &state[..middle], &state[middle + 1..]);
+    let replacement = if &state[middle..=middle] == "A" { "B" } else { "A" };
+    let tampered = format!("{}{replacement}{}", &state[..middle], &state[middle + 1..]);
     assert!(
-        refused("run_workflow", &release(), &carried_arguments(&tampered, accepted.clone()))
+        expect_refusal("run_workflow", &release_arguments(), &carried_arguments(&tampered, acceptance.clone()))
             .contains("was not given by this")
     );
-    let other = asking_workflow(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
+    let other = gate_run_arguments(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
     assert!(
-        refused("run_workflow", &other, &carried_arguments(&state, accepted.clone())).contains("was not given by this")
-    );
-    assert!(
-        refused("list_runs", &json!({}), &carried_arguments(&state, accepted.clone()))
+        expect_refusal("run_workflow", &other, &carried_arguments(&state, acceptance.clone()))
             .contains("was not given by this")
     );
-    let stateless = json!({"inputResponses": {"gate": accepted}});
-    assert!(refused("run_workflow", &release(), &stateless).contains("requestState"));
-    // The server of another home cannot open it.
+    assert!(
+        expect_refusal("list_runs", &json!({}), &carried_arguments(&state, acceptance.clone()))
+            .contains("was not given by this")
+    );
+    let stateless = json!({"inputResponses": {"gate": acceptance}});
+    assert!(expect_refusal("run_workflow", &release_arguments(), &stateless).contains("requestState"));
+    // The server of another home cannot open the state.
     let another_home = Home::new(STEPLATCH);
-    let elsewhere = Agent::with_capabilities(Era::Stateless, &another_home, elicitation());
-    let answer =
-        elsewhere.call_again("run_workflow", &release(), &carried_arguments(&state, accepted.clone())).answer();
+    let other_agent = Agent::with_capabilities(Era::Stateless, &another_home, elicitation_capability());
+    let answer = other_agent
+        .call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance.clone()))
+        .answer();
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    assert_eq!(waiting_runs(&home).len(), 1, "nothing was answered, and nothing started");
+    assert_eq!(list_waiting_runs(&home).len(), 1, "no gate was answered and no run was started");
 
     // Without a response, or with an invalid one, the question is asked again.
-    let again = agent.call_again("run_workflow", &release(), &json!({"requestState": state})).answer();
-    let (_, state) = input_parts(&again);
-    let again = agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"noise": 1}))).answer();
-    let (_, state) = input_parts(&again);
-    let declined =
-        agent.call_again("run_workflow", &release(), &carried_arguments(&state, json!({"action": "decline"}))).finish();
+    let repeated = agent.call_again("run_workflow", &release_arguments(), &json!({"requestState": state})).answer();
+    let (_, state) = input_parts(&repeated);
+    let repeated = agent
+        .call_again("run_workflow", &release_arguments(), &carried_arguments(&state, json!({"noise": 1})))
+        .answer();
+    let (_, state) = input_parts(&repeated);
+    let declined = agent
+        .call_again("run_workflow", &release_arguments(), &carried_arguments(&state, json!({"action": "decline"})))
+        .finish();
     assert_eq!(declined["status"], "waiting");
     assert!(declined["next_step"].as_str().unwrap().contains("was declined"), "{declined}");
     // A closed dialog cannot be accepted afterwards.
-    assert!(refused("run_workflow", &release(), &carried_arguments(&state, accepted)).contains("used before"));
+    assert!(
+        expect_refusal("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance))
+            .contains("used before")
+    );
 }
 
 #[test]
@@ -253,16 +265,17 @@ fn several_rounds_of_one_call_answer_gates_and_a_form() {
     }});
     let (question, state) = input_parts(&agent.begin("run_workflow", arguments.clone()).answer());
     assert!(question["requestedSchema"]["properties"]["answer"].is_object(), "{question}");
-    let output = json!({"action": "accept", "content": {"answer": "as you like"}});
+    let text_response = json!({"action": "accept", "content": {"answer": "as you like"}});
     let (question, state) =
-        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, output)).answer());
+        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, text_response)).answer());
     assert!(question["message"].as_str().unwrap().starts_with("Two?"), "{question}");
-    let wrong = json!({"action": "accept", "content": {"count": 0}});
-    let (question, state) =
-        input_parts(&agent.call_again("run_workflow", &arguments, &carried_arguments(&state, wrong)).answer());
+    let invalid_response = json!({"action": "accept", "content": {"count": 0}});
+    let (question, state) = input_parts(
+        &agent.call_again("run_workflow", &arguments, &carried_arguments(&state, invalid_response)).answer(),
+    );
     assert!(question["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{question}");
-    let right = json!({"action": "accept", "content": {"count": 3}});
-    let ended = agent.call_again("run_workflow", &arguments, &carried_arguments(&state, right)).finish();
+    let valid_response = json!({"action": "accept", "content": {"count": 3}});
+    let ended = agent.call_again("run_workflow", &arguments, &carried_arguments(&state, valid_response)).finish();
     let variables = &ended["final_variables"];
     assert_eq!((&variables["one_answer"], &variables["two_count"]), (&json!("as you like"), &json!(3)), "{ended}");
 }
@@ -276,18 +289,18 @@ fn client_without_dialogs_learns_where_to_answer() {
         (Era::Stateless, json!({"elicitation": {"url": {}}})),
     ] {
         let agent = Agent::with_capabilities(era, &home, capabilities);
-        let waiting = agent.call_tool("run_workflow", release());
+        let waiting = agent.call_tool("run_workflow", release_arguments());
         assert_eq!(waiting["status"], "waiting");
         let run = waiting["run_id"].as_str().unwrap();
-        let reported = waiting["next_step"].as_str().unwrap();
-        assert!(reported.contains(&format!("steplatch gates answer {run}/ask/1@")), "{reported}");
+        let next_step = waiting["next_step"].as_str().unwrap();
+        assert!(next_step.contains(&format!("steplatch gates answer {run}/ask/1@")), "{next_step}");
         // The printed command works.
         let command: Vec<&str> =
-            reported.split("steplatch ").nth(1).unwrap().split(". ").next().unwrap().split(' ').collect();
-        let mut elsewhere = home.steplatch();
-        elsewhere.env_remove("STEPLATCH_STATE_DIR").args(&command).arg("yes");
-        let said = elsewhere.output().unwrap();
-        assert!(said.status.success(), "{command:?} {said:?}");
+            next_step.split("steplatch ").nth(1).unwrap().split(". ").next().unwrap().split(' ').collect();
+        let mut program = home.steplatch();
+        program.env_remove("STEPLATCH_STATE_DIR").args(&command).arg("yes");
+        let output = program.output().unwrap();
+        assert!(output.status.success(), "{command:?} {output:?}");
         assert_eq!(agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}))["status"], "completed");
     }
 }
@@ -295,18 +308,18 @@ fn client_without_dialogs_learns_where_to_answer() {
 #[test]
 fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let for_agents = asking_workflow(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
+    let for_agents = gate_run_arguments(&json!({"prompt": "Good?", "choices": ["yes", "no"], "answered_by": "agent"}));
     let waiting = agent.call_tool("run_workflow", for_agents);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let next_step = waiting["next_step"].as_str().unwrap();
     assert!(next_step.contains("with decide {") && !next_step.contains("steplatch gates"), "{next_step}");
-    let taken = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "answer": "yes"}));
-    assert_eq!(taken["success"], true, "{taken}");
+    let reply = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "answer": "yes"}));
+    assert_eq!(reply["success"], true, "{reply}");
     assert_eq!(recorded_answer(&home, waiting["run_id"].as_str().unwrap())["through"], "mcp decide");
 
-    let (_, _) = input_parts(&agent.begin("run_workflow", release()).answer());
-    let run = waiting_runs(&home).pop().unwrap();
+    let (_, _) = input_parts(&agent.begin("run_workflow", release_arguments()).answer());
+    let run = list_waiting_runs(&home).pop().unwrap();
     // No parameter makes an agent's answer count as a person's.
     let refused = agent
         .begin(
@@ -317,7 +330,7 @@ fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     assert!(refused.starts_with("decide: unknown field 'passphrase', "), "{refused}");
     let refused = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().starts_with("This gate waits for a person"), "{refused}");
-    assert_eq!(waiting_runs(&home).len(), 1);
+    assert_eq!(list_waiting_runs(&home).len(), 1);
 }
 
 #[test]
@@ -329,59 +342,60 @@ fn passphrase_disables_dialogs_in_favour_of_the_terminal() {
     program.stdin.take().unwrap().write_all(b"open sesame\n").unwrap();
     assert!(program.wait().unwrap().success());
     for era in [Era::Handshake, Era::Stateless] {
-        let agent = Agent::with_capabilities(era, &home, elicitation());
-        let waiting = agent.call_tool("run_workflow", release());
+        let agent = Agent::with_capabilities(era, &home, elicitation_capability());
+        let waiting = agent.call_tool("run_workflow", release_arguments());
         assert_eq!(waiting["status"], "waiting", "{waiting}");
         assert!(waiting["next_step"].as_str().unwrap().contains("passphrase"), "{waiting}");
     }
 }
 
-/// Returns a client that supports tasks, and can ask its person.
-fn with_tasks(home: &Home, besides: Value) -> Agent {
+/// Returns a client that supports tasks and has these other capabilities.
+fn agent_with_tasks(home: &Home, other_capabilities: Value) -> Agent {
     let mut capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
-    capabilities.as_object_mut().unwrap().extend(besides.as_object().unwrap().clone());
+    capabilities.as_object_mut().unwrap().extend(other_capabilities.as_object().unwrap().clone());
     Agent::with_capabilities(Era::Stateless, home, capabilities)
 }
 
 /// Polls a task until it is in this state.
 fn wait_for_state(agent: &Agent, task: &str, status: &str) -> Value {
     eventually_blocking(&format!("the task is {status}"), || {
-        let reported = agent.send_request("tasks/get", json!({"taskId": task}))["result"].clone();
-        if reported["status"] == status { Ok(reported) } else { Err(reported) }
+        let task_status = agent.send_request("tasks/get", json!({"taskId": task}))["result"].clone();
+        if task_status["status"] == status { Ok(task_status) } else { Err(task_status) }
     })
 }
 
 /// Returns the question of a task, with its name.
-fn question(told: &Value) -> (String, Value) {
-    let questions = told["inputRequests"].as_object().unwrap();
-    assert_eq!(questions.len(), 1, "{told}");
+fn task_question(task: &Value) -> (String, Value) {
+    let questions = task["inputRequests"].as_object().unwrap();
+    assert_eq!(questions.len(), 1, "{task}");
     let (key, question) = questions.iter().next().unwrap();
     (key.clone(), question["params"].clone())
 }
 
 fn respond(agent: &Agent, task: &str, key: &str, response: Value) {
-    let reported = agent.send_request("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
-    assert!(reported["error"].is_null(), "{reported}");
+    let reply = agent.send_request("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
+    assert!(reply["error"].is_null(), "{reply}");
 }
 
 #[test]
 fn task_requests_input_and_ends_with_the_result() {
     let home = Home::new(STEPLATCH);
-    let agent = with_tasks(&home, elicitation());
+    let agent = agent_with_tasks(&home, elicitation_capability());
     let form = json!({"properties": {"count": {"type": "integer", "minimum": 1}}, "required": ["count"]});
-    let created = agent.begin("run_workflow", asking_workflow(&json!({"prompt": "How many?", "form": form}))).answer();
+    let created =
+        agent.begin("run_workflow", gate_run_arguments(&json!({"prompt": "How many?", "form": form}))).answer();
     let created = &created["result"];
     assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")), "{created}");
     let task = created["taskId"].as_str().unwrap();
     assert!(task.starts_with("run_") && created["ttlMs"].is_null(), "{created}");
-    let asks = wait_for_state(&agent, task, "input_required");
-    assert!(asks["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{asks}");
-    let (first, shown) = question(&asks);
-    assert!(shown["message"].as_str().unwrap().starts_with("How many?"));
+    let waiting_task = wait_for_state(&agent, task, "input_required");
+    assert!(waiting_task["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{waiting_task}");
+    let (first, question) = task_question(&waiting_task);
+    assert!(question["message"].as_str().unwrap().starts_with("How many?"));
     respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 0}}));
-    let (second, shown) = question(&wait_for_state(&agent, task, "input_required"));
+    let (second, question) = task_question(&wait_for_state(&agent, task, "input_required"));
     assert_ne!(first, second, "each question has its own name");
-    assert!(shown["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{shown}");
+    assert!(question["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{question}");
     // The first question is closed.
     respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
     respond(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
@@ -394,43 +408,46 @@ fn task_requests_input_and_ends_with_the_result() {
     );
     assert_eq!(recorded_answer(&home, task)["through"], "mcp elicitation in test agent");
     // Another server returns the same: a task is a run.
-    assert_eq!(wait_for_state(&with_tasks(&home, json!({})), task, "completed")["result"], ended["result"]);
+    assert_eq!(wait_for_state(&agent_with_tasks(&home, json!({})), task, "completed")["result"], ended["result"]);
 }
 
 #[test]
 fn task_with_a_declined_dialog_continues_with_a_hint() {
     let home = Home::new(STEPLATCH);
-    let agent = with_tasks(&home, elicitation());
-    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
+    let agent = agent_with_tasks(&home, elicitation_capability());
+    let created = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
-    let (key, _) = question(&wait_for_state(&agent, task, "input_required"));
+    let (key, _) = task_question(&wait_for_state(&agent, task, "input_required"));
     respond(&agent, task, &key, json!({"action": "decline"}));
     let waiting = wait_for_state(&agent, task, "working");
-    let reported = waiting["statusMessage"].as_str().unwrap();
-    assert!(reported.contains(&format!("steplatch gates answer {task}")), "{reported}");
+    let message = waiting["statusMessage"].as_str().unwrap();
+    assert!(message.contains(&format!("steplatch gates answer {task}")), "{message}");
     home.run(&["gates", "answer", task, "yes"]).expect_success();
     wait_for_state(&agent, task, "completed");
 
-    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
+    let created = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     assert!(agent.send_request("tasks/cancel", json!({"taskId": task}))["error"].is_null());
     wait_for_state(&agent, task, "cancelled");
-    assert!(agent.send_request("tasks/cancel", json!({"taskId": task}))["error"].is_null(), "again does no harm");
+    assert!(
+        agent.send_request("tasks/cancel", json!({"taskId": task}))["error"].is_null(),
+        "a second cancel has no effect"
+    );
 }
 
 #[test]
 fn tasks_require_a_declared_capability_and_a_started_run() {
     let home = Home::new(STEPLATCH);
-    let without = Agent::with_capabilities(Era::Stateless, &home, elicitation());
-    let refused = without.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
+    let agent_without_tasks = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
+    let refused = agent_without_tasks.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(refused["error"]["code"], -32021, "{refused}");
-    let agent = with_tasks(&home, json!({}));
+    let agent = agent_with_tasks(&home, json!({}));
     let unknown = agent.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
-    let broken = agent.call_tool("run_workflow", json!({"workflow_definition": {"states": {}}}));
-    assert_eq!(broken["success"], false, "{broken}");
+    let invalid = agent.call_tool("run_workflow", json!({"workflow_definition": {"states": {}}}));
+    assert_eq!(invalid["success"], false, "{invalid}");
     // For a client without dialogs, the reply names the place to answer.
-    let created = agent.begin("run_workflow", release()).answer()["result"].clone();
+    let created = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     eventually_blocking("the task has a message", || {
         !agent.send_request("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()

@@ -15,15 +15,15 @@ fn running_home() -> (Home, PathBuf) {
 }
 
 /// Returns the daemon's log.
-fn log(home: &Home) -> String {
+fn read_log(home: &Home) -> String {
     let socket = home.run(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     fs::read_to_string(PathBuf::from(socket).with_file_name("daemon.log")).unwrap()
 }
 
-/// Waits until the daemon has logged this text.
+/// Waits until the daemon has logged `part`.
 fn wait_for_log(home: &Home, part: &str) {
     eventually_blocking(&format!("'{part}' is in the log"), || {
-        let log = log(home);
+        let log = read_log(home);
         if log.contains(part) { Ok(()) } else { Err(log) }
     });
 }
@@ -36,9 +36,9 @@ fn changed_file_applies_while_the_daemon_runs() {
     fs::write(&file, "daemon.log = 'info'\n").unwrap();
     wait_for_log(&home, "daemon.log changed and is applied");
     // Replaced by a new file, as by editors.
-    let new = file.with_extension("new");
-    fs::write(&new, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
-    fs::rename(&new, &file).unwrap();
+    let new_file = file.with_extension("new");
+    fs::write(&new_file, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
+    fs::rename(&new_file, &file).unwrap();
     wait_for_log(&home, "tools.library changed and is applied");
     wait_for_log(&home, "runs.days changed and is applied by the next start: steplatch daemon restart");
     let service = |url: &str| format!("daemon.log = 'info'\n[[remote]]\nname = 'flows'\nbase_url = '{url}'\n");
@@ -53,8 +53,8 @@ fn changed_file_applies_while_the_daemon_runs() {
     });
     fs::remove_file(&file).unwrap();
     // The filter of logs is the default again, so the removal of a service is not logged.
-    let shown = home.run(&["config", "show", "--json"]).json();
-    assert!(shown.get("remote.flows.base_url").is_none(), "{shown}");
+    let settings = home.run(&["config", "show", "--json"]).json();
+    assert!(settings.get("remote.flows.base_url").is_none(), "{settings}");
 }
 
 #[test]
@@ -67,23 +67,23 @@ fn services_are_shown_without_their_tokens() {
     let service = |name: &str, token: &str| {
         format!("[[remote]]\nname = '{name}'\nenabled = true\nbase_url = 'https://a.example.com'\ntoken = '{token}'\n")
     };
-    let kept = format!("file:{}", secret.display());
-    fs::write(&file, service("kept", &kept) + &service("lost", "env:NO_SUCH_TOKEN_HERE")).unwrap();
+    let token_reference = format!("file:{}", secret.display());
+    fs::write(&file, service("kept", &token_reference) + &service("lost", "env:NO_SUCH_TOKEN_HERE")).unwrap();
     let output = home.run(&["config", "show", "--json"]);
-    let shown = output.json();
-    assert_eq!(shown["remote.kept.token"]["value"], kept.as_str());
-    assert_eq!(shown["remote.kept.token"]["resolves"], true);
-    assert_eq!(shown["remote.lost.token"]["resolves"], false);
-    assert_eq!(shown["remote.lost.token"]["origin"], file.display().to_string());
-    assert_eq!(shown["remote.lost.retry_attempts"]["origin"], "default");
-    let table = home.run(&["config", "show"]);
-    assert!(table.stdout.contains("env:NO_SUCH_TOKEN_HERE (missing)"), "{table:?}");
-    let checked = home.run(&["config", "check"]);
-    assert!(checked.code == 2 && checked.stderr.contains("remote.lost.token: "), "{checked:?}");
+    let settings = output.json();
+    assert_eq!(settings["remote.kept.token"]["value"], token_reference.as_str());
+    assert_eq!(settings["remote.kept.token"]["resolves"], true);
+    assert_eq!(settings["remote.lost.token"]["resolves"], false);
+    assert_eq!(settings["remote.lost.token"]["origin"], file.display().to_string());
+    assert_eq!(settings["remote.lost.retry_attempts"]["origin"], "default");
+    let text_output = home.run(&["config", "show"]);
+    assert!(text_output.stdout.contains("env:NO_SUCH_TOKEN_HERE (missing)"), "{text_output:?}");
+    let check_output = home.run(&["config", "check"]);
+    assert!(check_output.code == 2 && check_output.stderr.contains("remote.lost.token: "), "{check_output:?}");
     fs::write(&file, service("clear", "sk-very-secret")).unwrap();
     let refused = home.run(&["config", "show"]);
     assert!(refused.code == 2 && refused.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refused:?}");
-    for output in [output, table, checked, refused] {
+    for output in [output, text_output, check_output, refused] {
         assert!(!format!("{output:?}").contains("sk-very-secret"), "{output:?}");
     }
 }
@@ -99,7 +99,7 @@ fn invalid_file_is_logged_once_and_changes_nothing() {
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps' # not sure\n").unwrap();
     fs::write(&file, "daemon.log = 'info'\ntools.library = true\n").unwrap();
     wait_for_log(&home, "tools.library changed and is applied");
-    assert_eq!(log(&home).matches(complaint).count(), 1, "{}", log(&home));
+    assert_eq!(read_log(&home).matches(complaint).count(), 1, "{}", read_log(&home));
 }
 
 #[test]
@@ -131,11 +131,11 @@ fn setting_disables_the_log_of_inputs() {
         let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
         let open = ["terminal", "open", "--name", "work", "--json", "--", "cat"];
         // The first command starts the daemon, which starts the host.
-        let opened = home.steplatch().env("STEPLATCH_TERMINALS_LOG_INPUTS", value).args(open).output().unwrap();
-        assert!(opened.status.success(), "{opened:?}");
+        let output = home.steplatch().env("STEPLATCH_TERMINALS_LOG_INPUTS", value).args(open).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
         home.run(&["terminal", "send", "work", "hello", "-e"]).expect_success();
-        let typed = |input: &&serde_json::Value| input["kind"] == "typed";
+        let is_typed = |input: &&serde_json::Value| input["kind"] == "typed";
         let log = home.run(&["terminal", "inputs", "work", "--json"]).json();
-        assert_eq!(log["inputs"].as_array().unwrap().iter().filter(typed).count(), entries, "{log}");
+        assert_eq!(log["inputs"].as_array().unwrap().iter().filter(is_typed).count(), entries, "{log}");
     }
 }

@@ -10,30 +10,30 @@ use steplatch_testkit::{CommandOutput, Home};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// A home without programs on its path, with files of clients.
-struct Desk {
+struct UserHome {
     home: Home,
 }
 
-impl Desk {
-    fn with(files: &[(&str, &str)]) -> Self {
-        let desk = Self { home: Home::new(PROGRAM) };
+impl UserHome {
+    fn with_files(files: &[(&str, &str)]) -> Self {
+        let user = Self { home: Home::new(PROGRAM) };
         for (name, text) in files {
-            desk.write(name, text);
+            user.write(name, text);
         }
-        desk
+        user
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
     fn write(&self, name: &str, text: &str) {
-        fs::create_dir_all(self.file(name).parent().unwrap()).unwrap();
-        fs::write(self.file(name), text).unwrap();
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), text).unwrap();
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.file(name)).unwrap()
+        fs::read_to_string(self.path(name)).unwrap()
     }
 
     fn setup(&self, arguments: &[&str]) -> CommandOutput {
@@ -41,12 +41,12 @@ impl Desk {
         for variable in ["CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"] {
             command.env_remove(variable);
         }
-        command.env("PATH", self.file("bin")).arg("setup").args(arguments);
+        command.env("PATH", self.path("bin")).arg("setup").args(arguments);
         CommandOutput::of(&command.output().unwrap())
     }
 
     /// Returns the outcome for each client, by its name.
-    fn outcomes(&self, arguments: &[&str]) -> Vec<(String, String)> {
+    fn setup_outcomes(&self, arguments: &[&str]) -> Vec<(String, String)> {
         let output = self.setup(&[arguments, &["--json"]].concat()).json();
         let clients = output["clients"].as_array().unwrap_or_else(|| panic!("{output}")).iter();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -67,7 +67,7 @@ const FILES: [(&str, &str); 9] = [
     (".config/zed/settings.json", "// Zed settings\n{\n  \"theme\": \"One\",\n}\n"),
 ];
 
-fn each(outcome: &str) -> Vec<(String, String)> {
+fn outcome_for_all_clients(outcome: &str) -> Vec<(String, String)> {
     ["claude-code", "codex", "cursor", "vscode", "gemini", "copilot", "opencode", "goose", "zed"]
         .map(|name| (name.to_owned(), outcome.to_owned()))
         .into()
@@ -75,87 +75,87 @@ fn each(outcome: &str) -> Vec<(String, String)> {
 
 #[test]
 fn all_installed_clients_get_the_entry_once() {
-    let desk = Desk::with(&FILES);
-    assert_eq!(desk.outcomes(&[]), each("added"));
-    let claude: Value = serde_json::from_str(&desk.read(".claude.json")).unwrap();
+    let user = UserHome::with_files(&FILES);
+    assert_eq!(user.setup_outcomes(&[]), outcome_for_all_clients("added"));
+    let claude: Value = serde_json::from_str(&user.read(".claude.json")).unwrap();
     assert_eq!(claude, json!({"numStartups": 3, "mcpServers": {"steplatch": {"command": PROGRAM, "args": ["mcp"]}}}));
     assert_eq!(
-        desk.read(".codex/config.toml"),
+        user.read(".codex/config.toml"),
         format!("model = \"o\"\n\n[mcp_servers.steplatch]\ncommand = \"{PROGRAM}\"\nargs = [\"mcp\"]\n")
     );
-    let code = desk.read(".config/Code/User/mcp.json");
+    let code = user.read(".config/Code/User/mcp.json");
     assert!(
         code.starts_with("{\n\t// mine\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"x\"},\n\t\t\"steplatch\": {\n"),
         "{code}"
     );
-    let copilot: Value = serde_json::from_str(&desk.read(".copilot/mcp-config.json")).unwrap();
+    let copilot: Value = serde_json::from_str(&user.read(".copilot/mcp-config.json")).unwrap();
     let entry = json!({"type": "stdio", "command": PROGRAM, "args": ["mcp"], "tools": ["*"]});
     assert_eq!(copilot["mcpServers"]["steplatch"], entry);
-    let zed = desk.read(".config/zed/settings.json");
+    let zed = user.read(".config/zed/settings.json");
     assert!(zed.starts_with("// Zed settings\n") && zed.contains("\"context_servers\": {"), "{zed}");
-    let before: Vec<String> = FILES.iter().map(|(name, _)| desk.read(name)).collect();
-    assert_eq!(desk.outcomes(&[]), each("unchanged"));
-    assert_eq!(FILES.iter().map(|(name, _)| desk.read(name)).collect::<Vec<_>>(), before);
-    assert_eq!(desk.outcomes(&["--remove"]), each("removed"));
-    assert_eq!(desk.outcomes(&["--remove"]), each("absent"));
-    assert_eq!(desk.read(".claude.json"), FILES[0].1);
-    assert_eq!(desk.read(".codex/config.toml"), FILES[1].1);
-    assert_eq!(desk.read(".config/Code/User/mcp.json"), FILES[3].1);
+    let before: Vec<String> = FILES.iter().map(|(name, _)| user.read(name)).collect();
+    assert_eq!(user.setup_outcomes(&[]), outcome_for_all_clients("unchanged"));
+    assert_eq!(FILES.iter().map(|(name, _)| user.read(name)).collect::<Vec<_>>(), before);
+    assert_eq!(user.setup_outcomes(&["--remove"]), outcome_for_all_clients("removed"));
+    assert_eq!(user.setup_outcomes(&["--remove"]), outcome_for_all_clients("absent"));
+    assert_eq!(user.read(".claude.json"), FILES[0].1);
+    assert_eq!(user.read(".codex/config.toml"), FILES[1].1);
+    assert_eq!(user.read(".config/Code/User/mcp.json"), FILES[3].1);
 }
 
 #[test]
 fn rules_for_reading_tools_are_optional_and_removed_with_entry() {
     let settings = "{\n  \"permissions\": {\n    \"deny\": [\n      \"Bash(rm *)\"\n    ]\n  }\n}\n";
-    let desk = Desk::with(&[(".claude.json", "{}\n"), (".claude/settings.json", settings)]);
-    let output = desk.setup(&[]);
+    let user = UserHome::with_files(&[(".claude.json", "{}\n"), (".claude/settings.json", settings)]);
+    let output = user.setup(&[]);
     assert!(output.stderr.contains("steplatch setup --allow-reading"), "{output:?}");
-    assert_eq!(desk.read(".claude/settings.json"), settings);
-    let output = desk.setup(&["--allow-reading"]).expect_success();
+    assert_eq!(user.read(".claude/settings.json"), settings);
+    let output = user.setup(&["--allow-reading"]).expect_success();
     assert!(output.contains("Claude Code, rules"), "{output}");
-    let allowed: Value = serde_json::from_str(&desk.read(".claude/settings.json")).unwrap();
-    let rules = allowed["permissions"]["allow"].as_array().unwrap();
-    assert!(rules.contains(&"mcp__steplatch__await_output".into()), "{allowed}");
-    assert!(!rules.contains(&"mcp__steplatch__run_command".into()), "{allowed}");
-    assert_eq!(allowed["permissions"]["deny"], json!(["Bash(rm *)"]));
-    desk.setup(&["--remove"]).expect_success();
-    assert_eq!(desk.read(".claude/settings.json"), settings);
+    let new_settings: Value = serde_json::from_str(&user.read(".claude/settings.json")).unwrap();
+    let rules = new_settings["permissions"]["allow"].as_array().unwrap();
+    assert!(rules.contains(&"mcp__steplatch__await_output".into()), "{new_settings}");
+    assert!(!rules.contains(&"mcp__steplatch__run_command".into()), "{new_settings}");
+    assert_eq!(new_settings["permissions"]["deny"], json!(["Bash(rm *)"]));
+    user.setup(&["--remove"]).expect_success();
+    assert_eq!(user.read(".claude/settings.json"), settings);
     // Text that the client cannot read stays, and the entry is still added.
-    desk.write(".claude/settings.json", "{");
-    let output = desk.setup(&["--allow-reading"]);
+    user.write(".claude/settings.json", "{");
+    let output = user.setup(&["--allow-reading"]);
     assert!(output.code == 1 && output.stderr.contains("settings.json of Claude Code was not changed"), "{output:?}");
-    assert!(desk.read(".claude.json").contains("steplatch") && desk.read(".claude/settings.json") == "{");
+    assert!(user.read(".claude.json").contains("steplatch") && user.read(".claude/settings.json") == "{");
 }
 
 #[test]
 fn instructions_are_a_removable_block_in_agent_files() {
-    let own = "# Mine\n\nBe brief.\n";
-    let desk = Desk::with(&[
+    let own_text = "# Mine\n\nBe brief.\n";
+    let user = UserHome::with_files(&[
         (".claude.json", "{}\n"),
-        (".claude/CLAUDE.md", own),
+        (".claude/CLAUDE.md", own_text),
         (".cursor/mcp.json", "{}"),
         (".config/opencode/opencode.jsonc", "{\n  // mine\n  \"theme\": \"dark\"\n}\n"),
     ]);
-    let output = desk.setup(&["--instructions"]);
+    let output = user.setup(&["--instructions"]);
     assert!(output.stdout.contains("Claude Code, instructions"), "{output:?}");
     assert!(output.stderr.contains("Cursor has no file of instructions for all projects"), "{output:?}");
-    let block = desk.read(".config/opencode/AGENTS.md");
+    let block = user.read(".config/opencode/AGENTS.md");
     assert!(block.contains("`open_terminal`") && block.lines().count() <= 12, "{block}");
-    assert_eq!(desk.read(".claude/CLAUDE.md"), format!("{own}\n{block}"));
-    let settings = desk.read(".config/opencode/opencode.jsonc");
+    assert_eq!(user.read(".claude/CLAUDE.md"), format!("{own_text}\n{block}"));
+    let settings = user.read(".config/opencode/opencode.jsonc");
     let entry = json!({"type": "local", "command": [PROGRAM, "mcp"]}).to_string();
-    let without_blanks: String = settings.split_whitespace().collect();
-    assert!(without_blanks.contains(&format!("\"mcp\":{{\"steplatch\":{entry}}}")), "{settings}");
+    let without_spaces: String = settings.split_whitespace().collect();
+    assert!(without_spaces.contains(&format!("\"mcp\":{{\"steplatch\":{entry}}}")), "{settings}");
     assert!(settings.contains("// mine"), "{settings}");
-    assert!(desk.setup(&["--instructions"]).expect_success().contains("already there"));
+    assert!(user.setup(&["--instructions"]).expect_success().contains("already there"));
     // Without the option, an existing block stays.
-    desk.setup(&[]).expect_success();
-    assert!(desk.read(".claude/CLAUDE.md").contains("steplatch"));
-    desk.setup(&["--remove"]).expect_success();
-    assert_eq!(desk.read(".claude/CLAUDE.md"), own);
-    assert_eq!(desk.read(".config/opencode/AGENTS.md"), "");
+    user.setup(&[]).expect_success();
+    assert!(user.read(".claude/CLAUDE.md").contains("steplatch"));
+    user.setup(&["--remove"]).expect_success();
+    assert_eq!(user.read(".claude/CLAUDE.md"), own_text);
+    assert_eq!(user.read(".config/opencode/AGENTS.md"), "");
 
     // In a project, most clients read the same file.
-    let output = desk
+    let output = user
         .setup(&["--instructions", "--scope", "project", "--client", "codex", "--client", "cursor"])
         .expect_success();
     assert_eq!(output.matches("AGENTS.md").count(), 1, "{output}");
@@ -163,11 +163,11 @@ fn instructions_are_a_removable_block_in_agent_files() {
 
 #[test]
 fn missing_clients_are_named_and_unchanged() {
-    let desk = Desk::with(&[(".cursor/mcp.json", "{}")]);
-    let output = desk.setup(&[]);
-    let reported = output.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let user = UserHome::with_files(&[(".cursor/mcp.json", "{}")]);
+    let output = user.setup(&[]);
+    let rows = output.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     assert_eq!(
-        reported.collect::<Vec<_>>(),
+        rows.collect::<Vec<_>>(),
         [
             "· Claude Code not found",
             "· Codex not found",
@@ -180,80 +180,82 @@ fn missing_clients_are_named_and_unchanged() {
             "· Zed not found",
         ]
     );
-    assert!(!desk.file(".gemini").exists() && !desk.file(".codex").exists());
+    assert!(!user.path(".gemini").exists() && !user.path(".codex").exists());
     // The client's program alone is enough.
-    fs::create_dir(desk.file("bin")).unwrap();
-    symlink("/bin/true", desk.file("bin/codex")).unwrap();
-    assert_eq!(desk.outcomes(&[])[1], ("codex".to_owned(), "added".to_owned()));
+    fs::create_dir(user.path("bin")).unwrap();
+    symlink("/bin/true", user.path("bin/codex")).unwrap();
+    assert_eq!(user.setup_outcomes(&[])[1], ("codex".to_owned(), "added".to_owned()));
     // An explicitly named client is assumed to be installed.
-    assert_eq!(desk.outcomes(&["--client", "gemini"]), [("gemini".to_owned(), "added".to_owned())]);
-    let nothing = Desk::with(&[]).setup(&[]);
-    assert_eq!(nothing.code, 1, "{nothing:?}");
-    assert!(nothing.stderr.contains("no client was found; name one with --client"), "{nothing:?}");
-    assert_eq!(Desk::with(&[]).setup(&["--client", "emacs"]).code, 2);
+    assert_eq!(user.setup_outcomes(&["--client", "gemini"]), [("gemini".to_owned(), "added".to_owned())]);
+    let output = UserHome::with_files(&[]).setup(&[]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("no client was found; name one with --client"), "{output:?}");
+    assert_eq!(UserHome::with_files(&[]).setup(&["--client", "emacs"]).code, 2);
 }
 
 #[test]
 fn dry_run_shows_the_difference_and_changes_nothing() {
-    let desk = Desk::with(&FILES);
-    let output = desk.setup(&["--dry-run"]).expect_success();
+    let user = UserHome::with_files(&FILES);
+    let output = user.setup(&["--dry-run"]).expect_success();
     assert!(output.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{output}");
     assert_eq!(output.matches("+++ ").count(), FILES.len(), "{output}");
     for (name, text) in FILES {
-        assert_eq!(desk.read(name), text);
+        assert_eq!(user.read(name), text);
     }
-    let json = desk.setup(&["--dry-run", "--json", "--client", "codex"]).json();
+    let json = user.setup(&["--dry-run", "--json", "--client", "codex"]).json();
     assert!(json["clients"][0]["diff"].as_str().unwrap().contains("+[mcp_servers.steplatch]\n"), "{json}");
-    assert!(!Path::new(&desk.file(".config/Code/User/mcp.json.tmp")).exists());
+    assert!(!Path::new(&user.path(".config/Code/User/mcp.json.tmp")).exists());
 }
 
 #[test]
 fn entry_with_another_target_is_changed_and_reported() {
-    let desk =
-        Desk::with(&[(".cursor/mcp.json", r#"{"mcpServers": {"steplatch": {"command": "/old", "args": ["mcp"]}}}"#)]);
-    let output = desk.setup(&[]);
+    let user = UserHome::with_files(&[(
+        ".cursor/mcp.json",
+        r#"{"mcpServers": {"steplatch": {"command": "/old", "args": ["mcp"]}}}"#,
+    )]);
+    let output = user.setup(&[]);
     assert!(output.stderr.contains("the entry of Cursor was: /old mcp"), "{output:?}");
-    assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
+    assert_eq!(user.setup_outcomes(&[])[2].1, "unchanged");
     // The name is written if `PATH` finds this very program, and is equivalent to its path.
-    fs::create_dir(desk.file("bin")).unwrap();
-    symlink(PROGRAM, desk.file("bin/steplatch")).unwrap();
-    assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
-    desk.write(".cursor/mcp.json", "{}");
-    assert_eq!(desk.outcomes(&[])[2].1, "added");
-    let entry: Value = serde_json::from_str(&desk.read(".cursor/mcp.json")).unwrap();
+    fs::create_dir(user.path("bin")).unwrap();
+    symlink(PROGRAM, user.path("bin/steplatch")).unwrap();
+    assert_eq!(user.setup_outcomes(&[])[2].1, "unchanged");
+    user.write(".cursor/mcp.json", "{}");
+    assert_eq!(user.setup_outcomes(&[])[2].1, "added");
+    let entry: Value = serde_json::from_str(&user.read(".cursor/mcp.json")).unwrap();
     assert_eq!(entry["mcpServers"]["steplatch"]["command"], "steplatch");
 }
 
 #[test]
 fn broken_file_is_unchanged_and_the_others_are_configured() {
-    let desk = Desk::with(&FILES);
-    desk.write(".claude.json", "{\n  \"a\": 1,\n}\n");
-    let output = desk.setup(&[]);
+    let user = UserHome::with_files(&FILES);
+    user.write(".claude.json", "{\n  \"a\": 1,\n}\n");
+    let output = user.setup(&[]);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(
         output.stderr.contains("~/.claude.json of Claude Code was not changed: line 2, column 9: Trailing commas"),
         "{output:?}"
     );
-    assert_eq!(desk.read(".claude.json"), "{\n  \"a\": 1,\n}\n");
-    assert!(desk.read(".codex/config.toml").contains("steplatch"));
-    let json = desk.setup(&["--json"]);
+    assert_eq!(user.read(".claude.json"), "{\n  \"a\": 1,\n}\n");
+    assert!(user.read(".codex/config.toml").contains("steplatch"));
+    let json = user.setup(&["--json"]);
     assert_eq!((json.code, &json.json()["success"]), (1, &json!(false)));
     assert_eq!(json.json()["clients"][0]["outcome"], "failed");
 }
 
 #[test]
 fn project_has_its_own_files() {
-    let desk = Desk::with(&[(".gemini/settings.json", "{}"), ("work/.vscode/settings.json", "{}")]);
-    let mut command = desk.home.steplatch();
-    let said = command.current_dir(desk.file("work")).env("PATH", "").args(["setup", "--scope", "project"]).output();
-    let said = CommandOutput::of(&said.unwrap()).expect_success();
-    assert!(said.contains("VS Code      added") && said.contains("Gemini CLI   added"), "{said}");
-    assert!(desk.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
-    assert!(desk.read("work/.gemini/settings.json").contains("steplatch"));
-    assert_eq!(desk.read(".gemini/settings.json"), "{}", "the user's own stays");
+    let user = UserHome::with_files(&[(".gemini/settings.json", "{}"), ("work/.vscode/settings.json", "{}")]);
+    let mut command = user.home.steplatch();
+    let output = command.current_dir(user.path("work")).env("PATH", "").args(["setup", "--scope", "project"]).output();
+    let output = CommandOutput::of(&output.unwrap()).expect_success();
+    assert!(output.contains("VS Code      added") && output.contains("Gemini CLI   added"), "{output}");
+    assert!(user.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
+    assert!(user.read("work/.gemini/settings.json").contains("steplatch"));
+    assert_eq!(user.read(".gemini/settings.json"), "{}", "the user's own file is unchanged");
     // A client without such a file is skipped, and reported to a caller that names it.
-    assert!(!said.contains("goose"), "{said}");
-    let refused = desk.setup(&["--scope", "project", "--client", "goose"]);
+    assert!(!output.contains("goose"), "{output}");
+    let refused = user.setup(&["--scope", "project", "--client", "goose"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(
         refused.stderr.contains("goose reads one configuration for all projects; omit --scope project"),

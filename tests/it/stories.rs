@@ -16,41 +16,45 @@ fn home() -> Home {
     Home::new(STEPLATCH)
 }
 
-fn example(name: &str) -> String {
+fn example_path(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
 }
 
 #[test]
 fn hello_example_opens_a_shell_reads_its_answer_and_branches() {
-    let output = home().run(&["run", &example("hello.json")]).expect_success();
+    let output = home().run(&["run", &example_path("hello.json")]).expect_success();
     assert!(output.starts_with("hello run_"), "{output}");
     assert!(output.contains("→ today is "), "{output}");
     assert!(output.contains("✓ rest ") || output.contains("✓ work "), "{output}");
     assert!(output.contains("✓ completed in ") && output.contains(", 5 states"), "{output}");
-    assert!(!output.contains('\x1b'), "no colours where nobody sees them");
+    assert!(!output.contains('\x1b'), "no colours without a terminal");
 }
 
 #[test]
 fn pdb_example_stops_in_a_function_and_runs_to_the_end() {
     let home = home();
-    let own = home.path().join("own script.py");
-    std::fs::write(&own, "def total(prices):\n    return sum(prices)\n\n\nprint('total:', total([1, 2]))\n").unwrap();
-    let own = format!("SCRIPT={}", own.display());
-    for (folder, arguments, prices, total) in [
+    let script = home.path().join("own script.py");
+    std::fs::write(&script, "def total(prices):\n    return sum(prices)\n\n\nprint('total:', total([1, 2]))\n")
+        .unwrap();
+    let argument = format!("SCRIPT={}", script.display());
+    for (directory, arguments, prices, total) in [
         (home.path(), vec![], "prices = [0.29, 1.13, 2.5]", "total: 3.9"),
         (Path::new("/"), vec![], "prices = [0.29, 1.13, 2.5]", "total: 3.9"),
-        (Path::new("/"), vec!["-i", &own], "prices = [1, 2]", "total: 3"),
+        (Path::new("/"), vec!["-i", &argument], "prices = [1, 2]", "total: 3"),
     ] {
         let temporary = home.path().join("temporary");
         std::fs::create_dir_all(&temporary).unwrap();
         let mut run = home.steplatch();
-        run.current_dir(folder).env("TMPDIR", &temporary).args(["run", &example("pdb.json"), "--json"]).args(arguments);
+        run.current_dir(directory)
+            .env("TMPDIR", &temporary)
+            .args(["run", &example_path("pdb.json"), "--json"])
+            .args(arguments);
         let reply = CommandOutput::of(&run.output().unwrap()).json();
         assert_eq!((&reply["status"], &reply["final_state"]), (&"completed".into(), &"close".into()), "{reply:#}");
         assert_eq!(reply["final_variables"]["seen_match_text"], prices);
         assert_eq!(reply["final_variables"]["result_match_text"], total);
     }
-    let missing = home.run(&["run", &example("pdb.json"), "-i", "SCRIPT=missing.py"]);
+    let missing = home.run(&["run", &example_path("pdb.json"), "-i", "SCRIPT=missing.py"]);
     assert_eq!(missing.code, 1, "{missing:?}");
     assert!(missing.stdout.contains("pdb set no breakpoint: Error: "), "{}", missing.stdout);
 }
@@ -59,7 +63,7 @@ fn pdb_example_stops_in_a_function_and_runs_to_the_end() {
 fn retry_example_loops_until_its_command_succeeds() {
     let home = home();
     let command = "COMMAND=echo x >> tries; test $(wc -l < tries) -ge 3";
-    let reply = home.run(&["run", &example("retry.json"), "-i", command, "--json"]).json();
+    let reply = home.run(&["run", &example_path("retry.json"), "-i", command, "--json"]).json();
     assert_eq!((&reply["status"], &reply["states_executed"]), (&"completed".into(), &10.into()), "{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("tries")).unwrap().lines().count(), 3);
 }
@@ -68,15 +72,15 @@ fn retry_example_loops_until_its_command_succeeds() {
 fn count_example_takes_arguments_and_returns_a_value() {
     let home = home();
     std::fs::write(home.path().join("a.txt"), "1\n2\n3\n").unwrap();
-    let folder = format!("FOLDER={}", home.path().display());
-    let run = |suffix: &str| home.run(&["run", &example("count.json"), "-i", &folder, "-i", suffix, "--json"]);
+    let argument = format!("FOLDER={}", home.path().display());
+    let run = |suffix: &str| home.run(&["run", &example_path("count.json"), "-i", &argument, "-i", suffix, "--json"]);
     let reply = run("SUFFIX=txt").json();
     assert_eq!(
         (&reply["status"], &reply["return_values"]["LINES_COUNTED"]),
         (&"completed".into(), &"3".into()),
         "{reply:#}"
     );
-    let shown = home.run(&["run", &example("count.json"), "-i", &folder, "-i", "SUFFIX=txt"]).expect_success();
+    let shown = home.run(&["run", &example_path("count.json"), "-i", &argument, "-i", "SUFFIX=txt"]).expect_success();
     assert!(shown.contains("\n  LINES_COUNTED = 3\n"), "{shown}");
     let refused = run("SUFFIX=*");
     assert_eq!(refused.code, 2);
@@ -86,15 +90,16 @@ fn count_example_takes_arguments_and_returns_a_value() {
 #[test]
 fn workflows_are_checked_drawn_and_described_without_a_daemon() {
     let home = home();
-    let good = ["hello", "pdb", "retry", "count"].map(|name| example(&format!("{name}.json")));
-    let output = home.run(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).expect_success();
+    let examples = ["hello", "pdb", "retry", "count"].map(|name| example_path(&format!("{name}.json")));
+    let output =
+        home.run(&["workflow", "lint", &examples[0], &examples[1], &examples[2], &examples[3]]).expect_success();
     assert_eq!(output.matches(": ok").count(), 4, "{output}");
 
     let broken = home.path().join("broken.json");
     let states = r#"{"a": {"action": {"tool": "sleep", "params": {}}, "on_timeout": "b"}}"#;
     std::fs::write(&broken, format!(r#"{{"initial_state": "A", "states": {states}}}"#)).unwrap();
-    let found = home.run(&["workflow", "lint", &good[0], "broken.json", "missing.json"]);
-    assert_eq!(found.code, 2);
+    let lint_output = home.run(&["workflow", "lint", &examples[0], "broken.json", "missing.json"]);
+    assert_eq!(lint_output.code, 2);
     for part in [
         "hello.json: ok",
         "broken.json: /initial_state: Initial state 'A' not found in states, did you mean 'a'?",
@@ -102,9 +107,9 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
         "broken.json: /states/a/on_timeout: State 'a' timeout target 'b' not found",
         "missing.json: the file cannot be read",
     ] {
-        assert!(found.stdout.contains(part), "no {part:?} in:\n{}", found.stdout);
+        assert!(lint_output.stdout.contains(part), "no {part:?} in:\n{}", lint_output.stdout);
     }
-    assert!(home.run(&["workflow", "graph", &good[2]]).expect_success().contains("s2 --> s4: exit_code = 0"));
+    assert!(home.run(&["workflow", "graph", &examples[2]]).expect_success().contains("s2 --> s4: exit_code = 0"));
     let schema: Value = serde_json::from_str(&home.run(&["workflow", "schema"]).expect_success()).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     let actions = schema["$defs"]["Action"]["oneOf"].as_array().unwrap();
@@ -114,13 +119,13 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
         assert!(tools.contains(&action), "{action}: {tools:?}");
     }
     assert!(home.run(&["workflow", "schema", "--documentation"]).expect_success().contains("| `wait_for_quiet_ms` | "));
-    assert!(!home.path().join(".local/state/steplatch").exists(), "and nothing was started for it");
+    assert!(!home.path().join(".local/state/steplatch").exists(), "no daemon was started");
 }
 
 #[test]
-fn exit_codes_depend_on_the_end_of_a_run() {
+fn exit_codes_depend_on_the_outcome_of_a_run() {
     let home = home();
-    let failed = home.run(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
+    let failed = home.run(&["run", &example_path("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
     assert_eq!(failed.code, 1);
     assert!(failed.stdout.contains("failed in") && failed.stdout.contains("the last screen:"));
     let missing = home.run(&["run", "no-such-file.json"]);
@@ -131,10 +136,10 @@ fn exit_codes_depend_on_the_end_of_a_run() {
     assert_eq!(broken.code, 2);
     assert!(broken.stderr.contains("this is not JSON") && broken.stderr.contains("line 1"), "{}", broken.stderr);
     assert_eq!(home.run(&["run"]).code, 2);
-    assert_eq!(home.run(&["run", &example("hello.json"), "-i", "no-equals-sign"]).code, 2);
+    assert_eq!(home.run(&["run", &example_path("hello.json"), "-i", "no-equals-sign"]).code, 2);
 }
 
-/// Repeats a command until its output contains a text, because the program in the terminal needs time.
+/// Repeats a command until its output contains `text`, because the program in the terminal needs time.
 fn repeat_until(home: &Home, arguments: &[&str], text: &str) {
     eventually_blocking(&format!("{text:?} is shown"), || {
         let shown = home.run(arguments).expect_success();
@@ -155,29 +160,29 @@ fn terminal_is_opened_listed_driven_read_and_closed() {
     assert_eq!(json["process_running"], true);
     home.run(&["terminal", "send", "build", "-e", "seq 1 2000"]).expect_success();
     repeat_until(&home, &["terminal", "screen", "build", "--history"], "\n1999\n2000\n");
-    let closed = home.run(&["terminal", "close", "build"]).expect_success();
-    assert!(closed.starts_with(&format!("closed {id}")), "{closed}");
-    let gone = home.run(&["terminal", "close", "build"]);
-    assert_eq!(gone.code, 1);
-    assert!(gone.stderr.contains("terminal 'build' not found; list terminals with: steplatch terminal list"));
+    let output = home.run(&["terminal", "close", "build"]).expect_success();
+    assert!(output.starts_with(&format!("closed {id}")), "{output}");
+    let second_close = home.run(&["terminal", "close", "build"]);
+    assert_eq!(second_close.code, 1);
+    assert!(second_close.stderr.contains("terminal 'build' not found; list terminals with: steplatch terminal list"));
 }
 
 #[test]
 fn daemon_starts_on_demand_reports_its_status_and_stops() {
     let home = home();
-    let absent = home.run(&["daemon", "status"]);
-    assert_eq!(absent.code, 1);
-    assert!(absent.stdout.contains("start it with: steplatch daemon start"), "{}", absent.stdout);
+    let output = home.run(&["daemon", "status"]);
+    assert_eq!(output.code, 1);
+    assert!(output.stdout.contains("start it with: steplatch daemon start"), "{}", output.stdout);
     home.run(&["terminal", "list"]).expect_success();
     let status = home.run(&["daemon", "status", "--json"]).json();
     for field in ["pid", "version", "socket", "terminals", "runs"] {
         assert!(!status[field].is_null(), "no {field} in {status}");
     }
-    let again = home.run(&["daemon", "start", "--json"]).json();
-    assert_eq!(again["pid"], status["pid"], "one daemon for one state");
+    let second_start = home.run(&["daemon", "start", "--json"]).json();
+    assert_eq!(second_start["pid"], status["pid"], "one daemon for one state");
     let pid = status["pid"].as_u64().unwrap();
     home.run(&["daemon", "stop"]).expect_success();
-    assert!(!Path::new(&format!("/proc/{pid}/exe")).exists(), "it is gone when stop returns");
+    assert!(!Path::new(&format!("/proc/{pid}/exe")).exists(), "the daemon has exited when stop returns");
 }
 
 #[test]
@@ -195,8 +200,9 @@ fn ten_simultaneous_clients_get_the_same_daemon() {
 fn second_daemon_on_the_same_state_is_refused() {
     let home = home();
     let first = home.run(&["daemon", "start", "--json"]).json();
-    let elsewhere = home.path().join("elsewhere");
-    let second = home.steplatch().env("XDG_RUNTIME_DIR", elsewhere).args(["daemon", "start", "--foreground"]).output();
+    let other_runtime_dir = home.path().join("elsewhere");
+    let second =
+        home.steplatch().env("XDG_RUNTIME_DIR", other_runtime_dir).args(["daemon", "start", "--foreground"]).output();
     let second = CommandOutput::of(&second.unwrap());
     assert_eq!(second.code, 1);
     let expected = format!("a daemon (pid {}, version", first["pid"]);
@@ -207,8 +213,9 @@ fn second_daemon_on_the_same_state_is_refused() {
 fn client_finds_a_daemon_with_another_runtime_directory() {
     let home = home();
     let first = home.run(&["daemon", "start", "--json"]).json();
-    let elsewhere = home.path().join("elsewhere");
-    let status = home.steplatch().env("XDG_RUNTIME_DIR", elsewhere).args(["daemon", "status", "--json"]).output();
+    let other_runtime_dir = home.path().join("elsewhere");
+    let status =
+        home.steplatch().env("XDG_RUNTIME_DIR", other_runtime_dir).args(["daemon", "status", "--json"]).output();
     assert_eq!(CommandOutput::of(&status.unwrap()).json()["pid"], first["pid"]);
 }
 
@@ -252,7 +259,7 @@ fn terminal_outlives_the_clients_process_group() {
 }
 
 /// Runs the program in the person's own terminal.
-async fn desk(home: &Home, arguments: &str) -> Desk {
+async fn run_on_desk(home: &Home, arguments: &str) -> Desk {
     let command = format!("{STEPLATCH} {arguments}; echo exit-code-$?; sleep 1000");
     Desk::start(home, home.path(), &command, (90, 20), &[]).await
 }
@@ -260,19 +267,19 @@ async fn desk(home: &Home, arguments: &str) -> Desk {
 #[tokio::test]
 async fn run_on_a_terminal_shows_coloured_states_in_place() {
     let home = home();
-    let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 1'", example("retry.json"))).await;
+    let desk = run_on_desk(&home, &format!("run {} -i 'COMMAND=sleep 1'", example_path("retry.json"))).await;
     desk.expect_screen(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ended").await;
     let screen = desk.expect_screen("✓ completed in").await;
     assert!(screen.contains("✓ ended") && !screen.contains('⠋'), "{screen}");
     let lines = screen.lines().filter(|line| line.contains("ended")).count();
-    assert_eq!(lines, 1, "the moving line was replaced:\n{screen}");
-    assert!(desk.styled_screen().await.contains("\x1b[0;32m✓"), "green where it went well");
+    assert_eq!(lines, 1, "the progress line was replaced:\n{screen}");
+    assert!(desk.styled_screen().await.contains("\x1b[0;32m✓"), "success is green");
 }
 
 #[tokio::test]
 async fn ctrl_c_cancels_the_run_and_closes_its_terminal() {
     let home = home();
-    let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 60'", example("retry.json"))).await;
+    let desk = run_on_desk(&home, &format!("run {} -i 'COMMAND=sleep 60'", example_path("retry.json"))).await;
     desk.expect_screen("ended").await;
     desk.press("\x03").await;
     desk.expect_screen("✗ cancelled in").await;
@@ -285,7 +292,7 @@ async fn person_attaches_types_resizes_and_detaches() {
     let home = home();
     home.run(&["terminal", "open", "--name", "shared", "--size", "100x30", "--", "bash", "--norc"]).expect_success();
     home.run(&["terminal", "send", "shared", "-e", "PS1='> '; clear; echo from before"]).expect_success();
-    let desk = desk(&home, "terminal attach shared").await;
+    let desk = run_on_desk(&home, "terminal attach shared").await;
     desk.expect_screen("^from before").await;
     desk.press("stty size\r").await;
     desk.expect_screen("^20 90").await;
@@ -302,7 +309,7 @@ async fn person_attaches_types_resizes_and_detaches() {
 #[tokio::test]
 async fn attaching_to_a_missing_terminal_names_terminals() {
     let home = home();
-    let desk = desk(&home, "terminal attach nope").await;
+    let desk = run_on_desk(&home, "terminal attach nope").await;
     desk.expect_screen("terminal 'nope' not found; no terminals are open").await;
 }
 
@@ -310,7 +317,7 @@ async fn attaching_to_a_missing_terminal_names_terminals() {
 async fn attached_person_sees_the_end_of_the_program() {
     let home = home();
     home.run(&["terminal", "open", "--name", "short", "--", "bash", "--norc"]).expect_success();
-    let desk = desk(&home, "terminal attach short").await;
+    let desk = run_on_desk(&home, "terminal attach short").await;
     desk.expect_screen(r"[$#] $|bash").await;
     desk.press("exit 7\r").await;
     desk.expect_screen("the program in short ended with exit code 7").await;
@@ -324,54 +331,55 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     let mut recorder = home.steplatch();
     recorder.args(["terminal", "record", "shown", "shown.cast", "--idle-limit", "2.5"]).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
-    let mut reported = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
-    assert!(reported.next().unwrap().unwrap().starts_with("recording term_"));
+    let mut recorder_lines = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(recorder_lines.next().unwrap().unwrap().starts_with("recording term_"));
     // A person attaches from a terminal of another size, and detaches.
-    let desk = desk(&home, "terminal attach shown").await;
+    let desk = run_on_desk(&home, "terminal attach shown").await;
     desk.expect_screen("^from before").await;
     desk.press("\x1c").await;
     desk.expect_screen("detached").await;
     home.run(&["terminal", "send", "shown", "--secret", "hunter2!"]).expect_success();
     home.run(&["terminal", "send", "shown", "-e", " 漢字"]).expect_success();
     home.run(&["terminal", "send", "shown", "-e", "exit 3"]).expect_success();
-    assert!(reported.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(recorder_lines.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
 
     let file = home.path().join("shown.cast");
-    let recorded = std::fs::read_to_string(&file).unwrap();
-    let mut lines = recorded.lines();
+    let recording = std::fs::read_to_string(&file).unwrap();
+    let mut lines = recording.lines();
     let header: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
     assert_eq!((&header["version"], &header["idle_time_limit"]), (&3.into(), &2.5.into()));
     assert_eq!(header["term"], serde_json::json!({"cols": 100, "rows": 30, "type": "xterm-256color"}));
     let events: Vec<(f64, String, String)> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(events.iter().all(|(interval, ..)| (0.0..60.0).contains(interval)));
-    let all =
-        |wanted: &'static str| events.iter().filter(move |(_, code, _)| code == wanted).map(|(.., data)| data.as_str());
-    assert!(events[0].2.contains("from before"), "it starts with the screen: {:?}", events[0]);
-    assert_eq!(all("r").collect::<Vec<_>>(), ["90x20", "100x30"]);
+    let data_of = |event_code: &'static str| {
+        events.iter().filter(move |(_, code, _)| code == event_code).map(|(.., data)| data.as_str())
+    };
+    assert!(events[0].2.contains("from before"), "the recording starts with the screen: {:?}", events[0]);
+    assert_eq!(data_of("r").collect::<Vec<_>>(), ["90x20", "100x30"]);
     assert_eq!(events.last().map(|(_, code, data)| (code.as_str(), data.as_str())), Some(("x", "3")));
-    let output: String = all("o").collect();
-    assert!(!recorded.contains("hunter2") && output.contains("•••••••• 漢字"), "{output}");
+    let output: String = data_of("o").collect();
+    assert!(!recording.contains("hunter2") && output.contains("•••••••• 漢字"), "{output}");
 
-    let played = played(&file);
+    let player_output = player_output(&file);
     let kind = |event: &Value| event[0].as_str().unwrap().to_owned();
-    let events = played["events"].as_array().unwrap();
+    let events = player_output["events"].as_array().unwrap();
     assert_eq!(events[0][1]["size"], serde_json::json!({"cols": 100, "rows": 30}));
-    let shown = events.iter().filter(|event| kind(event) == "output").flat_map(|event| event[1].as_array().unwrap());
-    assert_eq!(shown.map(|text| text.as_str().unwrap()).collect::<String>(), output);
+    let texts = events.iter().filter(|event| kind(event) == "output").flat_map(|event| event[1].as_array().unwrap());
+    assert_eq!(texts.map(|text| text.as_str().unwrap()).collect::<String>(), output);
     let sizes = events.iter().filter(|event| kind(event) == "resize").map(|event| event[1]["cols"].clone());
     assert_eq!(sizes.collect::<Vec<_>>(), [90, 100]);
 }
 
 /// Returns the public player's output for a recording.
-fn played(file: &Path) -> Value {
+fn play_recording(file: &Path) -> Value {
     let exe = std::env::current_exe().unwrap();
     let package = "player/node_modules/asciinema-player";
-    let found = exe.ancestors().map(|folder| folder.join(package)).find(|package| package.is_dir());
-    let package = found.expect("no player is installed; run cargo xtask test, which installs it");
+    let package_dir = exe.ancestors().map(|directory| directory.join(package)).find(|package| package.is_dir());
+    let package = package_dir.expect("no player is installed; run cargo xtask test, which installs it");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/player.mjs");
-    let said = std::process::Command::new("node").args([&script, &package]).arg(file).output().unwrap();
-    CommandOutput::of(&said).json()
+    let output = std::process::Command::new("node").args([&script, &package]).arg(file).output().unwrap();
+    CommandOutput::of(&output).json()
 }
 
 #[test]
@@ -396,11 +404,11 @@ fn screen_is_written_as_text_ansi_html_and_png() {
     home.run(&["terminal", "screen", "colours", "--format", "ansi", "-o", "screen.ansi"]).expect_success();
     assert!(std::fs::read_to_string(home.path().join("screen.ansi")).unwrap().starts_with("\x1b[0;32mgreen"));
     assert_eq!(home.run(&["terminal", "screen", "colours", "--tail", "3", "--format", "png"]).code, 2);
-    let elsewhere = home.run(&["terminal", "screen", "colours", "--format", "png", "-o", "no/such/folder.png"]);
-    assert_eq!(elsewhere.code, 2);
-    assert!(elsewhere.stderr.contains("'no/such/folder.png' cannot be written"), "{}", elsewhere.stderr);
-    let again = home.run(&["terminal", "record", "colours", "screen.png"]);
-    assert!(again.code == 2 && again.stderr.contains("already exists; choose another file"), "{}", again.stderr);
+    let unwritable = home.run(&["terminal", "screen", "colours", "--format", "png", "-o", "no/such/folder.png"]);
+    assert_eq!(unwritable.code, 2);
+    assert!(unwritable.stderr.contains("'no/such/folder.png' cannot be written"), "{}", unwritable.stderr);
+    let refusal = home.run(&["terminal", "record", "colours", "screen.png"]);
+    assert!(refusal.code == 2 && refusal.stderr.contains("already exists; choose another file"), "{}", refusal.stderr);
 }
 
 #[test]

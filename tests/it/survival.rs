@@ -12,7 +12,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns the process id of the daemon in `home`, which is not `last`; the agents start one whenever there is none.
-pub(crate) fn next_daemon(home: &Home, last: i64) -> i64 {
+pub(crate) fn wait_for_next_daemon(home: &Home, last: i64) -> i64 {
     eventually_blocking("another daemon serves", || {
         let status = home.run(&["daemon", "status", "--json"]);
         if status.code == 0
@@ -29,7 +29,7 @@ pub(crate) fn kill(pid: i64) {
 }
 
 /// Returns the whole output of a terminal, read page by page.
-pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
+pub(crate) fn read_whole_output(agent: &Agent, session: &str) -> String {
     let (mut output, mut offset) = (String::new(), 0);
     loop {
         let page = agent.call_tool(
@@ -47,84 +47,84 @@ pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
     }
 }
 
-/// Pauses for a random time of less than this number of milliseconds.
-pub(crate) fn moment(most: u32) {
+/// Sleeps for a random time below `max_milliseconds`.
+pub(crate) fn sleep_randomly(max_milliseconds: u32) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % most)));
+    std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % max_milliseconds)));
 }
 
-/// The terminals of [`printing_survives`].
+/// The terminals of [`check_output_survives`].
 pub(crate) const TERMINALS: usize = 20;
 
 /// Makes [`TERMINALS`] terminals print `lines` lines each, with a pause after every `portion`, waits for their ends and
-/// types into one more, while `disturb` ends what they depend on. No byte, no wait and no input may be lost or doubled.
+/// types into one more, while `disturb` terminates what they depend on. No byte, no wait and no input may be lost or repeated.
 /// Returns the printing terminals.
-pub(crate) fn printing_survives(
+pub(crate) fn check_output_survives(
     agent: &Agent,
     host: Option<&str>,
     (lines, portion): (usize, usize),
     disturb: impl FnOnce(),
 ) -> Vec<String> {
-    let printing = format!(
+    let command = format!(
         "read start; for ((n = 1; n <= {lines}; n++)); do echo line-$n; ((n % {portion})) || sleep 0.05; done; \
          echo finished-$((6 * 7)); read end"
     );
     let open = |command: &str| {
-        let mut asked = json!({"command": ["bash", "-c", command]});
-        host.inspect(|host| asked["host"] = (*host).into());
-        let opened = agent.call_tool("open_terminal", asked);
-        opened["session_id"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned()
+        let mut parameters = json!({"command": ["bash", "-c", command]});
+        host.inspect(|host| parameters["host"] = (*host).into());
+        let terminal = agent.call_tool("open_terminal", parameters);
+        terminal["session_id"].as_str().unwrap_or_else(|| panic!("{terminal}")).to_owned()
     };
-    let sessions: Vec<String> = (0..TERMINALS).map(|_| open(&printing)).collect();
-    let typed_into = open("stty -echo -icanon; sed -u s/typed/got/");
+    let sessions: Vec<String> = (0..TERMINALS).map(|_| open(&command)).collect();
+    let typed_session = open("stty -echo -icanon; sed -u s/typed/got/");
     for session in &sessions {
-        let sent = agent.call_tool("send_input", json!({"session_id": session, "input_text": "\n"}));
-        assert_eq!(sent["success"], true, "{sent}");
+        let reply = agent.call_tool("send_input", json!({"session_id": session, "input_text": "\n"}));
+        assert_eq!(reply["success"], true, "{reply}");
     }
-    let waiting: Vec<_> = sessions
+    let pending_waits: Vec<_> = sessions
         .iter()
         .map(|session| {
             agent.begin("await_output", json!({"session_id": session, "pattern": "^finished-(\\d+)$", "timeout": 150}))
         })
         .collect();
-    let ended = AtomicBool::new(false);
-    let typed = std::thread::scope(|scope| {
+    let is_done = AtomicBool::new(false);
+    let typed_count = std::thread::scope(|scope| {
         let typist = scope.spawn(|| {
-            let mut typed = 0;
-            while !ended.load(Ordering::Relaxed) {
-                typed += 1;
-                let text = format!("typed-{typed}\n");
-                let sent = agent.call_tool(
+            let mut typed_count = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                typed_count += 1;
+                let text = format!("typed-{typed_count}\n");
+                let reply = agent.call_tool(
                     "send_input",
-                    json!({"session_id": typed_into, "input_text": text, "wait_for_quiet_ms": 0}),
+                    json!({"session_id": typed_session, "input_text": text, "wait_for_quiet_ms": 0}),
                 );
-                assert_eq!(sent["success"], true, "{sent}");
+                assert_eq!(reply["success"], true, "{reply}");
             }
-            typed
+            typed_count
         });
         disturb();
-        ended.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
         typist.join().unwrap()
     });
-    for wait in waiting {
-        let waited = wait.finish();
-        assert_eq!((&waited["match_text"], &waited["groups"]), (&json!("finished-42"), &json!(["42"])), "{waited}");
+    for wait in pending_waits {
+        let reply = wait.finish();
+        assert_eq!((&reply["match_text"], &reply["groups"]), (&json!("finished-42"), &json!(["42"])), "{reply}");
     }
-    let listed = agent.call_tool("list_terminal_sessions", json!({}));
-    assert_eq!(listed["total_sessions"], json!(TERMINALS + 1));
+    let list = agent.call_tool("list_terminal_sessions", json!({}));
+    assert_eq!(list["total_sessions"], json!(TERMINALS + 1));
     for session in &sessions {
-        let output = whole_output(agent, session);
-        let printed: Vec<&str> = output.lines().filter(|line| line.starts_with("line-")).collect();
+        let output = read_whole_output(agent, session);
+        let printed_lines: Vec<&str> = output.lines().filter(|line| line.starts_with("line-")).collect();
         let expected: Vec<String> = (1..=lines).map(|n| format!("line-{n}")).collect();
-        assert!(printed == expected, "{} lines, of which some are lost or doubled", printed.len());
+        assert!(printed_lines == expected, "{} lines, of which some are lost or repeated", printed_lines.len());
     }
-    let seen = agent.call_tool(
+    let reply = agent.call_tool(
         "await_output",
-        json!({"session_id": typed_into, "pattern": format!("^got-{typed}$"), "since": 0, "timeout": 20}),
+        json!({"session_id": typed_session, "pattern": format!("^got-{typed_count}$"), "since": 0, "timeout": 20}),
     );
-    assert_eq!(seen["reason"], "match", "{seen}");
-    let expected: Vec<String> = (1..=typed).map(|n| format!("got-{n}")).collect();
-    let output = whole_output(agent, &typed_into);
+    assert_eq!(reply["reason"], "match", "{reply}");
+    let expected: Vec<String> = (1..=typed_count).map(|n| format!("got-{n}")).collect();
+    let output = read_whole_output(agent, &typed_session);
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
     sessions
 }
@@ -133,12 +133,12 @@ pub(crate) fn printing_survives(
 fn terminal_survives_ten_killed_daemons_without_loss() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let sessions = printing_survives(&agent, None, (8_000, 100), || {
+    let sessions = check_output_survives(&agent, None, (8_000, 100), || {
         let mut last = 0;
         for _ in 0..10 {
-            last = next_daemon(&home, last);
+            last = wait_for_next_daemon(&home, last);
             // A random moment during the operation.
-            moment(250);
+            sleep_randomly(250);
             kill(last);
         }
     });
@@ -153,30 +153,30 @@ fn recording_continues_in_the_next_daemon() {
     let mut recorder = home.steplatch();
     recorder.args(["terminal", "record", "shown", "shown.cast"]).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
-    let mut reported = BufReader::new(recorder.stderr.take().unwrap()).lines();
-    assert!(reported.next().unwrap().unwrap().starts_with("recording term_"));
+    let mut recorder_lines = BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(recorder_lines.next().unwrap().unwrap().starts_with("recording term_"));
     home.run(&["terminal", "send", "shown", "-e", "echo before-$((1 + 1))"]).expect_success();
-    let first = next_daemon(&home, 0);
+    let first = wait_for_next_daemon(&home, 0);
     kill(first);
     home.run(&["terminal", "send", "shown", "-e", "echo after-$((1 + 1))"]).expect_success();
     home.run(&["terminal", "send", "shown", "-e", "exit 3"]).expect_success();
-    assert!(reported.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(recorder_lines.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
-    let recorded = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
+    let recording = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
     // As printed, or on the screen that the recorder received.
-    assert!(recorded.contains("before-2") && recorded.contains("after-2"), "{recorded}");
-    let last: (f64, String, String) = serde_json::from_str(recorded.lines().last().unwrap()).unwrap();
-    assert_eq!((last.1.as_str(), last.2.as_str()), ("x", "3"), "{recorded}");
+    assert!(recording.contains("before-2") && recording.contains("after-2"), "{recording}");
+    let last: (f64, String, String) = serde_json::from_str(recording.lines().last().unwrap()).unwrap();
+    assert_eq!((last.1.as_str(), last.2.as_str()), ("x", "3"), "{recording}");
 }
 
 /// Types `command` into a terminal and returns the printed number.
-fn number_printed(agent: &Agent, session: &str, command: &str) -> i32 {
-    let sent = agent.call_tool("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
-    let waited = agent.call_tool(
+fn run_and_read_number(agent: &Agent, session: &str, command: &str) -> i32 {
+    let reply = agent.call_tool("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
+    let match_reply = agent.call_tool(
         "await_output",
-        json!({"session_id": session, "pattern": "number (\\d+)", "since": sent["offset"], "timeout": 20}),
+        json!({"session_id": session, "pattern": "number (\\d+)", "since": reply["offset"], "timeout": 20}),
     );
-    waited["groups"][0].as_str().unwrap_or_else(|| panic!("{waited}")).parse().unwrap()
+    match_reply["groups"][0].as_str().unwrap_or_else(|| panic!("{match_reply}")).parse().unwrap()
 }
 
 fn is_running(pid: i32) -> bool {
@@ -184,40 +184,45 @@ fn is_running(pid: i32) -> bool {
 }
 
 #[test]
-fn detached_process_is_ended_with_its_terminal_or_named() {
+fn detached_process_is_terminated_or_reported() {
     // An orphan in another session, with an empty environment, that ignores terminating signals.
     const STRAY: &str = "(env -i setsid bash -c 'trap \"\" HUP TERM; echo number $$; exec sleep 1000' &)";
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let open = || agent.call_tool("open_terminal", json!({}))["session_id"].as_str().unwrap().to_owned();
     let (first, second) = (open(), open());
-    let stray = number_printed(&agent, &second, STRAY);
-    let closed = agent.call_tool("exit_terminal", json!({"session_id": first}));
-    assert_eq!(closed["survivors"], json!([{"pid": stray, "name": "sleep", "doubtful": true}]), "either may be its");
-    assert!(is_running(stray));
-    let closed = agent.call_tool("exit_terminal", json!({"session_id": second}));
-    assert_eq!(closed["survivors"], json!([]), "nobody else's any more");
-    assert!(!is_running(stray));
+    let stray_pid = run_and_read_number(&agent, &second, STRAY);
+    let close_reply = agent.call_tool("exit_terminal", json!({"session_id": first}));
+    assert_eq!(
+        close_reply["survivors"],
+        json!([{"pid": stray_pid, "name": "sleep", "doubtful": true}]),
+        "either terminal may own the process"
+    );
+    assert!(is_running(stray_pid));
+    let close_reply = agent.call_tool("exit_terminal", json!({"session_id": second}));
+    assert_eq!(close_reply["survivors"], json!([]), "no other terminal may own the process");
+    assert!(!is_running(stray_pid));
 }
 
 #[test]
-fn process_named_like_a_daemon_is_ended_with_its_terminal() {
+fn process_named_like_a_daemon_is_terminated() {
     // redteam L2: a process controls its own name and arguments.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let folder = home.path().join("copied");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::copy("/bin/bash", folder.join("steplatch")).unwrap();
-    std::fs::write(folder.join("daemon"), "trap '' HUP TERM; echo number $$; while :; do sleep 100; done\n").unwrap();
-    let opened = agent.call_tool("open_terminal", json!({"working_directory": folder}));
-    let session = opened["session_id"].as_str().unwrap();
-    let stray = number_printed(&agent, session, "(env -i setsid ./steplatch daemon serve &)");
-    let closed = agent.call_tool("exit_terminal", json!({"session_id": session}));
-    assert_eq!((&closed["survivors"], is_running(stray)), (&json!([]), false), "{closed}");
+    let directory = home.path().join("copied");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::copy("/bin/bash", directory.join("steplatch")).unwrap();
+    std::fs::write(directory.join("daemon"), "trap '' HUP TERM; echo number $$; while :; do sleep 100; done\n")
+        .unwrap();
+    let terminal = agent.call_tool("open_terminal", json!({"working_directory": directory}));
+    let session = terminal["session_id"].as_str().unwrap();
+    let stray_pid = run_and_read_number(&agent, session, "(env -i setsid ./steplatch daemon serve &)");
+    let close_reply = agent.call_tool("exit_terminal", json!({"session_id": session}));
+    assert_eq!((&close_reply["survivors"], is_running(stray_pid)), (&json!([]), false), "{close_reply}");
 }
 
 #[test]
-fn superseded_daemon_ends_without_changing_the_state() {
+fn superseded_daemon_exits_without_changing_the_state() {
     // redteam L4: the first daemon stayed forever, and its clients had to wait.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -226,17 +231,17 @@ fn superseded_daemon_ends_without_changing_the_state() {
     let first = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
     let mut second = home.steplatch().args(["daemon", "serve"]).stdin(Stdio::null()).spawn().unwrap();
-    next_daemon(&home, first.into());
+    wait_for_next_daemon(&home, first.into());
     // The agent is still connected to the first daemon, which cannot record the run.
     let machine = json!({"name": "short", "initial_state": "only", "states": {
         "only": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
     let result = agent.call_tool("run_workflow", arguments.clone());
-    eventually_blocking(&format!("the first daemon ends: {result}"), || !is_running(first));
+    eventually_blocking(&format!("the first daemon exits: {result}"), || !is_running(first));
     assert_eq!(agent.call_tool("run_workflow", arguments)["status"], "completed");
     let listed = agent.call_tool("list_terminal_sessions", json!({}));
-    assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the terminal is the next daemon's");
+    assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the next daemon has the terminal");
     second.kill().unwrap();
     second.wait().unwrap();
 }
@@ -245,8 +250,8 @@ fn superseded_daemon_ends_without_changing_the_state() {
 fn terminals_are_found_after_the_runtime_directory_is_lost() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let opened = agent.call_tool("open_terminal", json!({"command": ["cat"]}));
-    let session = opened["session_id"].as_str().unwrap();
+    let terminal = agent.call_tool("open_terminal", json!({"command": ["cat"]}));
+    let session = terminal["session_id"].as_str().unwrap();
     drop(agent);
     // As at a logout: the directory is removed, but the processes remain.
     let runtime = home.path().join("steplatch");
@@ -254,11 +259,11 @@ fn terminals_are_found_after_the_runtime_directory_is_lost() {
     let listed = home.run(&["terminal", "list", "--json"]).json();
     assert_eq!(listed["sessions"][0]["session_id"], session, "the daemon listens again");
     // First without a daemon, and then from another directory.
-    for elsewhere in [false, true] {
+    for uses_other_directory in [false, true] {
         kill(home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap());
         std::fs::remove_dir_all(&runtime).unwrap();
         let mut list = home.steplatch();
-        if elsewhere {
+        if uses_other_directory {
             list.env("XDG_RUNTIME_DIR", home.path().join("other"));
         }
         let listed = CommandOutput::of(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
@@ -269,15 +274,15 @@ fn terminals_are_found_after_the_runtime_directory_is_lost() {
 #[test]
 fn daemon_started_in_a_terminal_outlives_it() {
     let (outer, inner) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
-    let opened = outer.run(&["terminal", "open"]).expect_success();
+    let outer_session = outer.run(&["terminal", "open"]).expect_success();
     let environment: Vec<String> =
         inner.environment().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     let command = format!("env {} {STEPLATCH} terminal open -- cat", environment.join(" "));
-    let kept = outer.run(&["terminal", "run", opened.trim(), &command]).expect_success();
-    let closed = outer.run(&["terminal", "close", opened.trim()]);
-    assert!(!closed.stderr.contains("process"), "{}", closed.stderr);
-    let listed = inner.run(&["terminal", "list", "--json"]).json();
-    assert_eq!(listed["sessions"][0]["session_id"], kept.trim());
+    let inner_session = outer.run(&["terminal", "run", outer_session.trim(), &command]).expect_success();
+    let close_output = outer.run(&["terminal", "close", outer_session.trim()]);
+    assert!(!close_output.stderr.contains("process"), "{}", close_output.stderr);
+    let list = inner.run(&["terminal", "list", "--json"]).json();
+    assert_eq!(list["sessions"][0]["session_id"], inner_session.trim());
 }
 
 /// The host is stopped while the next daemon starts, with unread requests of the previous one.
@@ -298,15 +303,16 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     let started = agent.call_tool("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
     let call = agent.begin("run_command", append("call"));
     kill(daemon);
-    next_daemon(&home, daemon);
+    wait_for_next_daemon(&home, daemon);
     // Other requests are not delayed, and neither are new runs.
-    let other = agent.call_tool("run_command", append("other"));
-    assert_eq!(other["success"], true, "{other}");
-    let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}}}});
-    let opened = agent.call_tool("run_workflow", json!({"workflow_definition": opening, "wait_seconds": 60}));
-    assert_eq!(opened["status"], "completed", "{opened}");
+    let other_reply = agent.call_tool("run_command", append("other"));
+    assert_eq!(other_reply["success"], true, "{other_reply}");
+    let open_definition = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}}}});
+    let open_outcome =
+        agent.call_tool("run_workflow", json!({"workflow_definition": open_definition, "wait_seconds": 60}));
+    assert_eq!(open_outcome["status"], "completed", "{open_outcome}");
     signal(Signal::CONT);
-    let called = call.answer();
+    let call_reply = call.answer();
     let run = json!({"run_id": started["run_id"], "wait_seconds": 60});
     let ended = agent.call_tool("get_run", run);
     assert_eq!(ended["status"], "completed", "{ended}");
@@ -314,8 +320,8 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     // Only the request that the stopped host had not read may have an unknown outcome.
-    match called["outcome_unknown"] == true {
+    match call_reply["outcome_unknown"] == true {
         true => assert!(lines == ["call", "one", "other", "two"] || lines == ["one", "other", "two"], "{lines:?}"),
-        false => assert_eq!(lines, ["call", "one", "other", "two"], "{called}"),
+        false => assert_eq!(lines, ["call", "one", "other", "two"], "{call_reply}"),
     }
 }

@@ -8,8 +8,8 @@ use crate::desk::{Desk, escape_regex};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The commands of the page, each with its keys.
-fn commands() -> Vec<(String, Option<String>)> {
+/// Returns the commands of the page, each with its keys.
+fn parse_commands() -> Vec<(String, Option<String>)> {
     let page = include_str!("../../docs/tour.md");
     let mut commands = Vec::new();
     for block in page.split("```").skip(1).step_by(2) {
@@ -24,7 +24,7 @@ fn commands() -> Vec<(String, Option<String>)> {
 }
 
 /// Patterns of the screen before an answer of the person, or at the end of a command.
-const SHOWN: [(&str, &str); 8] = [
+const EXPECTED_SCREENS: [(&str, &str); 8] = [
     ("terminal run", "^[A-Z][a-z]+day$"),
     ("terminal attach", "^[A-Z][a-z]+day\\n\\S+[$#] *$"),
     ("-e 'sh setup.sh'", "Continue\\? \\[y/n\\]$"),
@@ -36,7 +36,7 @@ const SHOWN: [(&str, &str); 8] = [
 ];
 
 #[tokio::test]
-async fn tour_page_is_typed_to_its_end() {
+async fn tour_page_commands_work_to_the_end() {
     let home = Home::new(STEPLATCH);
     let temporary = home.path().join("temporary");
     fs::create_dir(&temporary).unwrap();
@@ -46,13 +46,14 @@ async fn tour_page_is_typed_to_its_end() {
     desk.expect_screen("A terminal  1 of 6").await;
     desk.press("echo $((40+2)); false\r").await;
     desk.expect_screen("^42\\nexit status: 1\\n\\$ steplatch terminal open").await;
-    let commands = commands();
+    let commands = parse_commands();
     assert!(commands.len() > 12, "{commands:?}");
     for (command, answer) in &commands {
-        let shown = SHOWN.iter().find(|(part, _)| command.contains(part)).map_or("", |(_, shown)| *shown);
+        let pattern =
+            EXPECTED_SCREENS.iter().find(|(part, _)| command.contains(part)).map_or("", |(_, pattern)| *pattern);
         desk.expect_screen(&format!("^\\$ {}$", escape_regex(command))).await;
         desk.press(&format!("{command}\r")).await;
-        desk.expect_screen(shown).await;
+        desk.expect_screen(pattern).await;
         if let Some(answer) = answer {
             desk.press(answer).await;
         }
@@ -66,7 +67,7 @@ async fn tour_page_is_typed_to_its_end() {
 }
 
 #[test]
-fn without_a_terminal_it_names_the_page() {
+fn tour_without_a_terminal_refers_to_the_page() {
     let home = Home::new(STEPLATCH);
     let refused = home.run(&["tour"]);
     assert_eq!(refused.code, 2);

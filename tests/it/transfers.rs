@@ -1,4 +1,4 @@
-//! Files between this machine and a remote one: a real `sshd` on loopback, and another user.
+//! File transfers between this computer and a remote host: a real `sshd` on loopback, and another user.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, eventually_blocking, leave_out};
 
 use crate::hosts::{RemoteHost, state};
-use crate::survival::{kill, next_daemon};
+use crate::survival::{kill, wait_for_next_daemon};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -24,25 +24,25 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).flatten().take(length).collect()
 }
 
-fn reachable_machine(home: &mut Home) -> Option<RemoteHost> {
-    let far = RemoteHost::new(home)?;
+fn connect_host(home: &mut Home) -> Option<RemoteHost> {
+    let remote = RemoteHost::new(home)?;
     remote.install();
     home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
-    Some(far)
+    Some(remote)
 }
 
 /// Returns the names in a directory, sorted.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap().flatten();
+fn file_names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
 #[test]
-fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
+fn file_arrives_complete_despite_cuts_and_a_killed_daemon() {
     let mut home = Home::new(STEPLATCH);
-    let Some(remote) = reachable_machine(&mut home) else { return };
+    let Some(remote) = connect_host(&mut home) else { return };
     let content = noise(48 << 20);
     let source = home.path().join("image.bin");
     std::fs::write(&source, &content).unwrap();
@@ -50,27 +50,27 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
     let inbox = remote.home_dir.path().join("inbox");
     std::fs::create_dir(&inbox).unwrap();
     remote.chown_home();
-    let unfinished = || names(&inbox).iter().any(|name| name.starts_with(".steplatch-"));
+    let has_partial_file = || file_names(&inbox).iter().any(|name| name.starts_with(".steplatch-"));
 
     let output = std::thread::scope(|scope| {
-        let copying = scope.spawn(|| home.run(&["cp", "image.bin", "build:inbox"]));
-        eventually_blocking("a portion has arrived", || unfinished().then_some(()).ok_or("nothing"));
+        let copy = scope.spawn(|| home.run(&["cp", "image.bin", "build:inbox"]));
+        eventually_blocking("a portion has arrived", || has_partial_file().then_some(()).ok_or("nothing"));
         for round in 0..4 {
             RemoteHost::cut_connections(&home);
             if round == 2 {
-                kill(next_daemon(&home, 0));
+                kill(wait_for_next_daemon(&home, 0));
             }
             eventually_blocking("the connection is restored", || {
-                let checked = home.run(&["hosts", "check", "build", "--json"]);
-                if checked.code == 0 { Ok(()) } else { Err(checked) }
+                let check_output = home.run(&["hosts", "check", "build", "--json"]);
+                if check_output.code == 0 { Ok(()) } else { Err(check_output) }
             });
         }
-        copying.join().unwrap()
+        copy.join().unwrap()
     });
     assert_eq!(output.code, 0, "{}", output.stderr);
-    let there = inbox.join("image.bin");
-    assert!(std::fs::read(&there).unwrap() == content, "the copy differs");
-    assert_eq!(std::fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
+    let remote_file = inbox.join("image.bin");
+    assert!(std::fs::read(&remote_file).unwrap() == content, "the copy differs");
+    assert_eq!(std::fs::metadata(&remote_file).unwrap().permissions().mode() & 0o777, 0o750);
     home.run(&["cp", "build:inbox/image.bin", "back.bin"]).expect_success();
     assert!(std::fs::read(home.path().join("back.bin")).unwrap() == content, "the returned file differs");
 }
@@ -78,7 +78,7 @@ fn file_arrives_whole_despite_cuts_and_a_killed_daemon() {
 #[test]
 fn directory_is_copied_and_skipped_links_are_named() {
     let mut home = Home::new(STEPLATCH);
-    let Some(remote) = reachable_machine(&mut home) else { return };
+    let Some(remote) = connect_host(&mut home) else { return };
     let site = home.path().join("site");
     std::fs::create_dir_all(site.join("css/deep")).unwrap();
     for (name, text) in [("index.html", "<p>häuser"), ("css/a.css", ""), ("css/deep/b.css", "b{}")] {
@@ -87,17 +87,17 @@ fn directory_is_copied_and_skipped_links_are_named() {
     symlink("index.html", site.join("link")).unwrap();
     let refused = home.run(&["cp", "site", "build:"]);
     assert!(refused.code == 1 && refused.stderr.contains("copied with -r"), "{refused:?}");
-    let copied = home.run(&["cp", "-r", "site", "build:", "--json"]);
-    assert_eq!(copied.code, 0, "{copied:?}");
-    let report = copied.json();
+    let output = home.run(&["cp", "-r", "site", "build:", "--json"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let report = output.json();
     assert_eq!(report["files"].as_array().unwrap().len(), 3, "{report}");
     assert!(report["skipped"][0].as_str().unwrap().ends_with("site/link"), "{report}");
-    let there = remote.home_dir.path().join("site");
-    assert_eq!(std::fs::read_to_string(there.join("index.html")).unwrap(), "<p>häuser");
-    assert_eq!(names(&there.join("css/deep")), ["b.css"]);
+    let remote_site = remote.home_dir.path().join("site");
+    assert_eq!(std::fs::read_to_string(remote_site.join("index.html")).unwrap(), "<p>häuser");
+    assert_eq!(file_names(&remote_site.join("css/deep")), ["b.css"]);
     // Several files go into a directory, and its existing files are unchanged.
     home.run(&["cp", "site/index.html", "site/css/a.css", "build:site"]).expect_success();
-    assert_eq!(names(&there), ["a.css", "css", "index.html"]);
+    assert_eq!(file_names(&remote_site), ["a.css", "css", "index.html"]);
     let refused = home.run(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
     assert!(
         refused.code == 1 && refused.stderr.contains("exists with another content (on host 'build')"),
@@ -108,30 +108,30 @@ fn directory_is_copied_and_skipped_links_are_named() {
 }
 
 #[test]
-fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
+fn agent_and_workflow_transfer_remote_files() {
     let mut home = Home::new(STEPLATCH);
-    let Some(remote) = reachable_machine(&mut home) else { return };
+    let Some(remote) = connect_host(&mut home) else { return };
     let agent = Agent::new(&home);
-    let put = agent.call_tool(
+    let put_reply = agent.call_tool(
         "put_file",
         json!({"host": "build", "path": "hello.sh", "content": "#!/bin/sh\necho häuser\n", "mode": "0755"}),
     );
-    assert_eq!(put["success"], true, "{put}");
-    assert_eq!(put["file"]["path"], json!(remote.home_dir.path().join("hello.sh")), "{put}");
+    assert_eq!(put_reply["success"], true, "{put_reply}");
+    assert_eq!(put_reply["file"]["path"], json!(remote.home_dir.path().join("hello.sh")), "{put_reply}");
     let result = agent.call_tool("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
-    let sum = put["file"]["sha256"].as_str().unwrap();
+    let sum = put_reply["file"]["sha256"].as_str().unwrap();
     assert_eq!(result["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{result}");
 
-    let first = agent.call_tool("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
+    let first_part = agent.call_tool("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
     // The umlaut does not fit entirely.
     assert_eq!(
-        (first["content"].as_str(), first["next_offset"].as_u64()),
+        (first_part["content"].as_str(), first_part["next_offset"].as_u64()),
         (Some("#!/bin/sh\necho h"), Some(16)),
-        "{first}"
+        "{first_part}"
     );
-    let rest = agent.call_tool("get_file", json!({"host": "build", "path": "hello.sh", "offset": 16}));
+    let second_part = agent.call_tool("get_file", json!({"host": "build", "path": "hello.sh", "offset": 16}));
     assert_eq!(
-        (&rest["content"], &rest["next_offset"], &rest["sha256"]),
+        (&second_part["content"], &second_part["next_offset"], &second_part["sha256"]),
         (&json!("äuser\n"), &Value::Null, &json!(sum))
     );
     let bytes = agent.call_tool("put_file", json!({"host": "build", "path": "b", "content_base64": "AP8="}));
@@ -139,7 +139,7 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     let bytes = agent.call_tool("get_file", json!({"host": "build", "path": "b"}));
     assert_eq!((&bytes["content_base64"], &bytes["content"]), (&json!("AP8="), &Value::Null), "{bytes}");
 
-    for (tool, params, words) in [
+    for (tool, params, expected) in [
         ("put_file", json!({"host": "build", "path": "b", "content": "x", "overwrite": false}), "overwrite=true"),
         ("put_file", json!({"host": "build", "path": "no/b", "content": "x"}), "create it first"),
         ("put_file", json!({"host": "build", "path": "b"}), "one of content, content_base64 and from"),
@@ -154,11 +154,11 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
     ] {
         let refused = agent.call_tool(tool, params.clone());
         assert_eq!(refused["success"], false, "{params}: {refused}");
-        assert!(refused["error"].as_str().unwrap().contains(words), "{params}: {refused}");
+        assert!(refused["error"].as_str().unwrap().contains(expected), "{params}: {refused}");
     }
 
     std::fs::write(home.path().join("version"), "1.4.0\n").unwrap();
-    let runs = |states: Value| {
+    let run_workflow = |states: Value| {
         let definition = json!({"host": "build", "initial_state": "send", "states": states});
         agent.call_tool(
             "run_workflow",
@@ -166,12 +166,12 @@ fn agent_reads_and_writes_remote_files_and_a_machine_moves_them() {
         )
     };
     let (version, out) = (home.path().join("version"), home.path().join("out"));
-    let run = runs(json!({
+    let run = run_workflow(json!({
         "send": state(None, "put_file", json!({"from": version, "path": "in/version"}), "never"),
         "never": {"action": {"tool": "return", "params": {"result": "?"}}},
     }));
     assert_eq!(run["status"], "failed", "the directory is missing: {run}");
-    let run = runs(json!({
+    let run = run_workflow(json!({
         "send": state(None, "put_file", json!({"from": version, "path": "version"}), "work"),
         "work": state(None, "run_command", json!({"command": "tr . - < version > out"}), "fetch"),
         "fetch": state(None, "get_file", json!({"path": "out", "to": out}), "show"),
@@ -187,13 +187,13 @@ struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
     /// `None` where nothing can be mounted, as in a container.
-    fn new(far: &RemoteHost) -> Option<Self> {
-        let folder = remote.home_dir.path().join("small");
-        std::fs::create_dir(&folder).unwrap();
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k,mode=777", "tmpfs"]).arg(&folder).status();
-        if mounted.is_ok_and(|status| status.success()) {
-            return Some(Self(folder));
+    fn new(remote: &RemoteHost) -> Option<Self> {
+        let directory = remote.home_dir.path().join("small");
+        std::fs::create_dir(&directory).unwrap();
+        let mount_status =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k,mode=777", "tmpfs"]).arg(&directory).status();
+        if mount_status.is_ok_and(|status| status.success()) {
+            return Some(Self(directory));
         }
         leave_out("a file system cannot be mounted");
         None
@@ -207,19 +207,19 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn full_remote_disk_is_named_and_the_old_file_stays() {
+fn full_remote_disk_is_reported_and_keeps_the_old_file() {
     let mut home = Home::new(STEPLATCH);
-    let Some(remote) = reachable_machine(&mut home) else { return };
-    let Some(small) = SmallDisk::new(&far) else { return };
+    let Some(remote) = connect_host(&mut home) else { return };
+    let Some(disk) = SmallDisk::new(&remote) else { return };
     std::fs::write(home.path().join("big"), noise(1 << 20)).unwrap();
-    std::fs::write(small.0.join("big"), "old").unwrap();
+    std::fs::write(disk.0.join("big"), "old").unwrap();
     remote.chown_home();
     let refused = home.run(&["cp", "big", "build:small"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.contains("No space left on device (on host 'build')"), "{refused:?}");
-    eventually_blocking("nothing is left", || match names(&small.0).as_slice() {
+    eventually_blocking("no partial file remains", || match file_names(&disk.0).as_slice() {
         [one] if one == "big" => Ok(()),
         other => Err(other.to_vec()),
     });
-    assert_eq!(std::fs::read_to_string(small.0.join("big")).unwrap(), "old");
+    assert_eq!(std::fs::read_to_string(disk.0.join("big")).unwrap(), "old");
 }

@@ -12,7 +12,7 @@ const LINT: &str = include_str!("trials/lint.py");
 const PUBLISH: &str = include_str!("trials/publish.py");
 const LOGIN: &str = include_str!("../../crates/daemon/tests/it/trials/login.json");
 
-/// A directory with the workflows' data, and an agent.
+/// Creates a home with the workflows' data, and an agent.
 fn expect_run_id() -> (Home, Agent) {
     let home = Home::new(STEPLATCH);
     let script = "mkdir src && printf 'ok \\n' > src/a && echo A title > title && echo body > body";
@@ -21,7 +21,7 @@ fn expect_run_id() -> (Home, Agent) {
     (home, agent)
 }
 
-fn run(home: &Home, agent: &Agent, name: &str, text: &str, directory: &str) -> Value {
+fn start_function(home: &Home, agent: &Agent, name: &str, text: &str, directory: &str) -> Value {
     let file = home.path().join(format!("{name}.py"));
     fs::write(&file, text).unwrap();
     let directory = home.path().join(directory).display().to_string();
@@ -30,28 +30,28 @@ fn run(home: &Home, agent: &Agent, name: &str, text: &str, directory: &str) -> V
 }
 
 /// Waits for the end of a run.
-fn wait_for_end(agent: &Agent, run: &Value) -> Value {
+fn wait_for_run(agent: &Agent, run: &Value) -> Value {
     agent.call_tool("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}))
 }
 
 #[test]
-fn several_linters_run_at_once_and_are_summed_up() {
+fn linters_run_in_parallel_and_are_summed_up() {
     let (home, agent) = expect_run_id();
-    let begun = run(&home, &agent, "lint", LINT, "src");
-    let linted = wait_for_end(&agent, &begun);
-    assert_eq!(linted["result"], json!({"checked": 3, "failed": ["spaces"]}), "{linted:#}");
+    let started_run = start_function(&home, &agent, "lint", LINT, "src");
+    let outcome = wait_for_run(&agent, &started_run);
+    assert_eq!(outcome["result"], json!({"checked": 3, "failed": ["spaces"]}), "{outcome:#}");
 }
 
 #[test]
 fn function_asks_with_a_form_and_abandons_a_call() {
     let (home, agent) = expect_run_id();
-    let waiting = run(&home, &agent, "publish", PUBLISH, ".");
+    let waiting = start_function(&home, &agent, "publish", PUBLISH, ".");
     assert_eq!(waiting["status"], "waiting", "{waiting:#}");
-    let decided = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
-    assert_eq!(decided["success"], true, "{decided:#}");
-    let published = wait_for_end(&agent, &waiting);
+    let reply = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
+    assert_eq!(reply["success"], true, "{reply:#}");
+    let outcome = wait_for_run(&agent, &waiting);
     let result = json!({"title": "A title", "copies": 2, "slow": "timed out", "letters": 4});
-    assert_eq!(published["result"], result, "{published:#}");
+    assert_eq!(outcome["result"], result, "{outcome:#}");
 }
 
 #[test]
@@ -63,12 +63,16 @@ fn agent_logs_in_and_receives_output_without_the_password() {
     fs::write(&ssh, script).unwrap();
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "sh", "HOST": ssh, "PW": "hunter2-and-more"});
-    let begun =
+    let started_run =
         agent.call_tool("run_workflow", json!({"workflow_definition": definition, "initial_variables": variables}));
-    let read = wait_for_end(&agent, &begun);
-    assert_eq!((&read["status"], &read["return_values"]["LOAD"]), (&json!("completed"), &json!("0.42")), "{read:#}");
-    assert!(!read.to_string().contains("hunter2"));
-    let events = home.run(&["runs", "events", read["run_id"].as_str().unwrap()]).expect_success();
+    let outcome = wait_for_run(&agent, &started_run);
+    assert_eq!(
+        (&outcome["status"], &outcome["return_values"]["LOAD"]),
+        (&json!("completed"), &json!("0.42")),
+        "{outcome:#}"
+    );
+    assert!(!outcome.to_string().contains("hunter2"));
+    let events = home.run(&["runs", "events", outcome["run_id"].as_str().unwrap()]).expect_success();
     assert!(events.contains("question_answered") && events.contains("(secret)"), "{events}");
 }
 
@@ -83,15 +87,19 @@ fn recorded_run_is_rehearsed_with_its_external_inputs() {
                  "transitions": [{"condition": "success", "next_state": "done"}]},
         "done": {"action": {"tool": "return", "params": {"result": "{talk_groups.1}"}}}}});
     fs::write(home.path().join("tries.json"), machine.to_string()).unwrap();
-    let opened = home.run(&["terminal", "open", "--json"]).json();
+    let terminal = home.run(&["terminal", "open", "--json"]).json();
     let directory = format!("DIR={}", home.path().display());
-    let session = opened["session_id"].as_str().unwrap();
+    let session = terminal["session_id"].as_str().unwrap();
     let run = home.run(&["run", "./tries.json", "-i", &directory, "--session", session, "--json"]).json();
     assert_eq!((&run["status"], &run["result"]), (&json!("completed"), &json!("yes")), "{run:#}");
     let id = run["run_id"].as_str().unwrap();
-    let played = home.run(&["workflow", "test", "tries.json", "--from", id, "--json"]).json();
-    assert_eq!((&played["end"]["status"], &played["states_executed"]), (&json!("completed"), &json!(4)), "{played:#}");
-    assert_eq!(played["left_over"], json!([]), "{played:#}");
+    let rehearsal = home.run(&["workflow", "test", "tries.json", "--from", id, "--json"]).json();
+    assert_eq!(
+        (&rehearsal["end"]["status"], &rehearsal["states_executed"]),
+        (&json!("completed"), &json!(4)),
+        "{rehearsal:#}"
+    );
+    assert_eq!(rehearsal["left_over"], json!([]), "{rehearsal:#}");
     let stubs = home.run(&["workflow", "test", "tries.json", "--from", id, "--print-stubs"]).json();
     assert_eq!(stubs["states"]["ask"].as_array().map(Vec::len), Some(2), "{stubs:#}");
     fs::write(home.path().join("stubs.json"), stubs.to_string()).unwrap();
@@ -103,25 +111,25 @@ fn agent_rehearses_a_machine_without_running_anything() {
     let (home, agent) = expect_run_id();
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "ssh", "HOST": "box", "PW": "hunter2-and-more"});
-    let rehearses = |stubs: Value| {
+    let rehearse = |stubs: Value| {
         let arguments = json!({"workflow_definition": definition, "initial_variables": variables, "rehearse": stubs, "detail": "full"});
         agent.begin("run_workflow", arguments).answer()
     };
-    let played = rehearses(json!({
+    let rehearsal = rehearse(json!({
         "states": {"login": {"prints": ["Continue (yes/no)?"]}, "enter": {"prints": ["password:", "remote$ "]},
                    "read": {"match_text": "load average: 0.5"}},
         "gates": {"trust": "yes"}
     }));
-    let reported = played["result"]["structuredContent"].clone();
+    let report = rehearsal["result"]["structuredContent"].clone();
     assert_eq!(
-        (&reported["status"], &reported["return_values"]["LOAD"]),
+        (&report["status"], &report["return_values"]["LOAD"]),
         (&json!("completed"), &json!("0.5")),
-        "{played:#}"
+        "{rehearsal:#}"
     );
-    assert!(!played.to_string().contains("hunter2"), "{played:#}");
-    let stuck = rehearses(json!({"states": {"login": {"prints": ["Continue (yes/no)?"]}}})).to_string();
+    assert!(!rehearsal.to_string().contains("hunter2"), "{rehearsal:#}");
+    let stuck = rehearse(json!({"states": {"login": {"prints": ["Continue (yes/no)?"]}}})).to_string();
     assert!(stuck.contains("the rehearsal needs more") && stuck.contains("trust"), "{stuck}");
-    let misspelt = rehearses(json!({"states": {"logon": "timeout"}})).to_string();
+    let misspelt = rehearse(json!({"states": {"logon": "timeout"}})).to_string();
     assert!(misspelt.contains("did you mean 'login'?"), "{misspelt}");
     assert_eq!(home.run(&["runs", "list", "--json"]).json()["runs"], json!([]));
 }

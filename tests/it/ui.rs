@@ -28,9 +28,9 @@ fn home() -> Home {
     home
 }
 
-async fn open_ui(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &str)]) -> Desk {
+async fn open_ui(home: &Home, arguments: &str, size: (u16, u16), environment: &[(&str, &str)]) -> Desk {
     let command = format!("{STEPLATCH} ui {arguments}; echo left with $?; stty -a | grep -o ' -*icanon '; sleep 1000");
-    Desk::start(home, home.path(), &command, size, more).await
+    Desk::start(home, home.path(), &command, size, environment).await
 }
 
 /// Confirms an action once its key works: Enter right after a letter belongs to typed text.
@@ -45,8 +45,8 @@ fn start_run(home: &Home, file: &str) -> String {
 }
 
 fn is_in_state(home: &Home, run: &str, state: &str) -> bool {
-    let listed = home.run(&["runs", "list", "--state", state, "--json"]).json();
-    listed["runs"].as_array().unwrap().iter().any(|listed| listed["run_id"] == run)
+    let list = home.run(&["runs", "list", "--state", state, "--json"]).json();
+    list["runs"].as_array().unwrap().iter().any(|candidate| candidate["run_id"] == run)
 }
 
 #[tokio::test]
@@ -70,8 +70,8 @@ async fn new_user_answers_attaches_cancels_and_quits() {
     desk.expect_screen("answered: yes; run_\\w+ is now").await;
     desk.expect_screen("✓ release +completed(.*\\n)*.*select ").await;
     let events = home.run(&["runs", "events", &run, "--json"]).expect_success();
-    let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
-    assert!(answered.contains("\"through\":\"ui\"") && answered.contains("\"proof\":\"terminal\""), "{answered}");
+    let event = events.lines().find(|line| line.contains("gate_answered")).unwrap();
+    assert!(event.contains("\"through\":\"ui\"") && event.contains("\"proof\":\"terminal\""), "{event}");
 
     // Attach, type, and return: the picture contains the typed text.
     desk.press("\x1b[H\r").await;
@@ -105,10 +105,11 @@ async fn new_user_answers_attaches_cancels_and_quits() {
 }
 
 #[tokio::test]
-async fn ended_run_restarts_at_a_step_after_confirmation() {
+async fn finished_run_restarts_at_a_step_after_confirmation() {
     let home = home();
-    let at = |name: &str| home.path().join(name).display().to_string();
-    let commands = [format!("echo built >> {}", at("log")), format!("rm -rf {}; test -e {}", at("old"), at("route"))];
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let commands =
+        [format!("echo built >> {}", path("log")), format!("rm -rf {}; test -e {}", path("old"), path("route"))];
     let [build, ship] = commands.map(|command| json!({"tool": "run_command", "params": {"command": command}}));
     let to_ship = json!([{"condition": "success", "next_state": "ship"}]);
     let machine = json!({"name": "ships", "initial_state": "build", "states": {
@@ -117,7 +118,7 @@ async fn ended_run_restarts_at_a_step_after_confirmation() {
     let failed = home.run(&["run", "ships.json", "--json"]).stdout;
     let failed: serde_json::Value = serde_json::from_str(&failed).unwrap();
     let run = failed["run_id"].as_str().unwrap();
-    fs::write(at("route"), "").unwrap();
+    fs::write(path("route"), "").unwrap();
     let desk = open_ui(&home, run, (100, 24), &[]).await;
     desk.expect_screen("r run again from here").await;
     desk.expect_screen("ship +run_command").await;
@@ -130,7 +131,7 @@ async fn ended_run_restarts_at_a_step_after_confirmation() {
     desk.expect_screen("runs run_\\w+ again").await;
     desk.expect_screen("ships run_\\w+ completed").await;
     desk.expect_screen("build +run_command +taken over").await;
-    assert_eq!(fs::read_to_string(at("log")).unwrap(), "built\n", "the first state is taken over");
+    assert_eq!(fs::read_to_string(path("log")).unwrap(), "built\n", "the first state is taken over");
 }
 
 #[tokio::test]
@@ -160,8 +161,8 @@ async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
     desk.press("\r").await;
     desk.expect_screen("answered: place=us count=2; run_").await;
     let events = home.run(&["runs", "events", &run, "--json"]).expect_success();
-    let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
-    assert!(answered.contains("\"proof\":\"passphrase\""), "{answered}");
+    let event = events.lines().find(|line| line.contains("gate_answered")).unwrap();
+    assert!(event.contains("\"proof\":\"passphrase\""), "{event}");
 }
 
 #[tokio::test]
@@ -182,7 +183,7 @@ async fn takeover_holds_a_terminal_until_returned() {
 }
 
 #[tokio::test]
-async fn terminal_held_by_another_person_is_taken_once_free() {
+async fn terminal_held_by_another_person_can_be_taken_when_free() {
     let home = home();
     home.run(&["terminal", "open", "--name", "mine"]).expect_success();
     let first = open_ui(&home, "", (80, 24), &[]).await;
@@ -206,7 +207,7 @@ async fn terminal_held_by_another_person_is_taken_once_free() {
 }
 
 #[tokio::test]
-async fn locked_run_explains_unlocking_and_is_answered_then() {
+async fn locked_run_explains_unlocking_before_its_question() {
     let home = home();
     home.run_with_input(&["approver", "set", "--stdin"], "open sesame\n").expect_success();
     let run = start_run(&home, "release.json");
@@ -231,10 +232,10 @@ async fn locked_run_explains_unlocking_and_is_answered_then() {
 }
 
 #[tokio::test]
-async fn older_daemon_is_shown_partly_and_the_next_one_fully() {
+async fn older_daemon_is_shown_in_part_and_the_next_in_full() {
     let home = home();
     home.run(&["terminal", "open", "--name", "build"]).expect_success();
-    older_daemon::put_before(&home, &["WATCH_TERMINALS", "WATCH_SCREEN"]);
+    older_daemon::put_in_front_of(&home, &["WATCH_TERMINALS", "WATCH_SCREEN"]);
     let desk = open_ui(&home, "", (110, 24), &[]).await;
     desk.expect_screen("› build +at prompt").await;
     desk.expect_screen("no screen is shown: the daemon is of an older version; restart it").await;
@@ -251,10 +252,10 @@ async fn older_daemon_is_shown_partly_and_the_next_one_fully() {
 }
 
 #[tokio::test]
-async fn daemon_without_the_required_verbs_is_called_older() {
+async fn daemon_without_the_required_verbs_is_reported_as_older() {
     let home = home();
     home.run(&["daemon", "start"]).expect_success();
-    older_daemon::put_before(&home, &["WATCH"]);
+    older_daemon::put_in_front_of(&home, &["WATCH"]);
     let desk = open_ui(&home, "", (110, 24), &[]).await;
     desk.expect_screen(
         "the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart",
@@ -267,7 +268,7 @@ async fn daemon_without_the_required_verbs_is_called_older() {
 }
 
 #[test]
-fn agent_in_a_held_terminal_answers_no_gate() {
+fn agent_terminal_cannot_answer_a_gate_in_the_ui() {
     let home = home();
     let agent = Agent::new(&home);
     let run = start_run(&home, "release.json");
@@ -275,28 +276,27 @@ fn agent_in_a_held_terminal_answers_no_gate() {
     let opened =
         agent.call_tool("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30}));
     assert_eq!(opened["success"], true, "{opened}");
-    let shows = |pattern: &str| {
-        let asked =
-            json!({"session_id": "ui", "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
-        let waited = agent.call_tool("await_output", asked);
-        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
+    let expect_screen = |pattern: &str| {
+        let wait = json!({"session_id": "ui", "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
+        let reply = agent.call_tool("await_output", wait);
+        assert_eq!(reply["reason"], "match", "no {pattern:?} on:\n{}", reply["screen_content"]);
     };
-    let types = |text: &str| {
-        let sent = agent.call_tool("send_input", json!({"session_id": "ui", "input_text": text}));
-        assert_eq!(sent["success"], true, "{sent}");
+    let type_text = |text: &str| {
+        let reply = agent.call_tool("send_input", json!({"session_id": "ui", "input_text": text}));
+        assert_eq!(reply["success"], true, "{reply}");
     };
-    shows("1 question waits for you");
-    types("\n");
-    shows("a begins an answer");
-    types("a1");
-    shows("› 1");
-    types("\n");
-    shows("agent may type; answer it in a terminal of your own");
+    expect_screen("1 question waits for you");
+    type_text("\n");
+    expect_screen("a begins an answer");
+    type_text("a1");
+    expect_screen("› 1");
+    type_text("\n");
+    expect_screen("agent may type; answer it in a terminal of your own");
     assert!(is_in_state(&home, &run, "waiting"));
 }
 
 #[tokio::test]
-async fn commander_opens_it_and_continues() {
+async fn commander_opens_the_ui_and_continues() {
     let home = home();
     let command = format!("{STEPLATCH} commander; sleep 1000");
     let desk = Desk::start(&home, home.path(), &command, (100, 30), &[]).await;
@@ -348,8 +348,9 @@ async fn signals_restore_the_terminal_and_suspension_resumes() {
         let desk = Desk::start(&home, home.path(), &format!("set -m; {command}"), (80, 24), &[]).await;
         desk.expect_screen("nothing waits for you").await;
         let pid = fs::read_to_string(home.path().join("ui.pid")).unwrap();
-        let killed = std::process::Command::new("kill").args([&format!("-{signal}"), pid.trim()]).status().unwrap();
-        assert!(killed.success());
+        let kill_status =
+            std::process::Command::new("kill").args([&format!("-{signal}"), pid.trim()]).status().unwrap();
+        assert!(kill_status.success());
         desk.expect_screen(&format!("^left with {code}\n icanon")).await;
     }
     let command =
@@ -370,8 +371,8 @@ async fn no_colour_setting_disables_colours() {
     let home = home();
     home.run(&["terminal", "open", "--name", "red"]).expect_success();
     home.run(&["terminal", "send", "red", r"printf '\e[31mred\e[42mgreen\e[m\n'", "-e"]).expect_success();
-    for (more, is_coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
-        let desk = open_ui(&home, "", (80, 24), more).await;
+    for (environment, is_coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
+        let desk = open_ui(&home, "", (80, 24), environment).await;
         desk.expect_screen("^ redgreen").await;
         let screen = desk.styled_screen().await;
         assert_eq!(screen.contains("\x1b[0;31mred"), is_coloured, "{screen:?}");
@@ -379,10 +380,10 @@ async fn no_colour_setting_disables_colours() {
 }
 
 #[tokio::test]
-async fn without_a_terminal_it_names_alternatives() {
+async fn ui_without_a_terminal_names_alternatives() {
     let home = home();
     let refused = home.run(&["ui"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert!(refused.stderr.contains("ui needs a terminal"), "{}", refused.stderr);
-    eventually_blocking("no daemon was started for it", || home.run(&["daemon", "status"]).code != 0);
+    eventually_blocking("no daemon was started", || home.run(&["daemon", "status"]).code != 0);
 }

@@ -13,17 +13,17 @@ use crate::hosts::RemoteHost;
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns the files below a directory by their relative paths.
-fn files(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+fn list_files(directory: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         match entry.file_type().unwrap().is_dir() {
-            true => found.extend(files(&entry.path()).into_iter().map(|inner| format!("{name}/{inner}"))),
-            false => found.push(name),
+            true => files.extend(list_files(&entry.path()).into_iter().map(|inner| format!("{name}/{inner}"))),
+            false => files.push(name),
         }
     }
-    found.sort();
-    found
+    files.sort();
+    files
 }
 
 fn uninstall(home: &Home, arguments: &[&str]) -> CommandOutput {
@@ -38,7 +38,7 @@ fn uninstall_lists_everything_and_keeps_user_files() {
     }
     fs::create_dir_all(home.path().join(".gemini")).unwrap();
     fs::write(home.path().join(".gemini/settings.json"), "{\n  \"theme\": \"dark\"\n}\n").unwrap();
-    let before = files(home.path());
+    let before = list_files(home.path());
     home.run(&["setup", "--allow-reading", "--instructions"]).expect_success();
     let agent = Agent::new(&home);
     assert_eq!(agent.call_tool("open_terminal", json!({"name": "t"}))["success"], true);
@@ -71,17 +71,17 @@ fn uninstall_lists_everything_and_keeps_user_files() {
     drop(agent);
 
     uninstall(&home, &["--yes"]).expect_success();
-    let left: Vec<String> = files(home.path()).into_iter().filter(|file| !before.contains(file)).collect();
+    let remaining: Vec<String> = list_files(home.path()).into_iter().filter(|file| !before.contains(file)).collect();
     let is_kept = |file: &String| file.starts_with("state/") || file == ".bash_history";
-    assert!(!left.is_empty() && left.iter().all(is_kept), "{left:?}");
+    assert!(!remaining.is_empty() && remaining.iter().all(is_kept), "{remaining:?}");
     assert_eq!(fs::read_to_string(home.path().join(".gemini/settings.json")).unwrap().matches("steplatch").count(), 0);
     assert_eq!(home.run(&["daemon", "status"]).code, 1);
     page.wait().unwrap();
 
-    let purged = uninstall(&home, &["--yes", "--purge", "--json"]).json();
-    assert_eq!(purged["success"], true, "{purged}");
-    let left = files(home.path()).into_iter().filter(|file| file != ".bash_history");
-    assert_eq!(left.collect::<Vec<_>>(), before);
+    let reply = uninstall(&home, &["--yes", "--purge", "--json"]).json();
+    assert_eq!(reply["success"], true, "{reply}");
+    let remaining = list_files(home.path()).into_iter().filter(|file| file != ".bash_history");
+    assert_eq!(remaining.collect::<Vec<_>>(), before);
     assert!(uninstall(&home, &["--purge"]).expect_success().contains("nothing to remove"));
 }
 
@@ -89,8 +89,8 @@ fn uninstall_lists_everything_and_keeps_user_files() {
 fn remote_files_are_removed_except_those_of_other_clients() {
     let mut home = Home::new(STEPLATCH);
     let Some(remote) = RemoteHost::new(&mut home) else { return };
-    let added = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
-    assert_eq!(added.code, 0, "{}", added.stderr);
+    let output = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
     let agent = Agent::new(&home);
     let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
@@ -98,14 +98,14 @@ fn remote_files_are_removed_except_those_of_other_clients() {
     let listed = uninstall(&home, &["--dry-run"]).expect_success();
     assert!(listed.contains("files on build") && listed.contains("box, closes 1 terminal"), "{listed}");
 
-    // Another client uses the same machine and the same program.
+    // Another client uses the same host and the same program.
     let other = remote.home_dir.path().join(".local/state/steplatch/hosted/another");
     fs::create_dir(&other).unwrap();
     remote.chown_home();
     uninstall(&home, &["--yes"]).expect_success();
-    let ours = |path: &str| files(&remote.home_dir.path().join(path));
-    assert_eq!(ours(".local/state/steplatch"), [] as [String; 0]);
-    assert!(ours(".local/share/steplatch/bin").iter().any(|file| file.ends_with("/steplatch")));
+    let remote_files = |path: &str| list_files(&remote.home_dir.path().join(path));
+    assert_eq!(remote_files(".local/state/steplatch"), [] as [String; 0]);
+    assert!(remote_files(".local/share/steplatch/bin").iter().any(|file| file.ends_with("/steplatch")));
 
     fs::remove_dir(&other).unwrap();
     uninstall(&home, &["--yes"]).expect_success();

@@ -13,90 +13,94 @@ use steplatch_testkit::{Agent, CommandOutput, Home, Person};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// The reaction of a simulated daemon to a request.
-struct Play {
+struct Reaction {
     reply: Value,
     events: Vec<Value>,
-    hangs_up: bool,
+    disconnects: bool,
 }
 
-impl Play {
-    fn says(reply: Value) -> Self {
-        Self { reply, events: Vec::new(), hangs_up: false }
+impl Reaction {
+    fn reply(reply: Value) -> Self {
+        Self { reply, events: Vec::new(), disconnects: false }
     }
 }
 
 /// A simulated daemon in its own home. It listens again whenever it has closed a connection.
-struct Played {
+struct SimulatedDaemon {
     home: Home,
     socket: PathBuf,
-    asked: Arc<Mutex<Vec<Value>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Played {
+impl SimulatedDaemon {
     /// Creates the daemon; `plays` receives each request, with the number of earlier calls of its verb.
-    fn new(plays: impl Fn(&Value, usize) -> Play + Send + Sync + 'static) -> Self {
+    fn new(react: impl Fn(&Value, usize) -> Reaction + Send + Sync + 'static) -> Self {
         let home = Home::new(STEPLATCH);
         // The path of the socket is derived from the state directory.
         let socket = home.run(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
         home.run(&["daemon", "stop"]).expect_success();
         let listener = UnixListener::bind(&socket).unwrap();
-        let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let (seen, plays) = (asked.clone(), Arc::new(plays));
+        let requests: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (request_log, react) = (requests.clone(), Arc::new(react));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (seen, plays) = (seen.clone(), plays.clone());
-                std::thread::spawn(move || serve(&stream.unwrap(), &seen, &*plays));
+                let (request_log, react) = (request_log.clone(), react.clone());
+                std::thread::spawn(move || serve(&stream.unwrap(), &request_log, &*react));
             }
         });
-        Self { home, socket: socket.into(), asked }
+        Self { home, socket: socket.into(), requests }
     }
 
     /// Returns the parameters of each call of `verb`.
-    fn asked(&self, verb: &str) -> Vec<Value> {
-        let asked = self.asked.lock().unwrap();
-        asked.iter().filter(|asked| asked["command_type"] == verb).map(|asked| asked["params"].clone()).collect()
+    fn request_params(&self, verb: &str) -> Vec<Value> {
+        let requests = self.requests.lock().unwrap();
+        requests
+            .iter()
+            .filter(|request| request["command_type"] == verb)
+            .map(|request| request["params"].clone())
+            .collect()
     }
 }
 
-impl Drop for Played {
+impl Drop for SimulatedDaemon {
     fn drop(&mut self) {
         // Without the socket, the home finds no daemon to stop.
         std::fs::remove_file(&self.socket).unwrap();
     }
 }
 
-fn serve(stream: &UnixStream, asked: &Mutex<Vec<Value>>, plays: &dyn Fn(&Value, usize) -> Play) {
-    let mut writing = stream.try_clone().unwrap();
+fn serve(stream: &UnixStream, requests: &Mutex<Vec<Value>>, react: &dyn Fn(&Value, usize) -> Reaction) {
+    let mut writer = stream.try_clone().unwrap();
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        let question: Value = serde_json::from_str(&line).unwrap();
-        let id = &question["request_id"];
-        let play = match question["command_type"].as_str() {
+        let request: Value = serde_json::from_str(&line).unwrap();
+        let id = &request["request_id"];
+        let reaction = match request["command_type"].as_str() {
             None => continue,
-            Some("HELLO") => Play::says(json!({"protocol_version": 1, "version": "0", "pid": 1})),
+            Some("HELLO") => Reaction::reply(json!({"protocol_version": 1, "version": "0", "pid": 1})),
             Some(verb) => {
-                let mut asked = asked.lock().unwrap();
-                let before = asked.iter().filter(|asked| asked["command_type"] == verb).count();
-                asked.push(question.clone());
-                drop(asked);
-                plays(&question, before)
+                let mut requests = requests.lock().unwrap();
+                let earlier_calls = requests.iter().filter(|request| request["command_type"] == verb).count();
+                requests.push(request.clone());
+                drop(requests);
+                react(&request, earlier_calls)
             }
         };
         let mut output =
-            format!("{}\n", json!({"type": "result", "success": true, "data": play.reply, "request_id": id}));
-        for mut event in play.events {
+            format!("{}\n", json!({"type": "result", "success": true, "data": reaction.reply, "request_id": id}));
+        for mut event in reaction.events {
             event["type"] = "event".into();
             event["request_id"] = id.clone();
             output.push_str(&format!("{event}\n"));
         }
         // The client may have disconnected.
-        if writing.write_all(output.as_bytes()).is_err() || play.hangs_up {
+        if writer.write_all(output.as_bytes()).is_err() || reaction.disconnects {
             return;
         }
     }
 }
 
 /// Returns the events of a run of two states, the second of which has an unknown outcome.
-fn story() -> Vec<Value> {
+fn run_events() -> Vec<Value> {
     let mut seq = 0;
     let mut event = |event_type: &str, data: Value| {
         seq += 1;
@@ -114,42 +118,47 @@ fn story() -> Vec<Value> {
     ]
 }
 
-fn start_events() -> Value {
+fn start_reply() -> Value {
     json!({"success": true, "run_id": "run_x", "status": "running"})
 }
 
 #[test]
-fn run_display_is_undisturbed_by_ending_daemons() {
-    let daemon = Played::new(|question, before| match question["command_type"].as_str().unwrap() {
-        "RUN_WORKFLOW" => Play { hangs_up: before == 0, ..Play::says(start_events()) },
+fn run_display_survives_disconnections() {
+    let daemon = SimulatedDaemon::new(|request, earlier_calls| match request["command_type"].as_str().unwrap() {
+        "RUN_WORKFLOW" => Reaction { disconnects: earlier_calls == 0, ..Reaction::reply(start_reply()) },
         // Each connection delivers one new event, and breaks.
         "SUBSCRIBE" => {
-            let from = question["params"]["from_seq"].as_u64().unwrap();
-            let events = story().into_iter().filter(|event| event["seq"].as_u64().unwrap() >= from).take(1).collect();
-            Play { reply: json!({"success": true}), events, hangs_up: true }
+            let from = request["params"]["from_seq"].as_u64().unwrap();
+            let events =
+                run_events().into_iter().filter(|event| event["seq"].as_u64().unwrap() >= from).take(1).collect();
+            Reaction { reply: json!({"success": true}), events, disconnects: true }
         }
-        "GET_RUN" => Play::says(json!({"success": true, "run_id": "run_x", "status": "completed"})),
-        other => panic!("nobody requests {other}"),
+        "GET_RUN" => Reaction::reply(json!({"success": true, "run_id": "run_x", "status": "completed"})),
+        other => panic!("unexpected request {other}"),
     });
     let output = daemon.home.run(&["run", "./story.json"]).expect_success();
     let lines: Vec<String> = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "story run_x");
     assert_eq!(lines[1], "✓ one send_input make⏎ 0 µs");
     assert_eq!(lines[2], "? two sleep 1 s → unknown: the daemon ended meanwhile 0 µs");
-    assert_eq!(lines[3], "✓ completed in 6.0 s, 2 states", "as the events tell it");
+    assert_eq!(lines[3], "✓ completed in 6.0 s, 2 states", "the times are those of the events");
     assert_eq!(lines.len(), 4, "{output}");
-    assert_eq!(daemon.asked("SUBSCRIBE").len(), story().len());
+    assert_eq!(daemon.request_params("SUBSCRIBE").len(), run_events().len());
 }
 
 #[test]
 fn run_evicted_while_watched_is_reported() {
-    let daemon = Played::new(|question, before| match (question["command_type"].as_str().unwrap(), before) {
-        ("RUN_WORKFLOW", _) => Play::says(start_events()),
-        ("SUBSCRIBE", 0) => {
-            Play { reply: json!({"success": true}), events: story().into_iter().take(2).collect(), hangs_up: true }
+    let daemon = SimulatedDaemon::new(|request, earlier_calls| {
+        match (request["command_type"].as_str().unwrap(), earlier_calls) {
+            ("RUN_WORKFLOW", _) => Reaction::reply(start_reply()),
+            ("SUBSCRIBE", 0) => Reaction {
+                reply: json!({"success": true}),
+                events: run_events().into_iter().take(2).collect(),
+                disconnects: true,
+            },
+            ("SUBSCRIBE", _) => Reaction::reply(json!({"success": false, "error": "Run 'run_x' not found"})),
+            (other, _) => panic!("unexpected request {other}"),
         }
-        ("SUBSCRIBE", _) => Play::says(json!({"success": false, "error": "Run 'run_x' not found"})),
-        (other, _) => panic!("nobody requests {other}"),
     });
     let output = daemon.home.run(&["run", "./story.json"]);
     assert_eq!(output.code, 1);
@@ -158,25 +167,29 @@ fn run_evicted_while_watched_is_reported() {
 }
 
 #[test]
-fn file_differs_from_name_and_a_run_can_continue_unwatched() {
-    let daemon = Played::new(|_, _| Play::says(start_events()));
+fn run_takes_a_file_or_a_name_and_can_be_detached() {
+    let daemon = SimulatedDaemon::new(|_, _| Reaction::reply(start_reply()));
     let home = &daemon.home;
     std::fs::write(home.path().join("plain"), "{}").unwrap();
     std::fs::create_dir(home.path().join("release")).unwrap();
     assert_eq!(home.run(&["run", "release", "--detach", "--key", "monday"]).expect_success(), "run_x\n");
     home.run(&["run", "plain", "-d", "--save"]).expect_success();
     assert_eq!(home.run(&["run", "missing.json", "-d", "--json"]).json()["status"], "running");
-    let asked = daemon.asked("RUN_WORKFLOW");
-    let told = |n: usize| {
-        let asked: &Value = &asked[n];
-        (asked["workflow_name"].clone(), asked["workflow_file"].clone(), asked["save_on_success"].clone())
+    let requests = daemon.request_params("RUN_WORKFLOW");
+    let request_fields = |n: usize| {
+        let request: &Value = &requests[n];
+        (request["workflow_name"].clone(), request["workflow_file"].clone(), request["save_on_success"].clone())
     };
-    let file = |name: &str| json!(home.path().join(name).display().to_string());
-    assert_eq!(told(0), (json!("release"), Value::Null, json!(false)), "a directory of that name is not a file");
-    assert_eq!((&asked[0]["idempotency_key"], &asked[0]["wait_seconds"]), (&json!("monday"), &json!(0.0)));
-    assert_eq!(told(1), (Value::Null, file("plain"), json!(true)));
-    assert_eq!(told(2), (Value::Null, file("missing.json"), json!(false)));
-    assert!(daemon.asked("SUBSCRIBE").is_empty());
+    let path_of = |name: &str| json!(home.path().join(name).display().to_string());
+    assert_eq!(
+        request_fields(0),
+        (json!("release"), Value::Null, json!(false)),
+        "a directory of that name is not a file"
+    );
+    assert_eq!((&requests[0]["idempotency_key"], &requests[0]["wait_seconds"]), (&json!("monday"), &json!(0.0)));
+    assert_eq!(request_fields(1), (Value::Null, path_of("plain"), json!(true)));
+    assert_eq!(request_fields(2), (Value::Null, path_of("missing.json"), json!(false)));
+    assert!(daemon.request_params("SUBSCRIBE").is_empty());
 }
 
 /// A workflow with a judgement of a screen.
@@ -190,8 +203,8 @@ const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
     "repair": {"action": {"tool": "exit_terminal", "params": {}}}
 }}"#;
 
-/// Starts a run of the machine with the judgement, watched by a person.
-fn judging_workflow<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
+/// Starts a run of the workflow with the judgement, watched by a person.
+fn watch_judged_run<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     watch_run(agent, home, "judged.json")
 }
@@ -201,7 +214,7 @@ fn watch_run<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
 }
 
 /// Returns the waiting run in `home`.
-fn waiting_run(home: &Home) -> String {
+fn find_waiting_run(home: &Home) -> String {
     let agent = Agent::new(home);
     let listed = agent.call_tool("list_runs", json!({"state": "waiting"}));
     listed["runs"][0]["run_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned()
@@ -211,7 +224,7 @@ fn waiting_run(home: &Home) -> String {
 fn person_judges_a_condition_by_number() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judging_workflow(&agent, &home);
+    let person = watch_judged_run(&agent, &home);
     let screen = person.expect_text("by number or text:");
     for part in
         ["? What holds after state 'wait'?", "│ 3 warnings", "1  it is clean", "2  it is broken", "3  none of these"]
@@ -229,55 +242,55 @@ fn person_judges_a_condition_by_number() {
 fn answer_given_elsewhere_ends_the_question() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judging_workflow(&agent, &home);
+    let person = watch_judged_run(&agent, &home);
     person.expect_text("by number or text:");
     person.send(json!({"input_text": "half an ans"}));
-    let other = Agent::new(&home);
-    let answered = other.call_tool("decide", json!({"run_id": waiting_run(&home), "answer": "it is clean"}));
-    assert_eq!(answered["success"], true, "{answered}");
+    let other_agent = Agent::new(&home);
+    let reply = other_agent.call_tool("decide", json!({"run_id": find_waiting_run(&home), "answer": "it is clean"}));
+    assert_eq!(reply["success"], true, "{reply}");
     let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("test agent answered: it is clean") && screen.contains("✓ release"), "{screen}");
-    assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
+    assert!(!screen.contains("your answer"), "the question is removed:\n{screen}");
 }
 
 #[test]
 fn closed_input_explains_how_to_answer_later() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judging_workflow(&agent, &home);
+    let person = watch_judged_run(&agent, &home);
     person.expect_text("by number or text:");
     person.send(json!({"keys": ["c-d"]}));
     let screen = person.expect_text("exit-code-3");
-    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(screen.contains(&reported), "no {reported:?} on:\n{screen}");
+    let expected = format!("answer it with: steplatch gates answer {}/wait/1@", find_waiting_run(&home));
+    assert!(screen.contains(&expected), "no {expected:?} on:\n{screen}");
 }
 
 #[test]
 fn ctrl_c_at_a_question_leaves_it_open() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = judging_workflow(&agent, &home);
+    let person = watch_judged_run(&agent, &home);
     person.expect_text("Ctrl-C leaves the question open, twice cancels the run");
     person.send(json!({"keys": ["c-c"]}));
     let screen = person.expect_text("exit-code-3");
-    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(screen.contains(&reported), "no {reported:?} on:\n{screen}");
+    let expected = format!("answer it with: steplatch gates answer {}/wait/1@", find_waiting_run(&home));
+    assert!(screen.contains(&expected), "no {expected:?} on:\n{screen}");
 }
 
 #[test]
 fn ctrl_c_twice_at_a_question_cancels_the_run() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    // The second Ctrl-C counts within two seconds, which a busy machine may miss.
+    // The second Ctrl-C counts within two seconds, which a busy computer may miss.
     for _ in 0..10 {
-        let person = judging_workflow(&agent, &home);
+        let person = watch_judged_run(&agent, &home);
         person.expect_text("by number or text:");
         person.send(json!({"keys": ["c-c"]}));
         person.expect_text("Ctrl-C again cancels the run");
         person.send(json!({"keys": ["c-c"]}));
         let screen = person.expect_text("✗ cancelled in |exit-code-3");
         if screen.contains("✗ cancelled in ") {
-            assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
+            assert!(!screen.contains("your answer"), "the question is removed:\n{screen}");
             return;
         }
     }
@@ -285,13 +298,13 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
 }
 
 #[test]
-fn waiting_run_without_a_terminal_says_how_to_answer() {
+fn waiting_run_without_a_terminal_explains_how_to_answer() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     let said = CommandOutput::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
     assert_eq!(said.code, 3, "{said:?}");
-    let reported = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
-    assert!(said.stdout.contains(&reported), "{said:?}");
+    let expected = format!("answer it with: steplatch gates answer {}/wait/1@", find_waiting_run(&home));
+    assert!(said.stdout.contains(&expected), "{said:?}");
     assert!(said.stdout.contains("2  it is broken\n") && !said.stdout.contains('\x1b'), "{said:?}");
 
     let json = CommandOutput::of(
@@ -302,7 +315,7 @@ fn waiting_run_without_a_terminal_says_how_to_answer() {
 }
 
 #[test]
-fn nested_question_is_asked_with_its_states_shown() {
+fn nested_question_is_shown_with_its_states() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let inner: Value = serde_json::from_str(JUDGED).unwrap();
     let state = |params: Value| json!({"action": {"tool": "run_workflow", "params": params}});
@@ -312,7 +325,7 @@ fn nested_question_is_asked_with_its_states_shown() {
     std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
     // Without a person, the command names the waiting run that needs an answer.
     let said = CommandOutput::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
-    let waiting = waiting_run(&home);
+    let waiting = find_waiting_run(&home);
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.stdout.contains(&format!("steplatch gates answer {waiting}/wait/1@")), "{said:?}");
     let agent = Agent::new(&home);
@@ -326,14 +339,19 @@ fn nested_question_is_asked_with_its_states_shown() {
     person.send(json!({"input_text": "1\n"}));
     let screen = person.expect_text("exit-code-0");
     assert!(screen.contains("by number or text:  1\n"), "the typed text is not overwritten:\n{screen}");
-    let at = |part: &str| screen.find(part).unwrap_or_else(|| panic!("no {part:?} on:\n{screen}"));
-    let places = [at("    ✓ wait "), at("answered: it is clean"), at("    ✓ release "), at("\n  ✓ delegate ")];
-    assert!(places.is_sorted(), "{screen}");
+    let position = |part: &str| screen.find(part).unwrap_or_else(|| panic!("no {part:?} on:\n{screen}"));
+    let positions = [
+        position("    ✓ wait "),
+        position("answered: it is clean"),
+        position("    ✓ release "),
+        position("\n  ✓ delegate "),
+    ];
+    assert!(positions.is_sorted(), "{screen}");
     assert!(screen.contains(", 1 state"), "the states of the nested run are its own:\n{screen}");
 }
 
 #[test]
-fn question_of_a_child_is_asked_where_its_function_is_watched() {
+fn child_question_is_shown_where_its_function_is_watched() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let mut judged: Value = serde_json::from_str(JUDGED).unwrap();
     judged["description"] = "Asks what holds".into();

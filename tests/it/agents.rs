@@ -101,8 +101,8 @@ fn run_with_many_states_reports_progress_a_few_times_a_second() {
     let call = agent.start_call_with_progress("run_workflow", arguments);
     // The run continues until it is cancelled, so that a slow machine can send progress more than once.
     let mut messages: Vec<_> = (0..3).map(|_| call.progress()).collect();
-    let cancelled = agent.call_tool("cancel_run", json!({"run_id": find_run(&agent, "busy")}));
-    assert_eq!(cancelled["success"], true, "{cancelled}");
+    let cancel_reply = agent.call_tool("cancel_run", json!({"run_id": find_run(&agent, "busy")}));
+    assert_eq!(cancel_reply["success"], true, "{cancel_reply}");
     let (rest, outcome) = call.result_with_progress();
     let max_messages = 2 + start.elapsed().as_millis() / 250;
     messages.extend(rest);
@@ -146,8 +146,8 @@ fn run_outlives_its_agent_and_is_found_by_another() {
     let running_runs = finder.call_tool("list_runs", json!({"state": "running"}));
     assert_eq!(running_runs["runs"].as_array().unwrap().len(), 2, "{running_runs}");
     let (withdrawn, lost) = (find_run(&finder, "taken_back"), find_run(&finder, "lost"));
-    let cancelled = finder.call_tool("cancel_run", json!({"run_id": lost}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let cancel_reply = finder.call_tool("cancel_run", json!({"run_id": lost}));
+    assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
     let wait = finder.start_call_with_progress("get_run", json!({"run_id": withdrawn, "wait_seconds": 100}));
     // A client that joins later receives the current state.
     while wait.progress().1 != "state 2: watch (await_output)" {}
@@ -271,8 +271,12 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     assert!(problems.contains("/states/answer/action/params/input_txt"), "{problems}");
     greeting["states"]["open"]["transitions"][0]["next_state"] = "answer".into();
     greeting["states"]["answer"]["action"]["params"] = json!({"input_text": "{name}\n"});
-    let created = agent.call_tool("create_workflow", json!({"workflow_definition": greeting}));
-    assert_eq!((&created["success"], &created["workflow_name"]), (&json!(true), &json!("greeting")), "{created}");
+    let create_reply = agent.call_tool("create_workflow", json!({"workflow_definition": greeting}));
+    assert_eq!(
+        (&create_reply["success"], &create_reply["workflow_name"]),
+        (&json!(true), &json!("greeting")),
+        "{create_reply}"
+    );
 
     // The agent runs the workflow by its name, and thereby proves it.
     let by_name = |name: &str, wait: f64| json!({"workflow_name": "greeting", "initial_variables": {"name": name}, "wait_seconds": wait});
@@ -280,7 +284,7 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
     assert_eq!((&result["status"], &result["final_state"]), (&json!("completed"), &json!("close")), "{result}");
     assert_eq!(result["final_variables"]["hear_match_text"], "hello ada");
     assert_eq!(result["available_workflows"], json!([]), "a library is listed by list_workflows, not by each reply");
-    assert_eq!(result["workflow_signature"], created["workflow_signature"]);
+    assert_eq!(result["workflow_signature"], create_reply["workflow_signature"]);
     let description = agent.call_tool("describe_workflow", json!({"name": "greeting"}));
     assert_eq!(
         (&description["metadata"]["status"], &description["metadata"]["run_count"]),
@@ -297,16 +301,20 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
         }
     };
     agent.cancel(&dropped);
-    let inspected = loop {
-        let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
-        if inspected["states_executed"] == 3 {
-            break inspected;
+    let inspection = loop {
+        let inspection = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
+        if inspection["states_executed"] == 3 {
+            break inspection;
         }
     };
-    assert_eq!(inspected["status"], "running");
+    assert_eq!(inspection["status"], "running");
     let waiting = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 120}));
-    let cancelled = agent.call_tool("cancel_run", json!({"run_id": run}));
-    assert_eq!((&cancelled["success"], &cancelled["state"]), (&json!(true), &json!("cancelled")), "{cancelled}");
+    let cancel_reply = agent.call_tool("cancel_run", json!({"run_id": run}));
+    assert_eq!(
+        (&cancel_reply["success"], &cancel_reply["state"]),
+        (&json!(true), &json!("cancelled")),
+        "{cancel_reply}"
+    );
     assert_eq!(waiting.finish()["status"], "cancelled", "waiting callers are notified");
     assert_eq!(agent.call_tool("list_terminal_sessions", json!({}))["total_sessions"], 0);
 

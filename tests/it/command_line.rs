@@ -67,13 +67,13 @@ fn assert_refused(output: &CommandOutput, code: i32, parts: &[&str]) {
 fn init_adds_commands_and_a_workflow_that_asks_on_failure() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("Makefile"), "build:\n\ttrue\ntest:\n\ttest -e ok\n").unwrap();
-    let shown = home.run(&["init", "--dry-run"]).expect_success();
-    assert!(shown.contains("make test") && !home.path().join("check.py").exists(), "{shown}");
+    let output = home.run(&["init", "--dry-run"]).expect_success();
+    assert!(output.contains("make test") && !home.path().join("check.py").exists(), "{output}");
     home.run(&["init"]).expect_success();
-    let refused = home.run(&["init"]);
-    assert!(refused.code == 2 && refused.stderr.contains("steplatch.toml' exists; init writes no file"), "{refused:?}");
-    let listed = home.run(&["nodes", "list"]).expect_success();
-    assert!(listed.contains("build ") && listed.contains("test "), "{listed}");
+    let refusal = home.run(&["init"]);
+    assert!(refusal.code == 2 && refusal.stderr.contains("steplatch.toml' exists; init writes no file"), "{refusal:?}");
+    let list = home.run(&["nodes", "list"]).expect_success();
+    assert!(list.contains("build ") && list.contains("test "), "{list}");
 
     let waiting = home.run(&["run", "check.py", "--json"]);
     assert_eq!(
@@ -91,9 +91,9 @@ fn init_adds_commands_and_a_workflow_that_asks_on_failure() {
 #[test]
 fn example_is_printed_and_runs() {
     let home = Home::new(STEPLATCH);
-    let listed = home.run(&["examples"]).expect_success();
-    let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(names.len() > 5 && names[0] == "hello.json", "{listed}");
+    let list = home.run(&["examples"]).expect_success();
+    let names: Vec<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.len() > 5 && names[0] == "hello.json", "{list}");
     for (name, arguments, result) in
         [("count.json", &["-i", "FOLDER=."][..], "LINES_COUNTED = "), ("fan_out.py", &[][..], "kernel: ")]
     {
@@ -111,15 +111,15 @@ fn gate_is_listed_shown_and_answered_by_its_number() {
     assert!(home.run(&["gates", "list"]).stderr.contains("no run waits for an answer"));
     let run = start_until_gate(&agent);
 
-    let listed = home.run(&["gates", "list"]).expect_success();
+    let list = home.run(&["gates", "list"]).expect_success();
     for part in
         [&run, "What holds after state 'judge'?", "│ it is 42", "1  it works", "2  it is broken", "3  none of these"]
     {
-        assert!(listed.contains(part), "no {part:?} in {listed}");
+        assert!(list.contains(part), "no {part:?} in {list}");
     }
-    let shown = home.run(&["runs", "show", &run[..8]]).expect_success();
-    assert!(shown.contains("state     waiting") && shown.contains("at        judge (3 states executed)"), "{shown}");
-    assert!(shown.contains(&format!("steplatch gates answer {run}/judge/1@")), "{shown}");
+    let output = home.run(&["runs", "show", &run[..8]]).expect_success();
+    assert!(output.contains("state     waiting") && output.contains("at        judge (3 states executed)"), "{output}");
+    assert!(output.contains(&format!("steplatch gates answer {run}/judge/1@")), "{output}");
 
     assert_refused(&home.run(&["gates", "answer", &run, "4"]), 2, &["invalid answer '4'", "2  it is broken"]);
     assert_refused(
@@ -128,15 +128,15 @@ fn gate_is_listed_shown_and_answered_by_its_number() {
         &["gate 'other' does not wait in run"],
     );
     let gate = home.run(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
-    let answered = home.run(&["gates", "answer", run.trim_start_matches("run_"), "1"]).expect_success();
-    assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
+    let reply = home.run(&["gates", "answer", run.trim_start_matches("run_"), "1"]).expect_success();
+    assert!(reply.starts_with("answered: it works; the run is now "), "{reply}");
     assert_eq!(wait_for_run(&agent, &run), "completed");
     // The daemon reports the first answer to the second client.
     assert_refused(&home.run(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
     assert_refused(&home.run(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
 
-    let shown = home.run(&["runs", "show", &run]).expect_success();
-    assert!(shown.contains("returned  STATUS = green") && shown.contains("state     completed"), "{shown}");
+    let output = home.run(&["runs", "show", &run]).expect_success();
+    assert!(output.contains("returned  STATUS = green") && output.contains("state     completed"), "{output}");
     let json = home.run(&["runs", "show", &run, "--json"]).json();
     assert_eq!((&json["state"], &json["return_values"]["STATUS"]), (&"completed".into(), &"green".into()));
     assert_eq!((&json["final_state"], &json["error"]), (&"good".into(), &Value::Null));
@@ -150,8 +150,8 @@ fn answer_in_words_takes_the_path_of_its_choice() {
     let reply = home.run(&["gates", "answer", &run, "it is broken", "--json"]).json();
     assert_eq!((&reply["success"], &reply["run_id"]), (&true.into(), &run.as_str().into()));
     assert_eq!(wait_for_run(&agent, &run), "failed");
-    let listed = home.run(&["runs", "list", "--state", "failed"]).expect_success();
-    assert!(listed.contains(&run) && listed.contains("State 'bad' failed: "), "{listed}");
+    let list = home.run(&["runs", "list", "--state", "failed"]).expect_success();
+    assert!(list.contains(&run) && list.contains("State 'bad' failed: "), "{list}");
 }
 
 #[test]
@@ -168,17 +168,17 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     let other = start_until_gate(&agent);
     home.run(&["run", "nap.json"]).expect_success();
 
-    let listed = home.run(&["runs", "list"]).expect_success();
-    let lines: Vec<&str> = listed.lines().collect();
-    assert_eq!(lines.len(), 4, "{listed}");
-    assert!(lines[0].starts_with("ID ") && lines[0].ends_with("DETAILS"), "{listed}");
-    assert!(lines[1].contains("  nap       completed  "), "the newest run is first and aligned: {listed}");
-    assert!(lines[3].starts_with(&one) && lines[3].contains("(3 choices)"), "{listed}");
+    let list = home.run(&["runs", "list"]).expect_success();
+    let lines: Vec<&str> = list.lines().collect();
+    assert_eq!(lines.len(), 4, "{list}");
+    assert!(lines[0].starts_with("ID ") && lines[0].ends_with("DETAILS"), "{list}");
+    assert!(lines[1].contains("  nap       completed  "), "the newest run is first and aligned: {list}");
+    assert!(lines[3].starts_with(&one) && lines[3].contains("(3 choices)"), "{list}");
     let ids = |arguments: &[&str]| {
-        let all = [&["runs", "list", "--json"], arguments].concat();
-        let listed = home.run(&all).json();
+        let command = [&["runs", "list", "--json"], arguments].concat();
+        let list = home.run(&command).json();
         let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
-        listed["runs"].as_array().unwrap().iter().map(id).collect::<Vec<_>>()
+        list["runs"].as_array().unwrap().iter().map(id).collect::<Vec<_>>()
     };
     assert_eq!(ids(&["--workflow", "judged"]), [other.clone(), one.clone()]);
     assert_eq!(ids(&["--state", "waiting", "--limit", "1"]), std::slice::from_ref(&other));
@@ -201,8 +201,8 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     assert_refused(&home.run(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
     assert_eq!(ids(&["--state", "waiting"]).len(), 2, "no run is cancelled if one id is invalid");
 
-    let cancelled = home.run(&["runs", "cancel", &one, &other]).expect_success();
-    assert_eq!(cancelled, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
+    let cancel_reply = home.run(&["runs", "cancel", &one, &other]).expect_success();
+    assert_eq!(cancel_reply, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
     let second_cancel = home.run(&["runs", "cancel", &one, "--json"]).json();
     assert_eq!(second_cancel[0]["message"], "Run was already over: cancelled");
 }
@@ -355,8 +355,11 @@ fn unwritable_output_ends_a_command_with_an_exit_code() {
         let (reader, closed_pipe) = std::io::pipe().unwrap();
         drop(reader);
         for (stdout, name) in [(Stdio::from(full), "/dev/full"), (Stdio::from(closed_pipe), "a closed pipe")] {
-            let said = CommandOutput::of(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
-            assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
+            let output = CommandOutput::of(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
+            assert!(
+                matches!(output.code, 0..=2) && !output.stderr.contains("panicked"),
+                "{command:?} > {name}: {output:?}"
+            );
         }
     }
     // Standard error can be full too, including its logs.
@@ -425,18 +428,18 @@ fn failed_run_shows_its_last_screen_but_no_closed_terminal() {
         home.run(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned()
     };
     let id = fail_run("COMMAND=echo it broke here; false");
-    let shown = home.run(&["runs", "show", &id]).expect_success();
-    assert!(shown.contains("the last screen:") && shown.contains("│ it broke here"), "{shown}");
-    let terminal = shown.lines().find(|line| line.trim_start().starts_with("terminal")).unwrap();
-    assert!(terminal.ends_with("(closed)"), "{shown}");
+    let record = home.run(&["runs", "show", &id]).expect_success();
+    assert!(record.contains("the last screen:") && record.contains("│ it broke here"), "{record}");
+    let terminal = record.lines().find(|line| line.trim_start().starts_with("terminal")).unwrap();
+    assert!(terminal.ends_with("(closed)"), "{record}");
     let run = home.run(&["runs", "show", &id, "--json"]).json();
     assert!(run["last_screen"].as_str().unwrap().contains("it broke here"), "{run}");
     let output =
         home.run(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5", "--keep-terminals"]);
     assert_eq!(output.code, 1);
     let id = home.run(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned();
-    let shown = home.run(&["runs", "show", &id]).expect_success();
-    assert!(shown.contains("terminal") && !shown.contains("(closed)"), "{shown}");
+    let record = home.run(&["runs", "show", &id]).expect_success();
+    assert!(record.contains("terminal") && !record.contains("(closed)"), "{record}");
 }
 
 #[test]
@@ -566,9 +569,9 @@ fn help_of_every_command_matches_the_golden_file() {
     home.set("STEPLATCH_STATE_DIR", "");
     home.set("XDG_STATE_HOME", "");
     home.set("XDG_CONFIG_HOME", "/elsewhere/config");
-    let mut all = String::new();
-    append_help(&home, &[], &mut all);
-    expect_test::expect_file!["../golden/help.txt"].assert_eq(&all);
+    let mut all_help = String::new();
+    append_help(&home, &[], &mut all_help);
+    expect_test::expect_file!["../golden/help.txt"].assert_eq(&all_help);
 }
 
 #[test]

@@ -255,9 +255,9 @@ async fn nested_form_is_filled_in_and_passphrase_is_never_shown() {
     let history = fs::read_to_string(project.home.path().join("state/commander_history")).unwrap();
     assert_eq!(history, "#V2\n%nested.py:outer\n@identity of ::outer\n");
     assert!(!project.path("greeted").exists(), "the passphrase is not run as a call");
-    let refused = project.run_script("%story.py x\n2\n");
-    assert_eq!(refused.code, 1, "{}", refused.stdout);
-    assert!(refused.stderr.contains("--passphrase-stdin"), "{}", refused.stderr);
+    let refusal = project.run_script("%story.py x\n2\n");
+    assert_eq!(refusal.code, 1, "{}", refusal.stdout);
+    assert!(refusal.stderr.contains("--passphrase-stdin"), "{}", refusal.stderr);
 }
 
 #[tokio::test]
@@ -365,8 +365,8 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
     desk.expect_screen("^  \\? Release 1\\?").await;
     desk.press("\x03").await;
     desk.expect_screen("2 questions are left open").await;
-    let listed = desk.enter_line("/runs waiting", &format!("^{one} +release +waiting")).await;
-    assert!(listed.contains(&other), "{listed}");
+    let list = desk.enter_line("/runs waiting", &format!("^{one} +release +waiting")).await;
+    assert!(list.contains(&other), "{list}");
     desk.enter_line("/show run_", "^error: 'run_' is ambiguous; it matches these runs:\n.*\n.*release").await;
     desk.enter_line(
         &format!("/fg {}", &one[..12]),

@@ -9,7 +9,7 @@ fn write(home: &Home, name: &str, text: &str) {
     std::fs::write(home.path().join(name), text).unwrap();
 }
 
-fn function_file(body: &str) -> String {
+fn function_source(body: &str) -> String {
     format!("async def story(ctx):\n    {body}\n\nWorkflow(id='story', session=session, fn=story)\n")
 }
 
@@ -17,14 +17,14 @@ fn function_file(body: &str) -> String {
 fn non_json_result_fails_only_its_run_with_a_message() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    write(&home, "other.py", &function_file("return await ctx.gate('Well?')"));
+    write(&home, "other.py", &function_source("return await ctx.gate('Well?')"));
     let waiting_run =
         agent.call_tool("run_workflow", json!({"workflow_file": home.path().join("other.py"), "wait_seconds": 60}));
     assert_eq!(waiting_run["status"], "waiting");
     for (body, message) in
         [("return {1, 2}", "the result is not JSON: it is a set"), ("return ctx", "the result is not JSON: it is")]
     {
-        write(&home, "story.py", &function_file(body));
+        write(&home, "story.py", &function_source(body));
         let output = home.run(&["run", "story.py", "--json"]);
         let reply: Value = serde_json::from_str(&output.stdout).unwrap();
         assert_eq!((output.code, &reply["status"]), (1, &json!("failed")), "{output:?}");
@@ -51,7 +51,7 @@ fn run_has_the_time_limit_of_the_command_line() {
     write(&home, "nap.json", &machine.to_string());
     let output = home.run(&["run", "nap.json", "--timeout", "1", "--json"]);
     assert_eq!(run_error(&output), "Workflow execution timeout (1.0s) exceeded in state 'nap'");
-    write(&home, "nap.py", &function_file("await ctx.sleep(600)"));
+    write(&home, "nap.py", &function_source("await ctx.sleep(600)"));
     let output = home.run(&["run", "nap.py", "--timeout", "1", "--json"]);
     assert_eq!(run_error(&output), "the run was at work for 1 s, which is its limit");
     let invalid = home.run(&["run", "nap.json", "--timeout", "0.5"]);

@@ -93,11 +93,11 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     let agent = Agent::new(&home);
     let file = home.path().join("lines");
     let definition = numbered_lines(LINES, &file);
-    let started = agent.call_tool(
+    let started_run = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 0, "max_states": 200, "save_on_success": false}),
     );
-    let run = started["run_id"].as_str().unwrap();
+    let run = started_run["run_id"].as_str().unwrap();
     // A client waits for the end across all restarts of the daemon.
     let pending_call = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 150}));
     // Each daemon lives for two answered lines, and is killed at a random moment then, or while it waits for the third.
@@ -110,11 +110,11 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
         kill(&daemon["pid"]);
     }
     ensure_daemon(&home);
-    let ended = pending_call.finish();
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("close")), "{ended}");
+    let outcome = pending_call.finish();
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("close")), "{outcome}");
     let expected: Vec<String> = (1..=LINES).map(|line| format!("line-{line}")).collect();
     assert_eq!(read_lines(&file), expected);
-    assert_eq!(ended["states_executed"], json!(2 * LINES + 3));
+    assert_eq!(outcome["states_executed"], json!(2 * LINES + 3));
     // The events are numbered without a gap, across all daemons.
     let events = home.run(&["daemon", "status", "--json"]).json();
     assert_eq!(events["runs"], 0);
@@ -160,8 +160,8 @@ fn commands_without_a_terminal_run_once_across_kills() {
         std::thread::sleep(random_duration(150));
         kill(&ensure_daemon(&home)["pid"]);
     }
-    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(ended["status"], "completed", "{ended:#}");
+    let outcome = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(outcome["status"], "completed", "{outcome:#}");
     let parts = |command: usize| match command % 3 {
         0 => ["a", "b", "c"].map(|part| format!("step_{command}-{part}")).to_vec(),
         _ => vec![format!("step_{command}")],
@@ -210,11 +210,11 @@ fn two_dialogues_answer_each_question_once_across_kills() {
             "transitions": [{"condition": "success", "next_state": "done"}]},
             "done": {"action": {"tool": "return", "params": {"result": "{both_results}"}}}},
     });
-    let started = agent.call_tool(
+    let started_run = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}),
     );
-    let pending_call = agent.begin("get_run", json!({"run_id": started["run_id"], "wait_seconds": 150}));
+    let pending_call = agent.begin("get_run", json!({"run_id": started_run["run_id"], "wait_seconds": 150}));
     for first in (1..=QUESTIONS).step_by(2) {
         let daemon = ensure_daemon(&home);
         for name in ["left", "right"] {
@@ -226,9 +226,9 @@ fn two_dialogues_answer_each_question_once_across_kills() {
         kill(&daemon["pid"]);
     }
     ensure_daemon(&home);
-    let ended = pending_call.finish();
-    assert_eq!(ended["status"], "completed", "{ended}");
-    assert_eq!(ended["result"], json!({"left": QUESTIONS, "right": QUESTIONS}), "{ended}");
+    let outcome = pending_call.finish();
+    assert_eq!(outcome["status"], "completed", "{outcome}");
+    assert_eq!(outcome["result"], json!({"left": QUESTIONS, "right": QUESTIONS}), "{outcome}");
     for name in ["left", "right"] {
         let expected: Vec<String> = (1..=QUESTIONS).map(|number| format!("{name}-{number}")).collect();
         assert_eq!(read_lines(&file(name)), expected);
@@ -259,13 +259,13 @@ fn lost_terminal_follows_the_authors_transition() {
             "in_doubt": {"action": {"tool": "sleep", "params": {"seconds": 0.1}}},
         },
     });
-    let started = agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
+    let started_run = agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
     eventually_blocking("the line is typed", || !read_lines(&file).is_empty());
     let status = ensure_daemon(&home);
     kill(&status["pid"]);
     kill(&status["hosts"][0]["pid"]);
-    let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 60}));
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("in_doubt")), "{ended}");
+    let outcome = agent.call_tool("get_run", json!({"run_id": started_run["run_id"], "wait_seconds": 60}));
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("in_doubt")), "{outcome}");
     assert_eq!(read_lines(&file), ["once"]);
 }
 
@@ -303,23 +303,23 @@ fn finished_run_leaves_its_secrets_in_no_file() {
     let secret = "s3cret-value-that's-nowhere";
     let printed_secret = "another-s3cret-that-is-shown";
     std::fs::write(home.path().join("made"), printed_secret).unwrap();
-    let started = agent.call_tool(
+    let started_run = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "initial_variables": {"TOKEN": secret, "word": secret}, "wait_seconds": 0,
                "save_on_success": false}),
     );
     kill(&ensure_daemon(&home)["pid"]);
-    let request = json!({"run_id": started["run_id"], "wait_seconds": 60, "detail": "full"});
-    let ended = agent.call_tool("get_run", request);
-    assert_eq!(ended["status"], "completed", "{ended}");
+    let request = json!({"run_id": started_run["run_id"], "wait_seconds": 60, "detail": "full"});
+    let outcome = agent.call_tool("get_run", request);
+    assert_eq!(outcome["status"], "completed", "{outcome}");
     let secrets = ["that's-nowhere", "that'\\''s-nowhere", printed_secret, "d3fault-key-of-nobody"];
     let contains_secret = |run: &str| secrets.into_iter().any(|secret| run.contains(secret));
-    assert!(ended["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{ended}");
-    assert!(!contains_secret(&ended.to_string()), "{ended}");
+    assert!(outcome["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{outcome}");
+    assert!(!contains_secret(&outcome.to_string()), "{outcome}");
     assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
     // A new daemon knows no secrets, so it cannot show any.
     home.run(&["daemon", "stop"]).expect_success();
-    let run = agent.call_tool("get_run", json!({"run_id": started["run_id"]}));
+    let run = agent.call_tool("get_run", json!({"run_id": started_run["run_id"]}));
     assert!(!contains_secret(&run.to_string()), "{run}");
     home.run(&["daemon", "stop"]).expect_success();
     for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten() {

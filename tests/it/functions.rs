@@ -39,9 +39,9 @@ fn waiting_function_survives_a_kill_and_repeats_no_command() {
     let invalid_answer = story.answer_gate(&waiting, "perhaps");
     assert!(invalid_answer.stderr.contains("invalid answer; choose"), "{invalid_answer:?}");
     story.answer_gate(&waiting, "publish").expect_success();
-    let ended = story.get_run(&waiting, 60.0);
-    assert_eq!(ended["status"], "completed", "{ended}");
-    assert_eq!(ended["result"], json!(["said first", "said publish", true]));
+    let outcome = story.get_run(&waiting, 60.0);
+    assert_eq!(outcome["status"], "completed", "{outcome}");
+    assert_eq!(outcome["result"], json!(["said first", "said publish", true]));
     assert_eq!(std::fs::read_to_string(story.path("counted")).unwrap(), "first\npublish\n");
     let late_answer = story.answer_gate(&waiting, "stop");
     assert!(
@@ -70,9 +70,9 @@ fn function_survives_its_killed_worker_at_a_gate() {
     assert!(!workers.is_empty());
     workers.iter().for_each(|worker| kill_process(Pid::from_raw(*worker).unwrap(), Signal::KILL).unwrap());
     story.answer_gate(&waiting, "yes").expect_success();
-    let ended = story.get_run(&waiting, 60.0);
-    assert_eq!(ended["status"], "completed", "{ended}");
-    assert_ne!(ended["result"][0], ended["result"][1], "each random number is drawn once");
+    let outcome = story.get_run(&waiting, 60.0);
+    assert_eq!(outcome["status"], "completed", "{outcome}");
+    assert_ne!(outcome["result"][0], outcome["result"][1], "each random number is drawn once");
 }
 
 #[test]
@@ -84,8 +84,12 @@ fn interrupted_command_is_uncertain_and_not_repeated() {
     let run = story.start(0.0);
     wait_for_content(&story.path("begun"));
     story.kill_daemon();
-    let ended = story.get_run(&run, 60.0);
-    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!([false, "unknown"])), "{ended}");
+    let outcome = story.get_run(&run, 60.0);
+    assert_eq!(
+        (&outcome["status"], &outcome["result"]),
+        (&json!("completed"), &json!([false, "unknown"])),
+        "{outcome}"
+    );
     assert_eq!(count_lines(&story.path("begun")), 1);
     assert_eq!(count_lines(&story.path("ended")), 1, "the rest of the command is terminated");
 }
@@ -98,8 +102,8 @@ fn cancelled_function_ends_its_command_first() {
     );
     let run = story.start(0.0);
     wait_for_content(&story.path("begun"));
-    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let cancel_reply = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
+    assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
     assert_eq!(count_lines(&story.path("ended")), 1);
 }
 
@@ -118,14 +122,14 @@ fn gathered_calls_run_in_parallel_and_timeouts_are_caught() {
         "BashNode(id='slow', session=session, command='sleep 0.6; printf %s {input|sh}')\n\
          BashNode(id='endless', session=session, command='sleep 1000')",
     );
-    let ended = story.start(60.0);
-    assert_eq!(ended["status"], "completed", "{ended}");
-    let result = &ended["result"];
+    let outcome = story.start(60.0);
+    assert_eq!(outcome["status"], "completed", "{outcome}");
+    let result = &outcome["result"];
     assert_eq!(result["three"], json!(["a", "b", 7]));
     assert_eq!(result["late"], "Node 'endless' took longer than 0.2 s");
     assert_eq!(result["unknown"], "Node 'nothing' not found in session");
     assert_eq!((&result["nobody"], &result["random"], &result["parallel"]), (&json!(true), &json!(true), &json!(true)));
-    let events = story.events(&ended);
+    let events = story.events(&outcome);
     let types = event_types(&events);
     let expected = ["workflow_started", "node_started", "node_timeout", "gate_waiting", "gate_timeout", "half", "log"];
     let mut rest = types.iter();
@@ -149,27 +153,27 @@ fn concurrent_gates_wait_and_agents_cannot_answer_for_people() {
     let answer = |gate: String, answer: &str| {
         story.agent.call_tool("decide", json!({"run_id": run, "gate_id": gate, "answer": answer}))
     };
-    let refused = answer(gate(1), "me");
-    assert!(refused["error"].as_str().unwrap().contains("waits for a person"), "{refused}");
+    let refusal = answer(gate(1), "me");
+    assert!(refusal["error"].as_str().unwrap().contains("waits for a person"), "{refusal}");
     assert_eq!(answer(gate(2), "yes")["success"], true);
     story.answer_gate(&waiting, "as you like").expect_success();
-    let ended = story.get_run(&waiting, 60.0);
-    assert_eq!(ended["result"], json!(["as you like", "yes"]), "{ended}");
+    let outcome = story.get_run(&waiting, 60.0);
+    assert_eq!(outcome["result"], json!(["as you like", "yes"]), "{outcome}");
 }
 
 #[test]
 fn failing_function_reports_its_line_and_empty_file_is_refused() {
     let story = Story::with_body("first = await ctx.run('identity', 1)\nreturn first['output'] / 0", "");
-    let ended = story.start(60.0);
-    assert_eq!(ended["status"], "failed");
+    let outcome = story.start(60.0);
+    assert_eq!(outcome["status"], "failed");
     // 003 L944-957: error is str(e).
-    assert_eq!(ended["error"], "division by zero", "{ended}");
-    let traceback = ended["traceback"].as_str().unwrap();
+    assert_eq!(outcome["error"], "division by zero", "{outcome}");
+    let traceback = outcome["traceback"].as_str().unwrap();
     assert!(traceback.contains("line 3, in story") && traceback.contains("ZeroDivisionError"), "{traceback}");
     std::fs::write(&story.file, "BashNode(id='a', session=session, command='true')\n").unwrap();
-    let refused = story.start(60.0);
-    assert_eq!(refused["success"], false);
-    assert!(refused["error"].as_str().unwrap().contains("declares no workflow"), "{refused}");
+    let refusal = story.start(60.0);
+    assert_eq!(refusal["success"], false);
+    assert!(refusal["error"].as_str().unwrap().contains("declares no workflow"), "{refusal}");
 }
 
 #[test]
@@ -180,9 +184,9 @@ fn idempotency_key_belongs_to_the_unchanged_file() {
     assert_eq!(start_run()["run_id"], first["run_id"]);
     let text = std::fs::read_to_string(&story.file).unwrap().replace("return 1", "return 2");
     std::fs::write(&story.file, text).unwrap();
-    let refused = start_run();
-    assert_eq!(refused["success"], false, "{refused}");
-    assert!(refused["error"].as_str().unwrap().contains("belongs to run"), "{refused}");
+    let refusal = start_run();
+    assert_eq!(refusal["success"], false, "{refusal}");
+    assert!(refusal["error"].as_str().unwrap().contains("belongs to run"), "{refusal}");
     std::fs::remove_file(&story.file).unwrap();
     assert_eq!(start_run()["run_id"], first["run_id"], "the run began with the removed file");
 }
@@ -199,15 +203,15 @@ fn endless_function_fails_without_delaying_others() {
     // One for each worker of the default pool.
     let loops = [start_run("loops"), start_run("loops"), start_run("loops")];
     for run in [steps, other_steps] {
-        let ended = story.get_run(&run, 60.0);
-        assert_eq!(ended["status"], "completed", "{ended}");
+        let outcome = story.get_run(&run, 60.0);
+        assert_eq!(outcome["status"], "completed", "{outcome}");
         // The looping runs take five seconds each.
-        assert!(ended["result"].as_f64().unwrap() < 2.5, "{ended}");
+        assert!(outcome["result"].as_f64().unwrap() < 2.5, "{outcome}");
     }
     for run in loops {
-        let ended = story.get_run(&run, 60.0);
-        assert_eq!(ended["status"], "failed", "{ended}");
-        assert!(ended["error"].as_str().unwrap().contains("its limit of 5s"), "{ended}");
+        let outcome = story.get_run(&run, 60.0);
+        assert_eq!(outcome["status"], "failed", "{outcome}");
+        assert!(outcome["error"].as_str().unwrap().contains("its limit of 5s"), "{outcome}");
     }
 }
 

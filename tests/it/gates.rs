@@ -59,9 +59,9 @@ impl Story {
     }
 
     fn finish(&self, run: &str) -> Value {
-        let ended = self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
-        assert_eq!(ended["status"], "completed", "{ended:#}");
-        ended
+        let outcome = self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        assert_eq!(outcome["status"], "completed", "{outcome:#}");
+        outcome
     }
 
     /// Runs the program with these lines on its standard input, which is not a terminal.
@@ -74,7 +74,7 @@ impl Story {
 fn form_is_filled_in_with_fields_on_the_command_line() {
     let story = Story::new();
     let run = story.start_gate(&json!({"prompt": "Which?", "form": form()}));
-    let listed = story.home.run(&["gates", "list"]).expect_success();
+    let list = story.home.run(&["gates", "list"]).expect_success();
     for part in [
         "version  a text of at least 3 characters\n",
         "place  one of eu, us, eu if left out",
@@ -82,7 +82,7 @@ fn form_is_filled_in_with_fields_on_the_command_line() {
         &format!("answer with: steplatch gates answer {run}/ask/1@"),
         " --field NAME=VALUE\n",
     ] {
-        assert!(listed.contains(part), "no {part:?} in {listed}");
+        assert!(list.contains(part), "no {part:?} in {list}");
     }
     let answer = |fields: &[&str]| story.home.run(&[&["gates", "answer", run.as_str()], fields].concat());
     let invalid_answer = answer(&["--field", "version=1", "-f", "count=ten", "-f", "speed=5"]);
@@ -95,8 +95,8 @@ fn form_is_filled_in_with_fields_on_the_command_line() {
     assert!(answer(&[]).stderr.contains("a question needs a terminal"));
     let output = answer(&["-f", "version=1.2", "-f", "count=3"]).expect_success();
     assert!(output.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{output}");
-    let ended = story.finish(&run);
-    let variable = |name: &str| ended["final_variables"][format!("ask_{name}")].clone();
+    let outcome = story.finish(&run);
+    let variable = |name: &str| outcome["final_variables"][format!("ask_{name}")].clone();
     assert_eq!((variable("version"), variable("count"), variable("loud")), (json!("1.2"), json!(3), json!(false)));
     assert_eq!(variable("through"), "cli");
 }
@@ -182,8 +182,8 @@ fn function_gate_takes_an_answer_only_before_its_timeout() {
             story.home.run(&["runs", "events", run, "--follow"]).expect_success();
         }
         let output = story.home.run(&["gates", "answer", run, "yes"]);
-        let ended = story.finish(run);
-        assert_eq!((output.code == 0, &ended["result"]), (result != "late", &json!(result)), "{output:?}");
+        let outcome = story.finish(run);
+        assert_eq!((output.code == 0, &outcome["result"]), (result != "late", &json!(result)), "{output:?}");
         let events = story.home.run(&["runs", "events", run, "--json"]).expect_success();
         let count_events = |kind: &str| events.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
         let expected = if result == "late" { (0, 1) } else { (1, 0) };
@@ -294,8 +294,8 @@ fn lowered_proof_requirement_does_not_affect_older_questions() {
     assert_eq!(status()["requires"], "terminal");
     Person::runs(&agent, &story.home, STEPLATCH, "approver lower").expect_text("exit-code-0");
     assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
-    let refused = story.home.run(&["gates", "answer", &before, "yes"]);
-    assert!(refused.code == 1 && refused.stderr.contains("gates.require"), "{refused:?}");
+    let refusal = story.home.run(&["gates", "answer", &before, "yes"]);
+    assert!(refusal.code == 1 && refusal.stderr.contains("gates.require"), "{refusal:?}");
     let after = story.start_gate(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
     story.home.run(&["gates", "answer", &after, "yes"]).expect_success();
 }
@@ -346,9 +346,9 @@ fn function_node_on_a_redirected_host_is_not_called() {
     );
     set_destination("evil@elsewhere.invalid");
     story.home.answer_gate(&run, "yes");
-    let ended = story.finish(&run);
-    let error = ended["result"].as_str().unwrap_or_default();
-    assert!(error.contains("Host 'box' has changed") && error.contains("evil@elsewhere.invalid"), "{ended}");
+    let outcome = story.finish(&run);
+    let error = outcome["result"].as_str().unwrap_or_default();
+    assert!(error.contains("Host 'box' has changed") && error.contains("evil@elsewhere.invalid"), "{outcome}");
 }
 
 #[test]
@@ -403,8 +403,8 @@ fn passphrase_is_set_requested_invisibly_and_removed() {
     assert!(output.contains("answered: yes"), "{output}");
     let output = story.run_with_input(&["approver", "set", "--stdin"], "another one\nopen sesame\n").expect_success();
     assert!(output.contains("passphrase set"));
-    let refused = story.run_with_input(&["approver", "clear", "--stdin"], "open sesame\n");
-    assert!(refused.code == 1 && refused.stderr.contains("Wrong passphrase"), "{refused:?}");
+    let error_reply = story.run_with_input(&["approver", "clear", "--stdin"], "open sesame\n");
+    assert!(error_reply.code == 1 && error_reply.stderr.contains("Wrong passphrase"), "{error_reply:?}");
     let output = story.run_with_input(&["approver", "clear", "--stdin"], "another one\n").expect_success();
     assert!(output.contains("passphrase removed"), "{output}");
     let (files, content) = read_all_files(story.home.path());
@@ -421,12 +421,12 @@ fn locked_run_requests_the_passphrase_before_its_question() {
     let (first, second, third) = (start_gate(), start_gate(), start_gate());
     let restart = || story.home.run(&["daemon", "restart"]).expect_success();
     restart();
-    let listed = story.home.run(&["gates", "list"]);
-    assert!(listed.stderr.contains("3 runs wait and are locked"), "{listed:?}");
-    let refused = story.home.run(&["gates", "show", &first]);
-    assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
-    let refused = story.home.run(&["gates", "answer", &first, "yes"]);
-    assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
+    let list = story.home.run(&["gates", "list"]);
+    assert!(list.stderr.contains("3 runs wait and are locked"), "{list:?}");
+    let refusal = story.home.run(&["gates", "show", &first]);
+    assert!(refusal.code == 1 && refusal.stderr.contains("steplatch approver unlock"), "{refusal:?}");
+    let refusal = story.home.run(&["gates", "answer", &first, "yes"]);
+    assert!(refusal.code == 1 && refusal.stderr.contains("steplatch approver unlock"), "{refusal:?}");
 
     let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {first}"));
     let screen = person.expect_text("the approver's passphrase, to unlock them:");
@@ -609,8 +609,8 @@ fn identically_masked_choices_are_distinguished_by_number() {
     }
     let outdated_answer = story.home.run(&["gates", "answer", &format!("{run}/ask/1@{}", &old_digest[..8]), "2"]);
     assert!(outdated_answer.stderr.contains("has changed since"), "{outdated_answer:?}");
-    let listed = story.home.run(&["gates", "list"]).expect_success();
-    assert!(listed.contains("parts of this are hidden as secrets"), "{listed}");
+    let list = story.home.run(&["gates", "list"]).expect_success();
+    assert!(list.contains("parts of this are hidden as secrets"), "{list}");
     let ambiguous_answer = story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
     assert_ne!(ambiguous_answer.code, 0, "{ambiguous_answer:?}");
     story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "2"]).expect_success();
@@ -640,11 +640,11 @@ fn terminal_named_by_a_workflow_is_shown_and_locked() {
     };
     for (session, variables) in [("work", json!({})), ("{place}", json!({"place": "work"}))] {
         let run = start_run(session, variables);
-        let shown = story.home.run(&["gates", "show", &format!("{run}/ask/1")]).expect_success();
-        assert!(shown.contains(&first), "{shown}");
+        let output = story.home.run(&["gates", "show", &format!("{run}/ask/1")]).expect_success();
+        assert!(output.contains(&first), "{output}");
         let text = format!("make() {{ touch {}; }}\n", evil_file.display());
-        let refused = story.agent.begin("send_input", json!({"session_id": "work", "input_text": text})).refusal();
-        assert!(refused.contains(&format!("{run} waits for a person")), "{refused}");
+        let refusal = story.agent.begin("send_input", json!({"session_id": "work", "input_text": text})).refusal();
+        assert!(refusal.contains(&format!("{run} waits for a person")), "{refusal}");
         story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "no"]).expect_success();
         let _ = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     }
@@ -654,14 +654,14 @@ fn terminal_named_by_a_workflow_is_shown_and_locked() {
     let second = open_terminal();
     assert_ne!(first, second);
     story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).expect_success();
-    let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(ended["status"], "failed", "{ended:#}");
-    assert!(ended["error"].as_str().unwrap().contains("was not shown to the person"), "{ended:#}");
+    let outcome = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(outcome["status"], "failed", "{outcome:#}");
+    assert!(outcome["error"].as_str().unwrap().contains("was not shown to the person"), "{outcome:#}");
     // An unchanged terminal that was shown is used.
     let run = start_run("work", json!({}));
     story.home.run(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).expect_success();
-    let ended = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert!(!ended["error"].as_str().unwrap_or_default().contains("was not shown to the person"), "{ended:#}");
+    let outcome = story.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert!(!outcome["error"].as_str().unwrap_or_default().contains("was not shown to the person"), "{outcome:#}");
     assert!(!evil_file.exists());
 }
 

@@ -127,9 +127,9 @@ fn remote_terminal_survives_twenty_cuts_and_five_kills() {
         let mut last = 0;
         for round in 1..=20 {
             eventually_blocking("the host is connected again", || {
-                let listed = home.run(&["hosts", "list", "--json"]);
-                let is_connected = listed.code == 0 && listed.json()["hosts"][0]["state"] == "connected";
-                if is_connected { Ok(()) } else { Err(listed) }
+                let list = home.run(&["hosts", "list", "--json"]);
+                let is_connected = list.code == 0 && list.json()["hosts"][0]["state"] == "connected";
+                if is_connected { Ok(()) } else { Err(list) }
             });
             sleep_randomly(250);
             RemoteHost::cut_connections(&home);
@@ -140,8 +140,8 @@ fn remote_terminal_survives_twenty_cuts_and_five_kills() {
             }
         }
     });
-    let listed = agent.call_tool("list_terminal_sessions", json!({}));
-    assert_eq!(listed["hosts"][0]["state"], "connected", "{listed}");
+    let list = agent.call_tool("list_terminal_sessions", json!({}));
+    assert_eq!(list["hosts"][0]["state"], "connected", "{list}");
 }
 
 /// The daemon is killed while a remote command runs, and the first connections of the next daemon fail.
@@ -175,20 +175,20 @@ fn command_completed_before_reconnection_succeeds() {
         "done": final_state, "unknown": final_state,
     }});
     let agent = Agent::new(&home);
-    let started = agent.call_tool(
+    let started_run = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}),
     );
     let lines_file = remote.home_dir.path().join("lines");
     eventually_blocking("the command has begun", || {
-        std::fs::read_to_string(&lines_file).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(started.clone())
+        std::fs::read_to_string(&lines_file).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(started_run.clone())
     });
     let last = wait_for_next_daemon(&home, 0);
     std::fs::write(&broken, "").unwrap();
     kill(last);
     home.run(&["daemon", "start"]).expect_success();
-    let ended = agent.call_tool("get_run", json!({"run_id": started["run_id"], "wait_seconds": 100}));
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("done")), "{ended}");
+    let outcome = agent.call_tool("get_run", json!({"run_id": started_run["run_id"], "wait_seconds": 100}));
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("done")), "{outcome}");
     assert_eq!(std::fs::read_to_string(&lines_file).unwrap(), "done\n");
     assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections failed");
 }
@@ -207,8 +207,8 @@ fn terminal_of_a_reconnecting_host_is_known() {
     );
     write_program(&home.path().join("bin/ssh"), &ssh);
     home.run(&["hosts", "add", "build", "--ssh", "box"]).expect_success();
-    let opened = home.run(&["terminal", "open", "--host", "build", "--name", "far", "--json"]).json();
-    let session = opened["session_id"].as_str().unwrap().to_owned();
+    let terminal = home.run(&["terminal", "open", "--host", "build", "--name", "far", "--json"]).json();
+    let session = terminal["session_id"].as_str().unwrap().to_owned();
     std::fs::write(&slow, "").unwrap();
     kill(wait_for_next_daemon(&home, 0));
     home.run(&["daemon", "start"]).expect_success();
@@ -295,9 +295,8 @@ fn unreachable_host_is_reported_with_a_remedy() {
     assert!(error.contains("too old"), "{error}");
     std::fs::remove_dir_all(&bin_dir).unwrap();
     remote.install();
-    let listed: Value =
-        serde_json::from_str(&home.run(&["hosts", "check", "build", "--json"]).expect_success()).unwrap();
-    assert_eq!(listed["host"]["state"], "connected", "{listed}");
+    let list: Value = serde_json::from_str(&home.run(&["hosts", "check", "build", "--json"]).expect_success()).unwrap();
+    assert_eq!(list["host"]["state"], "connected", "{list}");
     home.run(&["hosts", "remove", "build"]).expect_success();
     let error = expect_failure(&["hosts", "remove", "build"]);
     assert!(error.contains("there is no host 'build'"), "{error}");
@@ -310,19 +309,19 @@ fn refused_ssh_key_is_reported_with_a_remedy() {
     let options =
         "IdentityFile /nonexistent\n  IdentityAgent none\n  PasswordAuthentication no\n  StrictHostKeyChecking no";
     remote.configure(&mut home, &format!("  {options}"));
-    let refused = home.run(&["hosts", "add", "build", "--ssh", "box"]);
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stderr.contains("Permission denied"), "{refused:?}");
-    assert!(refused.stderr.contains("check with 'ssh box' which key or password it takes"), "{refused:?}");
+    let refusal = home.run(&["hosts", "add", "build", "--ssh", "box"]);
+    assert_eq!(refusal.code, 1, "{refusal:?}");
+    assert!(refusal.stderr.contains("Permission denied"), "{refusal:?}");
+    assert!(refusal.stderr.contains("check with 'ssh box' which key or password it takes"), "{refusal:?}");
 }
 
 /// Returns the run that forwards ssh's question to a person.
 fn wait_for_ssh_question(home: &Home) -> Value {
     eventually_blocking("ssh asks", || {
-        let listed = home.run(&["gates", "list", "--json"]);
-        match listed.json()["gates"].as_array().map(Vec::as_slice) {
+        let list = home.run(&["gates", "list", "--json"]);
+        match list.json()["gates"].as_array().map(Vec::as_slice) {
             Some([gate]) => Ok(gate.clone()),
-            _ => Err(listed),
+            _ => Err(list),
         }
     })
 }
@@ -338,8 +337,8 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     person.expect_text("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
     // An agent answers no question of ssh, and none is asked in its name.
     let gate = wait_for_ssh_question(&home);
-    let refused = agent.call_tool("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
-    assert_eq!(refused["success"], false, "{refused}");
+    let refusal = agent.call_tool("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
+    assert_eq!(refusal["success"], false, "{refusal}");
     person.type_in("yes");
     person.expect_text("(?s)password:.*Answer");
     let gate = wait_for_ssh_question(&home);
@@ -354,8 +353,8 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
         let has_password = bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes());
         assert!(!has_password, "{} contains the password", entry.path().display());
     }
-    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
-    assert_eq!(opened["success"], true, "{opened}");
+    let terminal = agent.call_tool("open_terminal", json!({"host": "build"}));
+    assert_eq!(terminal["success"], true, "{terminal}");
 }
 
 #[test]
@@ -364,17 +363,17 @@ fn unanswered_question_is_reported_and_not_repeated() {
     let Some(remote) = RemoteHost::new(&mut home) else { return };
     remote.install();
     remote.configure(&mut home, "  StrictHostKeyChecking ask");
-    let added = home.run(&["hosts", "add", "build", "--ssh", "box"]);
-    assert_ne!(added.code, 0, "{}", added.stdout);
+    let add_output = home.run(&["hosts", "add", "build", "--ssh", "box"]);
+    assert_ne!(add_output.code, 0, "{}", add_output.stdout);
     let gate = wait_for_ssh_question(&home);
     let run = gate["run_id"].as_str().unwrap();
-    assert!(added.stderr.contains(&format!("steplatch gates answer {run}")), "{}", added.stderr);
+    assert!(add_output.stderr.contains(&format!("steplatch gates answer {run}")), "{}", add_output.stderr);
     home.run(&["runs", "cancel", run]).expect_success();
     let output = home.run(&["hosts", "list", "--json"]);
     let host = eventually_blocking("the connection has failed", || {
-        let listed = home.run(&["hosts", "list", "--json"]).json();
-        let host = listed["hosts"][0].clone();
-        if host["state"] == "lost" { Ok(host) } else { Err(listed) }
+        let list = home.run(&["hosts", "list", "--json"]).json();
+        let host = list["hosts"][0].clone();
+        if host["state"] == "lost" { Ok(host) } else { Err(list) }
     });
     assert!(host["error"].as_str().unwrap().contains("was not answered"), "{host} {output:?}");
 }
@@ -485,10 +484,10 @@ timeout = 2
     let result = run_node("where", "sky");
     assert_eq!(result["output"], format!("{user}\n{home_dir}\nblue sky\nfed\noops\npiped"), "{result}");
     assert_eq!(result["attributes"]["host"], "build", "{result}");
-    let failed = run_node("fails", "");
-    assert_eq!(failed["output"], "/\nno disk", "{failed}");
-    assert_eq!(failed["error"], "The command ended with exit code 3: no disk", "{failed}");
-    assert_eq!(failed["attributes"]["exit_code"], 3, "{failed}");
+    let failure = run_node("fails", "");
+    assert_eq!(failure["output"], "/\nno disk", "{failure}");
+    assert_eq!(failure["error"], "The command ended with exit code 3: no disk", "{failure}");
+    assert_eq!(failure["attributes"]["exit_code"], 3, "{failure}");
     let timed_out = run_node("slow", "build");
     assert_eq!((&timed_out["error_type"], &timed_out["output"]), (&json!("timeout"), &json!("begun")), "{timed_out}");
     let pid = std::fs::read_to_string(remote.home_dir.path().join("slow.pid")).unwrap();
@@ -498,6 +497,6 @@ timeout = 2
     let unknown_host = run_node("slow", "biuld");
     assert_eq!(unknown_host["error_type"], "connection", "{unknown_host}");
     assert!(unknown_host["error"].as_str().unwrap().contains("known hosts: build"), "{unknown_host}");
-    let listed = home.run(&["terminal", "list", "--json"]).json();
-    assert_eq!(listed["sessions"], json!([]), "{listed}");
+    let list = home.run(&["terminal", "list", "--json"]).json();
+    assert_eq!(list["sessions"], json!([]), "{list}");
 }

@@ -41,8 +41,8 @@ fn two_daemons_save_forty_workflows_and_lose_none() {
         }
     }
     for call in calls {
-        let created = call.finish();
-        assert_eq!(created["success"], true, "{created}");
+        let create_reply = call.finish();
+        assert_eq!(create_reply["success"], true, "{create_reply}");
     }
     let expected: BTreeSet<_> =
         (0..PER_AGENT).flat_map(|number| [workflow_name(0, number), workflow_name(1, number)]).collect();
@@ -55,7 +55,8 @@ fn two_daemons_save_forty_workflows_and_lose_none() {
     let competing_calls: Vec<_> = competing_calls
         .map(|agent| agent.begin("create_workflow", json!({"workflow_definition": sleeping_workflow("one")})))
         .collect();
-    let winners = competing_calls.into_iter().map(Calling::finish).filter(|created| created["success"] == true);
+    let winners =
+        competing_calls.into_iter().map(Calling::finish).filter(|create_reply| create_reply["success"] == true);
     assert_eq!(winners.count(), 1);
 
     for index in ["", "{\"format\": 1, \"files\": 7}"] {
@@ -72,27 +73,27 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     let project = home.path().join("project");
     fs::create_dir_all(project.join(".git")).unwrap();
     let library = project.join(".terminal_control_workflows");
-    let big = home.path().join("big.json");
+    let big_file = home.path().join("big.json");
     let mut definition = sleeping_workflow("big");
     definition["states"]["sleep"]["action"]["params"]["note"] = "x".repeat(10 << 20).into();
-    fs::write(&big, definition.to_string()).unwrap();
-    let good = home.path().join("good.json");
-    fs::write(&good, sleeping_workflow("good").to_string()).unwrap();
+    fs::write(&big_file, definition.to_string()).unwrap();
+    let good_file = home.path().join("good.json");
+    fs::write(&good_file, sleeping_workflow("good").to_string()).unwrap();
     let run_workflow_command = |words: &[&str]| {
         let output = home.steplatch().current_dir(&project).arg("workflow").args(words).output().unwrap();
         steplatch_testkit::CommandOutput::of(&output)
     };
 
-    let output = run_workflow_command(&["load", big.to_str().unwrap(), good.to_str().unwrap()]);
+    let output = run_workflow_command(&["load", big_file.to_str().unwrap(), good_file.to_str().unwrap()]);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.stderr.contains("big.json: the definition takes 1048"), "{output:?}");
     assert!(output.stdout.contains("good.json: saved as good in "), "{output:?}");
     fs::write(library.join("broken.json"), "{").unwrap();
-    let listed = run_workflow_command(&["list"]).expect_success();
-    let lines: Vec<_> = listed.lines().collect();
-    assert!(lines[0].starts_with("NAME  KIND     STATUS  RUNS  LAST RUN  DESCRIPTION"), "{listed}");
-    assert!(lines[1].starts_with("good  machine  draft   -     -         Sleeps as good"), "{listed}");
-    assert!(lines[2].starts_with("broken ") && lines[2].contains("broken.json: this is not JSON"), "{listed}");
+    let list = run_workflow_command(&["list"]).expect_success();
+    let lines: Vec<_> = list.lines().collect();
+    assert!(lines[0].starts_with("NAME  KIND     STATUS  RUNS  LAST RUN  DESCRIPTION"), "{list}");
+    assert!(lines[1].starts_with("good  machine  draft   -     -         Sleeps as good"), "{list}");
+    assert!(lines[2].starts_with("broken ") && lines[2].contains("broken.json: this is not JSON"), "{list}");
     let output = run_workflow_command(&["show", "good"]).expect_success();
     assert!(output.starts_with("good\nSleeps as good\n"), "{output}");
     assert!(output.contains("sleep*  sleep  end"), "{output}");
@@ -101,30 +102,34 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     assert_eq!(run_workflow_command(&["lint", "broken"]).code, 2);
 
     let agent = Agent::with(&home, &[("STEPLATCH_LIBRARY", library.to_str().unwrap())]);
-    let huge = agent.begin("create_workflow", json!({"workflow_definition": definition}));
-    let mut longer = definition.clone();
-    longer["description"] = "x".repeat(7 << 20).into();
-    let longer = agent.begin("create_workflow", json!({"workflow_definition": longer}));
-    let outside = agent.call_tool("describe_workflow", json!({"name": "../good"}));
-    assert!(outside["error"].as_str().unwrap().contains("is not a workflow name"), "{outside}");
-    let broken = agent.call_tool("describe_workflow", json!({"name": "broken"}));
-    assert!(broken["error"].as_str().unwrap().contains("broken.json' is broken: this is not JSON"), "{broken}");
-    let huge = huge.finish();
-    assert!(huge["validation_errors"][0].as_str().unwrap().ends_with("at most 1048576 are read"), "{huge}");
-    let refused = longer.refusal();
-    assert_eq!(refused, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
+    let huge_call = agent.begin("create_workflow", json!({"workflow_definition": definition}));
+    let mut long_call = definition.clone();
+    long_call["description"] = "x".repeat(7 << 20).into();
+    let long_call = agent.begin("create_workflow", json!({"workflow_definition": long_call}));
+    let invalid_name = agent.call_tool("describe_workflow", json!({"name": "../good"}));
+    assert!(invalid_name["error"].as_str().unwrap().contains("is not a workflow name"), "{invalid_name}");
+    let broken_file = agent.call_tool("describe_workflow", json!({"name": "broken"}));
+    assert!(
+        broken_file["error"].as_str().unwrap().contains("broken.json' is broken: this is not JSON"),
+        "{broken_file}"
+    );
+    let huge_call = huge_call.finish();
+    assert!(huge_call["validation_errors"][0].as_str().unwrap().ends_with("at most 1048576 are read"), "{huge_call}");
+    let refusal = long_call.refusal();
+    assert_eq!(refusal, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
     let request = json!({"workflow_definition": sleeping_workflow("by_agent"), "colour": "red"});
     assert_eq!(
         agent.begin("create_workflow", request).refusal(),
         "create_workflow: unknown field 'colour', the fields are workflow_definition, overwrite_existing, reason"
     );
-    let created = agent.call_tool("create_workflow", json!({"workflow_definition": sleeping_workflow("by_agent")}));
-    assert_eq!(created["success"], true, "{created}");
+    let create_reply =
+        agent.call_tool("create_workflow", json!({"workflow_definition": sleeping_workflow("by_agent")}));
+    assert_eq!(create_reply["success"], true, "{create_reply}");
 
-    let removed = run_workflow_command(&["rm", "by_agent", "nobody", "broken"]);
-    assert_eq!(removed.code, 2, "{removed:?}");
-    assert!(removed.stderr.contains("Workflow 'nobody' not found. Available workflows: good"), "{removed:?}");
-    assert_eq!(removed.stdout.lines().count(), 2, "{removed:?}");
+    let remove_reply = run_workflow_command(&["rm", "by_agent", "nobody", "broken"]);
+    assert_eq!(remove_reply.code, 2, "{remove_reply:?}");
+    assert!(remove_reply.stderr.contains("Workflow 'nobody' not found. Available workflows: good"), "{remove_reply:?}");
+    assert_eq!(remove_reply.stdout.lines().count(), 2, "{remove_reply:?}");
     assert_eq!(names(&run_workflow_command(&["list", "--json"]).json()), ["good".to_owned()].into());
 }
 
@@ -143,9 +148,9 @@ fn workflow_versions_are_listed_compared_and_restored() {
     assert!(home.run(&["workflow", "diff", "nap"]).stderr.contains("no version before the current one"));
     // An agent changes the workflow.
     let agent = Agent::new(&home);
-    let mut longer = sleeping_workflow("nap");
-    longer["states"]["sleep"]["action"]["params"]["seconds"] = json!(9);
-    let create = json!({"workflow_definition": longer, "overwrite_existing": true, "reason": "it was too short"});
+    let mut slower = sleeping_workflow("nap");
+    slower["states"]["sleep"]["action"]["params"]["seconds"] = json!(9);
+    let create = json!({"workflow_definition": slower, "overwrite_existing": true, "reason": "it was too short"});
     assert_eq!(agent.call_tool("create_workflow", create)["version"], 2);
 
     let history = home.run(&["workflow", "history", "nap"]).expect_success();
@@ -161,18 +166,18 @@ fn workflow_versions_are_listed_compared_and_restored() {
     let reverse = home.run(&["workflow", "diff", "nap@2", "nap@1", "--json"]).json();
     let pointer = "/states/sleep/action/params/seconds";
     assert_eq!(reverse["changes"], json!([{"path": pointer, "before": 9, "after": 0.1}]));
-    let shown = home.run(&["workflow", "show", "nap@1", "--json"]).json();
-    assert_eq!((&shown["metadata"]["version"], shown["definition"].pointer(pointer)), (&json!(1), Some(&json!(0.1))));
+    let record = home.run(&["workflow", "show", "nap@1", "--json"]).json();
+    assert_eq!((&record["metadata"]["version"], record["definition"].pointer(pointer)), (&json!(1), Some(&json!(0.1))));
     let missing = home.run(&["workflow", "show", "nap@7"]);
     assert!(missing.stderr.contains("workflow 'nap' has no version 7; there are 2, 1"), "{missing:?}");
 
     // A restored version is a new version, and a removed workflow keeps its versions.
     let output = home.run(&["workflow", "revert", "nap", "--reason", "too long"]).expect_success();
     assert_eq!(output.trim(), "nap is version 3, which equals 1");
-    let listed = home.run(&["workflow", "list", "--json"]).json();
-    assert_eq!(listed["workflows"][0]["version"], 3, "{listed}");
-    let removed = home.run(&["workflow", "rm", "nap"]);
-    assert!(removed.stderr.contains("steplatch workflow revert nap"), "{removed:?}");
+    let list = home.run(&["workflow", "list", "--json"]).json();
+    assert_eq!(list["workflows"][0]["version"], 3, "{list}");
+    let remove_reply = home.run(&["workflow", "rm", "nap"]);
+    assert!(remove_reply.stderr.contains("steplatch workflow revert nap"), "{remove_reply:?}");
     assert!(home.run(&["workflow", "history", "nap"]).expect_success().contains("nap was removed"));
     home.run(&["workflow", "revert", "nap", "2"]).expect_success();
     let versions = home.run(&["workflow", "history", "nap", "--json"]).json();

@@ -131,9 +131,9 @@ fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     let project = Project::new();
     project.write_file("flows/hello.py", &greeting_file("hello", "hello"));
     project.load(&["flows/hello.py"]).expect_success();
-    let listed = project.list_entry("hello");
+    let entry = project.list_entry("hello");
     assert_eq!(
-        (&listed["kind"], &listed["status"], &listed["run_count"]),
+        (&entry["kind"], &entry["status"], &entry["run_count"]),
         (&json!("function"), &json!("draft"), &json!(0))
     );
     assert_eq!(project.run_workflow("hello"), "hello you");
@@ -157,10 +157,10 @@ fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     fs::remove_file(project.directory.join("flows/hello.py")).unwrap();
     project.crash();
     assert_eq!(project.run_workflow("hello"), "hello you");
-    let listed = project.wait_for_count("hello", 3);
+    let entry = project.wait_for_count("hello", 3);
     assert!(
-        listed["note"].as_str().unwrap().ends_with("flows/hello.py, which is not followed any more: it does not exist"),
-        "{listed}"
+        entry["note"].as_str().unwrap().ends_with("flows/hello.py, which is not followed any more: it does not exist"),
+        "{entry}"
     );
     let output = project.run(&["workflow", "show", "hello"]).expect_success();
     assert!(output.contains("runs       3, of which 3 succeeded") && output.contains("say_hello  bash"), "{output}");
@@ -182,8 +182,8 @@ fn failed_run_is_no_proof_and_a_surviving_run_counts_once() {
     };
     let run = start_run();
     answer_when_ready(&run, "no");
-    let failed = project.wait_for_count("asks", 1);
-    assert_eq!((&failed["status"], &failed["success_count"]), (&json!("draft"), &json!(0)));
+    let failed_entry = project.wait_for_count("asks", 1);
+    assert_eq!((&failed_entry["status"], &failed_entry["success_count"]), (&json!("draft"), &json!(0)));
     let run = start_run();
     project.crash();
     answer_when_ready(&run, "yes");
@@ -240,11 +240,11 @@ fn library_file_takes_precedence_and_its_edits_are_kept() {
     assert_eq!(project.run_workflow("hello"), "edited you");
     let note = project.list_entry("hello")["note"].as_str().unwrap().to_owned();
     assert!(note.starts_with("it was edited here, and so was its original "), "{note}");
-    let refused = project.load(&["flows/hello.py"]);
-    assert_eq!(refused.code, 1);
+    let refusal = project.load(&["flows/hello.py"]);
+    assert_eq!(refusal.code, 1);
     assert!(
-        refused.stderr.contains("hello.py was edited after it was loaded. To replace it with the file: --overwrite"),
-        "{refused:?}"
+        refusal.stderr.contains("hello.py was edited after it was loaded. To replace it with the file: --overwrite"),
+        "{refusal:?}"
     );
     project.load(&["flows/hello.py", "--overwrite"]).expect_success();
     assert_eq!(project.run_workflow("hello"), "later you");
@@ -314,8 +314,8 @@ fn duplicate_id_is_refused_with_its_owner() {
     assert!(project.load(&["hello.py"]).expect_success().starts_with("hello.py: reloaded\n"));
     // Conflicting files that were not loaded are reported, and the first one is used.
     fs::write(project.library_path("zebra.py"), greeting_file("hello", "late")).unwrap();
-    let listed = project.run(&["workflow", "list"]).expect_success();
-    assert!(listed.contains("zebra.py: 'hello': ID 'hello' conflicts with existing node, in "), "{listed}");
+    let list = project.run(&["workflow", "list"]).expect_success();
+    assert!(list.contains("zebra.py: 'hello': ID 'hello' conflicts with existing node, in "), "{list}");
 }
 
 #[test]
@@ -332,8 +332,8 @@ fn function_is_removed_with_its_file_unless_shared() {
     assert!(!project.library_path("one.py").exists() && !project.library_path("one.meta.json").exists());
     assert!(!project.library_path("nodes.py").exists() && project.directory.join("one.py").exists());
     let agent = project.agent();
-    let refused = agent.call_tool("delete_workflow", json!({"name": "left"}));
-    let error = refused["error"].as_str().unwrap();
+    let refusal = agent.call_tool("delete_workflow", json!({"name": "left"}));
+    let error = refusal["error"].as_str().unwrap();
     assert!(error.contains("together with right.") && error.ends_with("steplatch workflow rm two.py"), "{error}");
     assert_eq!(agent.call_tool("delete_workflow", json!({"name": "two.py"}))["success"], true);
     assert_eq!(project.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
@@ -408,8 +408,8 @@ fn function_run_is_counted_once_despite_daemon_crashes() {
     let start_run =
         || agent.call_tool("run_workflow", json!({"workflow_name": "quick", "wait_seconds": 0}))["run_id"].clone();
     let wait_for_completion = |run: &Value| {
-        let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
-        assert_eq!(ended["status"], "completed", "{ended}");
+        let outcome = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        assert_eq!(outcome["status"], "completed", "{outcome}");
     };
     let run_count = || {
         let metadata = fs::read(project.library_path("quick.meta.json")).unwrap();

@@ -74,8 +74,8 @@ fn thousands_of_remote_terminal_hosts_start_one_local_process() {
     };
     let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() });
     let agent = Agent::new(&scene.home);
-    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
-    assert_eq!(opened["success"], true, "{opened}");
+    let terminal = agent.call_tool("open_terminal", json!({"host": "build"}));
+    assert_eq!(terminal["success"], true, "{terminal}");
     assert_eq!(scene.count_connections(), 1);
     let pid = scene.home.run(&["daemon", "status", "--json"]).json()["pid"].clone();
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
@@ -105,8 +105,8 @@ fn question_text_is_shown_despite_remote_secrets() {
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
     let waiting = agent.call_tool("run_workflow", arguments);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
-    let listed = scene.home.run(&["gates", "list", "--json"]).expect_success();
-    assert!(listed.contains("DELETE EVERYTHING in WORD-7?"), "{listed}");
+    let list = scene.home.run(&["gates", "list", "--json"]).expect_success();
+    assert!(list.contains("DELETE EVERYTHING in WORD-7?"), "{list}");
     // Text of the remote terminals is no longer shown.
     let screen = agent.call_tool("get_screen_content", json!({"session_id": terminal["session_id"]}));
     assert_eq!(screen["screen_content"], "••••••", "{screen}");
@@ -133,8 +133,8 @@ fn copy_from_a_lying_host_writes_the_requested_file_or_nothing() {
     let scene = Scene::new(Lies::in_replies(reply));
     let inbox = scene.home.path().join("inbox");
     std::fs::create_dir(&inbox).unwrap();
-    let refused = scene.home.run(&["cp", "-r", "build:site", "inbox"]);
-    assert!(refused.code == 1 && refused.stderr.contains("whose name is not a name of a file"), "{refused:?}");
+    let refusal = scene.home.run(&["cp", "-r", "build:site", "inbox"]);
+    assert!(refusal.code == 1 && refusal.stderr.contains("whose name is not a name of a file"), "{refusal:?}");
     let output = scene.home.run(&["cp", "build:report.txt", "inbox"]);
     assert_eq!(output.code, 0, "{output:?}");
     assert!(output.stdout.contains("inbox/report.txt"), "{output:?}");

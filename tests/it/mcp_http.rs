@@ -187,10 +187,10 @@ fn public_conformance_suite_passes() {
             let mut node = clients::node(&server.home);
             node.arg(&suite).args(["server", "--url", &server.url(), "--spec-version", revision]);
             node.args(["--scenario", scenario, "-o"]).arg(server.home.path().join("results")).stdin(Stdio::null());
-            let said = CommandOutput::of(&node.output().unwrap());
-            let report = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
-            assert_eq!(said.code, 0, "{report}");
-            let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&report);
+            let output = CommandOutput::of(&node.output().unwrap());
+            let report = format!("{scenario} of {revision}:\n{}{}", output.stdout, output.stderr);
+            assert_eq!(output.code, 0, "{report}");
+            let passed = output.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&report);
             assert!(passed.contains(", 0 failed, 0 warnings") && !passed.starts_with('0'), "{report}");
         }
     }
@@ -216,11 +216,11 @@ fn call_with_a_lost_connection_does_not_affect_its_run() {
     assert_eq!(runs[0]["state"], "running", "{runs}");
     // The first progress may come before the terminal.
     let terminal = eventually_blocking("the terminal is open", || {
-        let listed = server.call_tool("list_terminal_sessions", &json!({}));
-        Some(listed["sessions"][0]["session_id"].clone()).filter(Value::is_string)
+        let list = server.call_tool("list_terminal_sessions", &json!({}));
+        Some(list["sessions"][0]["session_id"].clone()).filter(Value::is_string)
     });
     let input = json!({"session_id": terminal, "input_text": "printf 'go %s' on\n"});
     assert_eq!(server.call_tool("send_input", &input)["success"], true);
-    let ended = server.call_tool("get_run", &json!({"run_id": run, "wait_seconds": 20}));
-    assert_eq!(ended["status"], "completed", "{ended}");
+    let outcome = server.call_tool("get_run", &json!({"run_id": run, "wait_seconds": 20}));
+    assert_eq!(outcome["status"], "completed", "{outcome}");
 }

@@ -60,8 +60,8 @@ impl Project {
 #[test]
 fn nodes_are_listed_shown_and_called() {
     let project = Project::new();
-    let listed = project.run(&["nodes", "list"]);
-    let lines: Vec<&str> = listed.stdout.lines().collect();
+    let list = project.run(&["nodes", "list"]);
+    let lines: Vec<&str> = list.stdout.lines().collect();
     let rows = [
         "NAME      TYPE      DESCRIPTION",
         "fails     bash",
@@ -72,20 +72,20 @@ fn nodes_are_listed_shown_and_called() {
     assert_eq!(lines[..rows.len()], rows);
     assert!(lines[5].starts_with("broken wrong in ") && lines[5].ends_with("did you mean 'bash'?"), "{lines:?}");
     assert_eq!(project.run(&["nodes", "list", "--json"]).json()["nodes"][1]["id"], "greet");
-    let shown = project.run(&["nodes", "show", "both"]).expect_success();
-    assert!(shown.contains("  STEP   NODE   INPUT    DEPENDS ON    ON ERROR\n"), "{shown}");
-    assert!(shown.contains("  last   greet  {first}  first, flaky  fail\n"), "{shown}");
-    assert!(shown.contains("retry, then skip\n"), "{shown}");
+    let record = project.run(&["nodes", "show", "both"]).expect_success();
+    assert!(record.contains("  STEP   NODE   INPUT    DEPENDS ON    ON ERROR\n"), "{record}");
+    assert!(record.contains("  last   greet  {first}  first, flaky  fail\n"), "{record}");
+    assert!(record.contains("retry, then skip\n"), "{record}");
 
     let output = project.run(&["nodes", "run", "greet", "it's me"]);
     assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "hello it's me\n", "aside\n"));
-    let failed = project.run(&["nodes", "run", "fails"]);
-    assert_eq!((failed.code, failed.stdout.as_str()), (1, "before\n"));
-    assert!(failed.stderr.ends_with("error: The command ended with exit code 3: no such file\n"), "{failed:?}");
-    let failed = project.run(&["nodes", "run", "fails", "--json"]);
-    let reply = failed.json();
+    let failure = project.run(&["nodes", "run", "fails"]);
+    assert_eq!((failure.code, failure.stdout.as_str()), (1, "before\n"));
+    assert!(failure.stderr.ends_with("error: The command ended with exit code 3: no such file\n"), "{failure:?}");
+    let failure = project.run(&["nodes", "run", "fails", "--json"]);
+    let reply = failure.json();
     assert_eq!(
-        (failed.code, &reply["error_type"], &reply["attributes"]["exit_code"]),
+        (failure.code, &reply["error_type"], &reply["attributes"]["exit_code"]),
         (1, &json!("exit_code"), &json!(3))
     );
     let missing = project.run(&["nodes", "run", "gret", "--json"]);
@@ -122,8 +122,8 @@ fn graph_run_reports_the_outcome_of_each_step() {
     );
     assert_eq!((output.code, output.stderr), (1, expected));
     // The run of the graph failed, but keeps the result.
-    let listed = project.run(&["runs", "list", "--json"]).json();
-    let run = listed["runs"].as_array().unwrap().iter().find(|run| run["workflow_id"] == "stops").unwrap().clone();
+    let list = project.run(&["runs", "list", "--json"]).json();
+    let run = list["runs"].as_array().unwrap().iter().find(|run| run["workflow_id"] == "stops").unwrap().clone();
     assert_eq!(run["state"], "failed", "{run}");
     let run = run["run_id"].as_str().unwrap();
     let record = project.run(&["runs", "show", run, "--json"]).json();

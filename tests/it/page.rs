@@ -39,9 +39,9 @@ impl PageHome {
         let mut terminal = self.home.inside(Path::new("script"));
         terminal.current_dir(directory);
         terminal.args(["--quiet", "--return", "--command", &format!("{STEPLATCH} {command}"), "/dev/null"]);
-        let said = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
-        assert_eq!(said.code, 0, "{command}: {}{}", said.stdout, said.stderr);
-        said.stdout.trim().to_owned()
+        let output = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
+        assert_eq!(output.code, 0, "{command}: {}{}", output.stdout, output.stderr);
+        output.stdout.trim().to_owned()
     }
 
     /// Opens the page as the person on a desktop. Returns the browser's argument.
@@ -54,8 +54,8 @@ impl PageHome {
         let path = format!("PATH={}:$PATH BROWSER=any", directory.display());
         let mut terminal = self.home.inside(Path::new("script"));
         terminal.args(["--quiet", "--return", "--command", &format!("{path} {STEPLATCH} open"), "/dev/null"]);
-        let said = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
-        assert!(said.stdout.contains("opened http://localhost:"), "{}{}", said.stdout, said.stderr);
+        let output = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
+        assert!(output.stdout.contains("opened http://localhost:"), "{}{}", output.stdout, output.stderr);
         PathBuf::from(std::fs::read_to_string(argument_file).unwrap())
     }
 
@@ -100,8 +100,8 @@ impl PageHome {
         let (origin, _) = self.request_ticket();
         let mut curl = Command::new("curl");
         curl.args(["-s", "-w", "\n%{http_code}", "-H", &header, "-H", "Content-Type: application/json", "-d"]);
-        let said = CommandOutput::of(&curl.arg(body.to_string()).arg(format!("{origin}{path}")).output().unwrap());
-        let (reply, status) = said.stdout.rsplit_once('\n').unwrap();
+        let output = CommandOutput::of(&curl.arg(body.to_string()).arg(format!("{origin}{path}")).output().unwrap());
+        let (reply, status) = output.stdout.rsplit_once('\n').unwrap();
         let mut reply: Value = serde_json::from_str(reply).unwrap();
         reply["status"] = status.parse::<u16>().unwrap().into();
         reply
@@ -231,7 +231,7 @@ fn lost_connection_neither_drops_nor_repeats_input() {
 }
 
 #[test]
-fn real_programs_are_shown_exactly_and_take_the_mouse() {
+fn real_programs_are_shown_exactly_and_receive_the_mouse() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.play("programs.mjs", |page, request| {
@@ -479,13 +479,13 @@ fn program_without_a_persons_terminal_gets_no_passkey_ticket() {
         &["gates", "passkey", "remove", "x"],
     ];
     for command in commands {
-        let refused = page.home.run(command);
-        assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
+        let refusal = page.home.run(command);
+        assert!(refusal.code != 0 && refusal.stderr.contains("in a terminal of their own"), "{refusal:?}");
     }
     let agent = Agent::new(&page.home);
-    let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
+    let terminal = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} gates passkey add --print; echo exit-code-$?");
-    let output = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    let output = agent.call_tool("run_command", json!({"session_id": terminal["session_id"], "command": command}));
     assert!(output.to_string().contains("in a terminal of their own"), "{output}");
 }
 
@@ -513,11 +513,11 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     let words: Vec<String> = [player.get_program()].into_iter().chain(player.get_args()).map(quote).collect();
     let script = page.home.path().join("attack.sh");
     std::fs::write(&script, format!("{}{}\necho attack-ended-$?\n", variables.concat(), words.join(" "))).unwrap();
-    let opened = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "attack"}));
+    let terminal = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "attack"}));
     let type_text =
-        |text: String| agent.call_tool("send_input", json!({"session_id": opened["session_id"], "input_text": text}));
+        |text: String| agent.call_tool("send_input", json!({"session_id": terminal["session_id"], "input_text": text}));
     let await_pattern = |pattern: &str| {
-        let wait = json!({"session_id": opened["session_id"], "pattern": pattern, "since": 0, "timeout": 120, "screen": "full"});
+        let wait = json!({"session_id": terminal["session_id"], "pattern": pattern, "since": 0, "timeout": 120, "screen": "full"});
         agent.call_tool("await_output", wait)
     };
     type_text(format!("sh {}\n", script.display()));
@@ -554,13 +554,13 @@ async fn adding_a_passkey_requires_the_passphrase_if_set() {
 #[test]
 fn program_without_a_persons_terminal_gets_no_page_ticket() {
     let page = PageHome::new();
-    let refused = page.home.run(&["open", "--print"]);
-    assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
+    let refusal = page.home.run(&["open", "--print"]);
+    assert!(refusal.code != 0 && refusal.stderr.contains("in a terminal of their own"), "{refusal:?}");
     // A terminal opened by an agent does not belong to the person either.
     let agent = Agent::new(&page.home);
-    let opened = agent.call_tool("open_terminal", json!({"shell": "bash"}));
+    let terminal = agent.call_tool("open_terminal", json!({"shell": "bash"}));
     let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
-    let output = agent.call_tool("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    let output = agent.call_tool("run_command", json!({"session_id": terminal["session_id"], "command": command}));
     assert!(output.to_string().contains("in a terminal of their own"), "{output}");
     assert!(page.home.run(&["serve", "stop"]).stderr.contains("no server of the page is running"));
 }
@@ -689,8 +689,8 @@ fn page_logic_tests_pass_without_a_browser() {
     let mut tests = node(&home);
     tests.env("STEPLATCH_HIDDEN", serde_json::to_string(&hidden_characters()).unwrap());
     tests.args(["--test"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page/decisions.mjs"));
-    let said = CommandOutput::of(&tests.output().unwrap());
-    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    let output = CommandOutput::of(&tests.output().unwrap());
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
 }
 
 #[test]
@@ -699,6 +699,6 @@ fn page_modules_have_no_type_errors() {
     let mut checker = node(&home);
     checker.arg(installed_path(Path::new("typescript/node_modules/typescript/bin/tsc"))).arg("--project");
     checker.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/http/page/jsconfig.json"));
-    let said = CommandOutput::of(&checker.output().unwrap());
-    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    let output = CommandOutput::of(&checker.output().unwrap());
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
 }

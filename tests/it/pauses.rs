@@ -44,11 +44,11 @@ fn paused_run_does_everything_once_across_kills() {
     const STATES: usize = 12;
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let started = agent.call_tool(
+    let started_run = agent.call_tool(
         "run_workflow",
         json!({"workflow_definition": counting_workflow(STATES), "wait_seconds": 0, "save_on_success": false}),
     );
-    let run = started["run_id"].as_str().unwrap();
+    let run = started_run["run_id"].as_str().unwrap();
     let allow_state = |number: usize| std::fs::write(home.path().join(format!("go-{number}")), "").unwrap();
     for first in (1..STATES).step_by(2) {
         allow_state(first);
@@ -56,15 +56,15 @@ fn paused_run_does_everything_once_across_kills() {
         assert_eq!(output[0]["success"], true, "{output}");
         let killed_pid = daemon_pid(&home);
         kill_daemon(&home);
-        let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
-        assert!(inspected["paused"]["since"].is_string(), "{inspected}");
+        let inspection = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
+        assert!(inspection["paused"]["since"].is_string(), "{inspection}");
         assert_ne!(daemon_pid(&home), killed_pid);
         let output = home.run(&["runs", "resume", run]);
         assert_eq!(output.expect_success(), format!("{run}: Run resumed\n"));
         allow_state(first + 1);
     }
-    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(ended["final_state"], "close", "{ended}");
+    let outcome = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(outcome["final_state"], "close", "{outcome}");
     let recorded = std::fs::read_to_string(home.path().join("counted")).unwrap();
     let expected: Vec<String> = (1..=STATES).map(|number| number.to_string()).collect();
     assert_eq!(recorded.lines().collect::<Vec<_>>(), expected);
@@ -78,8 +78,8 @@ fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let agent = Agent::new(&home);
     let definition = json!({"initial_state": "ask", "name": "asking", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
-    let started = agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 60}));
-    let run = started["run_id"].as_str().unwrap();
+    let started_run = agent.call_tool("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 60}));
+    let run = started_run["run_id"].as_str().unwrap();
     home.run(&["runs", "pause", run]).expect_success();
     assert!(home.run(&["runs", "list"]).expect_success().contains("asking    waiting, paused"));
     assert!(home.run(&["runs", "show", run]).expect_success().contains("  paused    by "));
@@ -93,16 +93,16 @@ fn paused_runs_are_shown_and_listed_and_functions_pause_too() {
     let file = home.path().join("story.py");
     let text = "async def story(ctx):\n    said = await ctx.gate('Well?')\n    ctx.emit('after')\n    return said\n\nWorkflow(id='story', session=session, fn=story)\n";
     std::fs::write(&file, text).unwrap();
-    let started = agent.call_tool("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
-    let run = started["run_id"].as_str().unwrap();
+    let started_run = agent.call_tool("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
+    let run = started_run["run_id"].as_str().unwrap();
     home.run(&["runs", "pause", run]).expect_success();
     home.run(&["gates", "answer", run, "well enough"]).expect_success();
     kill_daemon(&home);
-    let inspected = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
-    assert!(inspected["status"] == "running" && inspected["paused"]["since"].is_string(), "{inspected}");
+    let inspection = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    assert!(inspection["status"] == "running" && inspection["paused"]["since"].is_string(), "{inspection}");
     home.run(&["runs", "resume", run]).expect_success();
-    let ended = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert_eq!(ended["result"], "well enough", "{ended}");
+    let outcome = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(outcome["result"], "well enough", "{outcome}");
     let output = home.run(&["runs", "events", run]).expect_success();
     let events: Vec<&str> = output.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
     let expected =

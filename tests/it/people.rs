@@ -48,9 +48,13 @@ fn accepted_dialog_of_an_earlier_client_is_the_answer() {
     let decision = &dialog["params"]["requestedSchema"]["properties"]["decision"];
     assert_eq!((&decision["enum"], decision.get("default")), (&json!(["yes", "no"]), None));
     agent.send_response(&dialog, json!({"action": "accept", "content": {"decision": "no"}}));
-    let ended = call.finish();
-    assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("no")), "{ended}");
-    let answer = recorded_answer(&home, ended["run_id"].as_str().unwrap());
+    let outcome = call.finish();
+    assert_eq!(
+        (&outcome["status"], &outcome["final_variables"]["answer"]),
+        (&json!("completed"), &json!("no")),
+        "{outcome}"
+    );
+    let answer = recorded_answer(&home, outcome["run_id"].as_str().unwrap());
     assert_eq!(answer["through"], "mcp elicitation in test agent");
 }
 
@@ -74,9 +78,9 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         let command = format!("steplatch gates answer {run}/ask/1@");
         assert!(next_step.contains("still open") && next_step.contains(&command), "{next_step}");
         // Reading the run again does not ask the person again.
-        let again = agent.call_tool("get_run", json!({"run_id": run}));
-        assert_eq!(again["status"], "waiting");
-        assert!(again["next_step"].as_str().unwrap().contains("gates answer"), "{again}");
+        let second_read = agent.call_tool("get_run", json!({"run_id": run}));
+        assert_eq!(second_read["status"], "waiting");
+        assert!(second_read["next_step"].as_str().unwrap().contains("gates answer"), "{second_read}");
         home.run(&["gates", "answer", run, "yes"]).expect_success();
         assert_eq!(recorded_answer(&home, run)["through"], "cli");
     }
@@ -90,8 +94,8 @@ fn dialog_is_withdrawn_when_answered_elsewhere_or_abandoned() {
     let dialog = agent.await_request();
     let run = list_waiting_runs(&home).pop().unwrap();
     home.run(&["gates", "answer", &run, "yes"]).expect_success();
-    let ended = call.finish();
-    assert_eq!((&ended["status"], &ended["final_variables"]["answer"]), (&json!("completed"), &json!("yes")));
+    let outcome = call.finish();
+    assert_eq!((&outcome["status"], &outcome["final_variables"]["answer"]), (&json!("completed"), &json!("yes")));
     let withdrawal = agent.await_request();
     assert_eq!(
         (&withdrawal["method"], &withdrawal["params"]["requestId"]),
@@ -126,8 +130,8 @@ fn invalid_form_is_shown_again_with_its_errors() {
     let message = second_dialog["params"]["message"].as_str().unwrap();
     assert!(message.contains("'version' must have at least 3 characters, not 1"), "{message}");
     agent.send_response(&second_dialog, json!({"action": "accept", "content": {"version": "1.2", "place": "us"}}));
-    let ended = call.finish();
-    assert_eq!(ended["final_variables"]["ask_version"], "1.2", "{ended}");
+    let outcome = call.finish();
+    assert_eq!(outcome["final_variables"]["ask_version"], "1.2", "{outcome}");
 }
 
 /// Returns the parts of a round that requests input: the message to show, and the state to carry.
@@ -154,21 +158,21 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
     let runs = list_waiting_runs(&home);
     assert_eq!(runs.len(), 1);
     let acceptance = json!({"action": "accept", "content": {"decision": "yes"}});
-    let ended =
+    let outcome =
         agent.call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance.clone())).finish();
     assert_eq!(
-        (&ended["status"], &ended["final_variables"]["answer"]),
+        (&outcome["status"], &outcome["final_variables"]["answer"]),
         (&json!("completed"), &json!("yes")),
-        "{ended}"
+        "{outcome}"
     );
-    assert_eq!(ended["run_id"], json!(runs[0]), "the repeated call starts no other run");
+    assert_eq!(outcome["run_id"], json!(runs[0]), "the repeated call starts no other run");
     assert_eq!(recorded_answer(&home, &runs[0])["through"], "mcp elicitation in test agent");
 
     // A replayed state is refused, and no run is started.
-    let replayed =
+    let replay =
         agent.call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance)).answer();
-    assert_eq!(replayed["error"]["code"], -32602);
-    assert!(replayed["error"]["message"].as_str().unwrap().contains("used before"), "{replayed}");
+    assert_eq!(replay["error"]["code"], -32602);
+    assert!(replay["error"]["message"].as_str().unwrap().contains("used before"), "{replay}");
     assert_eq!(agent.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len(), 1);
 }
 
@@ -181,14 +185,14 @@ fn carried_state_outlives_its_server_and_counts_once() {
     };
     let acceptance = json!({"action": "accept", "content": {"decision": "yes"}});
     let next = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
-    let ended =
+    let outcome =
         next.call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance.clone())).finish();
-    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_eq!(outcome["status"], "completed", "{outcome}");
     // A third server has not seen the state used. The gate is closed, so the server only returns the result of the run.
     let third = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
     let repeated =
         third.call_again("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance)).finish();
-    assert_eq!((&repeated["status"], &repeated["run_id"]), (&json!("completed"), &ended["run_id"]), "{repeated}");
+    assert_eq!((&repeated["status"], &repeated["run_id"]), (&json!("completed"), &outcome["run_id"]), "{repeated}");
     let runs = third.call_tool("list_runs", json!({}))["runs"].as_array().unwrap().len();
     assert_eq!(runs, 1, "no second run was started");
 }
@@ -238,11 +242,11 @@ fn carried_state_is_valid_only_unchanged_and_for_its_call() {
         .call_again("run_workflow", &release_arguments(), &carried_arguments(&state, json!({"noise": 1})))
         .answer();
     let (_, state) = input_parts(&repeated);
-    let declined = agent
+    let decline_reply = agent
         .call_again("run_workflow", &release_arguments(), &carried_arguments(&state, json!({"action": "decline"})))
         .finish();
-    assert_eq!(declined["status"], "waiting");
-    assert!(declined["next_step"].as_str().unwrap().contains("was declined"), "{declined}");
+    assert_eq!(decline_reply["status"], "waiting");
+    assert!(decline_reply["next_step"].as_str().unwrap().contains("was declined"), "{decline_reply}");
     // A closed dialog cannot be accepted afterwards.
     assert!(
         expect_refusal("run_workflow", &release_arguments(), &carried_arguments(&state, acceptance))
@@ -275,9 +279,9 @@ fn several_rounds_of_one_call_answer_gates_and_a_form() {
     );
     assert!(question["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{question}");
     let valid_response = json!({"action": "accept", "content": {"count": 3}});
-    let ended = agent.call_again("run_workflow", &arguments, &carried_arguments(&state, valid_response)).finish();
-    let variables = &ended["final_variables"];
-    assert_eq!((&variables["one_answer"], &variables["two_count"]), (&json!("as you like"), &json!(3)), "{ended}");
+    let outcome = agent.call_again("run_workflow", &arguments, &carried_arguments(&state, valid_response)).finish();
+    let variables = &outcome["final_variables"];
+    assert_eq!((&variables["one_answer"], &variables["two_count"]), (&json!("as you like"), &json!(3)), "{outcome}");
 }
 
 #[test]
@@ -321,15 +325,15 @@ fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     let (_, _) = input_parts(&agent.begin("run_workflow", release_arguments()).answer());
     let run = list_waiting_runs(&home).pop().unwrap();
     // No parameter makes an agent's answer count as a person's.
-    let refused = agent
+    let refusal = agent
         .begin(
             "decide",
             json!({"run_id": run, "answer": "yes", "passphrase": "x", "person": true, "surface": "mcp elicitation"}),
         )
         .refusal();
-    assert!(refused.starts_with("decide: unknown field 'passphrase', "), "{refused}");
-    let refused = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
-    assert!(refused["error"].as_str().unwrap().starts_with("This gate waits for a person"), "{refused}");
+    assert!(refusal.starts_with("decide: unknown field 'passphrase', "), "{refusal}");
+    let refusal = agent.call_tool("decide", json!({"run_id": run, "answer": "yes"}));
+    assert!(refusal["error"].as_str().unwrap().starts_with("This gate waits for a person"), "{refusal}");
     assert_eq!(list_waiting_runs(&home).len(), 1);
 }
 
@@ -382,12 +386,16 @@ fn task_requests_input_and_ends_with_the_result() {
     let home = Home::new(STEPLATCH);
     let agent = agent_with_tasks(&home, elicitation_capability());
     let form = json!({"properties": {"count": {"type": "integer", "minimum": 1}}, "required": ["count"]});
-    let created =
+    let create_reply =
         agent.begin("run_workflow", gate_run_arguments(&json!({"prompt": "How many?", "form": form}))).answer();
-    let created = &created["result"];
-    assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")), "{created}");
-    let task = created["taskId"].as_str().unwrap();
-    assert!(task.starts_with("run_") && created["ttlMs"].is_null(), "{created}");
+    let create_reply = &create_reply["result"];
+    assert_eq!(
+        (&create_reply["resultType"], &create_reply["status"]),
+        (&json!("task"), &json!("working")),
+        "{create_reply}"
+    );
+    let task = create_reply["taskId"].as_str().unwrap();
+    assert!(task.starts_with("run_") && create_reply["ttlMs"].is_null(), "{create_reply}");
     let waiting_task = wait_for_state(&agent, task, "input_required");
     assert!(waiting_task["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{waiting_task}");
     let (first, question) = task_question(&waiting_task);
@@ -399,24 +407,24 @@ fn task_requests_input_and_ends_with_the_result() {
     // The first question is closed.
     respond(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
     respond(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
-    let ended = wait_for_state(&agent, task, "completed");
-    let result = &ended["result"]["structuredContent"];
+    let outcome = wait_for_state(&agent, task, "completed");
+    let result = &outcome["result"]["structuredContent"];
     assert_eq!(
         (&result["status"], &result["final_variables"]["ask_count"]),
         (&json!("completed"), &json!(3)),
-        "{ended}"
+        "{outcome}"
     );
     assert_eq!(recorded_answer(&home, task)["through"], "mcp elicitation in test agent");
     // Another server returns the same: a task is a run.
-    assert_eq!(wait_for_state(&agent_with_tasks(&home, json!({})), task, "completed")["result"], ended["result"]);
+    assert_eq!(wait_for_state(&agent_with_tasks(&home, json!({})), task, "completed")["result"], outcome["result"]);
 }
 
 #[test]
 fn task_with_a_declined_dialog_continues_with_a_hint() {
     let home = Home::new(STEPLATCH);
     let agent = agent_with_tasks(&home, elicitation_capability());
-    let created = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
-    let task = created["taskId"].as_str().unwrap();
+    let create_reply = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
+    let task = create_reply["taskId"].as_str().unwrap();
     let (key, _) = task_question(&wait_for_state(&agent, task, "input_required"));
     respond(&agent, task, &key, json!({"action": "decline"}));
     let waiting = wait_for_state(&agent, task, "working");
@@ -425,8 +433,8 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
     home.run(&["gates", "answer", task, "yes"]).expect_success();
     wait_for_state(&agent, task, "completed");
 
-    let created = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
-    let task = created["taskId"].as_str().unwrap();
+    let create_reply = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
+    let task = create_reply["taskId"].as_str().unwrap();
     assert!(agent.send_request("tasks/cancel", json!({"taskId": task}))["error"].is_null());
     wait_for_state(&agent, task, "cancelled");
     assert!(
@@ -439,16 +447,16 @@ fn task_with_a_declined_dialog_continues_with_a_hint() {
 fn tasks_require_a_declared_capability_and_a_started_run() {
     let home = Home::new(STEPLATCH);
     let agent_without_tasks = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
-    let refused = agent_without_tasks.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
-    assert_eq!(refused["error"]["code"], -32021, "{refused}");
+    let refusal = agent_without_tasks.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
+    assert_eq!(refusal["error"]["code"], -32021, "{refusal}");
     let agent = agent_with_tasks(&home, json!({}));
     let unknown = agent.send_request("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     let invalid = agent.call_tool("run_workflow", json!({"workflow_definition": {"states": {}}}));
     assert_eq!(invalid["success"], false, "{invalid}");
     // For a client without dialogs, the reply names the place to answer.
-    let created = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
-    let task = created["taskId"].as_str().unwrap();
+    let create_reply = agent.begin("run_workflow", release_arguments()).answer()["result"].clone();
+    let task = create_reply["taskId"].as_str().unwrap();
     eventually_blocking("the task has a message", || {
         !agent.send_request("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()
     });

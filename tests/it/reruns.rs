@@ -36,28 +36,28 @@ fn parse_json(text: &str) -> Value {
 fn failed_run_restarts_at_the_failed_state() {
     let home = Home::new(STEPLATCH);
     write_release_workflow(&home);
-    let failed = home.run(&["run", "release.json", "-i", "VERSION=7", "--json"]);
-    let failed = parse_json(&failed.stdout);
-    assert_eq!(failed["status"], "failed", "{failed}");
-    let run = failed["run_id"].as_str().unwrap();
+    let failed_run = home.run(&["run", "release.json", "-i", "VERSION=7", "--json"]);
+    let failed_run = parse_json(&failed_run.stdout);
+    assert_eq!(failed_run["status"], "failed", "{failed_run}");
+    let run = failed_run["run_id"].as_str().unwrap();
     std::fs::write(home.path().join("route"), "").unwrap();
     let output = home.run(&["run", "--again", run, "--from", "ship"]);
     assert!(output.stderr.contains(&format!("the steps before 'ship' are taken over from {run}")), "{output:?}");
     let rerun = parse_json(&home.run(&["run", "--again", run, "--from", "ship", "--json"]).expect_success());
     assert_eq!(rerun["status"], "completed", "{rerun}");
     assert_eq!(read_log(&home), ["build 7", "ship artifact-7", "ship artifact-7", "ship artifact-7"]);
-    let shown = home.run(&["runs", "show", rerun["run_id"].as_str().unwrap()]).expect_success();
-    assert!(shown.contains(&format!("{run} from ship")), "{shown}");
+    let record = home.run(&["runs", "show", rerun["run_id"].as_str().unwrap()]).expect_success();
+    assert!(record.contains(&format!("{run} from ship")), "{record}");
     // The views mark the step that the earlier run performed.
     let has_line = |text: &str, state: &str, is_end: bool| {
         let mut lines = text.lines().filter(|line| line.contains(state) && line.contains("taken over") == is_end);
         lines.next().is_some()
     };
     let events = home.run(&["runs", "events", rerun["run_id"].as_str().unwrap()]).expect_success();
-    for text in [&shown, &events] {
+    for text in [&record, &events] {
         assert!(has_line(text, "build", true) && has_line(text, "ship ", false), "{text}");
     }
-    assert_eq!(shown.matches("taken over").count(), 1, "{shown}");
+    assert_eq!(record.matches("taken over").count(), 1, "{record}");
     let entries = rerun["execution_log"].as_array().unwrap();
     let is_taken_over = |entry: &&Value| entry["taken_over"] == true;
     let states: Vec<&str> = entries.iter().filter(is_taken_over).filter_map(|entry| entry["state"].as_str()).collect();
@@ -77,10 +77,10 @@ fn refused_rerun_names_the_next_step() {
     let document = write_release_workflow(&home);
     let agent = Agent::new(&home);
     let run_workflow = |arguments: Value| agent.call_tool("run_workflow", arguments);
-    let failed = run_workflow(
+    let failed_run = run_workflow(
         json!({"workflow_definition": document, "initial_variables": {"VERSION": "7"}, "wait_seconds": 60}),
     );
-    let run = failed["run_id"].clone();
+    let run = failed_run["run_id"].clone();
     let before = read_log(&home);
     let rerun_of = |fields: Value| {
         let mut rerun = json!({"run_id": run});
@@ -120,12 +120,12 @@ fn rerun_cannot_start_after_an_answer_or_in_a_closed_terminal() {
     let agent = Agent::new(&home);
     let run_workflow = |arguments: Value| agent.call_tool("run_workflow", arguments);
     let transitions_to = |next: &str| json!([{"condition": "success", "next_state": next}]);
-    let failed = run_workflow(
+    let failed_run = run_workflow(
         json!({"wait_seconds": 60, "workflow_definition": {"name": "typed", "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": transitions_to("fails")},
         "fails": {"action": {"tool": "run_command", "params": {"command": "false"}}}}}}),
     );
-    let reply = run_workflow(json!({"again": {"run_id": failed["run_id"], "from_state": "fails"}}));
+    let reply = run_workflow(json!({"again": {"run_id": failed_run["run_id"], "from_state": "fails"}}));
     assert!(reply["error"].as_str().unwrap_or_default().contains("begin at 'open' or before it"), "{reply}");
     let waiting = run_workflow(
         json!({"wait_seconds": 60, "workflow_definition": {"name": "asks", "initial_state": "ask", "states": {
@@ -153,8 +153,8 @@ fn rerun_requires_its_secrets_again() {
         json!({"workflow_definition": document, "initial_variables": {"TOKEN": "swordfish-4711"}, "wait_seconds": 60}),
     );
     assert_eq!(first["status"], "completed", "{first}");
-    let refused = run_workflow(json!({"again": {"run_id": first["run_id"]}}));
-    assert!(refused["error"].as_str().unwrap_or_default().contains("TOKEN"), "{refused}");
+    let refusal = run_workflow(json!({"again": {"run_id": first["run_id"]}}));
+    assert!(refusal["error"].as_str().unwrap_or_default().contains("TOKEN"), "{refusal}");
     let again = json!({"run_id": first["run_id"], "from_state": "use"});
     let second =
         run_workflow(json!({"again": again, "initial_variables": {"TOKEN": "swordfish-4711"}, "wait_seconds": 60}));
@@ -171,8 +171,8 @@ fn person_deletes_the_records_of_finished_runs() {
     };
     let (first, second) = (run(), run());
     // No agent removes its own records, neither on the command line nor over MCP.
-    let refused = home.run(&["runs", "delete", &first]);
-    assert!(refused.code != 0 && refused.stderr.contains("by a person"), "{refused:?}");
+    let refusal = home.run(&["runs", "delete", &first]);
+    assert!(refusal.code != 0 && refusal.stderr.contains("by a person"), "{refusal:?}");
     let agent = Agent::new(&home);
     let person = Person::runs(&agent, &home, STEPLATCH, &format!("runs delete {} {second} {first}", &first[..12]));
     person.expect_text(&format!("{second}: Record deleted"));

@@ -48,8 +48,8 @@ fn changed_file_applies_while_the_daemon_runs() {
     wait_for_log(&home, "remote 'flows' changed and is applied");
     // The daemon applies a change shortly after logging it.
     eventually_blocking("the new address is listed", || {
-        let listed = home.run(&["remote", "list", "--json"]).json();
-        if listed["remotes"][0]["base_url"] == "https://flows.example.org" { Ok(()) } else { Err(listed) }
+        let list = home.run(&["remote", "list", "--json"]).json();
+        if list["remotes"][0]["base_url"] == "https://flows.example.org" { Ok(()) } else { Err(list) }
     });
     fs::remove_file(&file).unwrap();
     // The filter of logs is the default again, so the removal of a service is not logged.
@@ -81,9 +81,9 @@ fn services_are_shown_without_their_tokens() {
     let check_output = home.run(&["config", "check"]);
     assert!(check_output.code == 2 && check_output.stderr.contains("remote.lost.token: "), "{check_output:?}");
     fs::write(&file, service("clear", "sk-very-secret")).unwrap();
-    let refused = home.run(&["config", "show"]);
-    assert!(refused.code == 2 && refused.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refused:?}");
-    for output in [output, text_output, check_output, refused] {
+    let refusal = home.run(&["config", "show"]);
+    assert!(refusal.code == 2 && refusal.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refusal:?}");
+    for output in [output, text_output, check_output, refusal] {
         assert!(!format!("{output:?}").contains("sk-very-secret"), "{output:?}");
     }
 }

@@ -255,10 +255,10 @@ fn project_has_its_own_files() {
     assert_eq!(user.read(".gemini/settings.json"), "{}", "the user's own file is unchanged");
     // A client without such a file is skipped, and reported to a caller that names it.
     assert!(!output.contains("goose"), "{output}");
-    let refused = user.setup(&["--scope", "project", "--client", "goose"]);
-    assert_eq!(refused.code, 1, "{refused:?}");
+    let refusal = user.setup(&["--scope", "project", "--client", "goose"]);
+    assert_eq!(refusal.code, 1, "{refusal:?}");
     assert!(
-        refused.stderr.contains("goose reads one configuration for all projects; omit --scope project"),
-        "{refused:?}"
+        refusal.stderr.contains("goose reads one configuration for all projects; omit --scope project"),
+        "{refusal:?}"
     );
 }

@@ -80,11 +80,11 @@ fn count_example_takes_arguments_and_returns_a_value() {
         (&"completed".into(), &"3".into()),
         "{reply:#}"
     );
-    let shown = home.run(&["run", &example_path("count.json"), "-i", &argument, "-i", "SUFFIX=txt"]).expect_success();
-    assert!(shown.contains("\n  LINES_COUNTED = 3\n"), "{shown}");
-    let refused = run("SUFFIX=*");
-    assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("nothing was started: SUFFIX=\"*\" must match the pattern"), "{refused:?}");
+    let output = home.run(&["run", &example_path("count.json"), "-i", &argument, "-i", "SUFFIX=txt"]).expect_success();
+    assert!(output.contains("\n  LINES_COUNTED = 3\n"), "{output}");
+    let refusal = run("SUFFIX=*");
+    assert_eq!(refusal.code, 2);
+    assert!(refusal.stderr.contains("nothing was started: SUFFIX=\"*\" must match the pattern"), "{refusal:?}");
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
         home.run(&["workflow", "lint", &examples[0], &examples[1], &examples[2], &examples[3]]).expect_success();
     assert_eq!(output.matches(": ok").count(), 4, "{output}");
 
-    let broken = home.path().join("broken.json");
+    let broken_file = home.path().join("broken.json");
     let states = r#"{"a": {"action": {"tool": "sleep", "params": {}}, "on_timeout": "b"}}"#;
-    std::fs::write(&broken, format!(r#"{{"initial_state": "A", "states": {states}}}"#)).unwrap();
+    std::fs::write(&broken_file, format!(r#"{{"initial_state": "A", "states": {states}}}"#)).unwrap();
     let lint_output = home.run(&["workflow", "lint", &examples[0], "broken.json", "missing.json"]);
     assert_eq!(lint_output.code, 2);
     for part in [
@@ -125,16 +125,20 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
 #[test]
 fn exit_codes_depend_on_the_outcome_of_a_run() {
     let home = home();
-    let failed = home.run(&["run", &example_path("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
-    assert_eq!(failed.code, 1);
-    assert!(failed.stdout.contains("failed in") && failed.stdout.contains("the last screen:"));
+    let failed_run = home.run(&["run", &example_path("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
+    assert_eq!(failed_run.code, 1);
+    assert!(failed_run.stdout.contains("failed in") && failed_run.stdout.contains("the last screen:"));
     let missing = home.run(&["run", "no-such-file.json"]);
     assert_eq!(missing.code, 2);
     assert!(missing.stderr.contains("no-such-file.json' cannot be read"), "{}", missing.stderr);
     std::fs::write(home.path().join("broken.json"), "{\"states\":").unwrap();
-    let broken = home.run(&["run", "broken.json"]);
-    assert_eq!(broken.code, 2);
-    assert!(broken.stderr.contains("this is not JSON") && broken.stderr.contains("line 1"), "{}", broken.stderr);
+    let broken_file = home.run(&["run", "broken.json"]);
+    assert_eq!(broken_file.code, 2);
+    assert!(
+        broken_file.stderr.contains("this is not JSON") && broken_file.stderr.contains("line 1"),
+        "{}",
+        broken_file.stderr
+    );
     assert_eq!(home.run(&["run"]).code, 2);
     assert_eq!(home.run(&["run", &example_path("hello.json"), "-i", "no-equals-sign"]).code, 2);
 }
@@ -142,8 +146,8 @@ fn exit_codes_depend_on_the_outcome_of_a_run() {
 /// Repeats a command until its output contains `text`, because the program in the terminal needs time.
 fn repeat_until(home: &Home, arguments: &[&str], text: &str) {
     eventually_blocking(&format!("{text:?} is shown"), || {
-        let shown = home.run(arguments).expect_success();
-        if shown.contains(text) { Ok(()) } else { Err(shown) }
+        let output = home.run(arguments).expect_success();
+        if output.contains(text) { Ok(()) } else { Err(output) }
     });
 }
 
@@ -152,8 +156,8 @@ fn terminal_is_opened_listed_driven_read_and_closed() {
     let home = home();
     let id = home.run(&["terminal", "open", "--name", "build", "--size", "100x30"]).expect_success();
     let id = id.trim();
-    let listed = home.run(&["terminal", "list"]).expect_success();
-    assert!(listed.contains(id) && listed.contains("build") && listed.contains("100x30"), "{listed}");
+    let list = home.run(&["terminal", "list"]).expect_success();
+    assert!(list.contains(id) && list.contains("build") && list.contains("100x30"), "{list}");
     home.run(&["terminal", "send", "build", "-e", "seq 1 3 | tr '\\n' '+'"]).expect_success();
     repeat_until(&home, &["terminal", "screen", id], "1+2+3+");
     let json = home.run(&["terminal", "screen", id, "--json"]).json();
@@ -302,8 +306,8 @@ async fn person_attaches_types_resizes_and_detaches() {
     desk.expect_screen("^resized").await;
     desk.press("\x1c").await;
     desk.expect_screen("detached; the terminal keeps running: steplatch terminal attach shared").await;
-    let listed = home.run(&["terminal", "list"]).expect_success();
-    assert!(listed.contains("shared") && listed.contains("100x30"), "the size is unchanged:\n{listed}");
+    let list = home.run(&["terminal", "list"]).expect_success();
+    assert!(list.contains("shared") && list.contains("100x30"), "the size is unchanged:\n{list}");
 }
 
 #[tokio::test]
@@ -361,7 +365,7 @@ async fn recording_has_the_output_without_secrets_and_is_playable() {
     let output: String = data_of("o").collect();
     assert!(!recording.contains("hunter2") && output.contains("•••••••• 漢字"), "{output}");
 
-    let player_output = player_output(&file);
+    let player_output = play_recording(&file);
     let kind = |event: &Value| event[0].as_str().unwrap().to_owned();
     let events = player_output["events"].as_array().unwrap();
     assert_eq!(events[0][1]["size"], serde_json::json!({"cols": 100, "rows": 30}));

@@ -226,7 +226,7 @@ fn superseded_daemon_exits_without_changing_the_state() {
     // redteam L4: the first daemon stayed forever, and its clients had to wait.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    let opened = agent.call_tool("open_terminal", json!({}));
+    let terminal = agent.call_tool("open_terminal", json!({}));
     let status = home.run(&["daemon", "status", "--json"]).json();
     let first = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
@@ -240,8 +240,8 @@ fn superseded_daemon_exits_without_changing_the_state() {
     let result = agent.call_tool("run_workflow", arguments.clone());
     eventually_blocking(&format!("the first daemon exits: {result}"), || !is_running(first));
     assert_eq!(agent.call_tool("run_workflow", arguments)["status"], "completed");
-    let listed = agent.call_tool("list_terminal_sessions", json!({}));
-    assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the next daemon has the terminal");
+    let list = agent.call_tool("list_terminal_sessions", json!({}));
+    assert_eq!(list["sessions"][0]["session_id"], terminal["session_id"], "the next daemon has the terminal");
     second.kill().unwrap();
     second.wait().unwrap();
 }
@@ -256,8 +256,8 @@ fn terminals_are_found_after_the_runtime_directory_is_lost() {
     // As at a logout: the directory is removed, but the processes remain.
     let runtime = home.path().join("steplatch");
     std::fs::remove_dir_all(&runtime).unwrap();
-    let listed = home.run(&["terminal", "list", "--json"]).json();
-    assert_eq!(listed["sessions"][0]["session_id"], session, "the daemon listens again");
+    let listing = home.run(&["terminal", "list", "--json"]).json();
+    assert_eq!(listing["sessions"][0]["session_id"], session, "the daemon listens again");
     // First without a daemon, and then from another directory.
     for uses_other_directory in [false, true] {
         kill(home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap());
@@ -266,8 +266,8 @@ fn terminals_are_found_after_the_runtime_directory_is_lost() {
         if uses_other_directory {
             list.env("XDG_RUNTIME_DIR", home.path().join("other"));
         }
-        let listed = CommandOutput::of(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
-        assert_eq!(listed["sessions"][0]["session_id"], session, "the host listens again, and is found");
+        let listing = CommandOutput::of(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
+        assert_eq!(listing["sessions"][0]["session_id"], session, "the host listens again, and is found");
     }
 }
 
@@ -300,7 +300,7 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     let state = |line: &str, next: Value| json!({"action": {"tool": "run_command", "params": append(line)}, "transitions": next});
     let machine = json!({"initial_state": "one", "states": {
         "one": state("one", json!([{"condition": "success", "next_state": "two"}])), "two": state("two", json!([]))}});
-    let started = agent.call_tool("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
+    let started_run = agent.call_tool("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
     let call = agent.begin("run_command", append("call"));
     kill(daemon);
     wait_for_next_daemon(&home, daemon);
@@ -313,9 +313,9 @@ fn input_to_a_stopped_host_happens_once_across_daemons() {
     assert_eq!(open_outcome["status"], "completed", "{open_outcome}");
     signal(Signal::CONT);
     let call_reply = call.answer();
-    let run = json!({"run_id": started["run_id"], "wait_seconds": 60});
-    let ended = agent.call_tool("get_run", run);
-    assert_eq!(ended["status"], "completed", "{ended}");
+    let run = json!({"run_id": started_run["run_id"], "wait_seconds": 60});
+    let outcome = agent.call_tool("get_run", run);
+    assert_eq!(outcome["status"], "completed", "{outcome}");
     let text = std::fs::read_to_string(&file).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();

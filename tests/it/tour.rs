@@ -69,7 +69,7 @@ async fn tour_page_commands_work_to_the_end() {
 #[test]
 fn tour_without_a_terminal_refers_to_the_page() {
     let home = Home::new(STEPLATCH);
-    let refused = home.run(&["tour"]);
-    assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("'steplatch docs tour' shows it as a page"), "{}", refused.stderr);
+    let refusal = home.run(&["tour"]);
+    assert_eq!(refusal.code, 2);
+    assert!(refusal.stderr.contains("'steplatch docs tour' shows it as a page"), "{}", refusal.stderr);
 }

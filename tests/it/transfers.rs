@@ -85,8 +85,8 @@ fn directory_is_copied_and_skipped_links_are_named() {
         std::fs::write(site.join(name), text).unwrap();
     }
     symlink("index.html", site.join("link")).unwrap();
-    let refused = home.run(&["cp", "site", "build:"]);
-    assert!(refused.code == 1 && refused.stderr.contains("copied with -r"), "{refused:?}");
+    let refusal = home.run(&["cp", "site", "build:"]);
+    assert!(refusal.code == 1 && refusal.stderr.contains("copied with -r"), "{refusal:?}");
     let output = home.run(&["cp", "-r", "site", "build:", "--json"]);
     assert_eq!(output.code, 0, "{output:?}");
     let report = output.json();
@@ -98,13 +98,13 @@ fn directory_is_copied_and_skipped_links_are_named() {
     // Several files go into a directory, and its existing files are unchanged.
     home.run(&["cp", "site/index.html", "site/css/a.css", "build:site"]).expect_success();
     assert_eq!(file_names(&remote_site), ["a.css", "css", "index.html"]);
-    let refused = home.run(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
+    let refusal = home.run(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
     assert!(
-        refused.code == 1 && refused.stderr.contains("exists with another content (on host 'build')"),
-        "{refused:?}"
+        refusal.code == 1 && refusal.stderr.contains("exists with another content (on host 'build')"),
+        "{refusal:?}"
     );
-    let refused = home.run(&["cp", "-r", "site", "site/css"]);
-    assert!(refused.code == 1 && refused.stderr.contains("not copied into itself"), "{refused:?}");
+    let refusal = home.run(&["cp", "-r", "site", "site/css"]);
+    assert!(refusal.code == 1 && refusal.stderr.contains("not copied into itself"), "{refusal:?}");
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn agent_and_workflow_transfer_remote_files() {
         ("get_file", json!({"host": "build", "path": "/"}), "is a directory"),
         ("get_file", json!({"host": "build", "path": "/dev/zero"}), "not a regular file"),
     ] {
-        let refused = agent.call_tool(tool, params.clone());
-        assert_eq!(refused["success"], false, "{params}: {refused}");
-        assert!(refused["error"].as_str().unwrap().contains(expected), "{params}: {refused}");
+        let refusal = agent.call_tool(tool, params.clone());
+        assert_eq!(refusal["success"], false, "{params}: {refusal}");
+        assert!(refusal["error"].as_str().unwrap().contains(expected), "{params}: {refusal}");
     }
 
     std::fs::write(home.path().join("version"), "1.4.0\n").unwrap();
@@ -214,9 +214,9 @@ fn full_remote_disk_is_reported_and_keeps_the_old_file() {
     std::fs::write(home.path().join("big"), noise(1 << 20)).unwrap();
     std::fs::write(disk.0.join("big"), "old").unwrap();
     remote.chown_home();
-    let refused = home.run(&["cp", "big", "build:small"]);
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stderr.contains("No space left on device (on host 'build')"), "{refused:?}");
+    let refusal = home.run(&["cp", "big", "build:small"]);
+    assert_eq!(refusal.code, 1, "{refusal:?}");
+    assert!(refusal.stderr.contains("No space left on device (on host 'build')"), "{refusal:?}");
     eventually_blocking("no partial file remains", || match file_names(&disk.0).as_slice() {
         [one] if one == "big" => Ok(()),
         other => Err(other.to_vec()),

@@ -13,7 +13,7 @@ const PUBLISH: &str = include_str!("trials/publish.py");
 const LOGIN: &str = include_str!("../../crates/daemon/tests/it/trials/login.json");
 
 /// Creates a home with the workflows' data, and an agent.
-fn expect_run_id() -> (Home, Agent) {
+fn set_up() -> (Home, Agent) {
     let home = Home::new(STEPLATCH);
     let script = "mkdir src && printf 'ok \\n' > src/a && echo A title > title && echo body > body";
     assert!(Command::new("sh").arg("-c").arg(script).current_dir(home.path()).status().unwrap().success());
@@ -36,7 +36,7 @@ fn wait_for_run(agent: &Agent, run: &Value) -> Value {
 
 #[test]
 fn linters_run_in_parallel_and_are_summed_up() {
-    let (home, agent) = expect_run_id();
+    let (home, agent) = set_up();
     let started_run = start_function(&home, &agent, "lint", LINT, "src");
     let outcome = wait_for_run(&agent, &started_run);
     assert_eq!(outcome["result"], json!({"checked": 3, "failed": ["spaces"]}), "{outcome:#}");
@@ -44,7 +44,7 @@ fn linters_run_in_parallel_and_are_summed_up() {
 
 #[test]
 fn function_asks_with_a_form_and_abandons_a_call() {
-    let (home, agent) = expect_run_id();
+    let (home, agent) = set_up();
     let waiting = start_function(&home, &agent, "publish", PUBLISH, ".");
     assert_eq!(waiting["status"], "waiting", "{waiting:#}");
     let reply = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
@@ -56,7 +56,7 @@ fn function_asks_with_a_form_and_abandons_a_call() {
 
 #[test]
 fn agent_logs_in_and_receives_output_without_the_password() {
-    let (home, agent) = expect_run_id();
+    let (home, agent) = set_up();
     let ssh = home.path().join("ssh");
     let script = "printf 'password: '; stty -echo; read p; stty echo; echo
         while printf 'remote$ ' && read c; do test \"$c\" = uptime && echo 'load average: 0.42, 0.1'; done";
@@ -108,7 +108,7 @@ fn recorded_run_is_rehearsed_with_its_external_inputs() {
 
 #[test]
 fn agent_rehearses_a_machine_without_running_anything() {
-    let (home, agent) = expect_run_id();
+    let (home, agent) = set_up();
     let definition: Value = serde_json::from_str(LOGIN).unwrap();
     let variables = json!({"SSH": "ssh", "HOST": "box", "PW": "hunter2-and-more"});
     let rehearse = |stubs: Value| {
@@ -127,8 +127,8 @@ fn agent_rehearses_a_machine_without_running_anything() {
         "{rehearsal:#}"
     );
     assert!(!rehearsal.to_string().contains("hunter2"), "{rehearsal:#}");
-    let stuck = rehearse(json!({"states": {"login": {"prints": ["Continue (yes/no)?"]}}})).to_string();
-    assert!(stuck.contains("the rehearsal needs more") && stuck.contains("trust"), "{stuck}");
+    let incomplete = rehearse(json!({"states": {"login": {"prints": ["Continue (yes/no)?"]}}})).to_string();
+    assert!(incomplete.contains("the rehearsal needs more") && incomplete.contains("trust"), "{incomplete}");
     let misspelt = rehearse(json!({"states": {"logon": "timeout"}})).to_string();
     assert!(misspelt.contains("did you mean 'login'?"), "{misspelt}");
     assert_eq!(home.run(&["runs", "list", "--json"]).json()["runs"], json!([]));

@@ -40,8 +40,8 @@ async fn confirm_action(desk: &Desk) {
 }
 
 fn start_run(home: &Home, file: &str) -> String {
-    let started = home.run(&["run", file, "--detach", "-i", "input=1.2", "--json"]).json();
-    started["run_id"].as_str().unwrap().to_owned()
+    let started_run = home.run(&["run", file, "--detach", "-i", "input=1.2", "--json"]).json();
+    started_run["run_id"].as_str().unwrap().to_owned()
 }
 
 fn is_in_state(home: &Home, run: &str, state: &str) -> bool {
@@ -115,9 +115,9 @@ async fn finished_run_restarts_at_a_step_after_confirmation() {
     let machine = json!({"name": "ships", "initial_state": "build", "states": {
         "build": {"action": build, "transitions": to_ship}, "ship": {"action": ship}}});
     fs::write(home.path().join("ships.json"), machine.to_string()).unwrap();
-    let failed = home.run(&["run", "ships.json", "--json"]).stdout;
-    let failed: serde_json::Value = serde_json::from_str(&failed).unwrap();
-    let run = failed["run_id"].as_str().unwrap();
+    let failed_run = home.run(&["run", "ships.json", "--json"]).stdout;
+    let failed_run: serde_json::Value = serde_json::from_str(&failed_run).unwrap();
+    let run = failed_run["run_id"].as_str().unwrap();
     fs::write(path("route"), "").unwrap();
     let desk = open_ui(&home, run, (100, 24), &[]).await;
     desk.expect_screen("r run again from here").await;
@@ -168,14 +168,14 @@ async fn form_is_filled_in_by_field_and_passphrase_stays_hidden() {
 #[tokio::test]
 async fn takeover_holds_a_terminal_until_returned() {
     let home = home();
-    let opened = home.run(&["terminal", "open", "--name", "mine"]).expect_success();
+    let terminal = home.run(&["terminal", "open", "--name", "mine"]).expect_success();
     let desk = open_ui(&home, "", (80, 24), &[]).await;
     desk.expect_screen("› mine +at prompt").await;
     desk.press("t").await;
     confirm_action(&desk).await;
     desk.expect_screen("^\\S+[$#] *$").await;
-    let refused = home.run(&["terminal", "send", opened.trim(), "no", "-e"]);
-    assert!(refused.code != 0 && refused.stderr.contains("held"), "{}", refused.stderr);
+    let refusal = home.run(&["terminal", "send", terminal.trim(), "no", "-e"]);
+    assert!(refusal.code != 0 && refusal.stderr.contains("held"), "{}", refusal.stderr);
     desk.press(DETACH).await;
     desk.expect_screen("you left mine and gave it back").await;
     home.run(&["terminal", "send", "mine", "echo again", "-e"]).expect_success();
@@ -273,9 +273,9 @@ fn agent_terminal_cannot_answer_a_gate_in_the_ui() {
     let agent = Agent::new(&home);
     let run = start_run(&home, "release.json");
     eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
-    let opened =
+    let terminal =
         agent.call_tool("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30}));
-    assert_eq!(opened["success"], true, "{opened}");
+    assert_eq!(terminal["success"], true, "{terminal}");
     let expect_screen = |pattern: &str| {
         let wait = json!({"session_id": "ui", "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
         let reply = agent.call_tool("await_output", wait);
@@ -382,8 +382,8 @@ async fn no_colour_setting_disables_colours() {
 #[tokio::test]
 async fn ui_without_a_terminal_names_alternatives() {
     let home = home();
-    let refused = home.run(&["ui"]);
-    assert_eq!(refused.code, 2, "{}", refused.stderr);
-    assert!(refused.stderr.contains("ui needs a terminal"), "{}", refused.stderr);
+    let refusal = home.run(&["ui"]);
+    assert_eq!(refusal.code, 2, "{}", refusal.stderr);
+    assert!(refusal.stderr.contains("ui needs a terminal"), "{}", refusal.stderr);
     eventually_blocking("no daemon was started", || home.run(&["daemon", "status"]).code != 0);
 }

@@ -48,7 +48,7 @@ fn uninstall_lists_everything_and_keeps_user_files() {
     BufReader::new(page.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("\"success\""), "{line}");
 
-    let listed = uninstall(&home, &["--dry-run"]).expect_success();
+    let list = uninstall(&home, &["--dry-run"]).expect_success();
     for part in [
         "entry of Cursor",
         "entry of Gemini CLI",
@@ -58,16 +58,16 @@ fn uninstall_lists_everything_and_keeps_user_files() {
         "server of the page",
         "Keeps, without --purge:",
     ] {
-        assert!(listed.contains(part), "{part}: {listed}");
+        assert!(list.contains(part), "{part}: {list}");
     }
     assert!(agent.call_tool("run_command", json!({"session_id": "t", "command": "true"}))["success"] == true);
 
     // Standard input is not a terminal.
-    let refused = uninstall(&home, &[]);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.stderr.contains("--yes"), "{refused:?}");
-    let refused = uninstall(&home, &["--json"]).json();
-    assert!(refused["success"] == false && refused["daemon"] == true, "{refused}");
+    let refusal = uninstall(&home, &[]);
+    assert_eq!(refusal.code, 2, "{refusal:?}");
+    assert!(refusal.stderr.contains("--yes"), "{refusal:?}");
+    let refusal = uninstall(&home, &["--json"]).json();
+    assert!(refusal["success"] == false && refusal["daemon"] == true, "{refusal}");
     drop(agent);
 
     uninstall(&home, &["--yes"]).expect_success();
@@ -92,22 +92,22 @@ fn remote_files_are_removed_except_those_of_other_clients() {
     let output = home.run(&["hosts", "add", "build", "--ssh", "box", "--install"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     let agent = Agent::new(&home);
-    let opened = agent.call_tool("open_terminal", json!({"host": "build"}));
-    assert_eq!(opened["success"], true, "{opened}");
+    let terminal = agent.call_tool("open_terminal", json!({"host": "build"}));
+    assert_eq!(terminal["success"], true, "{terminal}");
     drop(agent);
-    let listed = uninstall(&home, &["--dry-run"]).expect_success();
-    assert!(listed.contains("files on build") && listed.contains("box, closes 1 terminal"), "{listed}");
+    let list = uninstall(&home, &["--dry-run"]).expect_success();
+    assert!(list.contains("files on build") && list.contains("box, closes 1 terminal"), "{list}");
 
     // Another client uses the same host and the same program.
-    let other = remote.home_dir.path().join(".local/state/steplatch/hosted/another");
-    fs::create_dir(&other).unwrap();
+    let other_client_dir = remote.home_dir.path().join(".local/state/steplatch/hosted/another");
+    fs::create_dir(&other_client_dir).unwrap();
     remote.chown_home();
     uninstall(&home, &["--yes"]).expect_success();
     let remote_files = |path: &str| list_files(&remote.home_dir.path().join(path));
     assert_eq!(remote_files(".local/state/steplatch"), [] as [String; 0]);
     assert!(remote_files(".local/share/steplatch/bin").iter().any(|file| file.ends_with("/steplatch")));
 
-    fs::remove_dir(&other).unwrap();
+    fs::remove_dir(&other_client_dir).unwrap();
     uninstall(&home, &["--yes"]).expect_success();
     assert!(!remote.home_dir.path().join(".local/share/steplatch").exists());
     assert!(!remote.home_dir.path().join(".local/state/steplatch").exists());

@@ -77,8 +77,8 @@ fn terminal_wait_ends_at_a_match_a_prompt_or_an_exit() {
     assert_eq!(match_wait.wait_for_exit(), 0);
 
     home.run(&["terminal", "send", "one", "-e", "false"]).expect_success();
-    let failed = home.run(&["terminal", "wait", "one"]);
-    assert_eq!((failed.code, failed.stdout.as_str()), (1, "one  prompt  exit code 1\n"));
+    let failure = home.run(&["terminal", "wait", "one"]);
+    assert_eq!((failure.code, failure.stdout.as_str()), (1, "one  prompt  exit code 1\n"));
     let json = home.run(&["terminal", "wait", "one", "--json"]);
     assert_eq!((&json.json()["terminal"], &json.json()["reason"]), (&json!("one"), &json!("prompt")));
 
@@ -102,11 +102,11 @@ fn terminal_wait_ends_at_a_match_a_prompt_or_an_exit() {
 fn runs_wait_ends_when_they_finish_or_reach_a_gate() {
     let home = home();
     assert!(home.run(&["runs", "wait"]).stderr.contains("no run is in progress"));
-    let (completed, failed, waiting) = (start_run(&home, "nap"), start_run(&home, "broken"), start_run(&home, "ask"));
+    let (completed, failure, waiting) = (start_run(&home, "nap"), start_run(&home, "broken"), start_run(&home, "ask"));
     let output = home.run(&["runs", "wait", &completed]);
     assert_eq!(output.code, 0, "{output:?}");
     assert!(output.stdout.starts_with(&format!("{completed}  nap  completed  in ")), "{output:?}");
-    let output = home.run(&["runs", "wait", &failed, &completed]);
+    let output = home.run(&["runs", "wait", &failure, &completed]);
     assert!(output.code == 1 && output.stdout.contains("failed") && output.stdout.contains("it broke"), "{output:?}");
     let output = home.run(&["runs", "wait", &completed, &waiting]);
     assert_eq!(output.code, 3, "{output:?}");
@@ -191,9 +191,9 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
 #[test]
 fn watch_may_end_at_the_first_event() {
     let home = home();
-    let (waiting, failed) = (start_run(&home, "ask"), start_run(&home, "broken"));
-    assert_eq!(home.run(&["runs", "wait", &failed]).code, 1);
-    assert_eq!(home.run(&["watch", "--any", &failed]).code, 1);
+    let (waiting, failure) = (start_run(&home, "ask"), start_run(&home, "broken"));
+    assert_eq!(home.run(&["runs", "wait", &failure]).code, 1);
+    assert_eq!(home.run(&["watch", "--any", &failure]).code, 1);
     assert_eq!(home.run(&["watch", "--any", &waiting]).code, 3);
     home.run(&["terminal", "open", "--name", "log"]).expect_success();
     let timed_out = home.run(&["watch", "--any", "log", "--pattern", "ERROR", "--timeout", "0.1"]);

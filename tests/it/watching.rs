@@ -216,8 +216,8 @@ fn watch_run<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
 /// Returns the waiting run in `home`.
 fn find_waiting_run(home: &Home) -> String {
     let agent = Agent::new(home);
-    let listed = agent.call_tool("list_runs", json!({"state": "waiting"}));
-    listed["runs"][0]["run_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned()
+    let list = agent.call_tool("list_runs", json!({"state": "waiting"}));
+    list["runs"][0]["run_id"].as_str().unwrap_or_else(|| panic!("{list}")).to_owned()
 }
 
 #[test]
@@ -301,11 +301,12 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
 fn waiting_run_without_a_terminal_explains_how_to_answer() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
-    let said = CommandOutput::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
-    assert_eq!(said.code, 3, "{said:?}");
+    let output =
+        CommandOutput::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
+    assert_eq!(output.code, 3, "{output:?}");
     let expected = format!("answer it with: steplatch gates answer {}/wait/1@", find_waiting_run(&home));
-    assert!(said.stdout.contains(&expected), "{said:?}");
-    assert!(said.stdout.contains("2  it is broken\n") && !said.stdout.contains('\x1b'), "{said:?}");
+    assert!(output.stdout.contains(&expected), "{output:?}");
+    assert!(output.stdout.contains("2  it is broken\n") && !output.stdout.contains('\x1b'), "{output:?}");
 
     let json = CommandOutput::of(
         &home.steplatch().args(["run", "judged.json", "--json"]).stdin(Stdio::null()).output().unwrap(),
@@ -324,10 +325,11 @@ fn nested_question_is_shown_with_its_states() {
     }});
     std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
     // Without a person, the command names the waiting run that needs an answer.
-    let said = CommandOutput::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
+    let output =
+        CommandOutput::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
     let waiting = find_waiting_run(&home);
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.stdout.contains(&format!("steplatch gates answer {waiting}/wait/1@")), "{said:?}");
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(output.stdout.contains(&format!("steplatch gates answer {waiting}/wait/1@")), "{output:?}");
     let agent = Agent::new(&home);
     assert_eq!(agent.call_tool("cancel_run", json!({"run_id": waiting}))["success"], true);
 

@@ -50,8 +50,8 @@ fn changed_program_stops_the_run_without_wrong_actions() {
         let run = procedure.begin(json!({"PORT": "7777"}));
         assert_eq!(run["status"], "waiting", "{case}: {run:#}");
         assert!(!procedure.home.path().join("conf").exists(), "{case}");
-        let cancelled = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
-        assert_eq!(cancelled["success"], true, "{case}: {cancelled}");
+        let cancel_reply = procedure.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
+        assert_eq!(cancel_reply["success"], true, "{case}: {cancel_reply}");
     }
     procedure.write_file("setup.sh", SETUP);
     procedure.run_to_completion(json!({"PORT": "7778"}));
@@ -63,7 +63,7 @@ const BUILD: &str =
     "echo compiling; echo BUILD OK; sleep 0.2; read -p 'Publish? ' answer; echo \"$answer\" > published\n";
 
 #[test]
-fn awaited_line_is_not_sufficient() {
+fn matched_line_alone_does_not_continue_the_run() {
     let session = Session::begin(&[("build.sh", BUILD)]);
     session.send(json!({"input_text": "bash build.sh\n", "pattern": "BUILD OK"}));
     session.type_text("yes\n");
@@ -308,7 +308,7 @@ fn consecutive_choices_are_distinguished() {
 }
 
 #[test]
-fn unasked_input_is_typed_only_at_an_equal_silent_read() {
+fn input_without_a_prompt_is_typed_only_at_an_equal_read() {
     // Programs without a question, and what they later read.
     let cases = [
         ("a hidden line", "read -s a", vec!["read a", "read -n1 a; read -n1 b", "read -sn1 a"]),
@@ -333,8 +333,8 @@ fn unasked_input_is_typed_only_at_an_equal_silent_read() {
 
 #[test]
 fn value_shown_before_its_question_must_match() {
-    let program = |shown: &str, file: &str| {
-        format!("echo 'New account: {shown}'; echo ready; read -p 'Account to delete: ' a; touch {file}\n")
+    let program = |output: &str, file: &str| {
+        format!("echo 'New account: {output}'; echo ready; read -p 'Account to delete: ' a; touch {file}\n")
     };
     let session = Session::begin(&[("ask.sh", &program("100455", "published"))]);
     session.type_text("bash ask.sh\n");
@@ -405,13 +405,13 @@ fn value_within_a_longer_typed_word_is_read() {
         ("1f3a9b2", "touch web-1f3a9b2", "web-2e4c8d1", "2e4c8d1"),
         ("2026-11-29", "touch report-2026-11-29.txt", "report-2026-12-01.txt", "2026-12-01"),
     ];
-    for (value, line, created, other) in cases {
+    for (value, line, create_reply, other) in cases {
         let session = Session::begin(&[("value", &format!("{value}\n"))]);
         session.run_command("echo \"Latest one: $(cat value)\"");
         session.run_command(line);
         let procedure = session.capture(json!({}));
         procedure.write_file("value", &format!("{other}\n"));
         procedure.run_to_completion(json!({}));
-        assert_eq!(procedure.file(created), "", "{line}");
+        assert_eq!(procedure.file(create_reply), "", "{line}");
     }
 }

@@ -87,27 +87,27 @@ fn accepted_patch_for_another_question_is_reported_by_runs() {
     let gate = procedure.wait_for_run(&run)["pending_gate"].clone();
     assert!(gate["context"]["difference"].as_str().unwrap().contains("+          \"pattern\""), "{gate:#}");
     let acceptance = json!({"run_id": run, "answer": gate["choices"][0]});
-    let refused = procedure.agent.call_tool("decide", acceptance);
-    assert_eq!(refused["success"], false, "an agent cannot accept a patch: {refused:#}");
+    let refusal = procedure.agent.call_tool("decide", acceptance);
+    assert_eq!(refusal["success"], false, "an agent cannot accept a patch: {refusal:#}");
 
     // The question and the accepted patch outlive the daemon.
     let daemon = procedure.home.run(&["daemon", "status", "--json"]).json();
     crate::durable::kill(&daemon["pid"]);
     procedure.home.answer_gate(&run, gate["choices"][0].as_str().unwrap()).expect_success();
-    let ended = procedure.wait_for_run(&run);
-    assert_eq!(ended["status"], "completed", "{ended:#}");
+    let outcome = procedure.wait_for_run(&run);
+    assert_eq!(outcome["status"], "completed", "{outcome:#}");
     assert_eq!(
-        (&ended["repairs"][0]["version"], &ended["repairs"][0]["state"]),
+        (&outcome["repairs"][0]["version"], &outcome["repairs"][0]["state"]),
         (&json!(2), &json!(state)),
-        "{ended:#}"
+        "{outcome:#}"
     );
     assert_eq!(
         procedure.file("agreed"),
         "yes\n".repeat(2),
         "one agreement from the recording and one from the repaired run"
     );
-    let listed = procedure.home.run(&["runs", "list"]).expect_success();
-    assert_eq!(listed.matches("completed, repaired").count(), 1, "{listed}");
+    let list = procedure.home.run(&["runs", "list"]).expect_success();
+    assert_eq!(list.matches("completed, repaired").count(), 1, "{list}");
 
     procedure.run_to_completion(json!({}));
     procedure.write_file("setup.sh", INSTALLER);
@@ -157,8 +157,12 @@ fn extra_question_becomes_a_state_and_old_program_passes() {
     );
     // The question is already on the screen, so the run continues with the new state.
     procedure.home.answer_gate(&run, "accept, and go on with 'decline_extras'").expect_success();
-    let ended = procedure.wait_for_run(&run);
-    assert_eq!((&ended["status"], &ended["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{ended:#}");
+    let outcome = procedure.wait_for_run(&run);
+    assert_eq!(
+        (&outcome["status"], &outcome["repairs"][0]["version"]),
+        (&json!("completed"), &json!(2)),
+        "{outcome:#}"
+    );
     procedure.assert_replays();
 
     procedure.run_to_completion(json!({}));
@@ -185,8 +189,12 @@ fn accepted_patch_is_saved_by_the_next_daemon() {
         crate::durable::kill(&procedure.home.run(&["daemon", "status", "--json"]).json()["pid"]);
         lock_file.unlock().unwrap();
     });
-    let ended = procedure.wait_for_run(&run);
-    assert_eq!((&ended["status"], &ended["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{ended:#}");
+    let outcome = procedure.wait_for_run(&run);
+    assert_eq!(
+        (&outcome["status"], &outcome["repairs"][0]["version"]),
+        (&json!("completed"), &json!(2)),
+        "{outcome:#}"
+    );
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(2));
     let history = procedure.home.run(&["workflow", "history", "procedure"]).expect_success();
     assert_eq!(history.matches("repair").count(), 1, "{history}");
@@ -204,9 +212,9 @@ fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let proposal = procedure.propose(&run, replace_pattern(&state, &pattern));
     assert_eq!(proposal["success"], true, "{proposal:#}");
     procedure.home.answer_gate(&run, "1").expect_success();
-    let ended = procedure.wait_for_run(&run);
-    assert_eq!(ended["status"], "completed", "{ended:#}");
-    let repair = &ended["repairs"][0];
+    let outcome = procedure.wait_for_run(&run);
+    assert_eq!(outcome["status"], "completed", "{outcome:#}");
+    let repair = &outcome["repairs"][0];
     assert!(repair["error"].as_str().unwrap().contains("was changed in the library"), "{repair:#}");
     assert_eq!(repair["version"], Value::Null);
     let late_proposal = procedure.propose(&run, replace_pattern(&state, &pattern));

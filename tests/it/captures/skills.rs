@@ -85,8 +85,8 @@ fn function_is_a_skill_and_missing_parts_are_named() {
     write("caller.json", &caller("caller").to_string());
     let path_of = |name: &str| home.path().join(name).display().to_string();
     home.run(&["workflow", "load", &path_of("greet.py"), &path_of("caller.json")]).expect_success();
-    let refused = home.run(&["workflow", "export", "caller", "--skill", &path_of("call")]);
-    assert!(refused.code == 2 && refused.stderr.contains("'greet', which is not a saved machine"), "{refused:?}");
+    let refusal = home.run(&["workflow", "export", "caller", "--skill", &path_of("call")]);
+    assert!(refusal.code == 2 && refusal.stderr.contains("'greet', which is not a saved machine"), "{refusal:?}");
     home.run(&["workflow", "export", "greet", "--skill", &path_of("say-hello")]).expect_success();
     let text = std::fs::read_to_string(home.path().join("say-hello/SKILL.md")).unwrap();
     assert!(text.contains("steplatch run SKILL_DIR/scripts/greet.py:greet"), "{text}");

@@ -67,8 +67,8 @@ pub(super) fn pending_effect_is_performed_once_after_a_crash(rig: &Rig) {
     assert!(read_lines(rig, "began").is_empty());
     kill(&host, Signal::CONT);
     rig.recover();
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("end")), "{outcome}");
     assert_eq!(read_lines(rig, "began"), ["once"]);
 }
 
@@ -82,8 +82,8 @@ pub(super) fn effect_in_progress_is_not_repeated_after_a_crash(rig: &Rig) {
         rig.recover();
     }
     release_command(rig);
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("end")), "{outcome}");
     assert_eq!(read_lines(rig, "began"), ["once"]);
 }
 
@@ -127,8 +127,8 @@ pub(super) fn nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
     rig.crash();
     rig.recover();
     rig.answer_gate(&gate, "yes");
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("from below")), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["result"]), (&json!("completed"), &json!("from below")), "{outcome}");
 }
 
 pub(super) fn returning_host_finds_output_printed_meanwhile(rig: &Rig) {
@@ -156,8 +156,8 @@ pub(super) fn events_after_a_cancel_change_nothing(rig: &Rig) {
     eventually_blocking("the command runs", || file_exists(&start_file));
     rig.home.run(&["runs", "cancel", &run]).expect_success();
     release_command(rig);
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("cancelled"), &json!(2)), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["states_executed"]), (&json!("cancelled"), &json!(2)), "{outcome}");
     rig.crash();
     rig.recover();
     assert_eq!(rig.get_run(&run)["status"], "cancelled");
@@ -184,16 +184,16 @@ pub(super) fn cancel_at_a_nested_gate_closes_the_terminals_of_the_run(rig: &Rig)
 pub(super) fn run_ends_at_its_limit_of_states(rig: &Rig) {
     let states = json!({"round": {"action": {"tool": "list_terminal_sessions"}, "transitions": on_success("round")}});
     let run = rig.begin_with(state_machine("round", states), json!({"max_states": 5}));
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("failed"), &json!(5)), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["states_executed"]), (&json!("failed"), &json!(5)), "{outcome}");
 }
 
 pub(super) fn run_ends_at_its_time_limit(rig: &Rig) {
     let states = json!({"long": {"action": {"tool": "sleep", "params": {"seconds": 600}}, "timeout": 900}});
     let run = rig.begin_with(state_machine("long", states), json!({"execution_timeout": 1}));
-    let ended = rig.wait_for_end(&run);
-    assert_eq!(ended["status"], "failed", "{ended}");
-    assert!(ended["error"].as_str().unwrap().contains("time"), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!(outcome["status"], "failed", "{outcome}");
+    assert!(outcome["error"].as_str().unwrap().contains("time"), "{outcome}");
 }
 
 pub(super) fn state_ends_at_its_time_limit(rig: &Rig) {
@@ -203,8 +203,8 @@ pub(super) fn state_ends_at_its_time_limit(rig: &Rig) {
                  "on_timeout": "late"},
         "late": final_state(),
     });
-    let ended = rig.wait_for_end(&rig.begin(state_machine("open", states)));
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("late")), "{ended}");
+    let outcome = rig.wait_for_end(&rig.begin(state_machine("open", states)));
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("late")), "{outcome}");
 }
 
 pub(super) fn paused_run_begins_nothing_and_continues_when_resumed(rig: &Rig) {
@@ -261,12 +261,12 @@ pub(super) fn run_with_a_thousand_states_completes(rig: &Rig) {
     let count = json!({"action": {"tool": "set", "params": {"round": "{visits}"}}, "transitions": repeats});
     states.insert("s100".to_owned(), count);
     let run = rig.begin_with(state_machine("s1", states.into()), json!({"max_states": STATES}));
-    let ended = rig.wait_for_end(&run);
+    let outcome = rig.wait_for_end(&run);
     assert_eq!(
-        (&ended["status"], &ended["states_executed"]),
+        (&outcome["status"], &outcome["states_executed"]),
         (&json!("completed"), &json!(STATES)),
         "{}",
-        ended["error"]
+        outcome["error"]
     );
 }
 

@@ -42,8 +42,8 @@ pub(super) fn function_survives_crashes_at_its_gate_and_repeats_nothing(rig: &Ri
     let invalid_answer = rig.home.run(&["gates", "answer", &gate, "perhaps"]);
     assert!(invalid_answer.stderr.contains("invalid answer; choose"), "{invalid_answer:?}");
     rig.answer_gate(&gate, "publish");
-    let ended = rig.wait_for_end(&run);
-    assert_eq!(ended["result"], json!(["said first", "said publish", true, true]), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!(outcome["result"], json!(["said first", "said publish", true, true]), "{outcome}");
     assert_eq!(read_notes(rig), ["first", "publish"]);
     let late_answer = rig.home.run(&["gates", "answer", &gate, "stop"]);
     assert!(late_answer.code != 0 && late_answer.stderr.contains("answered"), "{late_answer:?}");
@@ -65,8 +65,8 @@ pub(super) fn gathered_calls_of_a_function_run_in_parallel(rig: &Rig) {
     );
     // A wait for the end also returns at the gate.
     eventually_blocking("the run has ended", || rig.get_run(&run)["status"] == "completed");
-    let ended = rig.get_run(&run);
-    assert_eq!(ended["result"], json!([true, true, 0.3, "nobody", "done"]), "{ended}");
+    let outcome = rig.get_run(&run);
+    assert_eq!(outcome["result"], json!([true, true, 0.3, "nobody", "done"]), "{outcome}");
 }
 
 pub(super) fn function_waits_for_its_started_run(rig: &Rig) {
@@ -82,8 +82,8 @@ pub(super) fn function_waits_for_its_started_run(rig: &Rig) {
     rig.recover();
     assert_eq!(rig.get_run(&run)["status"], "waiting");
     rig.answer_gate(&gate, "out");
-    let ended = rig.wait_for_end(&run);
-    assert_eq!(ended["result"], "told in and out", "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!(outcome["result"], "told in and out", "{outcome}");
 }
 
 pub(super) fn machine_and_function_wait_for_each_other(rig: &Rig) {
@@ -102,8 +102,12 @@ pub(super) fn machine_and_function_wait_for_each_other(rig: &Rig) {
     std::fs::write(&function_file, text).unwrap();
     rig.home.run(&["workflow", "load", inner_file.to_str().unwrap()]).expect_success();
     rig.home.run(&["workflow", "load", function_file.to_str().unwrap()]).expect_success();
-    let ended = rig.wait_for_end(&rig.begin(outer));
-    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("deep below, between")), "{ended}");
+    let outcome = rig.wait_for_end(&rig.begin(outer));
+    assert_eq!(
+        (&outcome["status"], &outcome["result"]),
+        (&json!("completed"), &json!("deep below, between")),
+        "{outcome}"
+    );
 }
 
 pub(super) fn paused_function_begins_nothing_and_continues_when_resumed(rig: &Rig) {
@@ -143,8 +147,8 @@ pub(super) fn cancelled_function_cleans_up_after_its_command_exits(rig: &Rig) {
     );
     eventually_blocking("the node runs", || read_notes(rig) == ["begun"]);
     rig.home.run(&["runs", "cancel", &run]).expect_success();
-    let ended = rig.wait_for_end(&run);
-    assert_eq!(ended["status"], "cancelled", "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!(outcome["status"], "cancelled", "{outcome}");
     assert_eq!(read_notes(rig), ["begun", "ended", "the run was cancelled", "finally"]);
 }
 
@@ -171,9 +175,9 @@ pub(super) fn function_can_be_cancelled_at_once(rig: &Rig) {
 
 pub(super) fn function_ends_at_its_time_limit(rig: &Rig) {
     let run = start_function(rig, "await ctx.sleep(600)", "", json!({"execution_timeout": 1}));
-    let ended = rig.wait_for_end(&run);
-    assert_eq!(ended["status"], "failed", "{ended}");
-    assert!(ended["error"].as_str().unwrap().contains("which is its limit"), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!(outcome["status"], "failed", "{outcome}");
+    assert!(outcome["error"].as_str().unwrap().contains("which is its limit"), "{outcome}");
 }
 
 pub(super) fn interrupted_node_is_not_run_again(rig: &Rig) {
@@ -189,8 +193,8 @@ pub(super) fn interrupted_node_is_not_run_again(rig: &Rig) {
     kill(&daemon["pid"], Signal::KILL);
     std::fs::write(rig.home.path().join("go"), "").unwrap();
     rig.recover();
-    let ended = rig.wait_for_end(&run);
-    assert_eq!(ended["result"], json!([false, "unknown"]), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!(outcome["result"], json!([false, "unknown"]), "{outcome}");
     assert_eq!(read_notes(rig), ["begun"]);
 }
 
@@ -205,8 +209,8 @@ pub(super) fn long_outputs_of_short_calls_are_complete(rig: &Rig) {
     rig.crash();
     rig.recover();
     rig.answer_gate(&gate, "yes");
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{outcome}");
 }
 
 pub(super) fn busy_function_is_paused_and_cancelled(rig: &Rig) {

@@ -69,11 +69,11 @@ pub(super) fn remote_workflow_survives_crashes_and_starts_once(rig: &Rig) {
     rig.crash();
     rig.recover();
     service.complete(&remote_run);
-    let ended = rig.wait_for_end(&run);
+    let outcome = rig.wait_for_end(&run);
     assert_eq!(
-        (&ended["status"], &ended["result"]["output"]["deployed"]),
+        (&outcome["status"], &outcome["result"]["output"]["deployed"]),
         (&json!("completed"), &json!("prod")),
-        "{ended}"
+        "{outcome}"
     );
     assert_eq!(service.fake.count(Route::Start), 1);
 }
@@ -94,9 +94,9 @@ pub(super) fn machine_waits_for_its_remote_workflow(rig: &Rig) {
     rig.crash();
     rig.recover();
     service.complete(&remote_run);
-    let ended = rig.wait_for_end(&run);
-    assert!(ended["result"].to_string().contains("prod"), "{ended}");
-    assert_eq!((&ended["status"], service.fake.count(Route::Start)), (&json!("completed"), 1), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert!(outcome["result"].to_string().contains("prod"), "{outcome}");
+    assert_eq!((&outcome["status"], service.fake.count(Route::Start)), (&json!("completed"), 1), "{outcome}");
 }
 
 pub(super) fn function_waits_for_its_remote_workflow(rig: &Rig) {
@@ -110,8 +110,8 @@ pub(super) fn function_waits_for_its_remote_workflow(rig: &Rig) {
     rig.crash();
     rig.recover();
     service.complete(&remote_run);
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("prod")), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["result"]), (&json!("completed"), &json!("prod")), "{outcome}");
     assert_eq!(service.fake.count(Route::Start), 1);
 }
 
@@ -126,8 +126,12 @@ pub(super) fn secret_input_of_a_remote_workflow_returns_to_its_function(rig: &Ri
         json!({}),
     );
     service.complete(&service.wait_for_run());
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(["prod", TOKEN.len()])), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!(
+        (&outcome["status"], &outcome["result"]),
+        (&json!("completed"), &json!(["prod", TOKEN.len()])),
+        "{outcome}"
+    );
 }
 
 pub(super) fn cancelled_machine_cancels_its_remote_workflow(rig: &Rig) {

@@ -130,8 +130,8 @@ impl Rig {
     pub(crate) fn wait_for_end(&self, run: &str) -> Value {
         let is_finished = |run: &Value| ["completed", "failed", "cancelled"].map(Value::from).contains(&run["status"]);
         let wait = || self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 120}));
-        let ended = (0..3).map(|_| wait()).find(is_finished);
-        ended.unwrap_or_else(|| panic!("{}", self.get_run(run)))
+        let outcome = (0..3).map(|_| wait()).find(is_finished);
+        outcome.unwrap_or_else(|| panic!("{}", self.get_run(run)))
     }
 
     /// Waits until a run or a nested run waits at a gate, and returns the gate's id.

@@ -69,8 +69,8 @@ fn commands_run_once_across_fifty_kills_of_all_parts() {
             _ => kill(&rig.daemon_status()["pid"], Signal::KILL),
         }
     }
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("end")), "{outcome}");
     let expected: Vec<String> = (1..=COMMANDS).map(|number| number.to_string()).collect();
     assert_eq!(read_lines(&rig, "counted"), expected);
     assert_eq!(read_lines(&rig, "ended"), expected);
@@ -94,8 +94,8 @@ fn server_outage_is_reported_and_loses_nothing() {
         !rig.home.run(&["runs", "show", &run]).stdout.contains(&connection_error)
     });
     rig.kill_server();
-    let refused = rig.home.run(&["gates", "answer", &gate, "yes"]);
-    assert!(refused.code != 0 && refused.stderr.contains("not stored yet"), "{}{}", refused.stdout, refused.stderr);
+    let refusal = rig.home.run(&["gates", "answer", &gate, "yes"]);
+    assert!(refusal.code != 0 && refusal.stderr.contains("not stored yet"), "{}{}", refusal.stdout, refusal.stderr);
     rig.start_server();
     // The worker may have forwarded the first request after all.
     rig.answer_gate(&gate, "yes");
@@ -108,14 +108,14 @@ fn start_without_a_worker_is_refused_with_the_next_step() {
     rig.kill_worker();
     let definition =
         json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let refused = eventually_blocking("the daemon has noticed the end of the worker", || {
+    let refusal = eventually_blocking("the daemon has noticed the end of the worker", || {
         Some(rig.request_run(definition.clone(), json!({}))).filter(|reply| reply["success"] == false)
     });
-    assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
+    assert!(refusal["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refusal}");
     let file = rig.home.path().join("end.py");
     std::fs::write(&file, "async def end(ctx):\n    pass\nWorkflow(id='end', session=session, fn=end)\n").unwrap();
-    let refused = rig.agent.call_tool("run_workflow", json!({"workflow_file": file}));
-    assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
+    let refusal = rig.agent.call_tool("run_workflow", json!({"workflow_file": file}));
+    assert!(refusal["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refusal}");
     let workflow_file = rig.home.path().join("end.json");
     std::fs::write(&workflow_file, definition.to_string()).unwrap();
     let run = rig.home.run(&["run", workflow_file.to_str().unwrap(), "--on", "sqlite"]);
@@ -205,8 +205,8 @@ fn function_nodes_run_once_across_ten_kills() {
         }
         std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
     }
-    let ended = rig.wait_for_end(&run);
-    assert_eq!(ended["status"], "completed", "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!(outcome["status"], "completed", "{outcome}");
     let expected: Vec<String> = (0..KILLS).map(|number| number.to_string()).collect();
     assert_eq!(read_lines(&rig, "counted"), expected);
     assert_eq!(read_lines(&rig, "ended"), expected);
@@ -220,27 +220,27 @@ fn function_with_too_many_calls_ends_at_the_limit() {
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    let ended = rig.wait_for_end(&run);
-    let error = ended["error"].as_str().unwrap();
-    assert!(error.contains("at most 2000 calls") && error.contains("--on sqlite"), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    let error = outcome["error"].as_str().unwrap();
+    assert!(error.contains("at most 2000 calls") && error.contains("--on sqlite"), "{outcome}");
     let large = rig.begin_file(
         "async def story(ctx):\n    await ctx.run('large')\n\
          BashNode(id='large', session=session, command='head -c 300000 /dev/zero | tr \"\\\\0\" \"\\\\1\"')\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    let ended = rig.wait_for_end(&large);
-    let error = ended["error"].as_str().unwrap();
-    assert!(error.contains("has at most 1900000") && error.contains("--on sqlite"), "{ended}");
+    let outcome = rig.wait_for_end(&large);
+    let error = outcome["error"].as_str().unwrap();
+    assert!(error.contains("has at most 1900000") && error.contains("--on sqlite"), "{outcome}");
     let large_total = rig.begin_file(
         "async def story(ctx):\n    for _ in range(40):\n        await ctx.run('large')\n\
          BashNode(id='large', session=session, command='head -c 500000 /dev/zero | tr \"\\\\0\" x')\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
-    let ended = rig.wait_for_end(&large_total);
-    let error = ended["error"].as_str().unwrap_or_else(|| panic!("{ended}"));
-    assert!(error.contains("at most 16000000 bytes") && error.contains("--on sqlite"), "{ended}");
+    let outcome = rig.wait_for_end(&large_total);
+    let error = outcome["error"].as_str().unwrap_or_else(|| panic!("{outcome}"));
+    assert!(error.contains("at most 16000000 bytes") && error.contains("--on sqlite"), "{outcome}");
 }
 
 #[test]
@@ -253,8 +253,8 @@ fn cancel_during_a_server_outage_ends_the_run_later() {
     rig.kill_server();
     let cancel = rig.agent.begin("cancel_run", json!({"run_id": run}));
     rig.start_server();
-    let cancelled = cancel.finish();
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let cancel_reply = cancel.finish();
+    assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
 }
 
 #[test]
@@ -277,8 +277,8 @@ fn cancel_without_a_worker_ends_the_run_once_one_starts() {
     });
     rig.start_worker();
     for cancel in cancels {
-        let cancelled = cancel.finish();
-        assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+        let cancel_reply = cancel.finish();
+        assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
     }
 }
 
@@ -314,9 +314,9 @@ fn run_at_an_unknown_screen_cannot_be_patched_on_temporal() {
     let run = rig.begin(definition);
     rig.wait_for_gate(&run);
     let patch = json!([{"op": "replace", "path": "/states/wait/action/params/timeout", "value": 2}]);
-    let refused =
+    let refusal =
         rig.agent.call_tool("propose_patch", json!({"run_id": run, "patch": patch, "reason": "It takes longer."}));
-    assert!(refused["error"].as_str().unwrap().contains("is on Temporal"), "{refused}");
+    assert!(refusal["error"].as_str().unwrap().contains("is on Temporal"), "{refusal}");
     let reply = rig.agent.call_tool("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
     assert_eq!(reply["success"], true, "{reply}");
     assert_eq!(rig.wait_for_end(&run)["final_state"], "end");
@@ -346,8 +346,8 @@ fn foreign_worker_decides_and_own_worker_performs() {
     let get_run_from = |agent: &Agent| agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
     assert!(get_run_from(&other_agent)["error"].as_str().is_some(), "the other host has no journal of the run");
     rig.answer_gate(&gate, "yes");
-    let ended = rig.wait_for_end(&run);
-    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
+    let outcome = rig.wait_for_end(&run);
+    assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("end")), "{outcome}");
     assert_eq!(read_lines(&rig, "counted"), ["1", "2", "3"]);
     assert!(!other.path().join("counted").exists());
     // The other host has its own runs and its own list.
@@ -426,13 +426,13 @@ fn children_of_a_terminated_run_end_with_it() {
         rig.await_worker();
         rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).expect_success();
         eventually_blocking("all runs have ended", || {
-            let listed = rig.home.run(&["runs", "list", "--json"]).json();
+            let list = rig.home.run(&["runs", "list", "--json"]).json();
             let is_finished = |run: &Value| run["state"] != "waiting" && run["state"] != "running";
-            if listed["runs"].as_array().unwrap().iter().all(is_finished) { Ok(()) } else { Err(listed) }
+            if list["runs"].as_array().unwrap().iter().all(is_finished) { Ok(()) } else { Err(list) }
         });
         eventually_blocking("all terminals are closed", || {
-            let listed = rig.agent.call_tool("list_terminal_sessions", json!({}));
-            if listed["sessions"] == json!([]) { Ok(()) } else { Err(listed) }
+            let list = rig.agent.call_tool("list_terminal_sessions", json!({}));
+            if list["sessions"] == json!([]) { Ok(()) } else { Err(list) }
         });
     }
 }

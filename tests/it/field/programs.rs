@@ -216,13 +216,13 @@ fn every_entry_of_a_persistent_interpreter_has_its_output() {
                 json!({"pattern": interpreter.prompt}),
                 json!(entries.iter().map(|(entry, _)| entry).collect::<Vec<_>>()),
             );
-            let ended = field.run_function(&text);
+            let outcome = field.run_function(&text);
             for (number, (entry, output)) in entries.into_iter().enumerate() {
-                let actual = ended["result"][number].as_str().unwrap_or_default();
+                let actual = outcome["result"][number].as_str().unwrap_or_default();
                 if !actual.contains(output.trim_end()) {
                     failures.add(format!(
                         "{} / {entry:?}: {actual:?}, expected {output:?}; {}",
-                        interpreter.name, ended["error"]
+                        interpreter.name, outcome["error"]
                     ));
                 }
             }
@@ -292,7 +292,7 @@ fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
             failures.add(format!("{name} / send_input: {reply} {screen_reply}"));
         }
         field.call_tool("exit_terminal", json!({"session_id": session}));
-        let ended = field.run_function(&format!(
+        let outcome = field.run_function(&format!(
             "PTYNode(id='program', session=session, command={:?}, ready={})\n\
              async def field(ctx):\n    got = await ctx.run('program', {:?}, timeout=60)\n    \
              return [got['success'], got['output'], got['error'], got['attributes'].get('session_id')]\n\
@@ -301,13 +301,13 @@ fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
             json!({"pattern": prompt}),
             block.trim_end_matches('\n'),
         ));
-        let result_fields = &ended["result"];
+        let result_fields = &outcome["result"];
         let is_refused =
             result_fields[0] == false && result_fields[2].as_str().is_some_and(|error| error.contains("empty line"));
         let output = result_fields[1].as_str().unwrap_or_default();
         let is_whole = result_fields[0] == true && output.contains(result) && !output.contains("Error");
         if !is_whole && !is_refused {
-            failures.add(format!("{name} / node: {ended}"));
+            failures.add(format!("{name} / node: {outcome}"));
         }
     });
 }
@@ -329,9 +329,9 @@ fn every_persistent_program_may_start_late() {
              Workflow(id='field', session=session, fn=field)\n",
             json!(entries),
         );
-        let ended = field.run_function(&text);
-        if ended["result"] != json!(outputs) {
-            failures.add(format!("{name}: {}, expected {outputs:?}; {}", ended["result"], ended["error"]));
+        let outcome = field.run_function(&text);
+        if outcome["result"] != json!(outputs) {
+            failures.add(format!("{name}: {}, expected {outputs:?}; {}", outcome["result"], outcome["error"]));
         }
     });
 }
@@ -382,11 +382,11 @@ fn every_question_is_answered_by_machine_and_node_rules() {
             "ask": {"action": {"tool": "dialogue", "params": dialogue}, "timeout": 90, "transitions": [{"condition": "success", "next_state": "end"}]},
             "end": {"action": {"tool": "return", "params": {"result": ["{ask_answers}", "{ask_exit_code}", "{ask_screen_content}"]}}},
         }});
-        let ended = field.run_machine(&definition);
-        let result = &ended["result"];
+        let outcome = field.run_machine(&definition);
+        let result = &outcome["result"];
         let screen = result[2].as_str().unwrap_or_default();
         if result[0] != 1 || result[1] != 0 || !screen.contains(question.result) {
-            failures.add(format!("{} / machine: {result}, {}", question.name, ended["error"]));
+            failures.add(format!("{} / machine: {result}, {}", question.name, outcome["error"]));
         }
         let text = format!(
             "PTYNode(id='shell', session=session, command='bash', dialogue={script})\n\
@@ -394,11 +394,11 @@ fn every_question_is_answered_by_machine_and_node_rules() {
              Workflow(id='field', session=session, fn=field)\n",
             question.command
         );
-        let ended = field.run_function(&text);
-        if ended["result"][0] != true
-            || !ended["result"][1].as_str().is_some_and(|output| output.contains(question.result))
+        let outcome = field.run_function(&text);
+        if outcome["result"][0] != true
+            || !outcome["result"][1].as_str().is_some_and(|output| output.contains(question.result))
         {
-            failures.add(format!("{} / node: {}, {}", question.name, ended["result"], ended["error"]));
+            failures.add(format!("{} / node: {}, {}", question.name, outcome["result"], outcome["error"]));
         }
     });
 }

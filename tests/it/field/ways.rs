@@ -169,8 +169,8 @@ impl Field {
                 json!({"action": action(case), "transitions": [{"condition": {}, "next_state": next}], "timeout": 90});
             states[format!("case{number}")] = state;
         }
-        let ended = self.run_machine(&json!({"name": "field", "initial_state": "open", "states": states}));
-        let results: Vec<Value> = ended["execution_log"]
+        let outcome = self.run_machine(&json!({"name": "field", "initial_state": "open", "states": states}));
+        let results: Vec<Value> = outcome["execution_log"]
             .as_array()
             .into_iter()
             .flatten()
@@ -179,7 +179,7 @@ impl Field {
             })
             .map(|entry| entry["result"].clone())
             .collect();
-        assert_eq!(results.len(), cases.len(), "{}: {} {}", shell.name, ended["status"], ended["error"]);
+        assert_eq!(results.len(), cases.len(), "{}: {} {}", shell.name, outcome["status"], outcome["error"]);
         results
     }
 }
@@ -309,7 +309,7 @@ fn text_since_an_input_marks_full_screen_drawing() {
         field.call_tool("exit_terminal", json!({"session_id": session}));
     });
     let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
-    let ended = field.run_machine(&json!({"name": "drawn", "initial_state": "open", "states": {
+    let outcome = field.run_machine(&json!({"name": "drawn", "initial_state": "open", "states": {
         "open": state("open_terminal", json!({"shell": "bash"}), "draw"),
         "draw": state("send_input", json!({"input_text": format!("{DRAWING_COMMAND}\n")}), "see"),
         "see": state(
@@ -319,13 +319,13 @@ fn text_since_an_input_marks_full_screen_drawing() {
         ),
         "read": {"action": {"tool": "get_screen_content", "params": {"content_mode": "since_input"}}},
     }}));
-    assert!(ended["status"] == "failed" && has_hint(&ended["error"]), "{ended}");
-    let ended = field.run_function(&format!(
+    assert!(outcome["status"] == "failed" && has_hint(&outcome["error"]), "{outcome}");
+    let outcome = field.run_function(&format!(
         "PTYNode(id='drawn', session=session, command='bash', ready='quiet')\nasync def field(ctx):\n    \
          got = await ctx.run('drawn', {DRAWING_COMMAND:?})\n    \
          return [got['output'], got['attributes'].get('alternate_screen')]\nWorkflow(id='field', session=session, fn=field)\n"
     ));
-    assert_eq!(ended["result"], json!(["drawn", true]), "{ended}");
+    assert_eq!(outcome["result"], json!(["drawn", true]), "{outcome}");
 }
 
 /// Lines from which a shell runs nothing: a missing history event, and a syntax error.
@@ -387,36 +387,36 @@ fn typed_line_without_effect_is_not_a_success() {
             check("await_output", is_expected(&reply) && reply["reason"] == "prompt", &reply);
             let text = format!("{line}\n");
             let states = json!({"act": state("send_input", json!({"input_text": text, "until": "prompt", "timeout": COMMAND_TIMEOUT}))});
-            let ended = run_states(states);
+            let outcome = run_states(states);
             check(
                 "a machine",
-                reports_nothing_ran(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
-                &ended,
+                reports_nothing_ran(&outcome) == is_failure && (outcome["status"] == "failed") == is_failure,
+                &outcome,
             );
             let mut wait = state("send_input", json!({"input_text": text}));
             wait["transitions"][0]["next_state"] = "wait".into();
-            let ended = run_states(json!({
+            let outcome = run_states(json!({
                 "act": wait, "wait": state("await_output", json!({"until": "prompt", "timeout": COMMAND_TIMEOUT})),
             }));
             check(
                 "a later wait",
-                reports_nothing_ran(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
-                &ended,
+                reports_nothing_ran(&outcome) == is_failure && (outcome["status"] == "failed") == is_failure,
+                &outcome,
             );
             let rules = json!([{"when": "no such question", "type": "x\n"}]);
-            let ended = run_states(
+            let outcome = run_states(
                 json!({"act": state("dialogue", json!({"input_text": text, "rules": rules, "timeout": COMMAND_TIMEOUT}))}),
             );
             check(
                 "a dialogue",
-                reports_nothing_ran(&ended) == is_failure && (ended["status"] == "failed") == is_failure,
-                &ended,
+                reports_nothing_ran(&outcome) == is_failure && (outcome["status"] == "failed") == is_failure,
+                &outcome,
             );
             let send = field.home.run(&["terminal", "send", &session, line, "-e"]);
             let wait = field.home.run(&["terminal", "wait", &session, "--timeout", "60"]);
             let is_correct = wait.code == i32::from(is_failure) && wait.stdout.contains("ran nothing") == is_failure;
             check("terminal wait", is_correct, &json!([send.stdout, send.stderr, wait.code, wait.stdout, wait.stderr]));
-            let ended = field.run_function(&format!(
+            let outcome = field.run_function(&format!(
                 "PTYNode(id='shell', session=session, command={:?}, env={})\nasync def field(ctx):\n    \
                  got = await ctx.run('shell', {line:?})\n    then = await ctx.run('shell', 'echo then')\n    \
                  return [got['success'], got['error'], then['output']]\n\
@@ -424,11 +424,11 @@ fn typed_line_without_effect_is_not_a_success() {
                 shell.command.join(" "),
                 json!(shell.create_home(field.home.path())),
             ));
-            let result = &ended["result"];
+            let result = &outcome["result"];
             let is_correct = result[0] != is_failure
                 && reports_nothing_ran(&json!({"error": result[1]})) == is_failure
                 && result[2] == "then";
-            check("a node", is_correct, &ended);
+            check("a node", is_correct, &outcome);
         }
         if shell.dialect == Dialect::Fish {
             // fish keeps an invalid line in its editor, and shows no prompt after it.
@@ -479,7 +479,7 @@ fn terminal_send_prints_the_answer_to_its_input() {
 #[test]
 fn value_of_a_node_or_graph_is_complete_or_its_call_failed() {
     let field = Field::new();
-    let ended = field.run_function(
+    let outcome = field.run_function(
         "PTYNode(id='shell', session=session, command='bash')\n\
          PTYNode(id='plain', session=session, command='dash')\n\
          BashNode(id='seq', session=session, command='seq 1 {input|sh}')\n\
@@ -505,7 +505,7 @@ fn value_of_a_node_or_graph_is_complete_or_its_call_failed() {
     let rows = [json!([true, null, true]), json!([false, "too_large", false]), json!([true, null, true])];
     let mut expected: Vec<Value> = rows.iter().chain(&rows).cloned().collect();
     expected.push(json!([true, "20000", "20000"]));
-    assert_eq!(ended["result"], json!(expected), "{ended}");
+    assert_eq!(outcome["result"], json!(expected), "{outcome}");
 }
 
 #[test]
@@ -524,8 +524,8 @@ fn every_command_of_a_node_has_its_output_and_exit_code() {
             json!(shell.create_home(field.home.path())),
             json!(commands),
         );
-        let ended = field.run_function(&text);
-        let results = ended["result"].as_array().unwrap_or_else(|| panic!("{}: {ended}", shell.name));
+        let outcome = field.run_function(&text);
+        let results = outcome["result"].as_array().unwrap_or_else(|| panic!("{}: {outcome}", shell.name));
         assert_eq!(results.len(), cases.len(), "{}", shell.name);
         for (case, result) in cases.iter().zip(results) {
             let actual = Outcome::new(result, "output");

@@ -7,8 +7,8 @@ use steplatch_testkit::eventually_blocking;
 use crate::functions::story::{Story, event_types, wait_for_content};
 
 fn cancel(story: &Story, run: &Value) {
-    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let cancel_reply = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
+    assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
 }
 
 const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh} >>noted')";
@@ -83,7 +83,7 @@ fn cancelled_function_always_finishes_as_cancelled() {
 }
 
 #[test]
-fn unresponsive_function_is_ended_by_time_or_second_cancel() {
+fn unresponsive_function_ends_at_its_limit_or_a_second_cancel() {
     let story = Story::with_body(
         "told = 0\nwhile True:\n    try:\n        await ctx.gate('Again?')\n    except BaseException:\n        ctx.emit('told')",
         "",

@@ -79,15 +79,15 @@ fn document_client_starts_a_run_and_reads_its_result() {
         "",
     );
     let mut socket = Socket::connect(&story);
-    let listed = socket.request("LIST_WORKFLOWS", json!({"session_id": "default"}));
-    let info = &listed["workflows"][0];
-    assert_eq!((&info["id"], &info["description"]), (&json!("story"), &json!("")), "{listed}");
-    assert!(info["created_at"].as_str().unwrap().starts_with("20"), "{listed}");
-    let started = socket.request(
+    let list = socket.request("LIST_WORKFLOWS", json!({"session_id": "default"}));
+    let info = &list["workflows"][0];
+    assert_eq!((&info["id"], &info["description"]), (&json!("story"), &json!("")), "{list}");
+    assert!(info["created_at"].as_str().unwrap().starts_with("20"), "{list}");
+    let started_run = socket.request(
         "EXECUTE_WORKFLOW",
         json!({"session_id": "default", "workflow_id": "story", "input": "text in", "params": {"n": 3}, "wait": false}),
     );
-    let run = &started["run_id"];
+    let run = &started_run["run_id"];
     let waiting = socket.wait_for_state(run, "waiting");
     let keys = ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"];
     assert!(keys.iter().all(|key| waiting.get(key).is_some()), "{waiting}");
@@ -114,20 +114,25 @@ fn document_client_starts_a_run_and_reads_its_result() {
     let without_answer = json!({"session_id": "default", "run_id": run});
     assert!(person.expect_refusal("ANSWER_GATE", without_answer).starts_with("answer is required"));
     assert_eq!(person.request("ANSWER_GATE", answer_params("b"))["success"], true);
-    let ended = socket.wait_for_state(run, "completed");
+    let outcome = socket.wait_for_state(run, "completed");
     let result = json!({"input": "text in", "n": 3, "answer": "b"});
-    assert_eq!((&ended["result"], &ended["error"], &ended["pending_gate"]), (&result, &json!(null), &json!(null)));
-    assert!(ended["completed_at"].as_str() > ended["started_at"].as_str(), "{ended}");
+    assert_eq!(
+        (&outcome["result"], &outcome["error"], &outcome["pending_gate"]),
+        (&result, &json!(null), &json!(null))
+    );
+    assert!(outcome["completed_at"].as_str() > outcome["started_at"].as_str(), "{outcome}");
     let runs = socket.request("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
-    assert_eq!(runs["runs"], json!([ended]), "the list has the same record");
+    assert_eq!(runs["runs"], json!([outcome]), "the list has the same record");
     // Another daemon, which reads the run from the journal, replies identically.
     story.kill_daemon();
     let mut socket = Socket::connect(&story);
-    assert_eq!(socket.run_record(run), ended);
-    assert_eq!(socket.request("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([ended]));
+    assert_eq!(socket.run_record(run), outcome);
+    assert_eq!(socket.request("LIST_WORKFLOW_RUNS", json!({}))["runs"], json!([outcome]));
     // 003 L1045 and L997
-    let refusal = socket
-        .expect_refusal("ANSWER_GATE", json!({"session_id": "default", "run_id": started["run_id"], "answer": "a"}));
+    let refusal = socket.expect_refusal(
+        "ANSWER_GATE",
+        json!({"session_id": "default", "run_id": started_run["run_id"], "answer": "a"}),
+    );
     assert!(refusal.starts_with("The gate was already answered by"), "{refusal}");
     let unknown = socket.expect_refusal("GET_WORKFLOW_RUN", json!({"session_id": "default", "run_id": "nope"}));
     assert!(unknown.starts_with("Workflow run 'nope' not found"), "{unknown}");
@@ -139,9 +144,9 @@ fn session_is_the_project_and_other_names_are_not_found() {
     let story = load_story("await ctx.sleep(1000)", "");
     let mut socket = Socket::connect(&story);
     let name = story.home.path().file_name().unwrap().to_str().unwrap();
-    let started =
+    let started_run =
         socket.request("EXECUTE_WORKFLOW", json!({"session_id": name, "workflow_id": "story", "workspace": "default"}));
-    let run = &started["run_id"];
+    let run = &started_run["run_id"];
     for (command, params) in [
         ("EXECUTE_WORKFLOW", json!({"workflow_id": "story"})),
         ("LIST_WORKFLOWS", json!({})),
@@ -169,20 +174,20 @@ fn failed_run_has_its_exception_and_traceback() {
     let story = load_story("raise ValueError('bad')", "");
     let mut socket = Socket::connect(&story);
     let params = json!({"session_id": "default", "workflow_id": "story", "wait": true});
-    let failed = socket.request("EXECUTE_WORKFLOW", params);
-    assert_eq!((&failed["state"], &failed["error"]), (&json!("failed"), &json!("bad")), "{failed}");
-    let traceback = failed["traceback"].as_str().unwrap();
+    let failed_run = socket.request("EXECUTE_WORKFLOW", params);
+    assert_eq!((&failed_run["state"], &failed_run["error"]), (&json!("failed"), &json!("bad")), "{failed_run}");
+    let traceback = failed_run["traceback"].as_str().unwrap();
     assert!(traceback.starts_with("Traceback") && traceback.ends_with("ValueError: bad"), "{traceback}");
-    let record = socket.run_record(&failed["run_id"]);
+    let record = socket.run_record(&failed_run["run_id"]);
     assert_eq!(
         (&record["error"], &record["traceback"], &record["result"]),
         (&json!("bad"), &json!(traceback), &json!(null))
     );
-    let last = story.events(&failed).pop().unwrap();
-    assert_eq!((&last["data"]["error"], &last["data"]["run_id"]), (&json!("bad"), &failed["run_id"]), "{last}");
+    let last = story.events(&failed_run).pop().unwrap();
+    assert_eq!((&last["data"]["error"], &last["data"]["run_id"]), (&json!("bad"), &failed_run["run_id"]), "{last}");
     // People see where the exception was raised.
-    let shown = story.home.run(&["runs", "show", failed["run_id"].as_str().unwrap()]).expect_success();
-    assert!(shown.contains("in story") && shown.contains("ValueError: bad"), "{shown}");
+    let output = story.home.run(&["runs", "show", failed_run["run_id"].as_str().unwrap()]).expect_success();
+    assert!(output.contains("in story") && output.contains("ValueError: bad"), "{output}");
 }
 
 // design/runs.md: a run may have its own time limit (`timeout`, without the time at gates).
@@ -192,9 +197,9 @@ fn run_may_have_its_own_time_limit() {
     let mut socket = Socket::connect(&story);
     for field in ["timeout", "execution_timeout"] {
         let params = json!({"workflow_id": "story", "wait": true, field: 1});
-        let failed = socket.request("EXECUTE_WORKFLOW", params);
-        assert_eq!(failed["state"], "failed", "{failed}");
-        assert_eq!(failed["error"], "the run was at work for 1 s, which is its limit");
+        let failed_run = socket.request("EXECUTE_WORKFLOW", params);
+        assert_eq!(failed_run["state"], "failed", "{failed_run}");
+        assert_eq!(failed_run["error"], "the run was at work for 1 s, which is its limit");
     }
 }
 
@@ -213,16 +218,16 @@ fn events_carry_the_data_of_the_document() {
     );
     let run = story.start(60.0);
     eventually_blocking("the gate has expired", || story.get_run(&run, 0.0)["status"] != "waiting");
-    let ended = story.get_run(&run, 60.0);
-    assert_eq!(ended["status"], "completed", "{ended}");
-    let events = story.events(&ended);
+    let outcome = story.get_run(&run, 60.0);
+    assert_eq!(outcome["status"], "completed", "{outcome}");
+    let events = story.events(&outcome);
     let data = |event_type: &str, node: &str| {
         let is_match =
             |event: &&Value| event["event_type"] == event_type && (node.is_empty() || event["data"]["node_id"] == node);
         events.iter().find(is_match).unwrap_or_else(|| panic!("no {event_type} of {node}: {events:?}"))["data"].clone()
     };
-    let started = data("workflow_started", "");
-    assert_eq!((&started["run_id"], &started["workflow_id"]), (&ended["run_id"], &json!("story")));
+    let started_run = data("workflow_started", "");
+    assert_eq!((&started_run["run_id"], &started_run["workflow_id"]), (&outcome["run_id"], &json!("story")));
     assert_eq!(data("node_completed", "identity")["success"], true);
     assert_eq!(data("node_completed", "fails")["success"], false, "a failed result is not an error");
     assert_eq!(data("node_timeout", "slow")["timeout"], 0.2);
@@ -230,7 +235,7 @@ fn events_carry_the_data_of_the_document() {
     assert_eq!(data("gate_waiting", "")["choices"], Value::Null, "without choices");
     assert_eq!(data("gate_timeout", "")["timeout"], 0.25);
     let completed = data("workflow_completed", "");
-    assert_eq!((&completed["run_id"], &completed["result"]), (&ended["run_id"], &json!(7)));
+    assert_eq!((&completed["run_id"], &completed["result"]), (&outcome["run_id"], &json!(7)));
 }
 
 // 003 L728-741 and docs/machines_reference.md: a cancel at a gate emits gate_cancelled.
@@ -238,8 +243,8 @@ fn events_carry_the_data_of_the_document() {
 fn cancel_at_a_gate_cancels_the_gate_first() {
     let story = Story::with_body("await ctx.gate('Go on?')", "");
     let waiting = story.start(60.0);
-    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
-    assert_eq!(cancelled["success"], true, "{cancelled}");
+    let cancel_reply = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
+    assert_eq!(cancel_reply["success"], true, "{cancel_reply}");
     let events = story.events(&waiting);
     assert_eq!(event_types(&events), ["workflow_started", "gate_waiting", "gate_cancelled", "workflow_cancelled"]);
     assert_eq!(events[2]["data"]["gate_id"], events[1]["data"]["gate_id"]);

@@ -96,9 +96,9 @@ assert "test" in session.workflows
 assert session.workflows["test"] is workflow
 "#,
     );
-    let listed = session.send_command("LIST_WORKFLOWS", json!({}));
-    let names: Vec<&Value> = listed["data"]["workflows"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
-    assert_eq!(names, ["test"], "{listed}");
+    let list = session.send_command("LIST_WORKFLOWS", json!({}));
+    let names: Vec<&Value> = list["data"]["workflows"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["test"], "{list}");
     assert_eq!(session.execute("test", json!(null)).0, "done");
 }
 
@@ -113,22 +113,22 @@ Workflow(id="test", session=session, fn=lambda ctx: None)
     let _caught = Session::load(&format!(
         "{text}\ntry:\n    {duplicate}except ValueError as error:\n    assert \"conflicts\" in str(error)\nelse:\n    raise AssertionError(\"it did not raise\")\n"
     ));
-    let refused = Session::try_load(&format!("{text}{duplicate}")).load_output;
-    assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains("ID 'test' conflicts with existing workflow"), "{refused:?}");
+    let refusal = Session::try_load(&format!("{text}{duplicate}")).load_output;
+    assert_eq!(refusal.code, 1);
+    assert!(refusal.stderr.contains("ID 'test' conflicts with existing workflow"), "{refusal:?}");
 }
 
 // 003 L1492-1497: test_id_collision_with_node
 #[test]
 fn id_collision_with_node() {
-    let refused = Session::try_load(
+    let refusal = Session::try_load(
         r#"
 session = Session(name="test")
 BashNode(id="runner", session=session)
 Workflow(id="runner", session=session, fn=lambda ctx: None)
 "#,
     );
-    assert!(refused.load_output.stderr.contains("conflicts with existing node"), "{:?}", refused.load_output);
+    assert!(refusal.load_output.stderr.contains("conflicts with existing node"), "{:?}", refusal.load_output);
 }
 
 // 003 L1503-1515: test_run_executes_node
@@ -216,8 +216,8 @@ workflow = Workflow(id="gated", session=session, fn=with_gate)
     let run = &reply["data"]["run"];
     assert_eq!(run["state"], "waiting", "{reply}");
     assert_eq!(run["pending_gate"]["prompt"], "Continue?");
-    let ended = session.answer(&run_id, "yes");
-    assert_eq!(ended["result"], "answered: yes", "{ended}");
+    let outcome = session.answer(&run_id, "yes");
+    assert_eq!(outcome["result"], "answered: yes", "{outcome}");
 }
 
 // 003 L1577-1608: test_workflow_with_multiple_nodes
@@ -412,8 +412,8 @@ Workflow(id="others", session=session, fn=others)
     let waiting = session.answer(&run_id, "yes");
     assert_eq!(waiting["pending_gate"]["choices"], json!(["approve", "reject", "revise"]), "{waiting}");
     session.answer(&run_id, "revise");
-    let ended = session.send_command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
-    assert_eq!(ended["data"]["result"], json!(["Long", "revise, late"]), "{ended}");
+    let outcome = session.send_command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
+    assert_eq!(outcome["data"]["result"], json!(["Long", "revise, late"]), "{outcome}");
     let events = session.events(&run_id);
     let data_of = |name: &str| events.iter().find(|event| event["event_type"] == name).map(|event| &event["data"]);
     assert_eq!(data_of("progress"), Some(&json!({"percent": 50})), "{events:?}");
@@ -488,32 +488,32 @@ for id, said in [("first", "conflicts with existing workflow"), ("shout", "confl
     let missing = session.send_command("EXECUTE_WORKFLOW", json!({"workflow_id": "gone", "wait": true}));
     assert!(missing.to_string().contains("not found"), "{missing}");
     // 003 L165, 187: metadata is stored and returned.
-    let shown = session.send_command("DESCRIBE_WORKFLOW", json!({"name": "first"}));
-    assert_eq!(shown["data"]["source"]["metadata"], json!({"owner": "ana", "level": 3}), "{shown}");
+    let output = session.send_command("DESCRIBE_WORKFLOW", json!({"name": "first"}));
+    assert_eq!(output["data"]["source"]["metadata"], json!({"owner": "ana", "level": 3}), "{output}");
 }
 
 // 003 L494-741: a file contains declarations only; it cannot start a run.
 #[test]
 fn file_cannot_start_a_run() {
-    let refused = Session::try_load(
+    let refusal = Session::try_load(
         r#"
 session = Session(name="test")
 workflow = Workflow(id="simple", session=session, fn=lambda ctx: "done")
 run = WorkflowRun(workflow=workflow, input="test")
 "#,
     );
-    let output = &refused.load_output.stderr;
+    let output = &refusal.load_output.stderr;
     assert!(output.contains("line 4") && output.contains("`steplatch run simple`"), "{output}");
     let session =
         Session::load("Workflow(id='looks', session=session, fn=lambda ctx: ctx.session.get_workflow_run('run_1'))\n");
-    let inspected = session.send_command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
-    assert!(inspected.to_string().contains("steplatch runs show run_1"), "{inspected}");
+    let inspection = session.send_command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
+    assert!(inspection.to_string().contains("steplatch runs show run_1"), "{inspection}");
 }
 
 // 003 L813-818: the message for an invalid ID
 #[test]
 fn invalid_id_is_named() {
-    let refused = Session::try_load("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").load_output;
+    let refusal = Session::try_load("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").load_output;
     let expected = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
-    assert!(refused.stderr.contains(expected), "{refused:?}");
+    assert!(refusal.stderr.contains(expected), "{refusal:?}");
 }

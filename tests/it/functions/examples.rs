@@ -16,22 +16,22 @@ fn load_example(name: &str) -> Story {
 #[test]
 fn fan_out_example_collects_three_outputs() {
     let story = load_example("fan_out.py");
-    let ended = story.start(60.0);
-    let report = ended["result"].as_str().unwrap();
+    let outcome = story.start(60.0);
+    let report = outcome["result"].as_str().unwrap();
     let names: Vec<&str> = report.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
-    assert_eq!(names, ["kernel", "uptime", "load"], "{ended}");
-    let event = story.events(&ended).into_iter().find(|event| event["event_type"] == "asked").unwrap();
+    assert_eq!(names, ["kernel", "uptime", "load"], "{outcome}");
+    let event = story.events(&outcome).into_iter().find(|event| event["event_type"] == "asked").unwrap();
     assert_eq!(event["data"], json!({"answers": 3, "failed": []}));
 }
 
 #[test]
 fn third_release_attempt_succeeds_and_wrong_version_fails() {
     let story = load_example("release.py");
-    let ended = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
+    let outcome = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
     assert_eq!(
-        (&ended["result"]["released"], &ended["result"]["uploads_tried"]),
+        (&outcome["result"]["released"], &outcome["result"]["uploads_tried"]),
         (&json!("1.2.0"), &json!(3)),
-        "{ended}"
+        "{outcome}"
     );
     let invalid = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
     assert_eq!(invalid["status"], "failed");
@@ -132,8 +132,8 @@ fn function_of_the_contract_runs_as_printed() {
     story.answer_gate(&run, "again").expect_success();
     assert_eq!(story.get_run(&run, 60.0)["status"], "waiting");
     story.answer_gate(&run, "publish").expect_success();
-    let ended = story.get_run(&run, 60.0);
-    assert_eq!(ended["result"], "answer to: Make it shorter:", "{ended}");
-    let event = story.events(&ended).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
+    let outcome = story.get_run(&run, 60.0);
+    assert_eq!(outcome["result"], "answer to: Make it shorter:", "{outcome}");
+    let event = story.events(&outcome).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
     assert_eq!(event["data"], json!({"length": "answer to: Write release notes for:".len()}));
 }

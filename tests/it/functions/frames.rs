@@ -28,16 +28,16 @@ fn function_is_a_node_with_calls_of_the_run() {
          Workflow(id='story', session=session, fn=story)\n",
     );
     // A wait ends at its gate.
-    let ended = story.get_run(&story.start(0.0), 0.0);
-    eventually_blocking("the run has ended", || story.get_run(&ended, 0.0)["status"] == "completed");
-    let ended = story.get_run(&ended, 0.0);
-    let result = &ended["result"];
+    let run = story.get_run(&story.start(0.0), 0.0);
+    eventually_blocking("the run has ended", || story.get_run(&run, 0.0)["status"] == "completed");
+    let outcome = story.get_run(&run, 0.0);
+    let result = &outcome["result"];
     assert_eq!((&result[0], &result[1]), (&json!("abab"), &json!("ccc")));
     assert_eq!((&result[2], &result[3]), (&json!(false), &json!("exception")));
     assert!(result[4].as_str().unwrap().contains("ValueError: so it is"), "{result}");
     assert_eq!(result[5], "Node 'endless' took longer than 0.1 s");
     assert_eq!(result[6], "Maximum recursion depth (16) exceeded");
-    let events = story.events(&ended);
+    let events = story.events(&outcome);
     assert!(
         event_types(&events).contains(&"gate_cancelled"),
         "the gate closes with its node: {:?}",
@@ -119,6 +119,6 @@ fn project_graph_has_its_own_run() {
     assert_eq!(output["output"], format!("hello me in {directory_name}"), "{output}");
     let run = story.home.run(&["runs", "show", output["run_id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(run["state"], "completed", "{run}");
-    let ended = story.start(60.0);
-    assert_eq!(ended["result"], format!("hello you in {directory_name}"), "{ended}");
+    let outcome = story.start(60.0);
+    assert_eq!(outcome["result"], format!("hello you in {directory_name}"), "{outcome}");
 }

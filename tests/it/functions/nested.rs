@@ -49,8 +49,8 @@ fn children_are_listed_and_answered_through_their_parent() {
     let run = waiting["run_id"].as_str().unwrap();
     // Both children wait before any is answered, even after the daemon is killed.
     let gates = || -> Vec<Value> {
-        let listed = story.home.run(&["runs", "list", "--json"]).json();
-        let parent = listed["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap();
+        let list = story.home.run(&["runs", "list", "--json"]).json();
+        let parent = list["runs"].as_array().unwrap().iter().find(|entry| entry["run_id"] == run).unwrap();
         parent["pending_gates"].as_array().cloned().unwrap_or_default()
     };
     eventually_blocking("both children wait at a gate", || gates().len() == 2);
@@ -66,19 +66,19 @@ fn children_are_listed_and_answered_through_their_parent() {
     }
     // The other child waits until its timeout.
     eventually_blocking("the run has ended", || story.get_run(&waiting, 0.0)["status"] == "completed");
-    let ended = story.get_run(&waiting, 0.0);
-    assert_eq!(ended["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
-    let failed = ended["result"][1].as_array().unwrap();
-    assert!(failed[0].as_str().unwrap().contains("ValueError: so it is"), "{failed:?}");
-    assert_eq!(failed[1], "Workflow 'child' took longer than 0.2 s");
-    assert!(failed[2].as_str().unwrap().contains("nothing"), "{failed:?}");
-    let listed = story.home.run(&["runs", "list", "--json"]).json();
-    let is_child = |listed: &&Value| listed["parent_run_id"] == run;
+    let outcome = story.get_run(&waiting, 0.0);
+    assert_eq!(outcome["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
+    let errors = outcome["result"][1].as_array().unwrap();
+    assert!(errors[0].as_str().unwrap().contains("ValueError: so it is"), "{errors:?}");
+    assert_eq!(errors[1], "Workflow 'child' took longer than 0.2 s");
+    assert!(errors[2].as_str().unwrap().contains("nothing"), "{errors:?}");
+    let list = story.home.run(&["runs", "list", "--json"]).json();
+    let is_child = |entry: &&Value| entry["parent_run_id"] == run;
     let mut states: Vec<&str> =
-        listed["runs"].as_array().unwrap().iter().filter(is_child).map(|run| run["state"].as_str().unwrap()).collect();
+        list["runs"].as_array().unwrap().iter().filter(is_child).map(|run| run["state"].as_str().unwrap()).collect();
     states.sort_unstable();
     assert_eq!(states, ["cancelled", "completed", "completed", "failed"]);
-    let events = story.events(&ended);
+    let events = story.events(&outcome);
     for expected in ["nested_workflow_started", "nested_workflow_completed", "nested_workflow_failed"] {
         assert!(event_types(&events).contains(&expected), "{expected} in {:?}", event_types(&events));
     }
@@ -87,20 +87,20 @@ fn children_are_listed_and_answered_through_their_parent() {
 #[test]
 fn nesting_depth_of_runs_is_limited() {
     let story = Story::with_file(NESTED);
-    let ended = story.start_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
-    assert_eq!(ended["status"], "completed", "{ended}");
-    assert_eq!(ended["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
+    let outcome = story.start_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
+    assert_eq!(outcome["status"], "completed", "{outcome}");
+    assert_eq!(outcome["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
 }
 
 #[test]
 fn cancelled_parent_cancels_its_children_first() {
     let story = Story::with_file(NESTED);
     let waiting = story.start_with(json!({"workflow_name": "story", "wait_seconds": 60}));
-    let cancelled = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-    let listed = story.home.run(&["runs", "list", "--json"]).json();
-    let states: Vec<&Value> = listed["runs"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
-    assert!(states.len() >= 2 && states.iter().all(|state| *state == "cancelled"), "{listed}");
+    let cancel_reply = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
+    assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
+    let list = story.home.run(&["runs", "list", "--json"]).json();
+    let states: Vec<&Value> = list["runs"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
+    assert!(states.len() >= 2 && states.iter().all(|state| *state == "cancelled"), "{list}");
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn function_starts_a_saved_machine() {
     let file = story.path("make.json");
     std::fs::write(&file, machine.to_string()).unwrap();
     story.home.run(&["workflow", "load", file.to_str().unwrap()]).expect_success();
-    let ended = story.start(60.0);
-    assert_eq!(ended["result"][0], "completed", "{ended}");
+    let outcome = story.start(60.0);
+    assert_eq!(outcome["result"][0], "completed", "{outcome}");
     assert_eq!(std::fs::read_to_string(story.path("said")).unwrap(), "seven\n");
 }
 
@@ -140,9 +140,9 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     );
     let waiting = story.start_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let run = waiting["run_id"].as_str().unwrap();
-    let listed = story.home.run(&["gates", "list"]).expect_success();
-    assert_eq!(listed.matches("Go on?").count(), 1, "the gate belongs to the child: {listed}");
-    assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
+    let list = story.home.run(&["gates", "list"]).expect_success();
+    assert_eq!(list.matches("Go on?").count(), 1, "the gate belongs to the child: {list}");
+    assert!(list.contains("what: the child") && list.contains("│   two"), "{list}");
     story.home.run(&["runs", "pause", run]).expect_success();
     story.kill_daemon();
     story.answer_gate(&waiting, "yes").expect_success();
@@ -178,8 +178,8 @@ fn start_many_story() -> Story {
     let story = Story::with_file(START_MANY);
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
     let waiting = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
-    let created = story.agent.call_tool("create_workflow", json!({"workflow_definition": waiting}));
-    assert_eq!(created["success"], true, "{created}");
+    let create_reply = story.agent.call_tool("create_workflow", json!({"workflow_definition": waiting}));
+    assert_eq!(create_reply["success"], true, "{create_reply}");
     story
 }
 
@@ -221,8 +221,9 @@ fn descendant_limit_covers_runs_below_a_machine() {
     let arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
     let parent = story.agent.call_tool("run_workflow", arguments);
     let child = || {
-        let started = story.events(&parent).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
-        started.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
+        let started_run =
+            story.events(&parent).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
+        started_run.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
     };
     let child = eventually_blocking("the function has begun", child);
     // One of the 500 is the function itself.
@@ -279,8 +280,8 @@ fn unnamed_workflow_is_not_run() {
         let state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
         let machine =
             json!({"name": "deploy", "description": "Deploys", "initial_state": "evil", "states": {"evil": state}});
-        let created = story.agent.call_tool("create_workflow", json!({"workflow_definition": machine}));
-        assert_eq!(created["success"], true, "{created}");
+        let create_reply = story.agent.call_tool("create_workflow", json!({"workflow_definition": machine}));
+        assert_eq!(create_reply["success"], true, "{create_reply}");
         let result = story.start(60.0);
         assert_ne!(result["result"], "evil", "{call}: {result}");
     }
@@ -328,14 +329,14 @@ Workflow(id='story', session=session, fn=story)
 #[test]
 fn run_end_closes_the_terminal_of_an_unknown_node_call() {
     let story = Story::with_file(SHELL_STARTER);
-    let started = story.start_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    let started_run = story.start_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     wait_for_content(&story.path("begun"));
     story.kill_daemon();
-    eventually_blocking("the run asks", || story.get_run(&started, 0.0)["status"] == "waiting");
+    eventually_blocking("the run asks", || story.get_run(&started_run, 0.0)["status"] == "waiting");
     story.kill_daemon();
-    eventually_blocking("the run asks again", || story.get_run(&started, 0.0)["status"] == "waiting");
-    story.answer_gate(&started, "yes").expect_success();
-    eventually_blocking("the run has ended", || story.get_run(&started, 0.0)["status"] == "completed");
+    eventually_blocking("the run asks again", || story.get_run(&started_run, 0.0)["status"] == "waiting");
+    story.answer_gate(&started_run, "yes").expect_success();
+    eventually_blocking("the run has ended", || story.get_run(&started_run, 0.0)["status"] == "completed");
     let open_terminals = || story.home.run(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
     eventually_blocking("the terminal is closed", || open_terminals() == 0);
 }

@@ -24,8 +24,8 @@ fn repl_persists_between_calls_and_across_daemons() {
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     story.kill_daemon();
     story.answer_gate(&waiting, "yes").expect_success();
-    let ended = story.get_run(&waiting, 60.0);
-    assert_eq!(ended["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{ended}");
+    let outcome = story.get_run(&waiting, 60.0);
+    assert_eq!(outcome["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{outcome}");
     let open_terminals = story.home.run(&["terminal", "list", "--json"]).json();
     assert_eq!(open_terminals["sessions"], json!([]), "the terminals are closed with their run");
 }
@@ -38,8 +38,8 @@ fn node_keeps_its_terminal_when_its_shell_is_replaced() {
          return [value['success'], '42' in value['output'].splitlines()]",
         "PTYNode(id='shell', session=session, command='bash')",
     );
-    let ended = story.start(60.0);
-    assert_eq!(ended["result"], json!([true, true]), "{ended}");
+    let outcome = story.start(60.0);
+    assert_eq!(outcome["result"], json!([true, true]), "{outcome}");
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn input_to_a_lost_terminal_has_an_unknown_outcome() {
     let status = story.home.run(&["daemon", "status", "--json"]).json();
     let host = i32::try_from(status["hosts"][0]["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(host).unwrap(), Signal::KILL).unwrap();
-    let ended = story.get_run(&run, 60.0);
-    assert_eq!(ended["result"], json!([false, "unknown", true]), "{ended}");
+    let outcome = story.get_run(&run, 60.0);
+    assert_eq!(outcome["result"], json!([false, "unknown", true]), "{outcome}");
 }
 
 #[test]
@@ -86,9 +86,9 @@ Workflow(id="story", session=session, fn=story)
         program.display()
     );
     std::fs::write(&story.file, text).unwrap();
-    let ended = story.start(60.0);
-    assert_eq!(ended["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{ended}");
-    assert!(!ended.to_string().contains("pass word"), "{ended}");
+    let outcome = story.start(60.0);
+    assert_eq!(outcome["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{outcome}");
+    assert!(!outcome.to_string().contains("pass word"), "{outcome}");
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn failed_start_of_a_program_is_a_failed_result() {
          PTYNode(id='slow', session=session, command='cat', ready={'pattern': 'never'}, timeout=0.5)\n\
          PTYNode(id='gone', session=session, command='bash')",
     );
-    let ended = story.start(60.0);
-    assert_eq!(ended["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{ended}");
+    let outcome = story.start(60.0);
+    assert_eq!(outcome["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{outcome}");
 }
 
 #[test]
@@ -122,8 +122,8 @@ fn terminal_of_an_interrupted_first_call_closes_with_its_run() {
     eventually_blocking("the command is typed", || open_terminals().iter().any(|session| session["busy"] == true));
     story.kill_daemon();
     story.answer_gate(&waiting, "yes").expect_success();
-    let ended = story.get_run(&waiting, 60.0);
-    assert_eq!(ended["result"], json!(["unknown", "yes"]), "{ended}");
+    let outcome = story.get_run(&waiting, 60.0);
+    assert_eq!(outcome["result"], json!(["unknown", "yes"]), "{outcome}");
     assert_eq!(open_terminals(), Vec::<serde_json::Value>::new());
 }
 
@@ -137,10 +137,10 @@ fn node_waits_for_a_free_terminal_at_the_limit() {
     let open_terminals = story.agent.call_tool("open_terminal", json!({}));
     let run = story.start(0.0);
     assert_eq!(story.get_run(&run, 1.0)["status"], "running");
-    let refused = story.agent.begin("open_terminal", json!({})).refusal();
-    assert!(refused.contains("1 terminals are open, which is the limit"), "{refused}");
+    let refusal = story.agent.begin("open_terminal", json!({})).refusal();
+    assert!(refusal.contains("1 terminals are open, which is the limit"), "{refusal}");
     let reply = story.agent.call_tool("exit_terminal", json!({"session_id": open_terminals["session_id"]}));
     assert_eq!(reply["success"], true, "{reply}");
-    let ended = story.get_run(&run, 60.0);
-    assert_eq!(ended["result"], json!(["here", null]), "{ended}");
+    let outcome = story.get_run(&run, 60.0);
+    assert_eq!(outcome["result"], json!(["here", null]), "{outcome}");
 }

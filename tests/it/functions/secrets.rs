@@ -76,10 +76,10 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
     let waiting_reports = collect_reports(&story, &run);
     assert!(!contains_secret(&waiting_reports) && waiting_reports.contains("Go on with ••••••?"), "{waiting_reports}");
     story.answer_gate(&run, "use ••••••").expect_success();
-    let ended = story.get_run(&run, 60.0);
+    let outcome = story.get_run(&run, 60.0);
     let length = SECRET.len();
     let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
-    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &result), "{ended}");
+    assert_eq!((&outcome["status"], &outcome["result"]), (&json!("completed"), &result), "{outcome}");
     stop_daemon(&story);
     let reports = collect_reports(&story, &run);
     assert!(!contains_secret(&reports), "a new daemon reports the secret: {reports}");
@@ -99,10 +99,10 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
     );
     let begin = || {
         let variables = json!({"input": SECRET});
-        let started =
+        let started_run =
             story.start_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
-        assert_eq!(started["status"], "waiting", "{started}");
-        started
+        assert_eq!(started_run["status"], "waiting", "{started_run}");
+        started_run
     };
     let before = begin();
     let terminal = story.agent.call_tool("open_terminal", json!({"command": ["cat"]}));
@@ -115,8 +115,8 @@ fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
         let reports = collect_reports(&story, run);
         assert!(!contains_secret(&reports), "{reports}");
         story.answer_gate(run, "yes").expect_success();
-        let ended = story.get_run(run, 60.0);
-        assert_eq!(ended["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{ended}");
+        let outcome = story.get_run(run, 60.0);
+        assert_eq!(outcome["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{outcome}");
     }
     stop_daemon(&story);
     for run in [&before, &after] {

@@ -20,8 +20,8 @@ fn node_variables_are_shared_by_functions_of_one_run() {
     let run = story.start(60.0);
     story.kill_daemon();
     story.answer_gate(&run, "yes").expect_success();
-    let ended = story.get_run(&run, 60.0);
-    assert_eq!(ended["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{ended}");
+    let outcome = story.get_run(&run, 60.0);
+    assert_eq!(outcome["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{outcome}");
     let other_run = story.start(60.0);
     story.answer_gate(&other_run, "yes").expect_success();
     assert_eq!(story.get_run(&other_run, 60.0)["result"][1], 6, "another run has its own variables");
@@ -76,12 +76,12 @@ fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
     let quick_calls = || story.events(&run).iter().filter(|event| event["data"]["node_id"] == "quick").count();
     assert_eq!(quick_calls(), 0, "a paused run starts no calls");
     story.home.run(&["runs", "resume", id]).expect_success();
-    let ended = story.get_run(&run, 60.0);
+    let outcome = story.get_run(&run, 60.0);
     let timeout_message = "Node 'slow' took longer than 2 s";
     assert_eq!(
-        ended["result"],
+        outcome["result"],
         json!(["begun", timeout_message, "Maximum recursion depth (16) exceeded", 1]),
-        "{ended}"
+        "{outcome}"
     );
     assert!(event_types(&story.events(&run)).contains(&"node_timeout"));
 }
@@ -102,8 +102,8 @@ fn variables_survive_a_kill_at_any_instant() {
             story.get_run(&run, 0.0);
             story.kill_daemon();
         }
-        let ended = story.get_run(&run, 60.0);
-        assert_eq!(ended["result"], json!([1266, 1266]), "{ended}");
+        let outcome = story.get_run(&run, 60.0);
+        assert_eq!(outcome["result"], json!([1266, 1266]), "{outcome}");
     }
 }
 
@@ -122,9 +122,9 @@ fn function_may_return_a_result() {
          Graph(id='one', session=session, steps=[Step(id='a', node='gives', input='{input}')])\n\
          Workflow(id='story', session=session, fn=story)\n",
     );
-    let ended = story.start(60.0);
-    let result = &ended["result"];
-    assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{ended}");
+    let outcome = story.start(60.0);
+    let result = &outcome["result"];
+    assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{outcome}");
     assert_eq!(result["failed"], json!([false, 2, "so it is", "tool", {"a": 1}, "gives"]));
     assert_eq!(
         result["silent"],
@@ -138,5 +138,5 @@ fn function_may_return_a_result() {
             "{unrecognized}: {result}"
         );
     }
-    assert_eq!(result["graph"], json!([false, "so it is"]), "{ended}");
+    assert_eq!(result["graph"], json!([false, "so it is"]), "{outcome}");
 }

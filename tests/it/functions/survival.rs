@@ -74,7 +74,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
         }
         let run = story.start_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
         let mut kills = 0;
-        let ended = loop {
+        let outcome = loop {
             std::thread::sleep(Duration::from_millis(pause * (kills % 3 + 1)));
             if kills < 12 {
                 story.kill_daemon();
@@ -90,12 +90,12 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
                 _ => break run_state,
             }
         };
-        assert_eq!(ended["status"], "completed", "{ended}");
-        let results: Vec<&Value> = ended["result"].as_array().unwrap().iter().collect();
-        assert_eq!(results.len(), expected.len(), "{ended}");
+        assert_eq!(outcome["status"], "completed", "{outcome}");
+        let results: Vec<&Value> = outcome["result"].as_array().unwrap().iter().collect();
+        assert_eq!(results.len(), expected.len(), "{outcome}");
         for (result, expected) in results.iter().zip(expected) {
             let known = ["unknown", "not_run", "skipped"].contains(&result.as_str().unwrap_or("skipped"));
-            assert!(**result == *expected || known, "{result} rather than {expected}: {ended}");
+            assert!(**result == *expected || known, "{result} rather than {expected}: {outcome}");
         }
         let notes = std::fs::read_to_string(story.path("noted")).unwrap();
         let mut lines: Vec<&str> = notes.lines().collect();
@@ -103,7 +103,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
         let total = lines.len();
         lines.dedup();
         assert_eq!(lines.len(), total, "a command was run twice after kills every {pause} ms: {notes}");
-        let events = story.events(&ended);
+        let events = story.events(&outcome);
         let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
     }
@@ -127,7 +127,7 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         story.home.run(&["runs", "pause", id]).expect_success();
         story.answer_gate(&run, "yes").expect_success();
         std::fs::write(story.path("go"), "").unwrap();
-        let types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
+        let event_types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
         eventually_blocking("the command has ended", || event_types().iter().any(|event| event == "node_completed"));
         assert!(!story.path("noted").exists(), "a paused run starts no calls");
         if !kill_after_resume {
@@ -140,8 +140,8 @@ fn answer_during_a_pause_is_delivered_once_across_kills() {
         // The next daemon's replay finds the answers in place in the journal.
         story.kill_daemon();
         story.answer_gate(&run, "yes").expect_success();
-        let ended = story.get_run(&run, 60.0);
-        assert_eq!(ended["result"], serde_json::json!(["yes", ["slow", "after"]]), "{ended}");
+        let outcome = story.get_run(&run, 60.0);
+        assert_eq!(outcome["result"], serde_json::json!(["yes", ["slow", "after"]]), "{outcome}");
         assert_eq!(crate::functions::story::count_lines(&story.path("noted")), 2);
     }
 }
@@ -154,8 +154,8 @@ fn busy_function_is_cancelled_paused_and_limited() {
     let paused = story.home.run(&["runs", "pause", run["run_id"].as_str().unwrap()]);
     assert!(paused.stdout.contains("paused"), "{paused:?}");
     story.home.run(&["runs", "resume", run["run_id"].as_str().unwrap()]).expect_success();
-    let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let cancel_reply = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
     let limited = story.start_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
     assert_eq!(limited["status"], "failed", "{limited}");
     assert!(limited["error"].as_str().unwrap().contains("at work for 1 s"), "{limited}");
@@ -168,8 +168,8 @@ fn computing_function_is_cancelled_before_it_ends() {
     eventually_blocking("the function computes", || {
         story.events(&run).iter().any(|event| event["event_type"] == "node_started")
     });
-    let cancelled = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let cancel_reply = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
     assert_eq!(story.get_run(&run, 0.0)["status"], "cancelled", "the run is cancelled before its time limit");
 }
 
@@ -195,8 +195,8 @@ fn locked_run_keeps_results_of_children_until_answered() {
     eventually_blocking("the run asks", || gate().is_some());
     let gate = gate().unwrap();
     story.home.run(&["daemon", "restart"]).expect_success();
-    let inspected = story.get_run(&run, 0.0);
-    assert!(inspected["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{inspected}");
+    let inspection = story.get_run(&run, 0.0);
+    assert!(inspection["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{inspection}");
     std::fs::write(story.path("go"), "").unwrap();
     // The nested run ends, and is kept until its parent has its result, regardless of the retention.
     let has_child_in = |state: &str| {
@@ -207,9 +207,9 @@ fn locked_run_keeps_results_of_children_until_answered() {
     story.home.run(&["daemon", "restart"]).expect_success();
     let output = story.home.run_with_input(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
     assert!(output.code == 0 && output.stdout.contains("answered: yes"), "{output:?}");
-    let ended = story.get_run(&run, 60.0);
-    assert_eq!(ended["status"], "completed", "{ended}");
-    let result = ended["result"].as_array().unwrap();
-    assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{ended}");
+    let outcome = story.get_run(&run, 60.0);
+    assert_eq!(outcome["status"], "completed", "{outcome}");
+    let result = outcome["result"].as_array().unwrap();
+    assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{outcome}");
     assert_eq!(crate::functions::story::count_lines(&story.path("begun")), 1, "the command is not repeated");
 }

@@ -39,14 +39,14 @@ fn run_is_started_once_followed_and_returns_its_output() {
     server.post("/api/v1/workflows", json!({"workflow_definition": gate_workflow("anyone")}));
     let start = json!({"input": {"version": "1.2"}, "source": "application"});
     let key = [("idempotency-key", "0b1f")];
-    let (status, started) = send_request(&server, "POST", "/resting/start", &key, Some(&start));
-    assert_eq!((status, &started["correlation_id"]), (200, &started["workflow_id"]), "{started}");
+    let (status, started_run) = send_request(&server, "POST", "/resting/start", &key, Some(&start));
+    assert_eq!((status, &started_run["correlation_id"]), (200, &started_run["workflow_id"]), "{started_run}");
     assert_eq!(
         send_request(&server, "POST", "/resting/start", &key, Some(&start)).1,
-        started,
+        started_run,
         "the key starts one run"
     );
-    let run = started["workflow_id"].as_str().unwrap();
+    let run = started_run["workflow_id"].as_str().unwrap();
     let report =
         wait_for_status(&server, &format!("/resting/runs/{run}/status"), |report| report["status"] == "COMPLETED");
     assert_eq!(
@@ -77,11 +77,11 @@ fn documented_client_can_read_run_statuses() {
     server.post("/api/v1/workflows", json!({"workflow_definition": failing}));
     for (workflow, word) in [("resting", "COMPLETED"), ("failing", "FAILED")] {
         let start = json!({"input": {"target_domain": "example.com"}, "source": "application"});
-        let (status, started) = send_request(&server, "POST", &format!("/{workflow}/start"), &[], Some(&start));
-        assert_eq!(status, 200, "{started}");
+        let (status, started_run) = send_request(&server, "POST", &format!("/{workflow}/start"), &[], Some(&start));
+        assert_eq!(status, 200, "{started_run}");
         // Line 373: both ids are strings.
         let (correlation, run) =
-            (started["correlation_id"].as_str().unwrap(), started["workflow_id"].as_str().unwrap());
+            (started_run["correlation_id"].as_str().unwrap(), started_run["workflow_id"].as_str().unwrap());
         let report =
             wait_for_status(&server, &format!("/{workflow}/runs/{run}/status"), |report| report["status"] != "RUNNING");
         assert_eq!(
@@ -106,14 +106,14 @@ fn documented_client_can_read_run_statuses() {
 fn waiting_run_reports_its_question_and_is_cancellable() {
     let server = HttpServer::new();
     server.post("/api/v1/workflows", json!({"workflow_definition": gate_workflow("anyone")}));
-    let started = send_request(&server, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
-    let run = started["workflow_id"].as_str().unwrap();
+    let started_run = send_request(&server, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
+    let run = started_run["workflow_id"].as_str().unwrap();
     let path = format!("/asking/runs/{run}/status");
     let report = wait_for_status(&server, &path, |report| report["status"] == "RUNNING" && report["endTime"].is_null());
     assert_eq!(report["output"]["pending_gate"]["prompt"], "Go on?");
     assert_eq!(send_request(&server, "POST", &format!("/other/runs/{run}/cancel"), &[], None).0, 404);
-    let (status, cancelled) = send_request(&server, "POST", &format!("/asking/runs/{run}/cancel"), &[], None);
-    assert_eq!((status, &cancelled["status"]), (200, &json!("CANCELLED")), "{cancelled}");
+    let (status, cancel_reply) = send_request(&server, "POST", &format!("/asking/runs/{run}/cancel"), &[], None);
+    assert_eq!((status, &cancel_reply["status"]), (200, &json!("CANCELLED")), "{cancel_reply}");
     let report = wait_for_status(&server, &path, |report| report["status"] == "CANCELLED");
     assert!(report["output"]["error"].is_string(), "{report}");
 }
@@ -174,10 +174,10 @@ fn remote_client_lists_starts_follows_and_cancels() {
         assert!(list.skipped.is_empty(), "{:?}", list.skipped);
 
         let input = Map::from_iter([("version".to_owned(), json!("1.2"))]);
-        let started = client.start("asking", &input, "key 1").await.unwrap();
+        let started_run = client.start("asking", &input, "key 1").await.unwrap();
         let repeated = client.start("asking", &input, "key 1").await.unwrap();
-        assert_eq!(started, repeated, "the key starts one run");
-        let run = started.workflow_instance.as_str();
+        assert_eq!(started_run, repeated, "the key starts one run");
+        let run = started_run.workflow_instance.as_str();
         server.wait_for_run(run);
         let status = client.status("asking", run).await.unwrap();
         assert_eq!((status.state, &status.pending_gate.unwrap()["prompt"]), (State::Running, &json!("Go on?")));
@@ -188,11 +188,11 @@ fn remote_client_lists_starts_follows_and_cancels() {
         assert!(status.start_time.is_some() && status.end_time >= status.start_time, "{status:?}");
 
         let other = client.start("asking", &Map::new(), "key 2").await.unwrap();
-        let cancelled = client.cancel("asking", &other.workflow_instance).await.unwrap();
-        assert_eq!(cancelled, Cancelled::Accepted);
+        let cancel_reply = client.cancel("asking", &other.workflow_instance).await.unwrap();
+        assert_eq!(cancel_reply, Cancelled::Accepted);
         let status = client.status("asking", &other.workflow_instance).await.unwrap();
         assert_eq!(status.state, State::Cancelled);
-        let refused = client.start("nothing", &Map::new(), "key 3").await.unwrap_err();
-        assert!(matches!(refused, StartError::Refused { status: Some(404), .. }), "{refused:?}");
+        let refusal = client.start("nothing", &Map::new(), "key 3").await.unwrap_err();
+        assert!(matches!(refusal, StartError::Refused { status: Some(404), .. }), "{refusal:?}");
     });
 }

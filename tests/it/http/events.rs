@@ -35,13 +35,13 @@ fn returning_client_continues_at_its_position() {
     let server = HttpServer::new();
     let run = server.start_run(&sleeping_workflow(5, 0.0));
     assert_eq!(server.wait_for_run(&run)["status"], "completed");
-    let all = server.follow(&run, &[]).collect_rest();
-    let middle = all[all.len() / 2].id;
-    let rest = server.follow(&run, &[("last-event-id", &middle.to_string())]).collect_rest();
-    assert_eq!(rest, all.iter().filter(|event| event.id > middle).cloned().collect::<Vec<_>>());
+    let all_events = server.follow(&run, &[]).collect_rest();
+    let middle = all_events[all_events.len() / 2].id;
+    let remaining_events = server.follow(&run, &[("last-event-id", &middle.to_string())]).collect_rest();
+    assert_eq!(remaining_events, all_events.iter().filter(|event| event.id > middle).cloned().collect::<Vec<_>>());
     let bearer = format!("Bearer {}", server.token);
     let token = ("authorization", bearer.as_str());
-    let last = all.last().unwrap().id.to_string();
+    let last = all_events.last().unwrap().id.to_string();
     let response = server.send("GET", &format!("/events/workflow/{run}"), &[token, ("last-event-id", &last)], b"");
     assert_eq!(response.status, 204, "status 204 stops browsers from reconnecting");
     let event_status =

@@ -44,25 +44,25 @@ fn gate_for_people_requires_their_passphrase() {
         }
         server.post(&gate, body)
     };
-    let (status, refused) = answer(Value::Null);
+    let (status, refusal) = answer(Value::Null);
     assert_eq!(
-        (status, &refused["success"]),
+        (status, &refusal["success"]),
         (409, &json!(false)),
-        "the token alone does not prove a person: {refused}"
+        "the token alone does not prove a person: {refusal}"
     );
     assert_eq!(server.post(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0, 409);
-    let (status, refused) = answer(json!("anything"));
-    assert_eq!(status, 409, "no passphrase is set that could prove a person: {refused}");
+    let (status, refusal) = answer(json!("anything"));
+    assert_eq!(status, 409, "no passphrase is set that could prove a person: {refusal}");
 
     let mut approver = server.home.steplatch();
     let mut approver =
         approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     approver.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
     assert!(approver.wait().unwrap().success());
-    let (status, refused) = answer(Value::Null);
-    assert!(status == 409 || status == 403, "{refused}");
-    let (status, refused) = answer(json!("battery staple"));
-    assert_eq!((status, &refused["code"]), (403, &json!("passphrase_wanted")), "{refused}");
+    let (status, refusal) = answer(Value::Null);
+    assert!(status == 409 || status == 403, "{refusal}");
+    let (status, refusal) = answer(json!("battery staple"));
+    assert_eq!((status, &refusal["code"]), (403, &json!("passphrase_wanted")), "{refusal}");
     assert_eq!(server.wait_for_run(&run)["status"], "waiting");
     // A wrong passphrase delays the next one, by a second at first.
     let mut reply = answer(json!("correct horse"));

@@ -99,8 +99,8 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
     // Cancelling the local run cancels the remote run.
     let run = south.run(&["run", "workflow_asking", "--detach"]).expect_success().trim().to_owned();
     let gate = wait_for_new_gate(&north, &gates);
-    let cancelled = agent.call_tool("cancel_run", json!({"run_id": run}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let cancel_reply = agent.call_tool("cancel_run", json!({"run_id": run}));
+    assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
     assert_eq!(north.wait_for_run(&gate)["status"], "cancelled");
 }
 
@@ -123,10 +123,10 @@ fn call_of_a_remote_tool_returns_the_services_result() {
             "{completed}"
         );
         assert!(completed["correlationId"].is_string() && completed["run_id"].is_string(), "{completed}");
-        let failed = agent.begin("workflow_breaks", json!({})).answer();
-        assert_eq!(failed["result"]["isError"], true, "{failed}");
-        let report = &failed["result"]["structuredContent"];
-        assert_eq!((&report["status"], &report["error"]), (&json!("FAILED"), &json!("the disk is full")), "{failed}");
+        let failure = agent.begin("workflow_breaks", json!({})).answer();
+        assert_eq!(failure["result"]["isError"], true, "{failure}");
+        let report = &failure["result"]["structuredContent"];
+        assert_eq!((&report["status"], &report["error"]), (&json!("FAILED"), &json!("the disk is full")), "{failure}");
     }
     // Document 004, lines 484 and 496-499: each start and each end is logged, for audit.
     let log = read_log(&home);

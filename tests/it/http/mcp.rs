@@ -42,14 +42,14 @@ fn send_request(
 fn tools_require_the_token() {
     for server in [HttpServer::new(), HttpServer::mcp_only()] {
         let token = Some(server.token.as_str());
-        let (status, listed) = send_request(&server, token, "tools/list", None, json!({}));
-        assert_eq!(status, 200, "{listed}");
-        assert!(listed["result"]["tools"].as_array().unwrap().len() > 10, "{listed}");
+        let (status, list) = send_request(&server, token, "tools/list", None, json!({}));
+        assert_eq!(status, 200, "{list}");
+        assert!(list["result"]["tools"].as_array().unwrap().len() > 10, "{list}");
         let call = json!({"name": "run_command", "arguments": {"command": "echo $((6*7))"}});
         let (status, reply) = send_request(&server, token, "tools/call", Some("run_command"), call.clone());
         assert_eq!((status, &reply["result"]["structuredContent"]["output"]), (200, &json!("42\n")), "{reply}");
-        let (status, refused) = send_request(&server, None, "tools/call", Some("run_command"), call);
-        assert_eq!((status, &refused["code"]), (401, &json!("unauthorized")));
+        let (status, refusal) = send_request(&server, None, "tools/call", Some("run_command"), call);
+        assert_eq!((status, &refusal["code"]), (401, &json!("unauthorized")));
     }
 }
 

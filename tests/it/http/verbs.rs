@@ -16,8 +16,8 @@ fn workflow_is_saved_run_shown_and_removed() {
     assert_eq!((status, &invalid["code"]), (422, &json!("refused")));
     assert!(!invalid["validation_errors"].as_array().unwrap().is_empty(), "{invalid}");
 
-    let (status, listed) = server.get("/api/v1/workflows?containing=rest&limit=5");
-    assert_eq!((status, &listed["workflows"][0]["name"], &listed["total"]), (200, &json!("resting"), &json!(1)));
+    let (status, list) = server.get("/api/v1/workflows?containing=rest&limit=5");
+    assert_eq!((status, &list["workflows"][0]["name"], &list["total"]), (200, &json!("resting"), &json!(1)));
     let (status, description) = server.get("/api/v1/workflows/resting");
     assert_eq!((status, &description["definition"]["initial_state"]), (200, &json!("s1")));
 
@@ -115,8 +115,8 @@ fn request_with_a_key_is_performed_once() {
     assert_eq!((first.0, &first.1["run_id"]), (200, &second.1["run_id"]));
     assert_ne!(start("deploy 8", &body).1["run_id"], first.1["run_id"]);
     let other = json!({"workflow_definition": gate_workflow("anyone"), "wait_seconds": 0, "save_on_success": false});
-    let (status, refused) = start("deploy 7", &other);
-    assert_eq!(status, 409, "{refused}");
+    let (status, refusal) = start("deploy 7", &other);
+    assert_eq!(status, 409, "{refusal}");
     let mut body_with_key = body.clone();
     body_with_key["idempotency_key"] = json!("another");
     assert_eq!(start("deploy 9", &body_with_key).0, 400);

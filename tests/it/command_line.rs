@@ -16,7 +16,7 @@ fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
 }
 
-/// Returns a state machine that types, asks for a judgement, and has two ends.
+/// Returns a state machine that types a command, requests a judgement, and has two final states.
 fn judged_machine() -> Value {
     json!({
         "name": "judged", "return_values": {"STATUS": {"required": false}}, "initial_state": "open",
@@ -50,7 +50,7 @@ fn start_until_gate(agent: &Agent) -> String {
     reply["run_id"].as_str().unwrap().to_owned()
 }
 
-/// Waits until a run has ended and returns its state.
+/// Waits until a run has finished and returns its state.
 fn wait_for_run(agent: &Agent, run: &str) -> String {
     let reply = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 60}));
     reply["status"].as_str().unwrap().to_owned()

@@ -49,7 +49,7 @@ const RELEASE: &str = r#"{"name": "release", "description": "Asks and ends", "in
     "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
 }}"#;
 
-/// Two functions: one starts the other, which asks with a form.
+/// Two functions: one starts the other, which has a gate with a form.
 const NESTED: &str = r#"
 async def inner(ctx):
     form = {"properties": {"version": {"type": "string", "minLength": 3}, "note": {"type": "string"}},
@@ -210,7 +210,7 @@ async fn gate_is_answered_by_number_with_a_referable_result() {
         .await;
     assert!(screen.contains("\nstory run_"), "the start of the run is shown:\n{screen}");
     desk.enter_line("3", "^error: invalid answer '3'; choose ").await;
-    // Other targets can be called meanwhile.
+    // Other targets can be called in the meantime.
     desk.enter_line("@greet meanwhile", "^✓ ::1 @greet").await;
     desk.enter_line("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
     desk.enter_line(

@@ -10,7 +10,7 @@ use steplatch_testkit::{CommandOutput, Home};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home directory with `steplatch` on its path, and the directory of a project.
+/// A home directory with `steplatch` on its path, and a project directory.
 struct Installation {
     home: Home,
 }
@@ -41,7 +41,7 @@ impl Installation {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Runs a command in the directory of the project.
+    /// Runs a command in the project directory.
     fn run(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> CommandOutput {
         let mut command = self.home.steplatch();
         for variable in ["CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"] {

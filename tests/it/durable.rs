@@ -32,8 +32,8 @@ fn random_duration(milliseconds: u32) -> Duration {
     Duration::from_millis(u64::from(now.subsec_micros() % milliseconds))
 }
 
-/// Returns a state machine that types numbered lines into a program and waits for each answer. The program appends each line
-/// to `file`, and answers once a file named after the line exists.
+/// Returns a state machine that types numbered lines into a program and waits for each answer. The program appends each
+/// line to `file`, and answers once a file named after the line exists.
 fn numbered_lines(lines: usize, file: &Path) -> Value {
     let program = format!(
         "stty -echo; echo ready; while read -r line; do echo \"$line\" >>{}; \
@@ -120,8 +120,8 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     assert_eq!(events["runs"], 0);
 }
 
-/// Returns a state machine of commands without a terminal, each of which appends its number to `file`: first in sequence,
-/// then three in parallel.
+/// Returns a state machine of commands without a terminal, each of which appends its number to `file`: first in
+/// sequence, then three in parallel.
 fn numbered_commands(commands: usize, file: &Path) -> Value {
     let mut states = Map::new();
     let run =
@@ -173,8 +173,8 @@ fn commands_without_a_terminal_run_once_across_kills() {
     assert_eq!(done, expected);
 }
 
-/// Returns a state machine that answers the numbered questions of a program with a dialogue. The program appends each answer
-/// to `file`, and asks again once a file named after the answer exists.
+/// Returns a state machine that answers the numbered questions of a program with a dialogue. The program appends each
+/// answer to `file`, and asks again once a file named after the answer exists.
 fn numbered_questions(name: &str, questions: usize, file: &Path) -> Value {
     let script = format!(
         "for n in $(seq {questions}); do read -r -p \"{name} $n? \" word; echo \"$word\" >>{}; \

@@ -1,8 +1,8 @@
 //! Behaviour of every run engine, on the real binary: one suite for the daemon's own engine and for Temporal.
 //!
-//! A case gets a [`Rig`]: a home with a daemon and a run engine. The case crashes the parts that decide and
-//! perform, and observes runs through the same commands and tools for every engine. Without an installed worker or
-//! server of Temporal, its cases are skipped.
+//! A case gets a [`Rig`]: a home with a daemon and a run engine. The case crashes the parts that decide and perform,
+//! and observes runs through the same commands and tools for every engine. Without an installed Temporal worker or
+//! server, its cases are skipped.
 
 mod cases;
 mod functions;
@@ -20,10 +20,10 @@ macro_rules! run_host_conformance {
             gate_survives_a_crash_and_takes_an_answer,
             second_answer_is_refused_naming_the_first,
             nested_run_survives_a_crash_and_returns_its_result,
-            returning_host_finds_output_printed_meanwhile,
+            returning_host_finds_output_printed_while_it_was_away,
             events_after_a_cancel_change_nothing,
             cancel_at_a_nested_gate_closes_the_terminals_of_the_run,
-            run_ends_at_its_limit_of_states,
+            run_ends_at_its_state_limit,
             run_ends_at_its_time_limit,
             state_ends_at_its_time_limit,
             paused_run_begins_nothing_and_continues_when_resumed,

@@ -88,7 +88,7 @@ impl RemoteHost {
         hosts.filter(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).is_ok()).count()
     }
 
-    /// Ends the connections of this home's daemon, like a network failure.
+    /// Cuts the connections of this home's daemon, like a network failure.
     pub(crate) fn cut_connections(home: &Home) -> usize {
         let config = home.path().join("ssh_config").display().to_string();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();

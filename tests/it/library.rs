@@ -1,4 +1,4 @@
-//! One library of workflows with many concurrent writers: the real program, over MCP and on the command line.
+//! One workflow library with many concurrent writers: the real program, over MCP and on the command line.
 
 use std::collections::BTreeSet;
 use std::fs;

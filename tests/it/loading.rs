@@ -1,4 +1,5 @@
-//! Files of functions that are loaded, stored, reloaded and found by their declarations, by the real program in a project.
+//! Files of functions that are loaded, stored, reloaded and found by their declarations, by the real program in a
+//! project.
 
 use std::fs;
 use std::path::PathBuf;
@@ -203,7 +204,7 @@ fn changed_file_is_followed_and_an_invalid_one_ignored() {
     let description = project.run(&["workflow", "show", "hello", "--json"]).json();
     assert_eq!(description["metadata"]["version"], 2, "{description}");
 
-    // The daemon that read the valid version has ended, so no cache contains it.
+    // The daemon that read the valid version has exited, so no cache contains it.
     project.write_file("flows/hello.py", "async def hello(ctx):\n    return ctx.\n");
     project.crash();
     for _ in 0..2 {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use steplatch_testkit::Home;
 
-/// Puts an older daemon, without the verbs `unknown_verbs`, in front of the daemon of `home`. The next daemon
-/// listens directly again.
+/// Puts an older daemon, without the verbs `unknown_verbs`, in front of the daemon of `home`. The next daemon listens
+/// directly again.
 pub(crate) fn put_in_front_of(home: &Home, unknown_verbs: &'static [&'static str]) {
     let status = home.run(&["daemon", "status", "--json"]).json();
     let socket = Path::new(status["socket"].as_str().unwrap());

@@ -1,8 +1,7 @@
 //! A terminal host that replies like an older version.
 //!
 //! The older host sits between the daemon and the real host, reports an older version, and does not understand later
-//! requests.
-//! Frames are those of `steplatch_host`'s protocol: four bytes of length, eight of a number, and a body.
+//! requests. Frames are those of `steplatch_host`'s protocol: four bytes of length, eight of a number, and a body.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read as _, Write as _};

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Runs 2 (a machine with the nested run 3) and 4 (a function with the nested run 5), complete.
+/// The complete runs 2 (a state machine with the nested run 3) and 4 (a function with the nested run 5).
 const JOURNAL: &str = include_str!("journals/one_of_each.sql");
 
 /// The workflow started by both, as in the library.

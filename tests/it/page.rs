@@ -594,10 +594,10 @@ fn older_host_keeps_its_terminals_and_older_server_is_replaced() {
     });
 }
 
-/// Waits until a server has the page and listens. Returns its process and its port.
+/// Waits until a server serves the page and listens. Returns its process id and its port.
 fn wait_for_server(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
     let mut server = (0, 0);
-    eventually_blocking("a server has the page", || {
+    eventually_blocking("a server serves the page", || {
         let text = std::fs::read_to_string(runtime.join("serve.lock")).map_err(|error| error.to_string())?;
         let record: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let port = u16::try_from(record["port"].as_u64().unwrap()).unwrap();

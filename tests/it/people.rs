@@ -415,7 +415,7 @@ fn task_requests_input_and_ends_with_the_result() {
         "{outcome}"
     );
     assert_eq!(recorded_answer(&home, task)["through"], "mcp elicitation in test agent");
-    // Another server returns the same: a task is a run.
+    // Another server returns the same result: a task is a run.
     assert_eq!(wait_for_state(&agent_with_tasks(&home, json!({})), task, "completed")["result"], outcome["result"]);
 }
 

@@ -57,8 +57,8 @@ pub(crate) fn sleep_randomly(max_milliseconds: u32) {
 pub(crate) const TERMINALS: usize = 20;
 
 /// Makes [`TERMINALS`] terminals print `lines` lines each, with a pause after every `portion`, waits for their ends and
-/// types into one more, while `disturb` terminates what they depend on. No byte, no wait and no input may be lost or repeated.
-/// Returns the printing terminals.
+/// types into one more, while `disturb` terminates what they depend on. No byte, no wait and no input may be lost or
+/// repeated. Returns the printing terminals.
 pub(crate) fn check_output_survives(
     agent: &Agent,
     host: Option<&str>,

@@ -131,7 +131,7 @@ pub(super) fn nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
     assert_eq!((&outcome["status"], &outcome["result"]), (&json!("completed"), &json!("from below")), "{outcome}");
 }
 
-pub(super) fn returning_host_finds_output_printed_meanwhile(rig: &Rig) {
+pub(super) fn returning_host_finds_output_printed_while_it_was_away(rig: &Rig) {
     let say = "echo r''eady; until [ -e go ]; do sleep 0.01; done; echo was-${x:-here}; touch said\n";
     let states = json!({
         "open": open_state("type"),
@@ -181,7 +181,7 @@ pub(super) fn cancel_at_a_nested_gate_closes_the_terminals_of_the_run(rig: &Rig)
     assert_eq!(terminals["sessions"], json!([]), "{terminals}");
 }
 
-pub(super) fn run_ends_at_its_limit_of_states(rig: &Rig) {
+pub(super) fn run_ends_at_its_state_limit(rig: &Rig) {
     let states = json!({"round": {"action": {"tool": "list_terminal_sessions"}, "transitions": on_success("round")}});
     let run = rig.begin_with(state_machine("round", states), json!({"max_states": 5}));
     let outcome = rig.wait_for_end(&run);

@@ -18,7 +18,7 @@ pub(crate) struct Rig {
     temporal: Option<Temporal>,
 }
 
-/// A development server of Temporal, and a worker of the home.
+/// A Temporal development server, and a worker of the home.
 struct Temporal {
     programs: Programs,
     directory: tempfile::TempDir,
@@ -52,7 +52,7 @@ impl Rig {
         Some(Self { agent: Agent::new(&home), home, temporal: None })
     }
 
-    /// Creates a rig of Temporal, with its own server and worker.
+    /// Creates a Temporal rig, with its own server and worker.
     pub(crate) fn on_temporal(case: &str) -> Option<Self> {
         let Some(programs) = Programs::find() else {
             leave_out(&format!(
@@ -85,7 +85,7 @@ impl Rig {
         home
     }
 
-    /// Starts a run of a machine, and returns its id.
+    /// Starts a run of a state machine, and returns its id.
     pub(crate) fn begin(&self, definition: Value) -> String {
         self.begin_with(definition, json!({}))
     }
@@ -95,7 +95,7 @@ impl Rig {
         expect_run_id(&self.request_run(definition, more_arguments))
     }
 
-    /// Starts a run of a file of functions, and returns its id.
+    /// Starts a run of a file with functions, and returns its id.
     pub(crate) fn begin_file(&self, text: &str, more_arguments: Value) -> String {
         let file = self.home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
@@ -106,7 +106,7 @@ impl Rig {
         expect_run_id(&self.agent.call_tool("run_workflow", arguments))
     }
 
-    /// Requests a run of a machine with further arguments, and returns the reply.
+    /// Requests a run of a state machine with further arguments, and returns the reply.
     pub(crate) fn request_run(&self, definition: Value, more_arguments: Value) -> Value {
         let mut arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
         for (name, value) in more_arguments.as_object().unwrap() {
@@ -115,7 +115,7 @@ impl Rig {
         self.agent.call_tool("run_workflow", arguments)
     }
 
-    /// Returns the current state of a run, as seen by the agent.
+    /// Returns the current state of a run, as reported to the agent.
     pub(crate) fn get_run(&self, run: &str) -> Value {
         self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}))
     }
@@ -126,7 +126,7 @@ impl Rig {
         list["runs"].as_array()?.iter().find(|candidate| candidate["parent_run_id"] == *run).cloned()
     }
 
-    /// Waits for the end of a run, and returns it. On a busy computer, a run of a thousand calls takes some minutes.
+    /// Waits for the end of a run, and returns it. On a busy computer, a run with a thousand calls takes some minutes.
     pub(crate) fn wait_for_end(&self, run: &str) -> Value {
         let is_finished = |run: &Value| ["completed", "failed", "cancelled"].map(Value::from).contains(&run["status"]);
         let wait = || self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 120}));
@@ -192,23 +192,23 @@ impl Rig {
         self.daemon_status()["hosts"][0]["pid"].clone()
     }
 
-    /// Kills the worker of Temporal, if there is one.
+    /// Kills the Temporal worker, if there is one.
     pub(crate) fn kill_worker(&self) {
         if let Some(temporal) = &self.temporal {
             kill_child(&mut temporal.worker());
         }
     }
 
-    /// Kills the server of Temporal, but keeps its file.
+    /// Kills the Temporal server, but keeps its file.
     pub(crate) fn kill_server(&self) {
         kill_child(&mut self.temporal().server.lock().unwrap());
     }
 
-    /// Starts the server of Temporal, and waits until it answers.
+    /// Starts the Temporal server, and waits until it answers.
     pub(crate) fn start_server(&self) {
         let temporal = self.temporal();
         *temporal.server.lock().unwrap() = Some(temporal.serve());
-        eventually_blocking("the server of Temporal answers", || {
+        eventually_blocking("the Temporal server answers", || {
             let mut server = temporal.server.lock().unwrap();
             // The server takes some initially free ports besides its own, and ends if another program takes one of
             // them.
@@ -230,23 +230,23 @@ impl Rig {
         CommandOutput::of(&command.args(arguments).args(["--address", &self.address()]).output().unwrap())
     }
 
-    /// Returns the whole content of the file of Temporal's server.
+    /// Returns the whole content of the Temporal server's database.
     pub(crate) fn read_stored_data(&self) -> Vec<u8> {
         let directory = std::fs::read_dir(self.temporal().directory.path()).unwrap();
         directory.flatten().flat_map(|entry| std::fs::read(entry.path()).unwrap_or_default()).collect()
     }
 
-    /// Starts a worker of Temporal.
+    /// Starts a Temporal worker.
     pub(crate) fn start_worker(&self) {
         self.start_worker_with(&[]);
     }
 
-    /// Starts a worker of Temporal with further options.
+    /// Starts a Temporal worker with these options.
     pub(crate) fn start_worker_with(&self, options: &[&str]) {
         *self.temporal().worker() = Some(self.spawn_worker(&self.home, options));
     }
 
-    /// Starts a worker of another home, which ends with the rig.
+    /// Starts a Temporal worker of another home, which ends with the rig.
     pub(crate) fn start_worker_for(&self, home: &Home, options: &[&str]) {
         let worker = self.spawn_worker(home, options);
         self.temporal().others.lock().unwrap().push(worker);
@@ -284,7 +284,7 @@ impl Rig {
         });
     }
 
-    /// Returns the address of Temporal.
+    /// Returns the address of the Temporal server.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.temporal().port)
     }

@@ -1,4 +1,4 @@
-//! Properties of Temporal alone: an interrupted server, and workers that may end at any time.
+//! Properties of Temporal only: an interrupted server, and workers that may exit at any time.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,8 +18,8 @@ fn random_below(bound: u32) -> u32 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_micros() % bound
 }
 
-/// Returns a state machine that runs numbered commands. Each appends its number to `counted` once, when a file of its name
-/// exists.
+/// Returns a state machine that runs numbered commands. Each appends its number to `counted` once, when a file of its
+/// name exists.
 fn counting_workflow(commands: usize) -> Value {
     let mut states = Map::new();
     let open =
@@ -108,7 +108,7 @@ fn start_without_a_worker_is_refused_with_the_next_step() {
     rig.kill_worker();
     let definition =
         json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-    let refusal = eventually_blocking("the daemon has noticed the end of the worker", || {
+    let refusal = eventually_blocking("the daemon has noticed that the worker exited", || {
         Some(rig.request_run(definition.clone(), json!({}))).filter(|reply| reply["success"] == false)
     });
     assert!(refusal["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refusal}");
@@ -268,7 +268,7 @@ fn cancel_without_a_worker_ends_the_run_once_one_starts() {
         rig.wait_for_gate(run);
     }
     rig.kill_worker();
-    eventually_blocking("the daemon has noticed the end of the worker", || {
+    eventually_blocking("the daemon has noticed that the worker exited", || {
         rig.request_run(definition.clone(), json!({}))["success"] == false
     });
     let cancels = runs.each_ref().map(|run| rig.agent.begin("cancel_run", json!({"run_id": run})));
@@ -300,7 +300,7 @@ fn unsealed_input_is_refused_and_named() {
     assert_eq!(rig.wait_for_gate(&run), gate, "the gate is still open");
     // The signal stays in the history, so only without it does the run continue.
     assert_eq!(rig.run_client(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
-    eventually_blocking("the run has ended here too", || rig.get_run(&run)["status"] == "cancelled");
+    eventually_blocking("the run has ended locally too", || rig.get_run(&run)["status"] == "cancelled");
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn foreign_worker_decides_and_own_worker_performs() {
     states["states"]["ask"] = gate;
     let run = rig.begin(states);
     eventually_blocking("the first command runs", || read_lines(&rig, "counted") == ["1"]);
-    // From now on, the worker of this host performs tasks but decides nothing.
+    // From here, the worker of this host performs tasks but decides nothing.
     rig.kill_worker();
     rig.start_worker_with(&["--tasks-only"]);
     for number in 1..=3 {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::http::client::{HttpServer, gate_workflow, sleeping_workflow};
 
 /// A thousand clients follow a run and read nothing, and as many hold idle connections open. Then the run continues,
-/// another one runs to its end, and every follower receives every event.
+/// another run completes, and every follower receives every event.
 #[test]
 fn thousand_followers_delay_no_run_and_miss_no_event() {
     let server = HttpServer::new();

@@ -73,7 +73,7 @@ fn slow_reader_misses_no_event_and_delays_no_other() {
     let (status, run) = server.post("/api/v1/workflows/chatty/runs", json!({}));
     assert_eq!(status, 200, "{run}");
     let run = run["run_id"].as_str().unwrap();
-    // This stream of seven megabytes is not read before the run has ended.
+    // This stream of seven megabytes is not read before the run has finished.
     let slow_events = server.follow(run, &[]);
     let quick_events = server.follow(run, &[]).collect_rest();
     assert_eq!(server.wait_for_run(run)["status"], "completed");

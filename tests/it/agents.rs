@@ -293,14 +293,14 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
 
     // A hanging run: the agent drops the call, finds the run again, watches it and cancels it.
     std::fs::write(home.path().join("hold"), "").unwrap();
-    let dropped = agent.begin("run_workflow", by_name("bob", 300.0));
+    let dropped_call = agent.begin("run_workflow", by_name("bob", 300.0));
     let run = loop {
         let running_runs = agent.call_tool("list_runs", json!({"workflow_id": "greeting", "state": "running"}));
         if let [run] = running_runs["runs"].as_array().unwrap().as_slice() {
             break run["run_id"].as_str().unwrap().to_owned();
         }
     };
-    agent.cancel(&dropped);
+    agent.cancel(&dropped_call);
     let inspection = loop {
         let inspection = agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 0}));
         if inspection["states_executed"] == 3 {
@@ -308,14 +308,14 @@ fn agent_writes_and_reuses_a_workflow_with_tools_only() {
         }
     };
     assert_eq!(inspection["status"], "running");
-    let waiting = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 120}));
+    let pending_call = agent.begin("get_run", json!({"run_id": run, "wait_seconds": 120}));
     let cancel_reply = agent.call_tool("cancel_run", json!({"run_id": run}));
     assert_eq!(
         (&cancel_reply["success"], &cancel_reply["state"]),
         (&json!(true), &json!("cancelled")),
         "{cancel_reply}"
     );
-    assert_eq!(waiting.finish()["status"], "cancelled", "waiting callers are notified");
+    assert_eq!(pending_call.finish()["status"], "cancelled", "waiting callers are notified");
     assert_eq!(agent.call_tool("list_terminal_sessions", json!({}))["total_sessions"], 0);
 
     // Later, another agent uses the same workflow: directly, and nested in its own.

@@ -193,7 +193,7 @@ fn idempotency_key_belongs_to_the_unchanged_file() {
 
 #[test]
 fn endless_function_fails_without_delaying_others() {
-    let story = Story::with_file(
+    let story = Story::with_source(
         "async def loops(ctx):\n    while True:\n        pass\n\
          async def steps(ctx):\n    longest = 0\n    for _ in range(40):\n        began = ctx.now()\n        await ctx.sleep(0.05)\n        longest = max(longest, ctx.now() - began)\n    return longest\n\
          Workflow(id='loops', session=session, fn=loops)\nWorkflow(id='steps', session=session, fn=steps)\n",

@@ -301,8 +301,8 @@ fn errors_are_shown_and_secrets_appear_nowhere() {
         _ if request["starts"].is_object() => start_story_run(&agent, request),
         _ => {
             let status = page.home.run(&["daemon", "status", "--json"]).json();
-            let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
-            json!({"killed": killed.success()})
+            let kill_status = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
+            json!({"killed": kill_status.success()})
         }
     });
 }

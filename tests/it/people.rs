@@ -28,7 +28,7 @@ fn list_waiting_runs(home: &Home) -> Vec<String> {
 }
 
 /// Returns the answer to a run's gate, with its author and client.
-fn recorded_answer(home: &Home, run: &str) -> Value {
+fn read_recorded_answer(home: &Home, run: &str) -> Value {
     let events = home.run(&["runs", "events", run, "--follow", "--json"]).expect_success();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut answers = events.into_iter().filter(|event| event["event_type"] == "gate_answered");
@@ -54,7 +54,7 @@ fn accepted_dialog_of_an_earlier_client_is_the_answer() {
         (&json!("completed"), &json!("no")),
         "{outcome}"
     );
-    let answer = recorded_answer(&home, outcome["run_id"].as_str().unwrap());
+    let answer = read_recorded_answer(&home, outcome["run_id"].as_str().unwrap());
     assert_eq!(answer["through"], "mcp elicitation in test agent");
 }
 
@@ -82,7 +82,7 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         assert_eq!(second_read["status"], "waiting");
         assert!(second_read["next_step"].as_str().unwrap().contains("gates answer"), "{second_read}");
         home.run(&["gates", "answer", run, "yes"]).expect_success();
-        assert_eq!(recorded_answer(&home, run)["through"], "cli");
+        assert_eq!(read_recorded_answer(&home, run)["through"], "cli");
     }
 }
 
@@ -166,7 +166,7 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
         "{outcome}"
     );
     assert_eq!(outcome["run_id"], json!(runs[0]), "the repeated call starts no other run");
-    assert_eq!(recorded_answer(&home, &runs[0])["through"], "mcp elicitation in test agent");
+    assert_eq!(read_recorded_answer(&home, &runs[0])["through"], "mcp elicitation in test agent");
 
     // A replayed state is refused, and no run is started.
     let replay =
@@ -320,7 +320,7 @@ fn gate_for_an_agent_and_gate_for_a_person_stay_separate() {
     assert!(next_step.contains("with decide {") && !next_step.contains("steplatch gates"), "{next_step}");
     let reply = agent.call_tool("decide", json!({"run_id": waiting["run_id"], "answer": "yes"}));
     assert_eq!(reply["success"], true, "{reply}");
-    assert_eq!(recorded_answer(&home, waiting["run_id"].as_str().unwrap())["through"], "mcp decide");
+    assert_eq!(read_recorded_answer(&home, waiting["run_id"].as_str().unwrap())["through"], "mcp decide");
 
     let (_, _) = input_parts(&agent.begin("run_workflow", release_arguments()).answer());
     let run = list_waiting_runs(&home).pop().unwrap();
@@ -414,7 +414,7 @@ fn task_requests_input_and_ends_with_the_result() {
         (&json!("completed"), &json!(3)),
         "{outcome}"
     );
-    assert_eq!(recorded_answer(&home, task)["through"], "mcp elicitation in test agent");
+    assert_eq!(read_recorded_answer(&home, task)["through"], "mcp elicitation in test agent");
     // Another server returns the same result: a task is a run.
     assert_eq!(wait_for_state(&agent_with_tasks(&home, json!({})), task, "completed")["result"], outcome["result"]);
 }

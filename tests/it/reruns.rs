@@ -87,8 +87,8 @@ fn refused_rerun_names_the_next_step() {
         rerun.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         rerun
     };
-    let mut changed = document.clone();
-    changed["states"]["build"]["action"]["params"]["command"] = "true".into();
+    let mut changed_document = document.clone();
+    changed_document["states"]["build"]["action"]["params"]["command"] = "true".into();
     let mut destructive = document.clone();
     destructive["states"]["ship"]["action"]["params"]["command"] = "rm -rf /nonexistent-steplatch-test".into();
     for (arguments, expected) in [
@@ -98,7 +98,7 @@ fn refused_rerun_names_the_next_step() {
             "without from_state",
         ),
         (
-            json!({"again": rerun_of(json!({"from_state": "ship"})), "workflow_definition": changed}),
+            json!({"again": rerun_of(json!({"from_state": "ship"})), "workflow_definition": changed_document}),
             "'build' came before 'ship' and has changed",
         ),
         (

@@ -87,8 +87,8 @@ fn terminal_wait_ends_at_a_match_a_prompt_or_an_exit() {
     assert!(timed_out.stderr.contains("timed out; still waiting for: one"), "{timed_out:?}");
 
     home.run(&["terminal", "open", "--name", "two", "--", "sh", "-c", "read line; exit 3"]).expect_success();
-    let waiting = home.run(&["terminal", "wait", "two"]);
-    assert_eq!((waiting.code, waiting.stdout.as_str()), (3, "two  input\n"), "{waiting:?}");
+    let input_wait = home.run(&["terminal", "wait", "two"]);
+    assert_eq!((input_wait.code, input_wait.stdout.as_str()), (3, "two  input\n"), "{input_wait:?}");
     assert_eq!(home.run(&["terminal", "wait", "two", "--until", "input"]).code, 0);
     let mut exit_wait = FollowedCommand::start(&home, &["terminal", "wait", "one", "two", "--until", "exit", "--any"]);
     home.run(&["terminal", "send", "two", "-e", "on"]).expect_success();
@@ -102,21 +102,22 @@ fn terminal_wait_ends_at_a_match_a_prompt_or_an_exit() {
 fn runs_wait_ends_when_they_finish_or_reach_a_gate() {
     let home = home();
     assert!(home.run(&["runs", "wait"]).stderr.contains("no run is in progress"));
-    let (completed, failure, waiting) = (start_run(&home, "nap"), start_run(&home, "broken"), start_run(&home, "ask"));
-    let output = home.run(&["runs", "wait", &completed]);
+    let (completed_run, failed_run, waiting_run) =
+        (start_run(&home, "nap"), start_run(&home, "broken"), start_run(&home, "ask"));
+    let output = home.run(&["runs", "wait", &completed_run]);
     assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.stdout.starts_with(&format!("{completed}  nap  completed  in ")), "{output:?}");
-    let output = home.run(&["runs", "wait", &failure, &completed]);
+    assert!(output.stdout.starts_with(&format!("{completed_run}  nap  completed  in ")), "{output:?}");
+    let output = home.run(&["runs", "wait", &failed_run, &completed_run]);
     assert!(output.code == 1 && output.stdout.contains("failed") && output.stdout.contains("it broke"), "{output:?}");
-    let output = home.run(&["runs", "wait", &completed, &waiting]);
+    let output = home.run(&["runs", "wait", &completed_run, &waiting_run]);
     assert_eq!(output.code, 3, "{output:?}");
-    let answer = format!("waiting  Deploy? (yes | no), answer with: steplatch gates answer {waiting}/a/1@");
+    let answer = format!("waiting  Deploy? (yes | no), answer with: steplatch gates answer {waiting_run}/a/1@");
     assert!(output.stdout.contains(&answer), "{output:?}");
     let output = home.run(&["runs", "wait", "--through-gates", "--timeout", "0.1"]);
-    assert!(output.code == 124 && output.stderr.contains(&waiting), "{output:?}");
+    assert!(output.code == 124 && output.stderr.contains(&waiting_run), "{output:?}");
 
-    let mut gate_wait = FollowedCommand::start(&home, &["runs", "wait", &waiting, "--through-gates", "--json"]);
-    home.answer_gate(&waiting, "yes").expect_success();
+    let mut gate_wait = FollowedCommand::start(&home, &["runs", "wait", &waiting_run, "--through-gates", "--json"]);
+    home.answer_gate(&waiting_run, "yes").expect_success();
     assert_eq!(gate_wait.next_json()["state"], "completed");
     assert_eq!(gate_wait.wait_for_exit(), 0);
     // A gate of a nested run is also a gate of its parent.
@@ -130,13 +131,13 @@ fn gates_wait_ends_when_a_gate_opens() {
     let timed_out = home.run(&["gates", "wait", "--timeout", "0.1"]);
     assert!(timed_out.code == 124 && timed_out.stderr.contains("no gate is open"), "{timed_out:?}");
     let mut gate_wait = FollowedCommand::start(&home, &["gates", "wait", "--human"]);
-    let waiting = start_run(&home, "ask");
+    let waiting_run = start_run(&home, "ask");
     let line = gate_wait.next_line();
-    assert!(line.starts_with(&format!("{waiting}/a/1  ask  Deploy? (yes | no), answer with: ")), "{line}");
+    assert!(line.starts_with(&format!("{waiting_run}/a/1  ask  Deploy? (yes | no), answer with: ")), "{line}");
     assert_eq!(gate_wait.wait_for_exit(), 0);
-    assert_eq!(home.run(&["gates", "wait", &waiting, "--json"]).json()["gate_id"], format!("{waiting}/a/1"));
-    let completed = start_run(&home, "nap");
-    let output = home.run(&["gates", "wait", &completed]);
+    assert_eq!(home.run(&["gates", "wait", &waiting_run, "--json"]).json()["gate_id"], format!("{waiting_run}/a/1"));
+    let completed_run = start_run(&home, "nap");
+    let output = home.run(&["gates", "wait", &completed_run]);
     assert!(output.code == 1 && output.stderr.contains("the runs ended without an open gate"), "{output:?}");
 }
 
@@ -145,9 +146,9 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
     let home = home();
     home.run(&["terminal", "open", "--name", "shell"]).expect_success();
     home.run(&["terminal", "wait", "shell", "--until", "prompt"]).expect_success();
-    let waiting = start_run(&home, "ask");
+    let waiting_run = start_run(&home, "ask");
     let mut all_events = FollowedCommand::start(&home, &["watch", "--json"]);
-    let mut named_events = FollowedCommand::start(&home, &["watch", &waiting[..10], "shell"]);
+    let mut named_events = FollowedCommand::start(&home, &["watch", &waiting_run[..10], "shell"]);
     assert_eq!(
         (&all_events.next_json()["event"], "gate"),
         (&json!("gate"), "gate"),
@@ -156,10 +157,10 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
     let mut first = [named_events.next_line(), named_events.next_line()];
     first.sort_by_key(|line| line.contains("gate"));
     assert!(first[0].contains("  shell ") && first[0].contains("prompt"), "{first:?}");
-    assert!(first[1].contains(&waiting) && first[1].contains("ask: Deploy? (yes | no)"), "{first:?}");
+    assert!(first[1].contains(&waiting_run) && first[1].contains("ask: Deploy? (yes | no)"), "{first:?}");
 
     home.run(&["daemon", "restart"]).expect_success();
-    home.answer_gate(&waiting, "yes").expect_success();
+    home.answer_gate(&waiting_run, "yes").expect_success();
     let events = [all_events.next_json(), all_events.next_json()];
     assert_eq!((&events[0]["event"], &events[1]["event"]), (&json!("closed"), &json!("completed")), "{events:?}");
     assert!(named_events.next_line().contains("closed") && named_events.next_line().contains("completed"));
@@ -180,9 +181,9 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
     let close_event = all_events.next_json();
     assert_eq!((&close_event["event"], &close_event["terminal"]), (&json!("closed"), &json!("later")));
 
-    let completed = start_run(&home, "nap");
+    let completed_run = start_run(&home, "nap");
     let (start_event, mut run) = (all_events.next_json(), vec![]);
-    assert_eq!((&start_event["event"], &start_event["run_id"]), (&json!("started"), &json!(completed)));
+    assert_eq!((&start_event["event"], &start_event["run_id"]), (&json!("started"), &json!(completed_run)));
     while run.last() != Some(&json!("completed")) {
         run.push(all_events.next_json()["event"].clone());
     }
@@ -191,10 +192,10 @@ fn events_are_watched_line_by_line_across_a_daemon_restart() {
 #[test]
 fn watch_may_end_at_the_first_event() {
     let home = home();
-    let (waiting, failure) = (start_run(&home, "ask"), start_run(&home, "broken"));
-    assert_eq!(home.run(&["runs", "wait", &failure]).code, 1);
-    assert_eq!(home.run(&["watch", "--any", &failure]).code, 1);
-    assert_eq!(home.run(&["watch", "--any", &waiting]).code, 3);
+    let (waiting_run, failed_run) = (start_run(&home, "ask"), start_run(&home, "broken"));
+    assert_eq!(home.run(&["runs", "wait", &failed_run]).code, 1);
+    assert_eq!(home.run(&["watch", "--any", &failed_run]).code, 1);
+    assert_eq!(home.run(&["watch", "--any", &waiting_run]).code, 3);
     home.run(&["terminal", "open", "--name", "log"]).expect_success();
     let timed_out = home.run(&["watch", "--any", "log", "--pattern", "ERROR", "--timeout", "0.1"]);
     assert!(timed_out.code == 124 && timed_out.stderr.contains("timed out; nothing happened"), "{timed_out:?}");

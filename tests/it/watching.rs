@@ -33,7 +33,7 @@ struct SimulatedDaemon {
 }
 
 impl SimulatedDaemon {
-    /// Creates the daemon; `plays` receives each request, with the number of earlier calls of its verb.
+    /// Creates the daemon; `react` receives each request, with the number of earlier calls of its verb.
     fn new(react: impl Fn(&Value, usize) -> Reaction + Send + Sync + 'static) -> Self {
         let home = Home::new(STEPLATCH);
         // The path of the socket is derived from the state directory.

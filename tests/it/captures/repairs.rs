@@ -204,9 +204,9 @@ fn accepted_patch_is_saved_by_the_next_daemon() {
 fn patch_of_a_changed_workflow_applies_to_the_run_only() {
     let procedure = capture_installer();
     let (run, state) = procedure.run_until_stop(&INSTALLER.replace("Continue?", "Agree?"));
-    let mut changed = procedure.capture["workflow_definition"].clone();
-    changed["states"][&state]["action"]["params"]["timeout"] = 40.into();
-    let request = json!({"workflow_definition": changed, "overwrite_existing": true});
+    let mut changed_definition = procedure.capture["workflow_definition"].clone();
+    changed_definition["states"][&state]["action"]["params"]["timeout"] = 40.into();
+    let request = json!({"workflow_definition": changed_definition, "overwrite_existing": true});
     assert_eq!(procedure.agent.call_tool("create_workflow", request)["success"], true);
     let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.awaited_pattern(&state));
     let proposal = procedure.propose(&run, replace_pattern(&state, &pattern));

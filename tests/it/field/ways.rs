@@ -267,7 +267,8 @@ fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
 
 #[test]
 fn text_since_an_input_marks_full_screen_drawing() {
-    const DRAWS: &str = "sh -c 'printf \"\\033[?1049h\\033[Hdrawn\"; read x; printf \"\\033[?1049l\"; echo back'";
+    const DRAWING_COMMAND: &str =
+        "sh -c 'printf \"\\033[?1049h\\033[Hdrawn\"; read x; printf \"\\033[?1049l\"; echo back'";
     let field = Field::new();
     let has_hint = |text: &Value| text.as_str().is_some_and(|text| text.contains("content_mode: screen"));
     Failures::check_rows(SHELLS.iter().filter(|shell| shell.files.is_empty()), |shell, failures| {

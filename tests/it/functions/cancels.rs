@@ -37,7 +37,7 @@ fn cancelled_function_cleans_up_after_its_command_exits() {
 
 #[test]
 fn gate_closes_and_all_gathered_calls_clean_up() {
-    let story = Story::with_file(&format!(
+    let story = Story::with_source(&format!(
         "import asyncio\n\
          async def asks(ctx, what):\n    try:\n        return await ctx.gate(what)\n    finally:\n        await ctx.run('note', what)\n\
          async def node(ctx):\n    await asks(ctx, 'node')\n\
@@ -118,7 +118,7 @@ fn paused_function_cleans_up_without_the_held_answers() {
 
 #[test]
 fn nested_run_cleans_up_with_its_parent() {
-    let story = Story::with_file(&format!(
+    let story = Story::with_source(&format!(
         "async def child(ctx):\n    try:\n        await ctx.gate('Child?')\n    finally:\n        await ctx.run('note', 'child')\n\
          async def story(ctx):\n    try:\n        await ctx.run_workflow('child')\n    finally:\n        await ctx.run('note', 'parent')\n\
          {NOTE}\nWorkflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n"
@@ -183,7 +183,7 @@ fn undelivered_cancel_outlives_the_daemon() {
 
 #[test]
 fn held_answer_is_never_delivered_after_a_cancel() {
-    let story = Story::with_file(&format!(
+    let story = Story::with_source(&format!(
         "import asyncio\n\
          async def asks(ctx):\n    word = await ctx.gate('Word?')\n    await ctx.run('note', word)\n\
          async def story(ctx):\n    try:\n        await asyncio.gather(asks(ctx), ctx.run('slow'))\n    finally:\n        await ctx.run('note', 'finally')\n\

@@ -10,7 +10,7 @@ use crate::functions::story::Story;
 
 fn load_example(name: &str) -> Story {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
-    Story::with_file(&std::fs::read_to_string(file).unwrap())
+    Story::with_source(&std::fs::read_to_string(file).unwrap())
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn function_of_the_contract_runs_as_printed() {
          LLMNode(id='writer', session=session, base_url='{}', model='small')\n",
         start_model()
     );
-    let story = Story::with_file(&format!("{RELEASE_NOTES}{nodes}"));
+    let story = Story::with_source(&format!("{RELEASE_NOTES}{nodes}"));
     let run = story.start_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
     assert_eq!(run["pending_gate"]["choices"], json!(["publish", "again", "stop"]), "{run}");
     story.answer_gate(&run, "again").expect_success();

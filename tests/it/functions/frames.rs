@@ -7,7 +7,7 @@ use crate::functions::story::{Story, count_lines, event_types};
 
 #[test]
 fn function_is_a_node_with_calls_of_the_run() {
-    let story = Story::with_file(
+    let story = Story::with_source(
         "import asyncio\n\
          async def double(ctx):\n    \"\"\"Twice the input.\"\"\"\n    said = await ctx.run('say', ctx.input)\n    return said['output'].strip() * ctx.params.get('times', 2)\n\
          async def broken(ctx):\n    raise ValueError('so it is')\n\
@@ -74,7 +74,7 @@ Workflow(id='story', session=session, fn=story)
 
 #[test]
 fn graph_runs_in_parallel_with_policies_and_function_steps() {
-    let story = Story::with_file(GRAPH);
+    let story = Story::with_source(GRAPH);
     let run = story.start(60.0);
     assert_eq!(run["status"], "completed", "{run}");
     let graph = &run["result"][0];

@@ -43,7 +43,7 @@ Workflow(id='story', session=session, fn=story)
 
 #[test]
 fn children_are_listed_and_answered_through_their_parent() {
-    let story = Story::with_file(NESTED);
+    let story = Story::with_source(NESTED);
     let waiting = story.start_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
@@ -86,7 +86,7 @@ fn children_are_listed_and_answered_through_their_parent() {
 
 #[test]
 fn nesting_depth_of_runs_is_limited() {
-    let story = Story::with_file(NESTED);
+    let story = Story::with_source(NESTED);
     let outcome = story.start_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
     assert_eq!(outcome["status"], "completed", "{outcome}");
     assert_eq!(outcome["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
@@ -94,7 +94,7 @@ fn nesting_depth_of_runs_is_limited() {
 
 #[test]
 fn cancelled_parent_cancels_its_children_first() {
-    let story = Story::with_file(NESTED);
+    let story = Story::with_source(NESTED);
     let waiting = story.start_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     let cancel_reply = story.agent.call_tool("cancel_run", json!({"run_id": waiting["run_id"]}));
     assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
@@ -131,7 +131,7 @@ fn function_starts_a_saved_machine() {
 
 #[test]
 fn resuming_a_parent_keeps_directly_paused_children_paused() {
-    let story = Story::with_file(
+    let story = Story::with_source(
         "async def child(ctx):\n    await ctx.gate('Go on?', context={'what': 'the child', 'lines': 'one\\ntwo'})\n    \
              return (await ctx.run('note', 'child'))['output']\n\
          async def story(ctx):\n    return await ctx.run_workflow('child')\n\
@@ -173,9 +173,9 @@ async def story(ctx):
 Workflow(id='story', session=session, fn=story)
 ";
 
-/// Returns a story with the function `MANY` and its machine.
+/// Returns a story with the function `START_MANY` and its state machine.
 fn start_many_story() -> Story {
-    let story = Story::with_file(START_MANY);
+    let story = Story::with_source(START_MANY);
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
     let waiting = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
     let create_reply = story.agent.call_tool("create_workflow", json!({"workflow_definition": waiting}));
@@ -303,7 +303,7 @@ Workflow(id='story', session=session, fn=story)
 
 #[test]
 fn function_end_closes_the_terminals_of_its_machine() {
-    let story = Story::with_file(MACHINE_CALLER);
+    let story = Story::with_source(MACHINE_CALLER);
     let machine = story.path("opens.json");
     std::fs::write(&machine, TERMINAL_OPENER).unwrap();
     story.home.run(&["workflow", "load", machine.to_str().unwrap()]).expect_success();
@@ -328,7 +328,7 @@ Workflow(id='story', session=session, fn=story)
 
 #[test]
 fn run_end_closes_the_terminal_of_an_unknown_node_call() {
-    let story = Story::with_file(SHELL_STARTER);
+    let story = Story::with_source(SHELL_STARTER);
     let started_run = story.start_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     wait_for_content(&story.path("begun"));
     story.kill_daemon();

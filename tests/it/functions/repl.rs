@@ -60,7 +60,7 @@ fn input_to_a_lost_terminal_has_an_unknown_outcome() {
 
 #[test]
 fn program_questions_are_answered_by_node_rules() {
-    let mut story = Story::with_file("");
+    let mut story = Story::with_source("");
     story.agent = Agent::with(&story.home, &[("PW", "pass word")]);
     let program = story.home.path().join("install.sh");
     let script = r#"read -p "Licence? " l; echo "l=$l"

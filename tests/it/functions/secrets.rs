@@ -88,7 +88,7 @@ fn secret_shown_before_it_is_known_is_hidden_and_replayed() {
 
 #[test]
 fn secret_typed_elsewhere_is_hidden_even_in_waiting_runs() {
-    let story = Story::with_file(
+    let story = Story::with_source(
         "async def inner(ctx):\n    return ctx.input + '!'\n\
          async def story(ctx):\n    \
          answer = await ctx.gate('Go on?')\n    \

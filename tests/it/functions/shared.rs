@@ -6,7 +6,7 @@ use crate::functions::story::{Story, count_lines, event_types, wait_for_content}
 
 #[test]
 fn node_variables_are_shared_by_functions_of_one_run() {
-    let story = Story::with_file(
+    let story = Story::with_source(
         "import asyncio\nseen = []\ntotal = 0\n\
          def notes(ctx):\n    global total\n    seen.append(ctx.input)\n    total += 1\n    return total\n\
          async def deeper(ctx):\n    await ctx.run('notes', ctx.input + ' deeper')\n    return [len(seen), total]\n\
@@ -42,7 +42,7 @@ fn node_variables_are_shared_by_functions_of_one_run() {
 
 #[test]
 fn graph_steps_and_external_calls_have_their_own_heap() {
-    let story = Story::with_file(
+    let story = Story::with_source(
         "counter = {'value': 0}\n\
          def counts(ctx):\n    counter['value'] += 1\n    return counter['value']\n\
          async def story(ctx):\n    own = [(await ctx.run('counts'))['output'] for _ in range(2)]\n    \
@@ -56,7 +56,7 @@ fn graph_steps_and_external_calls_have_their_own_heap() {
 
 #[test]
 fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
-    let story = Story::with_file(
+    let story = Story::with_source(
         "import asyncio\nseen = []\n\
          async def slow(ctx):\n    seen.append('begun')\n    await ctx.run('command')\n    seen.append('never')\n\
          async def deep(ctx):\n    below = await ctx.run('deep')\n    return below['error'] if not below['success'] else below['output']\n\
@@ -89,7 +89,7 @@ fn slow_nested_paused_or_cancelled_node_is_an_ordinary_call() {
 #[test]
 fn variables_survive_a_kill_at_any_instant() {
     for pause in [5_u64, 23, 47] {
-        let story = Story::with_file(
+        let story = Story::with_source(
             "import asyncio\nsum = {'value': 0}\n\
              async def adds(ctx):\n    drawn = await ctx.run('identity', ctx.input)\n    await ctx.sleep(0.01)\n    sum['value'] += drawn['output']\n    return {'output': sum['value']}\n\
              async def story(ctx):\n    last = 0\n    for at in range(12):\n        \
@@ -110,7 +110,7 @@ fn variables_survive_a_kill_at_any_instant() {
 // 003 L1504-1515: a dict with the keys of a result is used as the result.
 #[test]
 fn function_may_return_a_result() {
-    let story = Story::with_file(
+    let story = Story::with_source(
         "returned = {\n    'output': {'output': 1},\n    'failed': {'success': False, 'output': 2, 'error': 'so it is', 'error_type': 'tool', 'attributes': {'a': 1}},\n    \
              'silent': {'success': False, 'output': None},\n    'odd': {'output': 1, 'error_type': 'odd', 'error': 'x'},\n    \
              'no output': {'success': False, 'error': 'x'},\n    'more': {'output': 1, 'and': 2},\n    'other types': {'output': 1, 'success': 'yes'},\n}\n\

@@ -34,7 +34,7 @@ impl Story {
     }
 
     /// Creates a story from the text of a whole file.
-    pub(crate) fn with_file(text: &str) -> Self {
+    pub(crate) fn with_source(text: &str) -> Self {
         Self::from_home(Home::new(STEPLATCH), text)
     }
 

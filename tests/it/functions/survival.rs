@@ -68,7 +68,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
     for (pause, is_sealed) in
         [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)]
     {
-        let story = Story::with_file(WORK);
+        let story = Story::with_source(WORK);
         if is_sealed {
             story.home.run_with_input(&["approver", "set", "--stdin"], passphrase).expect_success();
         }
@@ -112,7 +112,7 @@ fn kill_at_any_instant_changes_no_result_and_repeats_nothing() {
 #[test]
 fn answer_during_a_pause_is_delivered_once_across_kills() {
     for kill_after_resume in [false, true] {
-        let story = Story::with_file(
+        let story = Story::with_source(
             "import asyncio\n\
              async def asks(ctx):\n    word = await ctx.gate('Word?')\n    return (await ctx.run('note', word))['output']\n\
              async def works(ctx):\n    slow = await ctx.run('slow')\n    return [slow['error_type'] or slow['output'], (await ctx.run('note', 'after'))['output']]\n\
@@ -151,14 +151,14 @@ fn busy_function_is_cancelled_paused_and_limited() {
     let body = "while True:\n    await ctx.run('identity', 1)";
     let story = Story::with_body(body, "");
     let run = story.start(0.0);
-    let paused = story.home.run(&["runs", "pause", run["run_id"].as_str().unwrap()]);
-    assert!(paused.stdout.contains("paused"), "{paused:?}");
+    let pause_output = story.home.run(&["runs", "pause", run["run_id"].as_str().unwrap()]);
+    assert!(pause_output.stdout.contains("paused"), "{pause_output:?}");
     story.home.run(&["runs", "resume", run["run_id"].as_str().unwrap()]).expect_success();
     let cancel_reply = story.agent.call_tool("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancel_reply["state"], "cancelled", "{cancel_reply}");
-    let limited = story.start_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
-    assert_eq!(limited["status"], "failed", "{limited}");
-    assert!(limited["error"].as_str().unwrap().contains("at work for 1 s"), "{limited}");
+    let limited_run = story.start_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
+    assert_eq!(limited_run["status"], "failed", "{limited_run}");
+    assert!(limited_run["error"].as_str().unwrap().contains("at work for 1 s"), "{limited_run}");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn computing_function_is_cancelled_before_it_ends() {
 #[test]
 fn locked_run_keeps_results_of_children_until_answered() {
     let passphrase = "open sesame\n";
-    let story = Story::with_file(
+    let story = Story::with_source(
         "import asyncio\n\
          async def sub(ctx):\n    return (await ctx.run('slow'))['output'] or 'unknown'\n\
          async def story(ctx):\n    return await asyncio.gather(ctx.run_workflow('sub'), ctx.gate('Release?'))\n\

@@ -115,18 +115,29 @@ fn call_of_a_remote_tool_returns_the_services_result() {
     configure(&home, &service.url(), TOKEN);
     for agent in [Agent::of(Era::Handshake, &home), Agent::of(Era::Stateless, &home)] {
         let _ = agent.call_tool("refresh_workflows", json!({}));
-        let completed = agent.call_tool("workflow_deploy", json!({"to": "prod"}));
-        assert_eq!((&completed["success"], &completed["status"]), (&json!(true), &json!("COMPLETED")), "{completed}");
+        let completed_reply = agent.call_tool("workflow_deploy", json!({"to": "prod"}));
         assert_eq!(
-            (&completed["originalWorkflowId"], &completed["input"]),
-            (&json!("7"), &json!({"to": "prod"})),
-            "{completed}"
+            (&completed_reply["success"], &completed_reply["status"]),
+            (&json!(true), &json!("COMPLETED")),
+            "{completed_reply}"
         );
-        assert!(completed["correlationId"].is_string() && completed["run_id"].is_string(), "{completed}");
-        let failure = agent.begin("workflow_breaks", json!({})).answer();
-        assert_eq!(failure["result"]["isError"], true, "{failure}");
-        let report = &failure["result"]["structuredContent"];
-        assert_eq!((&report["status"], &report["error"]), (&json!("FAILED"), &json!("the disk is full")), "{failure}");
+        assert_eq!(
+            (&completed_reply["originalWorkflowId"], &completed_reply["input"]),
+            (&json!("7"), &json!({"to": "prod"})),
+            "{completed_reply}"
+        );
+        assert!(
+            completed_reply["correlationId"].is_string() && completed_reply["run_id"].is_string(),
+            "{completed_reply}"
+        );
+        let failed_reply = agent.begin("workflow_breaks", json!({})).answer();
+        assert_eq!(failed_reply["result"]["isError"], true, "{failed_reply}");
+        let report = &failed_reply["result"]["structuredContent"];
+        assert_eq!(
+            (&report["status"], &report["error"]),
+            (&json!("FAILED"), &json!("the disk is full")),
+            "{failed_reply}"
+        );
     }
     // Document 004, lines 484 and 496-499: each start and each end is logged, for audit.
     let log = read_log(&home);

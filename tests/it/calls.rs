@@ -54,7 +54,7 @@ fn interrupted_node_call_is_uncertain_and_not_repeated() {
     assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("doubt")), "{outcome}");
     let mut notes = read_notes(&file);
     // The steps of the graph run in parallel.
-    noted[..2].sort();
+    notes[..2].sort();
     assert_eq!(notes, ["0.01", "0.02", "0.03", "60"], "each node ran once");
     let events = home.run(&["runs", "events", run["run_id"].as_str().unwrap()]).expect_success();
     assert!(events.contains("slow  outcome unknown"), "{events}");

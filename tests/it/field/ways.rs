@@ -447,7 +447,7 @@ fn typed_line_without_effect_is_not_a_success() {
 fn terminal_send_prints_the_answer_to_its_input() {
     let field = Field::new();
     let shell_names = ["bash", "bash, heavy prompt", "zsh", "fish", "dash", "tcsh"];
-    let parameters =
+    let row =
         |shell: &Shell| (shell.name, shell.open_parameters(field.home.path()), "sleep 0.7; echo a''nswer", "answer");
     let rows = SHELLS.iter().filter(|shell| shell_names.contains(&shell.name)).map(row);
     let python = "import time; time.sleep(0.7); print('an' + 'swer')";

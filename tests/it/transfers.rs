@@ -100,7 +100,7 @@ fn directory_is_copied_and_skipped_links_are_named() {
     assert_eq!(file_names(&remote_site), ["a.css", "css", "index.html"]);
     let refusal = home.run(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
     assert!(
-        refusal.code == 1 && refusal.stderr.contains("exists with another content (on host 'build')"),
+        refusal.code == 1 && refusal.stderr.contains("already exists with different content (on host 'build')"),
         "{refusal:?}"
     );
     let refusal = home.run(&["cp", "-r", "site", "site/css"]);

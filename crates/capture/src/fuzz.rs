@@ -84,7 +84,7 @@ fn asciicasts_with_input() {
             "$ ",
             "{\"version\":2,\"width\":10,\"height\":9}\n",
         ],
-        longest: 4_096,
+        max_bytes: 4_096,
     };
     target.run(|input| {
         let (events, damage) = recorded_events(&mut &*input).expect("bytes are read");
@@ -120,7 +120,7 @@ fn recordings_of_script() {
             "\x1b[",
             "\r\n",
         ],
-        longest: 4_096,
+        max_bytes: 4_096,
     };
     target.run(|input| {
         let text = String::from_utf8_lossy(input);
@@ -155,7 +155,7 @@ fn scripts_of_autoexpect() {
             "$env(KEY)",
             "\r\n",
         ],
-        longest: 4_096,
+        max_bytes: 4_096,
     };
     target.run(|input| {
         expect_script(&String::from_utf8_lossy(input)).map(|timeline| import_and_capture(timeline, input.len()))

@@ -6,14 +6,14 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 digest (FIPS 180-4) of the content of a file. Its text has 64 hexadecimal digits, as in sha256sum(1).
+/// The SHA-256 digest (FIPS 180-4) of the content of a file. As text it has 64 hexadecimal digits, as in sha256sum(1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct FileDigest([u8; 32]);
 
-/// A text that is not a digest.
+/// Error for a string that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a SHA-256 digest has 64 hexadecimal digits")]
+#[error("a SHA-256 digest must have 64 hexadecimal digits")]
 pub struct InvalidDigest;
 
 impl FileDigest {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digest_is_written_and_read_like_sha256sum() {
+    fn digest_uses_the_text_format_of_sha256sum() {
         let digest = FileDigest::from_content(b"abc");
         // The first example of FIPS 180-4.
         assert_eq!(digest.to_string(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -1,4 +1,4 @@
-//! Execution of file requests on this machine. Every function blocks, and keeps no file open.
+//! Execution of file requests on this computer. Every function blocks, and keeps no file open.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -61,7 +61,7 @@ fn file_kind(metadata: &fs::Metadata) -> FileKind {
     }
 }
 
-/// Returns a path for people and for answers.
+/// Returns a path as text, for people and for replies.
 fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
@@ -138,7 +138,7 @@ fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileErro
 /// If the path is no longer that file, the read fails, or the limit is too large.
 pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> Result<FilePiece, FileError> {
     if limit > MAX_PIECE_BYTES {
-        return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {limit}")));
+        return Err(FileError::Invalid(format!("a piece must have at most {MAX_PIECE_BYTES} bytes, not {limit}")));
     }
     let (path, file) = open(path, identity)?;
     let mut bytes = vec![0; limit];
@@ -191,28 +191,28 @@ fn digest_prefix(file: &File, length: u64) -> io::Result<(FileDigest, u64)> {
 struct TargetPaths {
     target: PathBuf,
     part: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// Returns the paths for a write. Follows a symbolic link: the write replaces the target of the link.
 fn resolve_target(target: &WriteTarget) -> Result<TargetPaths, FileError> {
     let WriteTarget { path, transfer } = target;
     if !(1..=64).contains(&transfer.len()) || !transfer.bytes().all(|character| character.is_ascii_alphanumeric()) {
-        return Err(FileError::Invalid("the name of a transfer has 1 to 64 letters and digits".to_owned()));
+        return Err(FileError::Invalid("the name of a transfer must have 1 to 64 letters and digits".to_owned()));
     }
     let path = absolute(path);
     let path = match fs::canonicalize(&path) {
         Ok(path) => path,
         // The file does not exist yet, or is a dangling link, which the new file replaces. Resolve only its directory.
-        Err(_) => match (path.parent().and_then(|folder| fs::canonicalize(folder).ok()), path.file_name()) {
-            (Some(folder), Some(name)) => folder.join(name),
+        Err(_) => match (path.parent().and_then(|directory| fs::canonicalize(directory).ok()), path.file_name()) {
+            (Some(directory), Some(name)) => directory.join(name),
             _ => path,
         },
     };
     match (path.parent(), path.file_name()) {
-        (Some(folder), Some(_)) => Ok(TargetPaths {
-            part: folder.join(format!(".steplatch-{transfer}.part")),
-            folder: folder.to_owned(),
+        (Some(directory), Some(_)) => Ok(TargetPaths {
+            part: directory.join(format!(".steplatch-{transfer}.part")),
+            directory: directory.to_owned(),
             target: path,
         }),
         _ => Err(FileError::Invalid(format!("'{}' has no file name", path.display()))),
@@ -225,9 +225,12 @@ fn resolve_target(target: &WriteTarget) -> Result<TargetPaths, FileError> {
 /// If the path is a directory, its directory is missing, the piece is too long, or the system refuses the write.
 pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
     if bytes.len() > MAX_PIECE_BYTES {
-        return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {}", bytes.len())));
+        return Err(FileError::Invalid(format!(
+            "a piece must have at most {MAX_PIECE_BYTES} bytes, not {}",
+            bytes.len()
+        )));
     }
-    let TargetPaths { target, part, folder } = resolve_target(target)?;
+    let TargetPaths { target, part, directory } = resolve_target(target)?;
     if offset == 0 {
         match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => return Err(FileError::IsDirectory(display_path(&target))),
@@ -237,17 +240,17 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
     }
     let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     // Only the first piece creates the copy. If a later piece does not find it, another program has removed it.
-    let opened = OpenOptions::new()
+    let result = OpenOptions::new()
         .write(true)
         .create(offset == 0)
         .truncate(false)
         .mode(0o600)
         .custom_flags(nofollow)
         .open(&part);
-    let file = opened.map_err(|error| match error.kind() {
+    let file = result.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if offset > 0 => FileError::Lost(display_path(&target)),
-        io::ErrorKind::NotFound => FileError::NoDirectory(display_path(&folder)),
-        io::ErrorKind::NotADirectory => FileError::NotDirectory(display_path(&folder)),
+        io::ErrorKind::NotFound => FileError::NoDirectory(display_path(&directory)),
+        io::ErrorKind::NotADirectory => FileError::NotDirectory(display_path(&directory)),
         _ => system_error(&target, &error),
     })?;
     file.write_all_at(bytes, offset).map_err(|error| system_error(&target, &error))
@@ -266,16 +269,16 @@ pub fn finish(
     replace: bool,
 ) -> Result<FileWritten, FileError> {
     let paths = resolve_target(target)?;
-    let finished = move_into_place(&paths, length, expected, mode, replace);
-    if finished.is_err() {
+    let result = move_into_place(&paths, length, expected, mode, replace);
+    if result.is_err() {
         // Ignore the error: the caller gets the first error.
         let _ = fs::remove_file(&paths.part);
     }
-    finished
+    result
 }
 
 fn move_into_place(
-    TargetPaths { target, part, folder }: &TargetPaths,
+    TargetPaths { target, part, directory }: &TargetPaths,
     length: u64,
     expected: FileDigest,
     mode: Option<u32>,
@@ -333,7 +336,7 @@ fn move_into_place(
             Err(error) => return Err(failed(error.into())),
         }
     }
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     Ok(written(&metadata, existing.is_some(), false))
 }

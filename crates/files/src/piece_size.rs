@@ -52,10 +52,11 @@ mod tests {
     use super::*;
 
     /// Returns the length after `pieces` pieces over a connection with this round trip and throughput.
-    fn settled_length(round_trip: Duration, bytes_a_second: usize, pieces: usize) -> usize {
+    fn settled_length(round_trip: Duration, bytes_per_second: usize, pieces: usize) -> usize {
         let elapsed = |size: PieceSize| {
             round_trip
-                + Duration::from_secs(1) * u32::try_from(size.bytes()).unwrap() / u32::try_from(bytes_a_second).unwrap()
+                + Duration::from_secs(1) * u32::try_from(size.bytes()).unwrap()
+                    / u32::try_from(bytes_per_second).unwrap()
         };
         (0..pieces).fold(PieceSize::default(), |size, _| size.next(elapsed(size))).bytes()
     }

@@ -1,4 +1,4 @@
-//! Requests to the machine of a file, and its answers.
+//! Requests to the computer with a file, and the replies.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ pub const MAX_PIECE_BYTES: usize = 1 << 20;
 /// Maximum number of entries of a listed directory.
 pub const MAX_DIRECTORY_ENTRIES: usize = 100_000;
 
-/// Maximum length of the name of a directory's entry, in bytes (`NAME_MAX`). A name that is not UTF-8 is longer in a
+/// Maximum length of the name of a directory entry, in bytes (`NAME_MAX`). A name that is not UTF-8 is longer in a
 /// listing.
 const MAX_NAME_BYTES: usize = 3 * 255;
 
@@ -23,7 +23,7 @@ pub fn is_entry_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= MAX_NAME_BYTES
 }
 
-/// A request about a file of one machine.
+/// A request about a file of one computer.
 ///
 /// A path is absolute, or begins with `~`, or is relative to the home directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,13 +74,13 @@ pub enum FileAsk {
         digest: FileDigest,
         /// The permissions; `None` keeps those of the replaced file, or sets 0644.
         mode: Option<u32>,
-        /// True if it may replace a file with other content.
+        /// True if the write may replace a file with other content.
         replace: bool,
         /// The step that writes the file, exactly once. A host of an older version ignores it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<String>,
     },
-    /// Return the file that a step has written, if it has. → `Result<Option<FileWritten>, FileError>`
+    /// Return the file that a step has written, if any. → `Result<Option<FileWritten>, FileError>`
     Written(String),
     /// Remove the unfinished copy of a file. → `Result<(), FileError>`
     Abandon(WriteTarget),
@@ -128,9 +128,9 @@ pub struct FileFacts {
     pub size: u64,
     /// The permissions: the lower 12 bits of `st_mode`.
     pub mode: u32,
-    /// Time of the last change of its content.
+    /// Time of the last change of the content.
     pub modified: Option<SystemTime>,
-    /// Distinguishes it from a file that replaces it later.
+    /// Distinguishes the file from one that replaces it later.
     pub identity: FileIdentity,
 }
 
@@ -158,7 +158,7 @@ pub struct FileWritten {
     pub path: String,
     /// The permissions.
     pub mode: u32,
-    /// True if it replaced another file.
+    /// True if the write replaced another file.
     pub replaced: bool,
     /// True if the file had this content already.
     pub unchanged: bool,
@@ -185,10 +185,10 @@ pub enum FileError {
     /// The path is neither a file nor a directory.
     #[error("'{0}' is not a regular file")]
     NotRegular(String),
-    /// The file exists with other content, and the request does not replace it.
-    #[error("'{0}' exists with another content")]
+    /// The file exists with different content, and the request does not replace it.
+    #[error("'{0}' already exists with different content")]
     Exists(String),
-    /// During the read, another file replaced it, or it became shorter.
+    /// During the read, the file was replaced or became shorter.
     #[error("'{0}' changed while it was read")]
     Changed(String),
     /// The written file has another length or digest than the sent one.

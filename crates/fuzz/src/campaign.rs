@@ -11,9 +11,9 @@ use crate::random::Random;
 use crate::shrink::shrink;
 use crate::{Pool, Target};
 
-/// The duration of the campaign, in seconds. The variable makes a campaign of the test.
+/// The duration of the campaign, in seconds. A test with this variable runs a campaign.
 const SECONDS: &str = "STEPLATCH_FUZZ_SECONDS";
-/// The seed, a number; random without the variable.
+/// The seed, a number; random if the variable is not set.
 const SEED: &str = "STEPLATCH_FUZZ_SEED";
 /// The file that holds the input under check. It outlives a process that is aborted by it.
 const CURRENT: &str = "STEPLATCH_FUZZ_CURRENT";
@@ -43,32 +43,32 @@ impl Campaign {
     /// Checks mutations until the time is up.
     ///
     /// # Panics
-    /// If an input fails, once it is shrunk and written into the corpus.
-    #[allow(clippy::print_stderr, reason = "a campaign talks to the person who runs it")]
+    /// If an input fails, after it was shrunk and written into the corpus.
+    #[allow(clippy::print_stderr, reason = "the output of a campaign is for the person who runs it")]
     pub(crate) fn run(&self, target: &Target, pool: &mut Pool, check: &dyn Fn(&[u8]) -> u64) {
-        let corpus = pool.inputs.len();
-        let watch = Watch::start();
+        let corpus_size = pool.inputs.len();
+        let watchdog = Watchdog::start();
         let mut random = Random::new(self.seed);
-        let mut checked = 0_u64;
+        let mut checked_count = 0_u64;
         let started = Instant::now();
         // Thousands of caught panics would be printed while an input shrinks.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         while started.elapsed() < self.time {
-            let input = target.mutated(pool, &mut random);
+            let input = target.mutate(pool, &mut random);
             write(&self.current, &input);
-            watch.begin();
+            watchdog.begin();
             let outcome = catch_unwind(AssertUnwindSafe(|| check(&input)));
-            watch.end();
-            checked += 1;
+            watchdog.end();
+            checked_count += 1;
             let Ok(signature) = outcome else {
-                eprintln!("fuzz: input {checked} of seed {} fails; it is shrunk now", self.seed);
+                eprintln!("fuzz: input {checked_count} of seed {} fails; shrinking it", self.seed);
                 let shrunk = shrink(&input, |input| catch_unwind(AssertUnwindSafe(|| check(input))).is_err());
                 let file = Path::new(target.corpus).join(file_name(&shrunk));
                 write(&file, &shrunk);
                 remove(&self.current);
                 eprintln!("fuzz: {} bytes fail: '{}'", shrunk.len(), shrunk.escape_ascii());
-                eprintln!("fuzz: they are in {}; commit the file with the fix", file.display());
+                eprintln!("fuzz: the input is in {}; commit the file with the fix", file.display());
                 std::panic::set_hook(hook);
                 check(&shrunk);
                 panic!("the input fails only sometimes: the check is not deterministic");
@@ -77,8 +77,8 @@ impl Campaign {
         }
         std::panic::set_hook(hook);
         remove(&self.current);
-        let kinds = pool.inputs.len() - corpus;
-        eprintln!("fuzz: {checked} inputs checked, {kinds} of new kinds, seed {}", self.seed);
+        let new_signatures = pool.inputs.len() - corpus_size;
+        eprintln!("fuzz: {checked_count} inputs checked, {new_signatures} with new signatures, seed {}", self.seed);
     }
 }
 
@@ -98,28 +98,28 @@ fn remove(file: &Path) {
     let _ = std::fs::remove_file(file);
 }
 
-/// A thread that aborts the process if one check does not end.
+/// A thread that aborts the process if one check hangs.
 #[derive(Debug)]
-struct Watch {
-    /// Start time of the check, in milliseconds since the start of the watch; 0 between checks.
+struct Watchdog {
+    /// Start time of the check, in milliseconds since the start of the watchdog; 0 between checks.
     begun: Arc<AtomicU64>,
     start: Instant,
 }
 
-impl Watch {
+impl Watchdog {
     fn start() -> Self {
-        let watch = Self { begun: Arc::default(), start: Instant::now() };
-        let (begun, start) = (Arc::clone(&watch.begun), watch.start);
+        let watchdog = Self { begun: Arc::default(), start: Instant::now() };
+        let (begun, start) = (Arc::clone(&watchdog.begun), watchdog.start);
         std::thread::spawn(move || {
             while Arc::strong_count(&begun) > 1 {
                 std::thread::sleep(Duration::from_millis(500));
                 let since = begun.load(Ordering::Relaxed);
                 if since > 0 && start.elapsed() > Duration::from_millis(since) + CHECK_TIMEOUT {
-                    hang();
+                    abort_on_timeout();
                 }
             }
         });
-        watch
+        watchdog
     }
 
     fn begin(&self) {
@@ -132,8 +132,8 @@ impl Watch {
     }
 }
 
-#[allow(clippy::print_stderr, reason = "a campaign talks to the person who runs it")]
-fn hang() -> ! {
+#[allow(clippy::print_stderr, reason = "the output of a campaign is for the person who runs it")]
+fn abort_on_timeout() -> ! {
     eprintln!("fuzz: one input takes longer than {} s", CHECK_TIMEOUT.as_secs());
     std::process::abort();
 }

@@ -38,8 +38,8 @@ pub struct Target {
     pub corpus: &'static str,
     /// Words of the format, which mutations insert.
     pub dictionary: &'static [&'static str],
-    /// The longest mutated input, in bytes. Files of the corpus may be longer.
-    pub longest: usize,
+    /// Maximum length of a mutated input, in bytes. Files of the corpus may be longer.
+    pub max_bytes: usize,
 }
 
 impl Target {
@@ -47,7 +47,7 @@ impl Target {
     /// of the input's effects.
     ///
     /// # Panics
-    /// If the check does, or the corpus is empty.
+    /// If the check panics, or the corpus is empty.
     pub fn run<S: Hash>(&self, check: impl Fn(&[u8]) -> S) {
         let check = |input: &[u8]| {
             let mut hasher = DefaultHasher::new();
@@ -57,8 +57,8 @@ impl Target {
         let corpus = read_corpus(Path::new(self.corpus));
         let mut pool = Pool::default();
         for (name, input) in &corpus {
-            let signature = named(&format!("{}/{name}", self.corpus), || check(input));
-            pool.seen.insert(signature);
+            let signature = run_named(&format!("{}/{name}", self.corpus), || check(input));
+            pool.signatures.insert(signature);
             pool.inputs.push(input.clone());
         }
         if let Some(campaign) = campaign::Campaign::from_environment() {
@@ -67,7 +67,7 @@ impl Target {
         }
         let mut random = Random::new(ORDINARY_SEED);
         for number in 0..ORDINARY_MUTATIONS {
-            let input = self.mutated(&pool, &mut random);
+            let input = self.mutate(&pool, &mut random);
             let name = || format!("mutation {number}, '{}'", input.escape_ascii());
             let signature =
                 catch_unwind(AssertUnwindSafe(|| check(&input))).unwrap_or_else(|panic| fail(&name(), panic));
@@ -75,8 +75,8 @@ impl Target {
         }
     }
 
-    fn mutated(&self, pool: &Pool, random: &mut Random) -> Vec<u8> {
-        Mutator { inputs: &pool.inputs, dictionary: self.dictionary, longest: self.longest }.mutate(random)
+    fn mutate(&self, pool: &Pool, random: &mut Random) -> Vec<u8> {
+        Mutator { inputs: &pool.inputs, dictionary: self.dictionary, max_bytes: self.max_bytes }.mutate(random)
     }
 }
 
@@ -84,13 +84,13 @@ impl Target {
 #[derive(Debug, Default)]
 struct Pool {
     inputs: Vec<Vec<u8>>,
-    seen: HashSet<u64>,
+    signatures: HashSet<u64>,
 }
 
 impl Pool {
     /// Keeps an input if its signature is new.
     fn offer(&mut self, signature: u64, input: Vec<u8>, random: &mut Random) {
-        if !self.seen.insert(signature) {
+        if !self.signatures.insert(signature) {
             return;
         }
         if self.inputs.len() < MAX_KEPT_INPUTS {
@@ -113,7 +113,7 @@ fn read_corpus(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-fn named<T>(name: &str, act: impl FnOnce() -> T) -> T {
+fn run_named<T>(name: &str, act: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| fail(name, panic))
 }
 

@@ -7,7 +7,7 @@ use crate::random::Random;
 /// Maximum number of changes to one input.
 const MAX_CHANGES: usize = 8;
 
-/// Numbers that often reveal errors, as texts.
+/// Numbers that often reveal errors, as text.
 const NUMBERS: [&str; 14] = [
     "0",
     "1",
@@ -25,7 +25,7 @@ const NUMBERS: [&str; 14] = [
     "0.5",
 ];
 
-/// The same numbers as bytes.
+/// Bytes that often reveal errors.
 const BYTES: [u8; 9] = [0, 1, 0x1b, 0x20, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
 
 /// Makes new inputs from the inputs of a pool.
@@ -34,8 +34,8 @@ pub(crate) struct Mutator<'a> {
     /// The pool, which is not empty.
     pub(crate) inputs: &'a [Vec<u8>],
     pub(crate) dictionary: &'a [&'a str],
-    /// The longest result, in bytes.
-    pub(crate) longest: usize,
+    /// Maximum length of the result, in bytes.
+    pub(crate) max_bytes: usize,
 }
 
 impl Mutator<'_> {
@@ -45,7 +45,7 @@ impl Mutator<'_> {
         let max_changes = 1 + random.below(MAX_CHANGES);
         for _ in 0..=random.below(max_changes) {
             self.change(&mut input, random);
-            input.truncate(self.longest);
+            input.truncate(self.max_bytes);
         }
         input
     }
@@ -66,8 +66,8 @@ impl Mutator<'_> {
             }
             2 => drop(input.drain(range)),
             3 => {
-                let again = input[range.clone()].repeat(1 + random.below(4));
-                insert(input, range.end, &again);
+                let repetition = input[range.clone()].repeat(1 + random.below(4));
+                insert(input, range.end, &repetition);
             }
             4 => {
                 let bytes: Vec<u8> = (0..=random.below(4)).map(|_| random.byte()).collect();
@@ -92,8 +92,8 @@ impl Mutator<'_> {
             }
             10 => {
                 let other = random.pick(self.inputs);
-                let taken = short_range(other, random);
-                insert(input, at, &other[taken]);
+                let copied_range = short_range(other, random);
+                insert(input, at, &other[copied_range]);
             }
             _ => {
                 let other = random.pick(self.inputs);
@@ -123,7 +123,7 @@ fn number_at(input: &[u8], at: usize) -> Range<usize> {
     begin..begin + length
 }
 
-/// Returns a complete part of a text with brackets: from a bracket to its closing bracket, or a quoted text.
+/// Returns a complete part of text with brackets: from a bracket to its closing bracket, or a quoted string.
 fn block(input: &[u8], random: &mut Random) -> Option<Range<usize>> {
     let is_opening = |byte: u8| matches!(byte, b'{' | b'[' | b'(' | b'"');
     let openings: Vec<usize> = (0..input.len()).filter(|&at| is_opening(input[at])).collect();
@@ -156,17 +156,17 @@ mod tests {
     #[test]
     fn mutations_differ_stay_bounded_and_repeat_with_their_seed() {
         let inputs = [b"{\"a\": [1, 22, {}], \"b\": (x)}".to_vec(), Vec::new()];
-        let mutator = Mutator { inputs: &inputs, dictionary: &["word"], longest: 60 };
-        let round = |seed| {
+        let mutator = Mutator { inputs: &inputs, dictionary: &["word"], max_bytes: 60 };
+        let mutations = |seed| {
             let mut random = Random::new(seed);
             (0..2_000).map(|_| mutator.mutate(&mut random)).collect::<Vec<_>>()
         };
-        let mutated = round(1);
+        let mutated = mutations(1);
         assert!(mutated.iter().all(|input| input.len() <= 60));
         let different: std::collections::HashSet<&Vec<u8>> = mutated.iter().collect();
         assert!(different.len() > 1_000, "{}", different.len());
-        assert_eq!(mutated, round(1));
-        assert_ne!(mutated, round(2));
+        assert_eq!(mutated, mutations(1));
+        assert_ne!(mutated, mutations(2));
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn number_is_replaced_as_a_whole() {
+    fn number_range_covers_all_digits() {
         assert_eq!(number_at(b"a 120 b", 0), 2..5);
         assert_eq!(number_at(b"a 120 b", 3), 3..5);
         assert_eq!(number_at(b"a", 1), 1..1);

@@ -15,9 +15,9 @@ pub fn portions(input: &[u8]) -> Vec<&[u8]> {
     let mut rest = input;
     while !rest.is_empty() {
         let max_length = *random.pick(&[1, 3, 8, 64]);
-        let (portion, behind) = rest.split_at(rest.len().min(1 + random.below(max_length)));
+        let (portion, remainder) = rest.split_at(rest.len().min(1 + random.below(max_length)));
         portions.push(portion);
-        rest = behind;
+        rest = remainder;
     }
     portions
 }

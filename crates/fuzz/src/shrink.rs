@@ -7,7 +7,7 @@ const MAX_SHRINK_TIME: Duration = Duration::from_secs(30);
 
 /// Removes parts of an input as long as `fails` holds, first large ones.
 pub(crate) fn shrink(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    let until = Instant::now() + MAX_SHRINK_TIME;
+    let deadline = Instant::now() + MAX_SHRINK_TIME;
     let mut input = input.to_vec();
     let mut part = input.len().div_ceil(2).max(1);
     loop {
@@ -15,14 +15,14 @@ pub(crate) fn shrink(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let mut is_shorter = false;
         while at < input.len() {
             let end = (at + part).min(input.len());
-            let without = [&input[..at], &input[end..]].concat();
-            if fails(&without) {
-                input = without;
+            let shortened = [&input[..at], &input[end..]].concat();
+            if fails(&shortened) {
+                input = shortened;
                 is_shorter = true;
             } else {
                 at = end;
             }
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 return input;
             }
         }

@@ -178,7 +178,7 @@ impl MachineFiles {
         let written: FileWritten = self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await?;
         match &self.access {
             Access::ThroughHost(keeper, _) if written.content.is_some_and(|content| content != (length, digest)) => {
-                Err(TransferError::Ask(keeper.implausible("a written file with another content than was sent")))
+                Err(TransferError::Ask(keeper.implausible("a written file whose content differs from what was sent")))
             }
             Access::Direct | Access::ThroughHost(..) => Ok(written),
         }

@@ -79,7 +79,7 @@ fn frames() {
             "NoTerminal",
             "term_9j7ayeh6hh",
         ],
-        longest: 4_096,
+        max_bytes: 4_096,
     };
     target.run(|input| {
         let (frames, error) = read_frames(&[input]);

@@ -29,9 +29,9 @@ struct Shell<T> {
 #[derive(Debug)]
 struct Performing<W, N> {
     waiters: Vec<W>,
-    notified: N,
+    listener: N,
     /// True if the requester settled the step before the end of the effect.
-    is_given_up: bool,
+    is_abandoned: bool,
 }
 
 /// Answer to a request for an effect.
@@ -54,7 +54,7 @@ pub enum EffectEnd<R> {
     Performed(R, usize),
     /// Nothing has changed: a repeated request performs the effect.
     Refused,
-    /// Its result will never arrive.
+    /// The result will never arrive.
     Lost,
 }
 
@@ -66,11 +66,11 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     }
 
     /// Handles a request for an effect. `is_settled_later` is true if the requester settles the step once it has stored
-    /// the result. `notified` receives the notice if the requester abandons the step while the effect is in progress.
-    pub fn request(&mut self, key: EffectKey, is_settled_later: bool, waiter: W, notified: N) -> Admission<R> {
+    /// the result. `listener` receives the notice if the requester abandons the step while the effect is in progress.
+    pub fn request(&mut self, key: EffectKey, is_settled_later: bool, waiter: W, listener: N) -> Admission<R> {
         match self.ledger.find(&key) {
             None => {
-                let performing = Performing { waiters: vec![waiter], notified, is_given_up: false };
+                let performing = Performing { waiters: vec![waiter], listener, is_abandoned: false };
                 self.ledger.begin(key, is_settled_later, performing);
                 Admission::Perform
             }
@@ -93,11 +93,11 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
             performing.waiters.push(waiter);
             return Ok(None);
         }
-        self.ledger.kept_result(key).cloned().map(Some).ok_or(waiter)
+        self.ledger.stored_result(key).cloned().map(Some).ok_or(waiter)
     }
 
     /// Returns the result of an effect: `Some(None)` if it is in progress or without a known result.
-    pub fn result_of(&mut self, key: &EffectKey) -> Option<Option<&R>> {
+    pub fn result(&mut self, key: &EffectKey) -> Option<Option<&R>> {
         self.ledger.find(key).map(|state| match state {
             EffectState::Performed(result) => Some(result),
             EffectState::Performing(_) | EffectState::Unknown => None,
@@ -115,10 +115,10 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     }
 
     /// Records the terminal of a single command, before the end of its opening. Returns the terminal if the requester
-    /// has given its step up in the meantime: the caller closes it.
+    /// has abandoned its step in the meantime: the caller closes it.
     pub fn add_shell(&mut self, opening: &EffectKey, terminal: T) -> Option<T> {
         match self.ledger.find(opening) {
-            Some(EffectState::Performing(performing)) if !performing.is_given_up => {
+            Some(EffectState::Performing(performing)) if !performing.is_abandoned => {
                 self.shells.insert(opening.step.clone(), Shell { terminal, is_left_open: false });
                 None
             }
@@ -146,8 +146,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         self.ledger.settle(steps);
         for (key, performing) in self.ledger.performing() {
             if names_step(steps, &key.step) {
-                performing.is_given_up = true;
-                notify(&performing.notified);
+                performing.is_abandoned = true;
+                notify(&performing.listener);
             }
         }
         let following = self.shells.range(steps.to_owned()..).map(|(step, _)| step);
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(desk.end(&open(), EffectEnd::Lost), [0; 0]);
         desk.settle("run/a/1", |()| {});
         assert_eq!(desk.request(open(), true, 5, ()), Admission::Unknown);
-        assert_eq!(desk.wait_for(&open(), 6), Ok(Some("id")), "the terminal of a settled opening may still be closed");
+        assert_eq!(desk.wait_for(&open(), 6), Ok(Some("id")), "a settled opening still has its terminal to close");
     }
 
     #[test]
@@ -242,9 +242,9 @@ mod tests {
     fn shell_opened_for_an_abandoned_step_is_returned() {
         let mut desk = Desk::new(LIMITS);
         desk.request(open(), true, 1, ());
-        let mut notified = 0;
-        desk.settle("run/a/1", |()| notified += 1);
-        assert_eq!((desk.add_shell(&open(), 7), notified), (Some(7), 1));
+        let mut notice_count = 0;
+        desk.settle("run/a/1", |()| notice_count += 1);
+        assert_eq!((desk.add_shell(&open(), 7), notice_count), (Some(7), 1));
         desk.end(&open(), EffectEnd::Performed("id", 2));
         assert!(!desk.has_unsettled());
     }

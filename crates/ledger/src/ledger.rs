@@ -30,9 +30,9 @@ pub enum EffectState<'a, P, R> {
 pub struct Ledger<P, R> {
     limits: LedgerLimits,
     entries: BTreeMap<EffectKey, Entry<P, R>>,
-    /// Ended effects that no requester still settles, oldest first.
+    /// Finished effects that no requester still has to settle, oldest first.
     ended: VecDeque<EffectKey>,
-    /// Effects with a kept result, by the number of the result.
+    /// Effects with a stored result, by result number.
     results: BTreeMap<u64, EffectKey>,
     next_result: u64,
     result_bytes: usize,
@@ -101,7 +101,7 @@ impl<P, R> Ledger<P, R> {
     }
 
     /// Returns the result of an effect, also of a settled opening: its terminal may still have to close.
-    pub fn kept_result(&self, key: &EffectKey) -> Option<&R> {
+    pub fn stored_result(&self, key: &EffectKey) -> Option<&R> {
         match &self.entries.get(key)?.state {
             State::Performed { result, .. } => Some(result),
             State::Performing(_) | State::Unknown => None,
@@ -111,7 +111,7 @@ impl<P, R> Ledger<P, R> {
     /// Returns whether a step has an effect, or is settled.
     #[must_use]
     pub fn has_step(&self, step: &str) -> bool {
-        self.is_settled(step) || !self.keys_of(step).is_empty()
+        self.is_settled(step) || !self.step_keys(step).is_empty()
     }
 
     fn is_settled(&self, step: &str) -> bool {
@@ -124,7 +124,7 @@ impl<P, R> Ledger<P, R> {
     pub fn begin(&mut self, key: EffectKey, is_settled_later: bool, performing: P) {
         let settlement = if is_settled_later { Settlement::Pending } else { Settlement::Unreported };
         let replaced = self.entries.insert(key, Entry { state: State::Performing(performing), settlement });
-        debug_assert!(replaced.is_none(), "an effect begins once");
+        debug_assert!(replaced.is_none(), "the effect has already begun");
         self.unsettled += usize::from(is_settled_later);
     }
 
@@ -169,16 +169,16 @@ impl<P, R> Ledger<P, R> {
     /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results: it has stored
     /// them, or has abandoned the steps. A request that arrives late finds them unknown and performs nothing.
     pub fn settle(&mut self, steps: &str) {
-        for key in self.keys_of(steps) {
+        for key in self.step_keys(steps) {
             if key.effect != Effect::Open {
                 self.drop_result(&key);
             }
             if let Some(entry) = self.entries.get_mut(&key) {
                 let previous = std::mem::replace(&mut entry.settlement, Settlement::Settled);
-                let is_over = !matches!(entry.state, State::Performing(_));
+                let is_finished = !matches!(entry.state, State::Performing(_));
                 if previous == Settlement::Pending {
                     self.unsettled -= 1;
-                    if is_over {
+                    if is_finished {
                         self.keep_name(key);
                     }
                 }
@@ -223,7 +223,7 @@ impl<P, R> Ledger<P, R> {
         })
     }
 
-    fn keys_of(&self, steps: &str) -> Vec<EffectKey> {
+    fn step_keys(&self, steps: &str) -> Vec<EffectKey> {
         let following = self.entries.range(EffectKey::new(Effect::Open, steps)..).map(|(key, _)| key);
         following.take_while(|key| names_step(steps, &key.step)).cloned().collect()
     }
@@ -276,7 +276,7 @@ mod tests {
         EffectKey::new(Effect::Run, step)
     }
 
-    fn performed(ledger: &mut Ledger<u32, u32>, key: &EffectKey, result: u32, bytes: usize) {
+    fn perform(ledger: &mut Ledger<u32, u32>, key: &EffectKey, result: u32, bytes: usize) {
         ledger.begin(key.clone(), true, 0);
         assert_eq!(ledger.finish(key, result, bytes), Some(0));
     }
@@ -289,11 +289,11 @@ mod tests {
         ledger.begin(key.clone(), true, 7);
         assert_eq!(ledger.find(&key), Some(EffectState::Performing(&mut 7)));
         assert_eq!(ledger.finish(&key, 1, 10), Some(7));
-        assert_eq!(ledger.finish(&key, 2, 10), None, "it ends once");
+        assert_eq!(ledger.finish(&key, 2, 10), None, "an effect ends only once");
         assert_eq!(ledger.find(&key), Some(EffectState::Performed(&1)));
         assert_eq!(ledger.unsettled(), ["run/a/1"]);
         ledger.settle("run/a/1");
-        assert_eq!(ledger.find(&key), Some(EffectState::Unknown), "a late request performs nothing");
+        assert_eq!(ledger.find(&key), Some(EffectState::Unknown), "a late request does not repeat the effect");
         assert!(!ledger.has_unsettled());
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn step_is_settled_alone_and_run_with_all_its_steps() {
         let mut ledger = Ledger::new(LedgerLimits { max_names: 100, ..LIMITS });
         for step in ["r/a/1", "r/a/1/2", "r/a/10", "r/a/1-b", "q/a"] {
-            performed(&mut ledger, &run(step), 1, 1);
+            perform(&mut ledger, &run(step), 1, 1);
         }
         ledger.settle("r/a/1");
         assert_eq!(ledger.unsettled(), ["q/a", "r/a/1-b", "r/a/1/2", "r/a/10"]);
@@ -330,28 +330,28 @@ mod tests {
         ledger.settle("q/");
         assert_eq!(ledger.find(&run("r/a/1")), Some(EffectState::Unknown));
         assert_eq!(ledger.find(&run("q/b/1/2")), Some(EffectState::Unknown));
-        assert_eq!(ledger.find(&run("r/a/1/2")), None, "a state may be called a/1");
+        assert_eq!(ledger.find(&run("r/a/1/2")), None, "a state named a/1 has steps of its own");
         for step in 0..LIMITS.max_names {
             ledger.settle(&step.to_string());
         }
-        assert_eq!(ledger.find(&run("q/b/1/2")), None, "its name gave way");
+        assert_eq!(ledger.find(&run("q/b/1/2")), None, "the oldest settled name was evicted");
     }
 
     #[test]
     fn evicted_results_still_have_known_effects() {
         let mut ledger = Ledger::new(LIMITS);
         for (number, step) in (1..).zip(["a", "b", "c"]) {
-            performed(&mut ledger, &run(step), number, 60);
+            perform(&mut ledger, &run(step), number, 60);
         }
         assert_eq!(ledger.find(&run("a")), Some(EffectState::Unknown));
         assert_eq!(ledger.find(&run("b")), Some(EffectState::Unknown));
         assert_eq!(ledger.find(&run("c")), Some(EffectState::Performed(&3)));
-        performed(&mut ledger, &run("d"), 4, 1000);
-        assert_eq!(ledger.find(&run("d")), Some(EffectState::Performed(&4)), "the newest one stays");
+        perform(&mut ledger, &run("d"), 4, 1000);
+        assert_eq!(ledger.find(&run("d")), Some(EffectState::Performed(&4)), "the newest result stays");
         for step in ["e", "f", "g", "h"] {
-            performed(&mut ledger, &run(step), 5, 0);
+            perform(&mut ledger, &run(step), 5, 0);
         }
-        assert_eq!(ledger.find(&run("a")), Some(EffectState::Unknown), "its requester has not stored its result");
+        assert_eq!(ledger.find(&run("a")), Some(EffectState::Unknown), "an unsettled effect keeps its name");
         for step in ["a", "b", "c", "d", "e"] {
             ledger.settle(step);
         }
@@ -379,12 +379,12 @@ mod tests {
                     _ => 0,
                 });
                 prop_assert_eq!(sizes.sum::<usize>(), ledger.result_bytes);
-                let over = ledger.entries.values().filter(|entry| !matches!(entry.state, State::Performing(_))).count();
+                let finished_count = ledger.entries.values().filter(|entry| !matches!(entry.state, State::Performing(_))).count();
                 let pending = ledger.entries.values().filter(|entry| {
                     entry.settlement == Settlement::Pending && !matches!(entry.state, State::Performing(_))
                 });
                 prop_assert!(ledger.ended.len() <= LIMITS.max_names);
-                prop_assert_eq!(over, ledger.ended.len() + pending.count());
+                prop_assert_eq!(finished_count, ledger.ended.len() + pending.count());
                 prop_assert_eq!(ledger.unsettled().is_empty(), !ledger.has_unsettled());
                 let results = ledger.entries.values().filter(|entry| matches!(entry.state, State::Performed { .. })).count();
                 prop_assert_eq!(results, ledger.results.len());

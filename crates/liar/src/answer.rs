@@ -8,7 +8,7 @@ use steplatch_ids::TerminalId;
 /// Returns an answer with another value at this place (RFC 6901).
 #[must_use]
 pub fn with(mut answer: Value, pointer: &str, value: impl Into<Value>) -> Value {
-    *answer.pointer_mut(pointer).unwrap_or_else(|| panic!("an answer with {pointer}")) = value.into();
+    *answer.pointer_mut(pointer).unwrap_or_else(|| panic!("the answer has no {pointer}")) = value.into();
     answer
 }
 
@@ -59,7 +59,7 @@ pub fn picture() -> Value {
     })
 }
 
-/// A screen for a viewer, whole.
+/// A whole screen for a viewer.
 #[must_use]
 pub fn delta() -> Value {
     json!({
@@ -68,7 +68,7 @@ pub fn delta() -> Value {
     })
 }
 
-/// The end of a wait, with a match.
+/// The result of a wait, with a match.
 #[must_use]
 pub fn waited() -> Value {
     let found = json!({"pattern": 0, "text": "ab", "groups": [], "range": {"start": 0, "end": 2}, "in_echo": false});
@@ -104,11 +104,11 @@ pub fn file() -> Value {
 }
 
 /// Returns the step of a request for a terminal.
-pub(crate) fn step_of(request: &impl serde::Serialize) -> Option<String> {
+pub(crate) fn requested_step(request: &impl serde::Serialize) -> Option<String> {
     Some(serde_json::to_value(request).ok()?["step"].as_str()?.to_owned())
 }
 
-pub(crate) fn of_terminal(id: &TerminalId, ask: &TerminalAsk) -> Option<Value> {
+pub(crate) fn terminal_answer(id: &TerminalId, ask: &TerminalAsk) -> Option<Value> {
     Some(match ask {
         TerminalAsk::Send(_) => json!({"Ok": {"offset": 0, "view": view()}}),
         TerminalAsk::Wait(_) => json!({"Ok": [waited(), view()]}),
@@ -136,7 +136,7 @@ pub(crate) fn of_terminal(id: &TerminalId, ask: &TerminalAsk) -> Option<Value> {
     })
 }
 
-pub(crate) fn of_file(ask: &FileAsk) -> Value {
+pub(crate) fn file_answer(ask: &FileAsk) -> Value {
     match ask {
         FileAsk::Describe(_) => json!({"Ok": file()}),
         FileAsk::List(_) => json!({"Ok": []}),

@@ -26,7 +26,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 pub use self::answer::with;
 
-/// The socket of the machine's terminal host.
+/// Socket name of the remote terminal host.
 pub const SOCKET: &str = "host-11111111.sock";
 
 /// Prefix of the relay's first line.
@@ -61,7 +61,7 @@ pub enum Lie {
 type Relay = dyn Fn(usize, &str) -> Option<String> + Send + Sync;
 type Reply = dyn Fn(&Ask) -> Option<Lie> + Send + Sync;
 
-/// The lies of a machine, from the outermost layer to the innermost.
+/// The lies of a remote host, from the outermost layer to the innermost.
 #[derive(Default)]
 pub struct Lies {
     /// The first line of the relay.
@@ -117,7 +117,7 @@ struct Shared {
 }
 
 impl Liar {
-    /// Creates a machine with these lies.
+    /// Creates a remote host with these lies.
     #[must_use]
     pub fn new(lies: Lies) -> Self {
         let shared = Shared {
@@ -131,7 +131,7 @@ impl Liar {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the client setup, with notes in this directory.
+    /// Returns the client setup, with its notes in this directory.
     #[must_use]
     pub fn setup(&self, notes: std::path::PathBuf, secrets: Arc<dyn MachineSecretSink>) -> RemoteSetup {
         RemoteSetup { notes, transport: Arc::new(self.clone()), questions: Arc::new(NoQuestions), secrets }
@@ -139,17 +139,17 @@ impl Liar {
 
     /// Returns the number of connections made so far.
     #[must_use]
-    pub fn dialed(&self) -> usize {
+    pub fn dial_count(&self) -> usize {
         self.shared.dial_count.load(Ordering::Relaxed)
     }
 
     /// Returns the number of open connections.
     #[must_use]
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
 
-    /// Cuts all connections.
+    /// Drops all connections.
     pub fn drop_connections(&self) {
         lock(&self.shared.serving).drain(..).for_each(|serving| serving.abort());
     }
@@ -239,7 +239,7 @@ impl Liar {
         Some(Lie::Value(match ask {
             Ask::Hello { .. } => answer::hello(),
             Ask::Open(request) => {
-                let step = answer::step_of(request).unwrap_or_default();
+                let step = answer::requested_step(request).unwrap_or_default();
                 let id = terminals().entry(step).or_insert_with(TerminalId::random).clone();
                 json!({"Ok": answer::opened(&id)})
             }
@@ -249,8 +249,8 @@ impl Liar {
             Ask::Find(_) => Value::Null,
             Ask::WatchActivity(Some(_)) => return None,
             Ask::WatchActivity(None) => json!(1),
-            Ask::Terminal(id, ask) => answer::of_terminal(id, ask)?,
-            Ask::File(ask) => answer::of_file(ask),
+            Ask::Terminal(id, ask) => answer::terminal_answer(id, ask)?,
+            Ask::File(ask) => answer::file_answer(ask),
             // Invalid on purpose: steps of other hosts, which the daemon must not settle here.
             Ask::Unsettled => json!(["run_p4vawdxx5897paed/build/1", "../../etc", ""]),
             Ask::Remember(_) | Ask::Settle(_) | Ask::Retire | Ask::Shutdown | Ask::Cancel(_) | Ask::Link => Value::Null,
@@ -262,13 +262,14 @@ impl Transport for Liar {
     fn dial<'a>(&'a self, _: &'a RemoteHostConfig, _: &'a str) -> DialFuture<'a> {
         Box::pin(async move {
             let failed = |error: io::Error| ConnectFailure::Connection(error.to_string());
-            let (near, far) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
-            far.set_nonblocking(true).map_err(failed)?;
-            let far = UnixStream::from_std(far).map_err(failed)?;
+            let (client_stream, server_stream) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
+            server_stream.set_nonblocking(true).map_err(failed)?;
+            let server_stream = UnixStream::from_std(server_stream).map_err(failed)?;
             // The connection may end at any moment.
-            let serving = tokio::spawn(self.clone().serve(far));
+            let serving = tokio::spawn(self.clone().serve(server_stream));
             lock(&self.shared.serving).push(serving.abort_handle());
-            Channel::from_stream(near, Connected::new(self.shared.open.clone(), serving.abort_handle())).map_err(failed)
+            Channel::from_stream(client_stream, Connected::new(self.shared.open.clone(), serving.abort_handle()))
+                .map_err(failed)
         })
     }
 }
@@ -298,7 +299,7 @@ impl Drop for Connected {
 /// Returns a frame of the host's protocol.
 #[must_use]
 pub fn frame(number: u64, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 8).expect("a frame of a test is short");
+    let length = u32::try_from(body.len() + 8).expect("a test frame is short");
     [&length.to_be_bytes()[..], &number.to_be_bytes(), body].concat()
 }
 
@@ -308,13 +309,13 @@ pub fn secret_frames(secrets: impl IntoIterator<Item = Value>) -> Vec<u8> {
     secrets.into_iter().flat_map(|secret| frame(SECRETS, &to_msgpack(&secret))).collect()
 }
 
-/// Returns a value in MessagePack.
+/// Encodes a value as MessagePack.
 #[must_use]
 pub fn to_msgpack(value: &Value) -> Vec<u8> {
-    rmp_serde::to_vec_named(value).expect("JSON has a form in MessagePack")
+    rmp_serde::to_vec_named(value).expect("JSON can be encoded as MessagePack")
 }
 
-/// Returns the value of bytes in MessagePack.
+/// Decodes a value from MessagePack.
 ///
 /// # Panics
 /// If the bytes are not MessagePack.
@@ -326,7 +327,7 @@ pub fn from_msgpack(bytes: &[u8]) -> Value {
 /// Returns a record of the link: its kind, its length, its body.
 #[must_use]
 pub fn record(kind: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len()).expect("a record of a test is short");
+    let length = u32::try_from(body.len()).expect("a test record is short");
     [&[kind][..], &length.to_be_bytes(), body].concat()
 }
 

@@ -34,7 +34,7 @@ fn records() {
             "C\0\0\0\x08",
             "X\0\0\0\0",
         ],
-        longest: 400,
+        max_bytes: 400,
     };
     target.run(|input| {
         let (records, bad) = received(&[input]);

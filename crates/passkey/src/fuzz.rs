@@ -35,7 +35,7 @@ fn registration() {
     let target = Target {
         corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/registration"),
         dictionary: DICTIONARY,
-        longest: 2048,
+        max_bytes: 2048,
     };
     target.run(|input| {
         let (client, data) = split_input(input);
@@ -61,7 +61,7 @@ fn assertion() {
     let target = Target {
         corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/assertion"),
         dictionary: DICTIONARY,
-        longest: 2048,
+        max_bytes: 2048,
     };
     target.run(|input| {
         let (client, remainder) = split_input(input);

@@ -1,6 +1,6 @@
 //! The outermost alternatives of a pattern.
 //!
-//! Alternatives are compared in their parsed form, so escapes and the blanks of a verbose pattern do not matter.
+//! Alternatives are compared in their parsed form, so escapes and the whitespace of a verbose pattern do not matter.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ impl Alternatives {
     /// alternatives.
     ///
     /// # Errors
-    /// If the text breaks a rule of the dialect, or is too long.
+    /// If the pattern breaks a rule of the dialect, or is too long.
     pub fn parse(source: &str) -> Result<Self, PatternError> {
         let Syntax { root, flags, flags_end, alternations, .. } = parse(source)?;
         let root = match root {
@@ -111,21 +111,21 @@ impl Alternative {
 mod tests {
     use super::*;
 
-    fn texts(pattern: &str) -> Vec<String> {
+    fn sources(pattern: &str) -> Vec<String> {
         Alternatives::parse(pattern).unwrap().iter().map(|one| one.as_str().to_owned()).collect()
     }
 
     #[test]
     fn group_is_opened_only_if_it_is_the_whole_pattern() {
-        assert_eq!(texts("(?:a|b)"), ["a", "b"]);
-        assert_eq!(texts("(?:a|b)(?:c|d)"), ["(?:a|b)(?:c|d)"]);
-        assert_eq!(texts(r"a\|b|[|]"), [r"a\|b", "[|]"]);
-        assert_eq!(texts("(?:a|b)|c"), ["a", "b", "c"]);
-        assert_eq!(texts("(?m)(?:a|(?:b|c))"), ["a", "b", "c"]);
-        assert_eq!(texts("(?s:a|b)|(a|b)"), ["(?s:a|b)", "(a|b)"]);
-        assert_eq!(texts("Zz(?#|)|w"), ["Zz(?#|)", "w"]);
-        assert_eq!(texts("[]|]|x"), ["[]|]", "x"]);
-        assert_eq!(texts(""), [""]);
+        assert_eq!(sources("(?:a|b)"), ["a", "b"]);
+        assert_eq!(sources("(?:a|b)(?:c|d)"), ["(?:a|b)(?:c|d)"]);
+        assert_eq!(sources(r"a\|b|[|]"), [r"a\|b", "[|]"]);
+        assert_eq!(sources("(?:a|b)|c"), ["a", "b", "c"]);
+        assert_eq!(sources("(?m)(?:a|(?:b|c))"), ["a", "b", "c"]);
+        assert_eq!(sources("(?s:a|b)|(a|b)"), ["(?s:a|b)", "(a|b)"]);
+        assert_eq!(sources("Zz(?#|)|w"), ["Zz(?#|)", "w"]);
+        assert_eq!(sources("[]|]|x"), ["[]|]", "x"]);
+        assert_eq!(sources(""), [""]);
     }
 
     #[test]

@@ -374,9 +374,9 @@ mod tests {
     proptest! {
         #[test]
         fn both_engines_find_a_match_at_the_same_place(pattern in patterns(), text in "[abAé \n]{0,10}") {
-            let syntax = parse(&pattern).expect("a well formed pattern");
+            let syntax = parse(&pattern).expect("the pattern is well formed");
             prop_assert!(!needs_backtracking(&syntax.root));
-            let linear = regex::Regex::new(&translate(&syntax.root)).expect("a pattern for the linear engine");
+            let linear = regex::Regex::new(&translate(&syntax.root)).expect("the linear engine supports the pattern");
             let program = compile(&syntax.root, syntax.names.len());
             let found = search(&program, &text, 0).map(|slots| slots.map(|slots| slots[0]));
             prop_assert_eq!(found, Ok(linear.find(&text).map(|found| found.start())));

@@ -6,7 +6,7 @@ use std::fmt;
 /// Reason why a pattern cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// The text breaks a rule of the dialect; its author can fix it at `position`.
+    /// The pattern breaks a rule of the dialect; its author can fix it at `position`.
     #[error("pattern '{}' does not compile: {reason} at position {position}", Excerpt(.pattern))]
     Invalid {
         /// The pattern, unchanged.

@@ -74,7 +74,7 @@ impl Pattern {
     /// ```
     ///
     /// # Errors
-    /// If the text breaks a rule of Python's dialect, exceeds a bound on size, or no engine supports it.
+    /// If the pattern breaks a rule of Python's dialect, exceeds a bound on size, or no engine supports it.
     pub fn new(source: &str) -> Result<Self, PatternError> {
         let Syntax { root, names, .. } = parse(source)?;
         let root = &root;

@@ -14,7 +14,7 @@ pub(crate) struct Set {
 impl Set {
     /// Parses a set or a single character in the notation of [`crate::translate`].
     ///
-    /// Returns the empty set for an invalid text; the translation writes no such text.
+    /// Returns the empty set for invalid notation, which the translation never writes.
     pub(crate) fn parse(source: &str) -> Self {
         let Ok(hir) = regex_syntax::parse(source) else { return Self::default() };
         match hir.kind() {

@@ -25,7 +25,7 @@ pub(crate) struct Syntax {
 /// A part of a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
-    /// The empty text.
+    /// The empty string.
     Empty,
     /// One character.
     Literal(char),
@@ -209,15 +209,15 @@ impl Parser {
     }
 
     fn take_while(&mut self, max_chars: usize, is_accepted: impl Fn(char) -> bool) -> String {
-        let mut taken = String::new();
-        while taken.len() < max_chars {
+        let mut text = String::new();
+        while text.len() < max_chars {
             match self.peek() {
-                Some(next) if is_accepted(next) => taken.push(next),
+                Some(next) if is_accepted(next) => text.push(next),
                 _ => break,
             }
             self.position += 1;
         }
-        taken
+        text
     }
 
     /// Parses branches up to the closing parenthesis or the end. With `is_whole`, flags of the whole pattern may begin
@@ -814,7 +814,7 @@ fn repeat_node(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node
     Node::Alternation(if mode == RepeatMode::Lazy { vec![Node::Empty, node] } else { vec![node, Node::Empty] })
 }
 
-/// Returns whether a part matches only the empty text, and captures nothing.
+/// Returns whether a part matches only the empty string, and captures nothing.
 fn is_zero_width(node: &Node) -> bool {
     match node {
         Node::Empty | Node::Anchor(_) | Node::Look { .. } => true,

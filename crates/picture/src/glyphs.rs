@@ -22,7 +22,7 @@ struct Fonts {
 }
 
 static FONTS: LazyLock<Fonts> = LazyLock::new(|| {
-    let font = |bytes| FontRef::try_from_slice(bytes).expect("an embedded font can be read");
+    let font = |bytes| FontRef::try_from_slice(bytes).expect("the embedded font is valid");
     Fonts {
         regular: font(include_bytes!("../fonts/DejaVuSansMono.ttf")),
         bold: font(include_bytes!("../fonts/DejaVuSansMono-Bold.ttf")),
@@ -55,7 +55,7 @@ impl Glyphs {
 
 /// Returns the source of a character's glyph. `None` for an invisible character.
 pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
-    // Blanks, control characters, joiners, variation selectors, direction marks and other characters without a glyph.
+    // Whitespace, control characters, joiners, variation selectors, direction marks and other characters without a glyph.
     let is_invisible = matches!(
         character,
         '\0'..=' ' | '\x7f'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -199,9 +199,9 @@ mod tests {
     #[test]
     fn glyphs_stay_in_their_cells() {
         for character in ['M', 'W', '@', 'g', 'Å', '|', '_', '漢', '🦀', '👨', '▶'] {
-            let wide = matches!(character, '漢' | '🦀' | '👨');
-            let Area { x, y, width, height } = make_stencil(character, wide, true).unwrap().area;
-            let cells = if wide { 2 * CELL_WIDTH } else { CELL_WIDTH };
+            let is_wide = matches!(character, '漢' | '🦀' | '👨');
+            let Area { x, y, width, height } = make_stencil(character, is_wide, true).unwrap().area;
+            let cells = if is_wide { 2 * CELL_WIDTH } else { CELL_WIDTH };
             assert!(x >= -1 && x + width <= cells + 1, "{character}: {x} and {width}");
             assert!(y >= -1 && y + height <= CELL_HEIGHT + 1, "{character}: {y} and {height}");
         }

@@ -79,8 +79,8 @@ pub(crate) fn mix_colours(upper: Rgb, lower: Rgb, share: u8) -> Rgb {
 fn add_cursor<'a>(picture: &Picture, patches: &mut Vec<Patch<'a>>) {
     let Some(cursor) = picture.cursor else { return };
     let (begin, end) = (cursor.col, cursor.col + if cursor.wide { 2 } else { 1 });
-    let under = patches.iter().position(|patch| patch.col <= begin && end <= patch.col + patch.cols);
-    let (index, mut cell) = match under {
+    let covered_index = patches.iter().position(|patch| patch.col <= begin && end <= patch.col + patch.cols);
+    let (index, mut cell) = match covered_index {
         Some(index) => {
             let covered_patch = patches.remove(index);
             let part = |from: u16, to: u16| Patch {

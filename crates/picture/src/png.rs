@@ -98,14 +98,14 @@ fn paint_underline(canvas: &mut Canvas, cells: Area, look: &Look) {
     }
 }
 
-/// Encodes the pixels. Few colours are encoded as a palette, which makes the file a third as large.
+/// Encodes the pixels. An image with few colours gets a palette, which makes the file a third as large.
 fn encode(canvas: &Canvas) -> Vec<u8> {
     let (pixels, _) = canvas.pixels.as_chunks::<3>();
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, canvas.width as u32, canvas.height as u32);
     encoder.set_depth(BitDepth::Eight);
     encoder.set_compression(Compression::Fast);
-    let written = match palette_indices(pixels) {
+    let result = match palette_indices(pixels) {
         Some((palette, indices)) => {
             encoder.set_color(ColorType::Indexed);
             encoder.set_palette(palette.concat());
@@ -116,7 +116,7 @@ fn encode(canvas: &Canvas) -> Vec<u8> {
             encoder.write_header().and_then(|mut writer| writer.write_image_data(&canvas.pixels))
         }
     };
-    written.expect("an image of a sensible size can be written to memory");
+    result.expect("writing an image to memory cannot fail");
     bytes
 }
 
@@ -155,7 +155,7 @@ mod tests {
         Run { col, cols: text.chars().count() as u16, wide: false, text: text.into(), style, link: None }
     }
 
-    /// The image read back: its width and its colours.
+    /// Decodes an image into its width and its colours.
     fn read(bytes: &[u8]) -> (i32, Vec<Rgb>) {
         let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
         decoder.set_transformations(png::Transformations::EXPAND);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn screen_of_many_colours_is_an_image_too() {
+    fn screen_with_many_colours_needs_no_palette() {
         let style =
             |number: u16| Style { bg: Colour::Rgb(Rgb(number as u8, (number >> 8) as u8, 7)), ..Style::default() };
         let many = (0..8).map(|col| run(col, "@", style(col * 97))).collect();

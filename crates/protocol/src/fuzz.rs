@@ -118,7 +118,7 @@ fn lines() {
             "\\ud800",
             "\\u0000",
         ],
-        longest: 2_000,
+        max_bytes: 2_000,
     };
     target.run(|input| {
         let lines = read_lines(input);

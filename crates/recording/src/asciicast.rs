@@ -69,7 +69,7 @@ impl Events {
         self.event(time, "r", &format!("{cols}x{rows}"))
     }
 
-    /// Returns the event of the program's end, which is the last event.
+    /// Returns the event of the program's exit, which is the last event.
     pub fn exit(&mut self, time: Duration, code: i32) -> String {
         self.event(time, "x", &code.to_string())
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_whole_and_invalid_bytes_are_replaced() {
+    fn split_characters_are_joined_and_invalid_bytes_replaced() {
         let mut events = Events::default();
         assert_eq!(events.output(at(0), &[b'a', 0xe6, 0xbc]).unwrap(), "[0.0,\"o\",\"a\"]\n");
         assert_eq!(events.output(at(0), &[0xa2]).unwrap(), "[0.0,\"o\",\"漢\"]\n");

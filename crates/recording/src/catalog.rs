@@ -21,7 +21,7 @@ const MAX_LINKS: usize = 1000;
 /// The catalog of recordings in a directory.
 #[derive(Debug, Clone)]
 pub struct Catalog {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// The id of a recording: its start time in milliseconds since 1970, and its terminal, as `1700000000000-term_…`.
@@ -31,9 +31,9 @@ pub struct RecordingId {
     terminal: TerminalId,
 }
 
-/// Error for a text that is not an id of a recording.
+/// Error for a string that is not a recording ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is not an id of a recording")]
+#[error("not a recording ID")]
 pub struct InvalidRecordingId;
 
 /// A listed recording.
@@ -91,8 +91,8 @@ impl FromStr for RecordingId {
 impl Catalog {
     /// Creates the catalog of a directory, which need not exist.
     #[must_use]
-    pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory }
     }
 
     /// Adds a link to a file. The directory must exist.
@@ -107,7 +107,7 @@ impl Catalog {
             terminal: terminal.clone(),
         };
         // Two recordings of a terminal can begin at the same time.
-        while let Err(error) = symlink(&file, self.folder.join(id.to_string())) {
+        while let Err(error) = symlink(&file, self.directory.join(id.to_string())) {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(error);
             }
@@ -116,7 +116,7 @@ impl Catalog {
         let ids = self.ids()?;
         for old_id in ids.iter().take(ids.len().saturating_sub(MAX_LINKS)) {
             // Ignore the error: another recorder may have removed the link.
-            let _ = fs::remove_file(self.folder.join(old_id.to_string()));
+            let _ = fs::remove_file(self.directory.join(old_id.to_string()));
         }
         Ok(id)
     }
@@ -124,7 +124,7 @@ impl Catalog {
     /// Returns the recordings whose files exist, the newest first.
     ///
     /// # Errors
-    /// If the read of the directory fails.
+    /// If reading the directory fails.
     pub fn list(&self) -> io::Result<Vec<CatalogEntry>> {
         Ok(self.ids()?.into_iter().rev().filter_map(|id| self.entry(id)).collect())
     }
@@ -132,7 +132,7 @@ impl Catalog {
     /// Returns a recording, if its file exists.
     #[must_use]
     pub fn entry(&self, id: RecordingId) -> Option<CatalogEntry> {
-        let file = fs::read_link(self.folder.join(id.to_string())).ok()?;
+        let file = fs::read_link(self.directory.join(id.to_string())).ok()?;
         let metadata = fs::metadata(&file).ok()?;
         let header = header(&file).ok();
         Some(CatalogEntry {
@@ -146,7 +146,7 @@ impl Catalog {
     }
 
     fn ids(&self) -> io::Result<Vec<RecordingId>> {
-        let entries = match fs::read_dir(&self.folder) {
+        let entries = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
@@ -169,23 +169,23 @@ mod tests {
         fs::create_dir(base.path().join("recordings")).unwrap();
         let terminal = TerminalId::random();
         let began = UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
-        let (one, two) = (base.path().join("one.cast"), base.path().join("two.cast"));
-        fs::write(&one, "{\"version\":3,\"term\":{\"cols\":80,\"rows\":24},\"title\":\"build\"}\n").unwrap();
-        fs::write(&two, "something else").unwrap();
-        let first = catalog.add(&one, &terminal, began).unwrap();
-        let second = catalog.add(&two, &terminal, began).unwrap();
+        let (older_file, newer_file) = (base.path().join("one.cast"), base.path().join("two.cast"));
+        fs::write(&older_file, "{\"version\":3,\"term\":{\"cols\":80,\"rows\":24},\"title\":\"build\"}\n").unwrap();
+        fs::write(&newer_file, "something else").unwrap();
+        let first = catalog.add(&older_file, &terminal, began).unwrap();
+        let second = catalog.add(&newer_file, &terminal, began).unwrap();
         assert_ne!(first, second);
-        let listed = catalog.list().unwrap();
-        assert_eq!(listed.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>(), [second.clone(), first.clone()]);
-        assert_eq!((listed[0].size, listed[1].size), (None, Some(Size { cols: 80, rows: 24 })));
-        assert_eq!((listed[1].title.as_deref(), listed[1].id.began()), (Some("build"), began));
-        fs::remove_file(&two).unwrap();
+        let entries = catalog.list().unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>(), [second.clone(), first.clone()]);
+        assert_eq!((entries[0].size, entries[1].size), (None, Some(Size { cols: 80, rows: 24 })));
+        assert_eq!((entries[1].title.as_deref(), entries[1].id.began()), (Some("build"), began));
+        fs::remove_file(&newer_file).unwrap();
         assert_eq!(catalog.list().unwrap().len(), 1);
         assert!(catalog.entry(second).is_none());
     }
 
     #[test]
-    fn id_is_one_name_in_the_directory() {
+    fn recording_id_has_only_one_spelling() {
         let id = RecordingId { began_millis: 1_700_000_000_123, terminal: TerminalId::random() };
         assert_eq!(id.to_string().parse(), Ok(id.clone()));
         for text in ["", "..", "1-x", "../1700000000123-term_0", "-term_", &format!("+{id}"), &format!("0{id}")] {

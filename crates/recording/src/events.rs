@@ -31,7 +31,7 @@ pub type RecordedEvents = (Vec<(f64, RecordedEvent)>, Option<Damage>);
 /// Returns the events of a recording, each with the seconds since its beginning, and the damage after them.
 ///
 /// # Errors
-/// If the read of the file fails.
+/// If reading the file fails.
 pub fn recorded_events(file: &mut impl BufRead) -> io::Result<RecordedEvents> {
     let mut position = FilePosition::default();
     let mut events = Vec::new();
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn input_is_read_up_to_the_damage() {
+    fn events_before_the_damage_are_returned() {
         let text = "{\"version\":2,\"width\":80,\"height\":24}\n[0.5,\"i\",\"ls\\r\"]\n[0.7,\"m\",\"here\"]\n[0.9,\"o\",\"a\\r\\n\"]\n[1\n";
         let (events, damage) = recorded_events(&mut text.as_bytes()).unwrap();
         let expected =

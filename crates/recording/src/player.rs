@@ -28,17 +28,17 @@ const MAX_HOLD_TIME: Duration = Duration::from_millis(150);
 /// `O_NONBLOCK` of Linux: opening a pipe instead of a file does not block.
 const NONBLOCK: i32 = 0o4000;
 
-/// Reason why a file has no replay.
+/// Reason why a file cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The read fails.
+    /// Reading the file fails.
     #[error("the file cannot be read: {0}")]
     Io(#[from] io::Error),
     /// The path is a directory, or a device.
-    #[error("it is not a regular file")]
+    #[error("not a regular file")]
     NotAFile,
     /// The file does not begin with the header of a recording.
-    #[error("it is not a recording in the format asciicast: {0}")]
+    #[error("not an asciicast recording: {0}")]
     NotARecording(Damage),
 }
 
@@ -105,7 +105,7 @@ impl Player {
     /// Opens a recording, and reads it once for its duration, its markers and its damage.
     ///
     /// # Errors
-    /// If the read of the file fails, or it is not a recording.
+    /// If reading the file fails, or it is not a recording.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let mut file = BufReader::new(open(path)?);
         let mut beginning = FilePosition::default();
@@ -132,7 +132,7 @@ impl Player {
     /// Reads the new events of the file. Returns false if it is no longer the opened file.
     ///
     /// # Errors
-    /// If the read of the file fails.
+    /// If reading the file fails.
     pub fn refresh(&mut self) -> io::Result<bool> {
         let length = self.file.get_ref().metadata()?.len();
         if length < self.scan.length {
@@ -210,7 +210,7 @@ impl Player {
     /// Returns the time of the next event; `None` after the last readable event.
     ///
     /// # Errors
-    /// If the read of the file fails.
+    /// If reading the file fails.
     pub fn next_at(&mut self) -> io::Result<Option<Duration>> {
         Ok(self.peek()?.map(|event| event.time))
     }
@@ -230,7 +230,7 @@ impl Player {
     /// Seeks to a time: draws the events up to and including that time.
     ///
     /// # Errors
-    /// If the read of the file fails.
+    /// If reading the file fails.
     pub fn seek(&mut self, time: Duration) -> io::Result<()> {
         let keyframe_count = self.keyframes.partition_point(|keyframe| keyframe.time <= time);
         let keyframe = keyframe_count.checked_sub(1).and_then(|index| self.keyframes.get(index));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn recording_is_shown_at_any_time() {
+    fn seek_shows_the_screen_at_any_time() {
         let file = file(&format!(
             "{HEADER}[0.5,\"o\",\"one\"]\n# a note\n[1.0,\"m\",\"here\"]\n[1.0,\"o\",\"\\r\\ntwo\"]\n[0.5,\"r\",\"10x5\"]\n[1,\"x\",\"3\"]\n"
         ));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn second_version_has_absolute_times() {
+    fn version_2_has_absolute_times() {
         let file = file(
             "{\"version\":2,\"width\":20,\"height\":3}\n[0.5,\"o\",\"a\"]\n[2.0,\"i\",\"x\"]\n[3.0,\"o\",\"b\"]\n",
         );
@@ -358,13 +358,13 @@ mod tests {
     }
 
     #[test]
-    fn readable_part_of_a_damaged_file_is_shown() {
+    fn damaged_file_is_replayed_up_to_the_damage() {
         let event = "[0.5,\"o\",\"one\"]\n";
         for (rest, damage) in [
             ("[0.5,\"o\",\"tw", "the file ends within line 3"),
-            ("[0.5]\n[1,\"o\",\"x\"]\n", "line 3 is damaged: it is not an event"),
-            ("[1e300,\"o\",\"x\"]\n", "line 3 is damaged: its time is"),
-            ("[1,\"r\",\"0x9\"]\n", "line 3 is damaged: it has no size of a screen"),
+            ("[0.5]\n[1,\"o\",\"x\"]\n", "line 3 is damaged: not an event"),
+            ("[1e300,\"o\",\"x\"]\n", "line 3 is damaged: invalid time"),
+            ("[1,\"r\",\"0x9\"]\n", "line 3 is damaged: no screen size"),
         ] {
             let file = file(&format!("{HEADER}{event}{rest}"));
             let mut player = Player::open(file.path()).unwrap();
@@ -374,12 +374,12 @@ mod tests {
         }
         for (text, why) in [
             ("", "line 1 is damaged: the file is empty"),
-            ("hello\n", "line 1 is damaged: it is not a header"),
+            ("hello\n", "line 1 is damaged: not a header"),
             ("{\"version\":1}\n", "line 1 is damaged: version 1"),
-            ("{\"version\":3,\"term\":{\"cols\":1,\"rows\":9}}\n", "line 1 is damaged: 1x9 is not a size"),
+            ("{\"version\":3,\"term\":{\"cols\":1,\"rows\":9}}\n", "line 1 is damaged: 1x9 is not a screen size"),
         ] {
-            let refused = Player::open(file(text).path()).unwrap_err().to_string();
-            assert!(refused.contains(why), "{refused}");
+            let error = Player::open(file(text).path()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
         assert!(matches!(Player::open(Path::new("/dev/zero")), Err(OpenError::NotAFile)));
     }

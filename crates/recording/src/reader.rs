@@ -100,14 +100,14 @@ pub(crate) struct FilePosition {
 
 impl FileHeader {
     fn parse(line: &str) -> Result<Self, String> {
-        let raw: RawHeader = serde_json::from_str(line).map_err(|error| format!("it is not a header: {error}"))?;
+        let raw: RawHeader = serde_json::from_str(line).map_err(|error| format!("not a header: {error}"))?;
         let (cols, rows) = match (raw.version, &raw.term) {
             (3, Some(term)) => (term.cols, term.rows),
             (2, _) => (raw.width.unwrap_or_default(), raw.height.unwrap_or_default()),
-            (3, None) => return Err("it has no size".to_owned()),
+            (3, None) => return Err("no screen size".to_owned()),
             (version, _) => return Err(format!("version {version} of the format is not supported, only 2 and 3")),
         };
-        let size = Size { cols, rows }.checked().ok_or_else(|| format!("{cols}x{rows} is not a size of a screen"))?;
+        let size = Size { cols, rows }.checked().ok_or_else(|| format!("{cols}x{rows} is not a screen size"))?;
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
         Ok(Self {
             version: raw.version,
@@ -122,7 +122,7 @@ impl FileHeader {
 /// Reads the header.
 ///
 /// # Errors
-/// If the read of the file fails. The inner result is an error if the file does not begin with a header.
+/// If reading the file fails. The inner result is an error if the file does not begin with a header.
 pub(crate) fn read_header(
     file: &mut impl BufRead,
     position: &mut FilePosition,
@@ -139,7 +139,7 @@ pub(crate) fn read_header(
 /// Reads the next event. At the end of the file, and before damage, the position remains unchanged.
 ///
 /// # Errors
-/// If the read of the file fails. The inner result is an error if the next line is not an event.
+/// If reading the file fails. The inner result is an error if the next line is not an event.
 pub(crate) fn read_event(
     file: &mut impl BufRead,
     header: &FileHeader,
@@ -179,11 +179,11 @@ pub(crate) fn read_event(
 /// Parses an event: its exact time since the beginning, and its content.
 fn parse_event(line: &str, version: u8, previous_time: Duration) -> Result<(Duration, EventContent), String> {
     let (time, code, data): (f64, String, String) =
-        serde_json::from_str(line).map_err(|error| format!("it is not an event: {error}"))?;
-    let time = Duration::try_from_secs_f64(time.max(0.0)).map_err(|_| "its time is not a valid time".to_owned())?;
+        serde_json::from_str(line).map_err(|error| format!("not an event: {error}"))?;
+    let time = Duration::try_from_secs_f64(time.max(0.0)).map_err(|_| "invalid time".to_owned())?;
     let event_time = if version == 2 { time.max(previous_time) } else { previous_time.saturating_add(time) };
     if event_time > MAX_DURATION {
-        return Err("its time is more than ten years after the beginning".to_owned());
+        return Err("the time is more than ten years after the start".to_owned());
     }
     let size = |data: &str| {
         let (cols, rows) = data.split_once('x')?;
@@ -191,10 +191,10 @@ fn parse_event(line: &str, version: u8, previous_time: Duration) -> Result<(Dura
     };
     let content = match code.as_str() {
         "o" => EventContent::Output(data),
-        "r" => EventContent::Resize(size(&data).ok_or("it has no size of a screen")?),
+        "r" => EventContent::Resize(size(&data).ok_or("no screen size")?),
         "m" => EventContent::Marker(data),
         "i" => EventContent::Input(data),
-        "x" => EventContent::Exit(data.trim().parse().map_err(|_| "it has no exit code")?),
+        "x" => EventContent::Exit(data.trim().parse().map_err(|_| "no exit code")?),
         _ => EventContent::Other,
     };
     Ok((event_time, content))
@@ -220,15 +220,13 @@ fn read_line(file: &mut impl BufRead, position: &mut FilePosition) -> io::Result
     if is_complete {
         bytes.pop();
     } else if read == MAX_LINE_BYTES {
-        let defect = format!("it is longer than {MAX_LINE_BYTES} bytes");
+        let defect = format!("longer than {MAX_LINE_BYTES} bytes");
         return Ok(Line::Damaged(Damage::Line { line: position.lines, defect }));
     }
     Ok(match String::from_utf8(bytes) {
         Ok(text) if is_complete => Line::Complete(text),
         Ok(text) => Line::Incomplete(text),
-        Err(_) if is_complete => {
-            Line::Damaged(Damage::Line { line: position.lines, defect: "it is not UTF-8".to_owned() })
-        }
+        Err(_) if is_complete => Line::Damaged(Damage::Line { line: position.lines, defect: "not UTF-8".to_owned() }),
         Err(_) => Line::Damaged(Damage::CutOff { line: position.lines }),
     })
 }

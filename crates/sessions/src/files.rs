@@ -462,7 +462,7 @@ mod tests {
         };
         assert_eq!(
             trouble(Some("build"), FileError::Exists("/a".to_owned())),
-            "'/a' exists with another content (on host 'build'); overwrite=true replaces it"
+            "'/a' already exists with different content (on host 'build'); overwrite=true replaces it"
         );
         assert_eq!(
             trouble(None, FileError::NoDirectory("/a".to_owned())),

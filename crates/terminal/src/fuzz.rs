@@ -11,7 +11,7 @@ use crate::transcript::{OffsetMark, Transcript};
 
 const SIZE: Size = Size { cols: 30, rows: 8 };
 
-/// Maximum memory of the history of [`Target::longest`] bytes, in bytes.
+/// Maximum memory of the history of [`Target::max_bytes`] bytes, in bytes.
 const MAX_MEMORY_BYTES: usize = 256 * 1024;
 
 /// The observable state of a terminal after its output.
@@ -139,7 +139,7 @@ fn output() {
             "\u{9b}",
             "\x1b#8",
         ],
-        longest: 600,
+        max_bytes: 600,
     };
     target.run(|input| {
         let (at_once, mut pipeline) = terminal_state(&[input]);

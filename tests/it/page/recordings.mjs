@@ -96,7 +96,7 @@ await play(async (browser) => {
   await shot(page, "recording-damaged");
   await tell("breaks");
   await page.reload();
-  await page.getByText("it is not a recording in the format asciicast").waitFor();
+  await page.getByText("not an asciicast recording").waitFor();
 
   const told = replies.join("\n");
   assert.ok(told.includes("first-line") && told.includes("••••"), "frames were looked at");

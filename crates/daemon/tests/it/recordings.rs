@@ -96,7 +96,7 @@ async fn damaged_recording_is_shown_up_to_the_damage() {
     assert_eq!(read_whole(&daemon, &id).await[0].damage, None);
     std::fs::write(&file, "no recording").unwrap();
     let refused = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: None }).await;
-    assert!(refused.error.is_some_and(|error| error.contains("it is not a recording in the format asciicast: line 1")));
+    assert!(refused.error.is_some_and(|error| error.contains("not an asciicast recording: line 1")));
     std::fs::remove_file(&file).unwrap();
     let gone = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: None }).await;
     assert!(gone.error.is_some_and(|error| error.contains("moved or deleted")));

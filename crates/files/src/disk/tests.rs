@@ -208,11 +208,11 @@ fn directory_lists_entry_kinds_without_following_links() {
     make_directory(&folder.path().join("a/deep")).unwrap();
     symlink("b", folder.path().join("c")).unwrap();
     fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"d\xff")), "").unwrap();
-    let listed = list(folder.path()).unwrap();
-    let kinds: Vec<_> = listed.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
+    let entries = list(folder.path()).unwrap();
+    let kinds: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
     assert_eq!(
         kinds,
         [("a", Some(FileKind::Directory)), ("b", Some(FileKind::File)), ("c", None), ("d\u{fffd}", None)]
     );
-    assert_eq!(listed[1].size, 3);
+    assert_eq!(entries[1].size, 3);
 }

@@ -114,14 +114,14 @@ impl Effects {
     /// Returns the progress of the input of a step.
     pub(crate) fn stage(&self, step: String) -> Option<Stage> {
         let mut desk = self.desk.lock();
-        let result = desk.result_of(&EffectKey::new(Effect::Type, step))?;
+        let result = desk.result(&EffectKey::new(Effect::Type, step))?;
         Some(if result.is_some() { Stage::Done } else { Stage::Intent })
     }
 
     /// Returns the file that a step has written.
     pub(crate) fn written_file(&self, step: &str) -> Option<FileWritten> {
         let mut desk = self.desk.lock();
-        let body = desk.result_of(&EffectKey::new(Effect::Write, step))??;
+        let body = desk.result(&EffectKey::new(Effect::Write, step))??;
         decode_result::<Result<FileWritten, FileError>>(body)?.ok()
     }
 

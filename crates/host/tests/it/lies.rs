@@ -479,7 +479,7 @@ async fn file_is_written_only_as_requested() {
         match is_finish {
             true => assert_eq!(
                 refusal(put.map_err(transfer_error), name),
-                "a written file with another content than was sent"
+                "a written file whose content differs from what was sent"
             ),
             false => assert_eq!((put.unwrap().length, name), (4, name)),
         }
@@ -492,16 +492,16 @@ async fn disconnecting_machine_is_contacted_once_a_second() {
     let liar = Liar::new(Lies::default());
     let scene = Scene::of(liar.clone()).await;
     scene.open().await;
-    let (began, before) = (Instant::now(), liar.dialed());
+    let (began, before) = (Instant::now(), liar.dial_count());
     while began.elapsed() < Duration::from_secs(600) {
-        let last = liar.dialed();
+        let last = liar.dial_count();
         liar.drop_connections();
-        while liar.dialed() == last {
+        while liar.dial_count() == last {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let dialed = liar.dialed() - before;
+    let dialed = liar.dial_count() - before;
     // Two for each pause: one for the unknown session, and one for a new session.
     assert!((100..1300).contains(&dialed), "{dialed} in ten minutes");
 }
@@ -595,7 +595,7 @@ async fn too_long_answer_is_an_error_of_its_request() {
     let error = terminal.view(false).await.unwrap_err();
     assert!(error.is_outcome_unknown() && error.to_string().contains("longer than the answer"), "{error}");
     terminal.describe().await.unwrap();
-    assert_eq!(scene.liar.dialed(), 1);
+    assert_eq!(scene.liar.dial_count(), 1);
     // An error quotes only a short text.
     let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Value(json!({"x".repeat(500_000): 1})))).await;
     let error = scene.open().await.view(false).await.unwrap_err();
@@ -638,7 +638,7 @@ async fn endless_list_takes_no_memory_and_blocks_nothing() {
     let listed: Vec<_> = scene.hosts.list().await.into_iter().map(|listed| listed.description.id).collect();
     assert_eq!(listed, [terminal.id().clone()], "in its last known state");
     terminal.view(false).await.unwrap();
-    assert_eq!(scene.liar.dialed(), 1, "the connection continues");
+    assert_eq!(scene.liar.dial_count(), 1, "the connection continues");
 }
 
 /// Lies about the end of a frame, and answers that end the session.
@@ -747,7 +747,7 @@ async fn queue_for_a_stalled_machine_is_bounded() {
             matches!(error, steplatch_host::SendError::Ask(AskError::RemoteHostSilent { .. })),
             "{name}: {error:?}"
         );
-        assert_eq!(scene.liar.dialed(), 1, "{name}: the connection was made once");
+        assert_eq!(scene.liar.dial_count(), 1, "{name}: the connection was made once");
     }
 }
 
@@ -1156,7 +1156,7 @@ async fn machine_with_thousands_of_hosts_has_few_connections() {
     let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() }).await;
     scene.check().await.unwrap();
     scene.open().await;
-    assert_eq!((scene.liar.dialed(), scene.liar.connections()), (1, 1));
+    assert_eq!((scene.liar.dial_count(), scene.liar.connection_count()), (1, 1));
 
     // Each connection reaches another host, and none of them opens terminals.
     let relay = |number: usize, request: &str| {
@@ -1168,8 +1168,8 @@ async fn machine_with_thousands_of_hosts_has_few_connections() {
     for _ in 0..30 {
         scene.check().await.unwrap();
     }
-    assert!(scene.liar.dialed() >= 30);
-    eventually("few connections are left", async || match scene.liar.connections() {
+    assert!(scene.liar.dial_count() >= 30);
+    eventually("few connections are left", async || match scene.liar.connection_count() {
         0..=9 => Ok(()),
         many => Err(many),
     })
@@ -1259,9 +1259,9 @@ async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
         assert_eq!(may_pass, !matches!(why, ConnectFailure::Protocol(_)), "{name}: {why}");
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
         assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");
-        assert!(scene.liar.connections() <= 1, "{name}");
+        assert!(scene.liar.connection_count() <= 1, "{name}");
         // Not immediately again: only a few connections in this time.
-        assert!(scene.liar.dialed() < 10, "{name}: {}", scene.liar.dialed());
+        assert!(scene.liar.dial_count() < 10, "{name}: {}", scene.liar.dial_count());
     }
 }
 

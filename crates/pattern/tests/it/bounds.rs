@@ -1,4 +1,4 @@
-//! No pattern and no text makes a search run away, and errors name the place to fix.
+//! Every search has bounded work, and errors name the position to fix.
 
 use std::time::{Duration, Instant};
 
@@ -6,29 +6,30 @@ use expect_test::expect;
 use proptest::prelude::*;
 use steplatch_pattern::{Pattern, PatternError};
 
-fn error(pattern: &str) -> String {
-    Pattern::new(pattern).expect_err("a pattern that is refused").to_string()
+fn error_message(pattern: &str) -> String {
+    Pattern::new(pattern).expect_err("the pattern is refused").to_string()
 }
 
 #[test]
-fn error_names_the_pattern_the_reason_and_the_place() {
-    expect!["pattern 'ab(c' does not compile: unclosed group at position 2"].assert_eq(&error("ab(c"));
-    expect!["pattern 'é[a' does not compile: unterminated character set at position 1"].assert_eq(&error("é[a"));
-    expect![r"pattern '\q' does not compile: bad escape \q at position 0"].assert_eq(&error(r"\q"));
-    expect!["pattern '*' does not compile: nothing to repeat at position 0"].assert_eq(&error("*"));
+fn error_names_pattern_reason_and_position() {
+    expect!["pattern 'ab(c' does not compile: unclosed group at position 2"].assert_eq(&error_message("ab(c"));
+    expect!["pattern 'é[a' does not compile: unterminated character set at position 1"]
+        .assert_eq(&error_message("é[a"));
+    expect![r"pattern '\q' does not compile: bad escape \q at position 0"].assert_eq(&error_message(r"\q"));
+    expect!["pattern '*' does not compile: nothing to repeat at position 0"].assert_eq(&error_message("*"));
 }
 
 #[test]
-fn page_long_pattern_is_refused_without_repeating_it() {
+fn overlong_pattern_is_refused_with_an_excerpt() {
     let long = "x".repeat(10_001);
     assert!(matches!(Pattern::new(&long), Err(PatternError::TooLarge { .. })));
-    let message = error(&long);
+    let message = error_message(&long);
     assert!(message.ends_with("…' is too large: 10001 bytes, the maximum is 10000"), "{message}");
     assert!(message.len() < 400);
 }
 
 #[test]
-fn pattern_exploding_during_compilation_is_refused_quickly() {
+fn pattern_too_large_to_compile_is_refused_quickly() {
     for pattern in [r"(?:a{1000}){1000}", r"\w{9999}", r"(?:(?:\w{99}){99}){99}"] {
         let started = Instant::now();
         assert!(matches!(Pattern::new(pattern), Err(PatternError::TooLarge { .. })), "{pattern}");
@@ -37,9 +38,10 @@ fn pattern_exploding_during_compilation_is_refused_quickly() {
 }
 
 #[test]
-fn endlessly_nested_pattern_is_refused() {
+fn deeply_nested_pattern_is_refused() {
     let deep = format!("{}a{}", "(".repeat(3000), ")".repeat(3000));
-    expect!["groups nested too deeply at position 40"].assert_eq(error(&deep).rsplit("compile: ").next().unwrap());
+    expect!["groups nested too deeply at position 40"]
+        .assert_eq(error_message(&deep).rsplit("compile: ").next().unwrap());
 }
 
 #[test]
@@ -56,7 +58,7 @@ fn catastrophic_pattern_with_back_references_is_abandoned() {
 }
 
 #[test]
-fn work_is_bounded_even_with_lookahead_at_each_step() {
+fn search_work_is_bounded_with_lookahead() {
     let text = format!("{}Q", "lorem ipsu".repeat(30_000));
     for pattern in [
         r"(?=.*zzz)(?!y)\w|zzz",
@@ -101,13 +103,13 @@ fn groups_are_found_by_number_and_by_name() {
 }
 
 #[test]
-fn text_before_the_start_is_seen_but_not_searched() {
+fn lookbehind_sees_text_before_the_search_start() {
     let find = |pattern: &str, from| {
         Pattern::new(pattern).unwrap().find_at("one two\ntwo", from).unwrap().map(|found| found.range.start)
     };
     assert_eq!(find("two", 4), Some(4));
     assert_eq!(find("two", 5), Some(8));
-    assert_eq!(find("^two", 4), Some(8), "a line begins at 8, not where the search begins");
+    assert_eq!(find("^two", 4), Some(8), "'^' matches at the start of a line, not of the search");
     assert_eq!(find(r"\bwo", 5), None);
     assert_eq!(find("(?<=t)wo", 5), Some(5));
     assert_eq!(find("two", 99), None);

@@ -88,7 +88,7 @@ fn patterns() {
             "İ",
             "👍",
         ],
-        longest: 300,
+        max_bytes: 300,
     };
     target.run(|input| {
         let text = String::from_utf8_lossy(input);
@@ -96,7 +96,7 @@ fn patterns() {
         let literal = Pattern::new(&escape(text));
         if let Ok(literal) = literal {
             let found =
-                literal.find_at(text, 0).expect("a literal takes little work").expect("a text is found in itself");
+                literal.find_at(text, 0).expect("searching for a literal is cheap").expect("a literal matches itself");
             assert_eq!(found.range, 0..text.len(), "escaped as {}", escape(text));
         }
         let pattern = match Pattern::new(source) {
@@ -127,7 +127,7 @@ fn patterns() {
             && let Ok(again) = other.find_at(text, 0)
         {
             let place = |found: &Option<Match>| found.as_ref().map(|found| found.range.start);
-            assert_eq!(place(&again), place(&found), "the engines differ");
+            assert_eq!(place(&again), place(&found), "both engines find the same match");
         }
         let letters: String = source.chars().filter(|letter| !letter.is_alphanumeric()).take(6).collect();
         format!("{letters} {}", found.is_some())

@@ -2,7 +2,7 @@
 
 use steplatch_pattern::{Pattern, PatternError};
 
-/// A pattern, a text, and what `re.search` finds in it.
+/// Patterns, each with a text and the match of `re.search` in it.
 #[rustfmt::skip]
 const FOUND: &[(&str, &str, Option<&str>)] = &[
     ("a+b", "xaaab", Some("aaab")),
@@ -118,7 +118,7 @@ const FOUND: &[(&str, &str, Option<&str>)] = &[
     ("(?:)*", "", Some("")),
 ];
 
-/// A pattern that `re.compile` refuses, and the reported position (0 if none).
+/// Patterns that `re.compile` refuses, with the reported position (0 if none).
 #[rustfmt::skip]
 const REFUSED: &[(&str, usize)] = &[
     ("[a--c]", 1),
@@ -173,7 +173,7 @@ fn patterns_find_the_same_as_in_python() {
 }
 
 #[test]
-fn patterns_refused_by_python_are_refused_at_the_same_place() {
+fn patterns_refused_by_python_are_refused_at_the_same_position() {
     for (pattern, expected) in REFUSED {
         match Pattern::new(pattern) {
             Err(PatternError::Invalid { position, .. }) => assert_eq!(position, *expected, "{pattern:?}"),

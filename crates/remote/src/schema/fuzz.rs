@@ -68,7 +68,7 @@ fn schemas() {
             "\n",
             ",",
         ],
-        longest: 3_000,
+        max_bytes: 3_000,
     };
     target.run(|input| {
         let text = String::from_utf8_lossy(input);

@@ -117,7 +117,7 @@ fn definitions() {
             ", ",
             "~1",
         ],
-        longest: 6_000,
+        max_bytes: 6_000,
     };
     target.run(|input| {
         let Ok(text) = std::str::from_utf8(input) else { return (Vec::new(), 0) };

@@ -380,12 +380,12 @@ impl Dispatcher {
             Command::HandBackTerminal(verb) => VerbReply::from_reply(Box::pin(sessions.hand_back(verb)).await),
             Command::RunWorkflow(verb) => {
                 let detail = verb.detail;
-                VerbReply::of_run(select_detail(Box::pin(self.runs.run(caller, verb, step)).await, detail))
+                VerbReply::from_run(select_detail(Box::pin(self.runs.run(caller, verb, step)).await, detail))
             }
             Command::ExecuteWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.execute(caller, verb, step)).await),
             Command::GetRun(verb) => {
                 let detail = verb.detail;
-                VerbReply::of_run(select_detail(Box::pin(self.runs.get_run(verb)).await, detail))
+                VerbReply::from_run(select_detail(Box::pin(self.runs.get_run(verb)).await, detail))
             }
             Command::Decide(verb) => VerbReply::from_reply(Box::pin(self.runs.answer(caller, verb.into())).await),
             Command::ProposePatch(verb) => VerbReply::from_reply(Box::pin(self.runs.propose_patch(caller, verb)).await),
@@ -559,9 +559,9 @@ impl Dispatcher {
             Command::CallTool(verb) => match Box::pin(self.tools.find_checked(caller, &verb.name, &verb.arguments)).await {
                 Ok(tool) => {
                     let detail = verb.detail;
-                    VerbReply::of_run(select_detail(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await, detail))
+                    VerbReply::from_run(select_detail(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await, detail))
                 }
-                Err(not_called) => VerbReply::of_run(not_called.into_reply()),
+                Err(not_called) => VerbReply::from_run(not_called.into_reply()),
             },
             Command::Watch(_) => {
                 let watching = ReplyStream::Changes(Box::new(Box::pin(self.tools.watch(caller)).await));

@@ -26,7 +26,7 @@ impl VerbReply {
     }
 
     /// Wraps the reply about a run. A run in progress counts as a success, although its field `success` is false.
-    pub fn of_run(reply: RunReply) -> Self {
+    pub fn from_run(reply: RunReply) -> Self {
         let is_in_progress = ["running", "waiting"].contains(&reply.status.as_str());
         let verb_reply = Self::from_reply(reply);
         if is_in_progress { Self { success: true, error: None, ..verb_reply } } else { verb_reply }

@@ -10,23 +10,25 @@ use steplatch_host::{AskError, HostedTerminal};
 use steplatch_protocol::{InputKind, InputRecord, ReadInputs, visible};
 use steplatch_terminal::NotedState;
 
+use crate::error::SessionError;
 use crate::sessions::Sessions;
-use crate::trouble::SessionError;
 
 /// Maximum number of described terminals; further ones are only counted.
 const MAX_TERMINALS: usize = 4;
 
-/// Maximum number of shown inputs of a terminal, and of the characters of each.
+/// Maximum number of shown inputs of a terminal.
 const MAX_INPUTS: u32 = 8;
+
+/// Maximum length of a shown input, in characters.
 const MAX_INPUT_CHARS: usize = 160;
 
-/// Time limit of the description of one terminal.
+/// Time limit for the description of one terminal.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit of the descriptions of all terminals of a gate.
+/// Time limit for the descriptions of all terminals of a gate.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Prefix of a line with the reason why a terminal is not compared.
+/// Prefix of a line that states why a terminal is not compared.
 pub const NOT_COMPARED: &str = "not compared before the next input: ";
 
 /// A terminal that a run uses when a gate opens.
@@ -73,7 +75,7 @@ impl Sessions {
         lines: &mut Vec<String>,
         ids: &mut Vec<String>,
     ) {
-        let mut further = Vec::new();
+        let mut unlisted = Vec::new();
         for asked in terminals {
             let terminal = match self.find(&asked.session).await {
                 Ok(terminal) if ids.iter().any(|known| known == terminal.id().as_str()) => continue,
@@ -85,23 +87,23 @@ impl Sessions {
                 }
             };
             if ids.len() < MAX_TERMINALS {
-                let Some(described) = self.describe_one(gate, asked, &terminal).await else { continue };
-                lines.push(described);
+                let Some(description) = self.describe_one(gate, asked, &terminal).await else { continue };
+                lines.push(description);
             } else {
                 // Record the state of terminals that are only named, too. Omit a terminal that does not answer.
                 let recorded = tokio::time::timeout(REPORT_TIMEOUT, terminal.record_state(gate.to_owned())).await;
                 if !matches!(recorded, Ok(Ok(_))) {
                     continue;
                 }
-                further.push(match asked.session == terminal.id().as_str() {
+                unlisted.push(match asked.session == terminal.id().as_str() {
                     true => asked.session.clone(),
                     false => format!("{} '{}'", terminal.id(), asked.session),
                 });
             }
             ids.push(terminal.id().to_string());
         }
-        if !further.is_empty() {
-            lines.push(visible(&format!("and {} more terminals of the run: {}", further.len(), further.join(", "))));
+        if !unlisted.is_empty() {
+            lines.push(visible(&format!("and {} more terminals of the run: {}", unlisted.len(), unlisted.join(", "))));
         }
     }
 
@@ -113,7 +115,7 @@ impl Sessions {
     pub async fn id_of(&self, session: &str) -> Result<String, String> {
         match self.find(session).await {
             Ok(terminal) => Ok(terminal.id().to_string()),
-            Err(trouble) => Err(self.describe_trouble(session, trouble).await),
+            Err(error) => Err(self.describe_error(session, error).await),
         }
     }
 
@@ -145,10 +147,10 @@ impl Sessions {
     async fn last_inputs(&self, terminal: &HostedTerminal) -> Vec<String> {
         let verb = ReadInputs { session_id: terminal.id().to_string(), ..ReadInputs::default() };
         let Ok(reply) = self.try_inputs(verb).await else { return vec!["not known".to_owned()] };
-        let mut shown: Vec<String> =
+        let mut lines: Vec<String> =
             reply.inputs.into_iter().rev().filter_map(input_line).take(MAX_INPUTS as usize).collect();
-        shown.reverse();
-        shown
+        lines.reverse();
+        lines
     }
 }
 

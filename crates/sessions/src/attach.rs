@@ -14,7 +14,7 @@ use steplatch_terminal::{HoldKey, LockHolder};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::trouble::SessionError;
+use super::error::SessionError;
 use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
@@ -82,8 +82,8 @@ impl Sessions {
                 };
                 (reply, Some(TerminalEvents { attached, mask, _seat: seat }))
             }
-            Err(trouble) => {
-                let error = Some(self.describe_trouble(&session_id, trouble).await);
+            Err(error) => {
+                let error = Some(self.describe_error(&session_id, error).await);
                 (AttachTerminalReply { session_id, error, ..AttachTerminalReply::default() }, None)
             }
         }

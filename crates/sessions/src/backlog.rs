@@ -33,7 +33,7 @@ pub struct Backlog {
     lookups: Arc<Semaphore>,
 }
 
-/// A counted reply or command, which a drop subtracts again.
+/// A counted reply or command. Dropping it subtracts it again.
 #[derive(Debug)]
 pub struct Place {
     load: watch::Sender<Load>,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lookups_are_limited_to_written_answers() {
+    async fn lookup_holds_its_turn_until_its_reply_is_written() {
         let backlog = Backlog::new();
         let lists = Command::ListWorkflows(steplatch_protocol::ListWorkflows::default());
         let mut turns = Vec::new();
@@ -134,14 +134,14 @@ mod tests {
         let waiting = Command::AwaitOutput(steplatch_protocol::AwaitOutput::default());
         assert!(
             is_at_once(async { drop(backlog.wait_for_turn(&waiting).await) }).await,
-            "waits without a turn hold nothing"
+            "a waiting look-up holds no turn"
         );
         turns.pop();
         assert!(is_at_once(async { drop(backlog.wait_for_turn(&lists).await) }).await);
     }
 
     #[tokio::test]
-    async fn nothing_is_read_while_too_many_answers_are_pending() {
+    async fn reading_stops_while_too_many_replies_are_unwritten() {
         let backlog = Backlog::new();
         let mut answers: Vec<Place> = (0..MAX_UNWRITTEN).map(|_| backlog.count_unwritten()).collect();
         assert!(!is_at_once(backlog.wait_until_readable()).await);

@@ -7,8 +7,8 @@ use steplatch_access::Redactor;
 use steplatch_capture::{Moment, SessionLog};
 use steplatch_protocol::{InputKind, InputRecord, ReadInputs};
 
+use crate::error::SessionError;
 use crate::sessions::Sessions;
-use crate::trouble::SessionError;
 
 /// Maximum number of characters of the output after one entry; longer output is cut in the middle.
 const MAX_ENTRY_CHARS: usize = 32 << 10;
@@ -38,7 +38,7 @@ impl Sessions {
     pub async fn session_log(&self, session_id: &str, part: CaptureRange) -> Result<SessionLog, String> {
         match self.try_session_log(session_id, part).await {
             Ok(log) => Ok(log),
-            Err(trouble) => Err(self.describe_trouble(session_id, trouble).await),
+            Err(error) => Err(self.describe_error(session_id, error).await),
         }
     }
 

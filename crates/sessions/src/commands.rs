@@ -18,7 +18,7 @@ use steplatch_terminal::{
 };
 use tokio::time::Instant;
 
-use super::trouble::{SessionError, held_text};
+use super::error::{SessionError, describe_holder};
 use crate::sessions::{DEFAULT_REPLY_CHARS, MAX_VALUE_BYTES, Sessions, incomplete_text};
 
 /// Maximum time limit of a command.
@@ -62,7 +62,7 @@ impl Sessions {
                     let name = (session != terminal.id().as_str()).then_some(session);
                     RunCommandReply { name, ..reply }
                 }
-                Err(trouble) => self.failure_reply_for(&session, trouble, step.as_deref()).await,
+                Err(error) => self.failure_reply_for(&session, error, step.as_deref()).await,
             },
             None => self.run_in_fresh_shell(caller, verb, step).await,
         };
@@ -96,9 +96,9 @@ impl Sessions {
         // Opening and running happen only once: a repeated request finds the same shell, and the result of the command.
         let terminal = match self.try_open(caller, open, step.clone(), PlacePolicy::ForCommand(timeout)).await {
             Ok((terminal, _)) => terminal,
-            Err(trouble) => {
+            Err(error) => {
                 closing.step = None;
-                return self.failure_reply_for("", trouble, step.as_deref()).await;
+                return self.failure_reply_for("", error, step.as_deref()).await;
             }
         };
         let session_id = terminal.id().to_string();
@@ -121,9 +121,9 @@ impl Sessions {
         RunCommandReply { session_id: None, offset: None, ..reply }
     }
 
-    async fn failure_reply_for(&self, session: &str, trouble: SessionError, step: Option<&str>) -> RunCommandReply {
-        let outcome_unknown = trouble.outcome_unknown(self.is_repeated(step));
-        RunCommandReply { outcome_unknown, ..failure_reply(self.describe_trouble(session, trouble).await) }
+    async fn failure_reply_for(&self, session: &str, error: SessionError, step: Option<&str>) -> RunCommandReply {
+        let outcome_unknown = error.outcome_unknown(self.is_repeated(step));
+        RunCommandReply { outcome_unknown, ..failure_reply(self.describe_error(session, error).await) }
     }
 
     /// Returns the variables of a shell for one command.
@@ -174,35 +174,35 @@ impl Sessions {
         let session_id = Some(terminal.id().to_string());
         let step = request.step.clone();
         let began = Instant::now();
-        let mut ran = terminal.run(request.clone()).await;
-        if let Err(TerminalError::Refused(RunError::Busy { .. })) = ran
+        let mut result = terminal.run(request.clone()).await;
+        if let Err(TerminalError::Refused(RunError::Busy { .. })) = result
             && caller.run.is_some()
             && wait_for_prompt(terminal, request.timeout.saturating_sub(began.elapsed())).await
         {
             let timeout = request.timeout.saturating_sub(began.elapsed());
-            ran = terminal.run(CommandRequest { timeout, ..request }).await;
+            result = terminal.run(CommandRequest { timeout, ..request }).await;
         }
         // A run does not receive the question of a program that it did not start.
-        let input_request = match &ran {
+        let input_request = match &result {
             Err(TerminalError::Refused(error)) if caller.run.is_none() => input_request_in_front(terminal, error).await,
             _ => None,
         };
-        match ran {
-            Ok(ran) => {
-                self.record_typed(caller, terminal, ran.offset);
+        match result {
+            Ok(result) => {
+                self.record_typed(caller, terminal, result.offset);
                 // The client has read this output; its next read begins after it.
                 if let Some(reader) = caller.reader() {
                     self.readers.update_reading(reader, terminal.id(), |reading| {
-                        reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
-                        reading.version = ran.version;
+                        reading.offset = Some(reading.offset.unwrap_or(0).max(result.end));
+                        reading.version = result.version;
                     });
                 }
-                let is_whole = !is_value || ran.left_out == 0 && ran.output.len() <= MAX_VALUE_BYTES;
-                if caller.run.is_some() && !(is_whole && ran.dropped_before.is_none()) {
-                    return incomplete_output(session_id, &ran);
+                let is_whole = !is_value || result.left_out == 0 && result.output.len() <= MAX_VALUE_BYTES;
+                if caller.run.is_some() && !(is_whole && result.dropped_before.is_none()) {
+                    return incomplete_output(session_id, &result);
                 }
-                let question = if ran.timed_out { find_question_row(terminal).await } else { None };
-                let mut reply = self.to_reply(terminal, ran);
+                let question = if result.timed_out { find_question_row(terminal).await } else { None };
+                let mut reply = self.to_reply(terminal, result);
                 if let Some(row) = question {
                     let row = self.secrets.within(terminal.id()).masked(row);
                     reply.awaiting_input = true;
@@ -215,7 +215,7 @@ impl Sessions {
                 reply
             }
             Err(TerminalError::Refused(RunError::Held(holder))) => {
-                RunCommandReply { session_id, ..failure_reply(held_text(&holder)) }
+                RunCommandReply { session_id, ..failure_reply(describe_holder(&holder)) }
             }
             Err(TerminalError::Refused(_)) if let Some(input_request) = input_request => RunCommandReply {
                 session_id,
@@ -242,22 +242,22 @@ impl Sessions {
         }
     }
 
-    fn to_reply(&self, terminal: &HostedTerminal, ran: CommandResult) -> RunCommandReply {
+    fn to_reply(&self, terminal: &HostedTerminal, result: CommandResult) -> RunCommandReply {
         let session_id = Some(terminal.id().to_string());
-        let request = ran.asks;
-        let error = match (&ran.ended, &ran.replaced_by) {
+        let request = result.asks;
+        let error = match (&result.ended, &result.replaced_by) {
             (Some(exit), _) => Some(format!("the command ended the shell, with exit code {}", exit.code)),
             (None, Some(program)) => Some(format!("{program} replaced the shell")),
-            (None, None) if ran.timed_out => Some(
+            (None, None) if result.timed_out => Some(
                 "timed out; the command is still running: wait with await_output until: prompt, or type into it with \
                  send_input"
                     .to_owned(),
             ),
-            (None, None) if ran.is_unreported => Some(UNREPORTED_END_TEXT.to_owned()),
-            (None, None) if ran.is_piped && request.is_none() => Some(PIPED_OUTPUT_TEXT.to_owned()),
+            (None, None) if result.is_unreported => Some(UNREPORTED_END_TEXT.to_owned()),
+            (None, None) if result.is_piped && request.is_none() => Some(PIPED_OUTPUT_TEXT.to_owned()),
             (None, None) => request.as_ref().map(describe_input_request),
         };
-        let error = match &ran.not_entered {
+        let error = match &result.not_entered {
             Some(lines) => Some(not_entered_text(lines, error)),
             None => error,
         };
@@ -266,37 +266,37 @@ impl Sessions {
         let awaiting_input = request.is_some();
         let screen_content =
             request.filter(|request| request.full_screen).map(|request| secrets.masked_screen(request.screen));
-        let (head, tail) = self.secrets.within(terminal.id()).masked_cut(ran.output, ran.tail);
-        let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
+        let (head, tail) = self.secrets.within(terminal.id()).masked_cut(result.output, result.tail);
+        let truncated = result.left_out > 0 || result.dropped_before.is_some();
         let omitted = truncated.then_some(OmittedOutput {
-            bytes: ran.left_out,
-            offset: ran.next,
+            bytes: result.left_out,
+            offset: result.next,
             tail,
-            lost_before: ran.dropped_before,
+            lost_before: result.dropped_before,
         });
         RunCommandReply {
-            success: !ran.timed_out
+            success: !result.timed_out
                 && !awaiting_input
-                && !ran.is_unreported
-                && !ran.is_piped
-                && ran.replaced_by.is_none()
-                && ran.not_entered.is_none(),
+                && !result.is_unreported
+                && !result.is_piped
+                && result.replaced_by.is_none()
+                && result.not_entered.is_none(),
             session_id,
             // Exactly as printed, with or without a final line end.
             output: head,
             omitted,
-            exit_code: ran.exit_code,
-            timed_out: ran.timed_out,
+            exit_code: result.exit_code,
+            timed_out: result.timed_out,
             elapsed_time: 0.0,
             error,
-            offset: Some(ran.offset),
+            offset: Some(result.offset),
             truncated,
             name: None,
             awaiting_input,
             password,
             screen_content,
-            outcome_unknown: ran.is_unreported.then_some(true),
-            exit_code_unknown: ran.lacks_exit_code && ran.exit_code.is_none(),
+            outcome_unknown: result.is_unreported.then_some(true),
+            exit_code_unknown: result.lacks_exit_code && result.exit_code.is_none(),
         }
     }
 
@@ -321,7 +321,7 @@ impl Sessions {
 
     /// Reads variables like [`Self::variables`], but with unmasked secrets, for a caller that does not show them.
     #[boxed]
-    pub async fn variables_as_they_are(
+    pub async fn unmasked_variables(
         &self,
         verb: &GetVariables,
     ) -> Result<BTreeMap<String, Option<String>>, ShellQueryError> {
@@ -333,7 +333,7 @@ impl Sessions {
         &self,
         verb: &GetVariables,
     ) -> Result<(TerminalId, BTreeMap<String, Option<Variable>>), ShellQueryError> {
-        let trouble = match self.find(&verb.session_id).await {
+        let error = match self.find(&verb.session_id).await {
             Ok(terminal) => match terminal.variables(verb.names.clone()).await {
                 Ok(variables) => return Ok((terminal.id().clone(), variables.into_iter().collect())),
                 Err(TerminalError::Refused(busy @ VariablesError::Busy { .. })) => {
@@ -341,16 +341,16 @@ impl Sessions {
                 }
                 Err(error) => error.into(),
             },
-            Err(trouble) => trouble,
+            Err(error) => error,
         };
-        Err(ShellQueryError::Otherwise(self.describe_trouble(&verb.session_id, trouble).await))
+        Err(ShellQueryError::Otherwise(self.describe_error(&verb.session_id, error).await))
     }
 
     /// Sets variables of the shell in a terminal.
     #[boxed]
     pub async fn set_variables(&self, caller: &Caller, verb: SetVariables) -> SetVariablesReply {
         let set = async {
-            let terminal = self.open_for(caller, &verb.session_id).await?;
+            let terminal = self.find_for_input(caller, &verb.session_id).await?;
             if let Some(gate) = &caller.approved_at {
                 match terminal.check_state(gate.clone()).await {
                     Err(TerminalError::Refused(what)) => {
@@ -370,20 +370,20 @@ impl Sessions {
 
 /// Returns the reply to a step of a run whose output exceeds the maximum size of a value. It has no output and no exit
 /// code, so that no later step mistakes a part for all output.
-fn incomplete_output(session_id: Option<String>, ran: &CommandResult) -> RunCommandReply {
-    let status = match ran.exit_code {
+fn incomplete_output(session_id: Option<String>, result: &CommandResult) -> RunCommandReply {
+    let status = match result.exit_code {
         Some(code) => format!("the command ended with exit code {code}"),
-        None if ran.timed_out => "the command still runs".to_owned(),
+        None if result.timed_out => "the command still runs".to_owned(),
         None => "the command was run".to_owned(),
     };
-    let what = format!("{status}, and its output of {} bytes", ran.end.saturating_sub(ran.offset));
-    let way_out = "redirect it to a file (get_file reads one), or keep only its head and tail with limit";
+    let what = format!("{status}, and its output of {} bytes", result.end.saturating_sub(result.offset));
+    let advice = "redirect it to a file (get_file reads one), or keep only its head and tail with limit";
     RunCommandReply {
         session_id,
-        timed_out: ran.timed_out,
-        offset: Some(ran.offset),
+        timed_out: result.timed_out,
+        offset: Some(result.offset),
         truncated: true,
-        ..failure_reply(incomplete_text(&what, ran.dropped_before, way_out))
+        ..failure_reply(incomplete_text(&what, result.dropped_before, advice))
     }
 }
 
@@ -421,11 +421,11 @@ impl Drop for CloseOnDrop {
 }
 
 /// Describes a command that waits for input, and the next action.
-fn describe_input_request(asks: &InputRequest) -> String {
-    let program = asks.program.as_ref().map_or("the command".to_owned(), |program| format!("'{program}'"));
-    let what = match asks {
+fn describe_input_request(request: &InputRequest) -> String {
+    let program = request.program.as_ref().map_or("the command".to_owned(), |program| format!("'{program}'"));
+    let what = match request {
         InputRequest { password: true, .. } => "asks for a password; type it with send_input and secret: true",
-        InputRequest { full_screen: true, .. } if asks.is_of_shell() => {
+        InputRequest { full_screen: true, .. } if request.is_of_shell() => {
             "waits for input on a full screen, which a program that has ended may have left on: leave it with input_text: \
              \"tput rmcup\\n\"; type with send_input"
         }

@@ -13,10 +13,10 @@ use steplatch_host::{HostedTerminal, WaitRequest};
 use steplatch_protocol::{AwaitReason, SendInput};
 use steplatch_terminal::{InputWait, Limit, Part, Target, Until};
 
+use crate::error::SessionError;
 use crate::sessions::RAN_NOTHING;
 use crate::sessions::Sessions;
-use crate::trouble::SessionError;
-use crate::waiting::{masked_match, reason_of};
+use crate::waiting::{await_reason, masked_match};
 
 /// Parameters of one turn.
 #[derive(Debug, Deserialize)]
@@ -52,9 +52,9 @@ impl Sessions {
                 let is_repeated = self.is_repeated(Some(&step));
                 match self.try_take_turn(caller, turn, step).await {
                     Ok(result) => result,
-                    Err(trouble) => {
-                        let unknown = trouble.outcome_unknown(is_repeated);
-                        let error = self.describe_trouble(&session, trouble).await;
+                    Err(error) => {
+                        let unknown = error.outcome_unknown(is_repeated);
+                        let error = self.describe_error(&session, error).await;
                         json!({"success": false, "session_id": session, "error": error, "outcome_unknown": unknown})
                     }
                 }
@@ -111,7 +111,7 @@ impl Sessions {
             return Err(gave_up.to_string().into());
         }
         let found = waited.found.as_ref().filter(|found| !found.in_echo);
-        let reason = reason_of(&waited);
+        let reason = await_reason(&waited);
         let secrets = self.secrets.within(terminal.id());
         let mut result = json!({
             "success": true,

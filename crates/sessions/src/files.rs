@@ -1,4 +1,4 @@
-//! Files of this and other machines, which clients read, write and copy.
+//! Files of this and remote hosts, which clients read, write and copy.
 
 mod copying;
 
@@ -29,14 +29,14 @@ const MAX_COPY_BYTES: u64 = 256 << 20;
 
 /// Error from reading or writing a file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FileTrouble {
-    /// The machine is unreachable, or has no terminal host.
+pub(crate) enum FileRequestError {
+    /// The remote host is unreachable, or has no terminal host.
     #[error(transparent)]
     Machine(#[from] HostsError),
-    /// The request about the file failed, on this machine or on the named one.
+    /// The request about the file failed, on this computer or on the named one.
     #[error("{error}{}{}", host_suffix(.host.as_deref()), error_advice(.error))]
     Transfer {
-        /// The machine, if it is another one.
+        /// The remote host, if any.
         host: Option<String>,
         /// The error.
         error: TransferError,
@@ -47,7 +47,7 @@ pub(crate) enum FileTrouble {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The machine differs from that at the start of the run, or is unreachable.
+    /// The remote host differs from that at the start of the run, or is unreachable.
     #[error(transparent)]
     Pinned(#[from] PinnedHostError),
     /// An earlier daemon may have written the file, and no request was sent to the terminal host.
@@ -55,7 +55,7 @@ pub(crate) enum FileTrouble {
     InDoubt(Box<Self>),
 }
 
-impl FileTrouble {
+impl FileRequestError {
     /// Returns `Some(true)` if the outcome is unknown.
     fn outcome_unknown(&self) -> Option<bool> {
         let unknown = match self {
@@ -95,7 +95,7 @@ fn error_advice(error: &TransferError) -> &'static str {
     }
 }
 
-/// One end of a copy: the files of a machine, and a path there.
+/// One end of a copy: the files of one host, and a path there.
 #[derive(Debug, Clone)]
 pub(crate) struct FilePlace {
     host: Option<String>,
@@ -104,16 +104,16 @@ pub(crate) struct FilePlace {
 }
 
 impl FilePlace {
-    fn failed(&self, error: TransferError) -> FileTrouble {
-        FileTrouble::Transfer { host: self.host.clone(), error }
+    fn failed(&self, error: TransferError) -> FileRequestError {
+        FileRequestError::Transfer { host: self.host.clone(), error }
     }
 
-    async fn describe(&self) -> Result<FileFacts, FileTrouble> {
+    async fn describe(&self) -> Result<FileFacts, FileRequestError> {
         self.files.describe(self.path.clone()).await.map_err(|error| self.failed(error))
     }
 
     /// Describes the file, if it exists.
-    async fn describe_if_there(&self) -> Result<Option<FileFacts>, FileTrouble> {
+    async fn describe_if_there(&self) -> Result<Option<FileFacts>, FileRequestError> {
         match self.files.describe(self.path.clone()).await {
             Ok(facts) => Ok(Some(facts)),
             Err(TransferError::File(FileError::NotFound(_))) => Ok(None),
@@ -126,18 +126,18 @@ impl FilePlace {
         Self { path: self.path.join(name), ..self.clone() }
     }
 
-    /// Copies a file to another machine or path.
+    /// Copies a file to a remote host or path.
     async fn copy_to(
         &self,
         facts: &FileFacts,
         target: &Self,
         options: CopyOptions,
         progress: impl FnMut(u64) + Send,
-    ) -> Result<WrittenFile, FileTrouble> {
+    ) -> Result<WrittenFile, FileRequestError> {
         let copied = self.files.copy((&self.path, facts), (&target.files, &target.path), options, progress).await;
         match copied {
             Ok(copied) => Ok(to_written_file(target.host.clone(), copied)),
-            // The path of the file, or the name of the unreachable machine, identifies the machine that refused.
+            // The path of the file, or the name of the unreachable host, identifies the host that refused.
             Err(error) if concerns_source(&error, facts) => Err(self.failed(error)),
             Err(error) => Err(target.failed(error)),
         }
@@ -178,9 +178,11 @@ fn format_mode(mode: u32) -> String {
 }
 
 /// Parses permissions as for chmod(1).
-fn parse_mode(text: &str) -> Result<u32, FileTrouble> {
+fn parse_mode(text: &str) -> Result<u32, FileRequestError> {
     let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| FileTrouble::Invalid(format!("mode is written as 0644, between 0000 and 0777, not '{text}'")))
+    mode.ok_or_else(|| {
+        FileRequestError::Invalid(format!("mode is written as 0644, between 0000 and 0777, not '{text}'"))
+    })
 }
 
 /// Resolves `.` and `..` in a path lexically.
@@ -201,26 +203,31 @@ impl Sessions {
     pub async fn put_file(&self, caller: &Arc<Caller>, verb: PutFile, step: Option<String>) -> PutFileReply {
         match self.put(caller, verb, step).await {
             Ok(file) => PutFileReply { success: true, file: Some(file), ..PutFileReply::default() },
-            Err(trouble) => PutFileReply {
-                outcome_unknown: trouble.outcome_unknown(),
-                error: Some(trouble.to_string()),
+            Err(error) => PutFileReply {
+                outcome_unknown: error.outcome_unknown(),
+                error: Some(error.to_string()),
                 ..PutFileReply::default()
             },
         }
     }
 
-    async fn put(&self, caller: &Arc<Caller>, verb: PutFile, step: Option<String>) -> Result<WrittenFile, FileTrouble> {
+    async fn put(
+        &self,
+        caller: &Arc<Caller>,
+        verb: PutFile,
+        step: Option<String>,
+    ) -> Result<WrittenFile, FileRequestError> {
         let PutFile { path, content, content_base64, from, mode, overwrite, host } = verb;
         let mode = mode.as_deref().map(parse_mode).transpose()?;
         let bytes = match (content, content_base64, &from) {
             (Some(text), None, None) => text.into_bytes(),
             (None, Some(text), None) => STANDARD
                 .decode(text.trim())
-                .map_err(|error| FileTrouble::Invalid(format!("content_base64 is not Base64: {error}")))?,
+                .map_err(|error| FileRequestError::Invalid(format!("content_base64 is not Base64: {error}")))?,
             (None, None, Some(_)) => Vec::new(),
             _ => {
                 let message = "give exactly one of content, content_base64 and from";
-                return Err(FileTrouble::Invalid(message.to_owned()));
+                return Err(FileRequestError::Invalid(message.to_owned()));
             }
         };
         if bytes.len() > MAX_INLINE_BYTES {
@@ -229,7 +236,7 @@ impl Sessions {
                  give its path in from",
                 bytes.len()
             );
-            return Err(FileTrouble::Invalid(message));
+            return Err(FileRequestError::Invalid(message));
         }
         let is_repeated = self.is_repeated(step.as_deref());
         let target = self.place(caller, host, &path, step).await.map_err(|error| error.in_doubt_if(is_repeated))?;
@@ -248,14 +255,14 @@ impl Sessions {
         source.copy_to(&facts, &target, options, |_| {}).await
     }
 
-    /// Reads a file, or copies it to this machine, only once for the same `step`.
+    /// Reads a file, or copies it to this computer, only once for the same `step`.
     #[boxed]
     pub async fn get_file(&self, caller: &Arc<Caller>, verb: GetFile, step: Option<String>) -> GetFileReply {
         match self.get(caller, verb, step).await {
             Ok(reply) => reply,
-            Err(trouble) => GetFileReply {
-                outcome_unknown: trouble.outcome_unknown(),
-                error: Some(trouble.to_string()),
+            Err(error) => GetFileReply {
+                outcome_unknown: error.outcome_unknown(),
+                error: Some(error.to_string()),
                 ..GetFileReply::default()
             },
         }
@@ -266,18 +273,18 @@ impl Sessions {
         caller: &Arc<Caller>,
         verb: GetFile,
         step: Option<String>,
-    ) -> Result<GetFileReply, FileTrouble> {
+    ) -> Result<GetFileReply, FileRequestError> {
         let GetFile { path, to, offset, limit, overwrite, host } = verb;
         let is_value = caller.run.is_some() && limit.is_none();
         let limit =
             limit.map_or(if is_value { MAX_INLINE_BYTES } else { DEFAULT_INLINE_BYTES }, |limit| limit as usize);
         if !(1..=MAX_INLINE_BYTES).contains(&limit) {
-            return Err(FileTrouble::Invalid(format!(
+            return Err(FileRequestError::Invalid(format!(
                 "limit must be between 1 and {MAX_INLINE_BYTES} bytes, not {limit}"
             )));
         }
         let is_repeated = self.is_repeated(step.as_deref());
-        let in_doubt = |error: FileTrouble| error.in_doubt_if(is_repeated);
+        let in_doubt = |error: FileRequestError| error.in_doubt_if(is_repeated);
         let target = match &to {
             Some(to) => Some(self.place(caller, None, to, step).await.map_err(in_doubt)?),
             None => None,
@@ -345,7 +352,7 @@ impl Sessions {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 if self.secrets.masked_fragment(text.clone()) != text {
                     let message = format!("'{}' contains a secret and is not returned; copy it with to", facts.path);
-                    return Err(FileTrouble::Invalid(message));
+                    return Err(FileRequestError::Invalid(message));
                 }
                 (None, Some(STANDARD.encode(&bytes)), bytes.len())
             }
@@ -354,13 +361,13 @@ impl Sessions {
             may_be_more.then_some(offset + read as u64).filter(|next| *next < facts.size || facts.size == 0);
         if is_value && next_offset.is_some() {
             let what = format!("'{}' has {} bytes, and its content", facts.path, facts.size);
-            let way_out = "copy it with to, or read it in parts with offset and limit";
-            return Err(FileTrouble::Invalid(too_long_text(&what, way_out)));
+            let advice = "copy it with to, or read it in parts with offset and limit";
+            return Err(FileRequestError::Invalid(too_long_text(&what, advice)));
         }
         Ok(GetFileReply { content, content_base64, next_offset, ..reply })
     }
 
-    /// Returns a path on a machine. A relative path begins at the caller's directory on this machine, and at the home
+    /// Returns a path on a host. A relative path begins at the caller's directory on this computer, and at the home
     /// directory on another. `step` is the step that writes a file there.
     async fn place(
         &self,
@@ -368,9 +375,9 @@ impl Sessions {
         host: Option<String>,
         path: &str,
         step: Option<String>,
-    ) -> Result<FilePlace, FileTrouble> {
+    ) -> Result<FilePlace, FileRequestError> {
         if path.is_empty() || path.contains('\0') {
-            return Err(FileTrouble::Invalid("a path is empty or contains a NUL character".to_owned()));
+            return Err(FileRequestError::Invalid("a path is empty or contains a NUL character".to_owned()));
         }
         let host = host.filter(|host| host != THIS_MACHINE);
         if let Some(host) = &host {
@@ -387,7 +394,7 @@ impl Sessions {
     }
 
     /// Refuses a path in the directories of this installation, which contain its sockets, journal and proofs of people.
-    pub(crate) fn check_private(&self, path: &Path) -> Result<(), FileTrouble> {
+    pub(crate) fn check_private(&self, path: &Path) -> Result<(), FileRequestError> {
         // Resolves links in the existing part of the path.
         let existing = path
             .ancestors()
@@ -395,13 +402,13 @@ impl Sessions {
         let real = existing.map_or_else(|| path.to_owned(), |(real, remainder)| real.join(remainder));
         let is_private = |path: &Path| self.private.iter().any(|private| path.starts_with(private));
         match is_private(&resolve_dots(&real)) || is_private(&resolve_dots(path)) {
-            true => Err(FileTrouble::Private(path.to_owned())),
+            true => Err(FileRequestError::Private(path.to_owned())),
             false => Ok(()),
         }
     }
 }
 
-/// Resolves a path on this machine; a remote machine resolves its paths itself.
+/// Resolves a path on this computer; a remote host resolves its paths itself.
 fn on_machine(caller: &Caller, host: Option<&str>, path: &str) -> PathBuf {
     match host.filter(|host| !is_this_machine(host)) {
         Some(_) => PathBuf::from(path),
@@ -457,15 +464,15 @@ mod tests {
 
     #[test]
     fn error_names_the_machine_and_the_next_step() {
-        let trouble = |host: Option<&str>, error: FileError| {
-            FileTrouble::Transfer { host: host.map(str::to_owned), error: error.into() }.to_string()
+        let message = |host: Option<&str>, error: FileError| {
+            FileRequestError::Transfer { host: host.map(str::to_owned), error: error.into() }.to_string()
         };
         assert_eq!(
-            trouble(Some("build"), FileError::Exists("/a".to_owned())),
+            message(Some("build"), FileError::Exists("/a".to_owned())),
             "'/a' already exists with different content (on host 'build'); overwrite=true replaces it"
         );
         assert_eq!(
-            trouble(None, FileError::NoDirectory("/a".to_owned())),
+            message(None, FileError::NoDirectory("/a".to_owned())),
             "directory '/a' does not exist; create it first"
         );
     }

@@ -45,7 +45,7 @@ pub enum TerminalUse {
 }
 
 impl TerminalUse {
-    /// Returns the use by an action of a machine.
+    /// Returns the use by an action of a state machine.
     pub fn for_tool(tool: &str) -> Self {
         match tool {
             "run_command" | "send_input" | "dialogue" | "exit_terminal" => Self::Acts,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn terminal_is_held_also_by_name_for_the_first_run() {
+    fn terminal_is_held_by_id_or_name_for_the_first_run() {
         let held = HeldTerminals::default();
         let (first, second) = (RunId::random(), RunId::random());
         held.hold(&first, "1".to_owned(), terminals(&["work"]));
@@ -185,15 +185,15 @@ mod tests {
         held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
         held.record_step(&run, &step(1), TerminalUse::Nothing);
         held.record_step(&run, &step(1), TerminalUse::for_tool("get_screen_content"));
-        assert!(is_held(), "reading the screen does not wait");
+        assert!(is_held(), "reading the screen does not release the terminal");
         held.record_step(&run, &step(2), TerminalUse::Acts);
         held.record_step(&run, &step(2), TerminalUse::Acts);
-        assert!(is_held(), "it types");
+        assert!(is_held(), "the terminal is held while the step types");
         held.record_step(&run, &step(3), TerminalUse::Nothing);
         assert!(!is_held());
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
         held.record_step(&run, &step(4), TerminalUse::for_tool("await_output"));
-        assert!(!is_held(), "it may wait for other effects");
+        assert!(!is_held(), "waiting for output releases the terminal");
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_counted_per_terminal_and_person_until_question() {
+    fn inputs_are_counted_per_terminal_and_person() {
         let held = HeldTerminals::default();
         let run = RunId::random();
         let input = |session: &str, by: &str, bytes: u64| TypedInput {
@@ -234,8 +234,8 @@ mod tests {
         for person in 0..100 {
             held.count_input(&key("term_a"), &input("term_a", &person.to_string(), 1));
         }
-        let holds = held.typed(&run, "1");
-        assert_eq!((holds.len(), holds.iter().map(|typed| typed.bytes).sum::<u64>()), (MAX_INPUT_RECORDS, 106));
+        let records = held.typed(&run, "1");
+        assert_eq!((records.len(), records.iter().map(|typed| typed.bytes).sum::<u64>()), (MAX_INPUT_RECORDS, 106));
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
         assert!(held.typed(&run, "1").is_empty() && held.typed(&run, "2").is_empty());
     }

@@ -1,4 +1,4 @@
-//! Remote machines for terminals.
+//! Remote hosts for terminals.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ const MAX_TIMEOUT_SECONDS: u32 = 600;
 const CONFIG_READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Sessions {
-    /// Returns the configured machines, sorted by name.
+    /// Returns the configured hosts, sorted by name.
     pub(crate) fn remote_hosts(&self) -> Vec<RemoteHostInfo> {
         self.hosts.remote_status().into_iter().map(to_host_info).collect()
     }
 
-    /// Lists the configured machines.
+    /// Lists the configured hosts.
     #[must_use]
     pub fn list_hosts(&self) -> ListHostsReply {
         ListHostsReply { success: true, hosts: self.remote_hosts() }
     }
 
-    /// Connects to a machine now.
+    /// Connects to a remote host now.
     #[boxed]
     pub async fn check_host(&self, verb: CheckHost) -> CheckHostReply {
         if !(1..=MAX_TIMEOUT_SECONDS).contains(&verb.timeout_seconds) {
@@ -37,7 +37,7 @@ impl Sessions {
         }
         if let Some(ssh) = verb.ssh {
             let added = RemoteHostConfig { name: verb.host.clone(), ssh };
-            // Ignore a timeout: the reply reports a missing machine as unknown.
+            // Ignore a timeout: the reply reports a missing host as unknown.
             let _ = tokio::time::timeout(CONFIG_READ_TIMEOUT, self.hosts.await_remote(&added)).await;
         }
         let checked = self.hosts.check_remote(&verb.host, Duration::from_secs(verb.timeout_seconds.into())).await;

@@ -6,8 +6,8 @@ use steplatch_clock::system_iso8601;
 use steplatch_protocol::{InputKind, InputRecord, ReadInputs, ReadInputsReply};
 use steplatch_terminal::{CommandOutcome, InputContext, LoggedAction, LoggedInput, LoggedText, Reason};
 
+use crate::error::SessionError;
 use crate::sessions::Sessions;
-use crate::trouble::SessionError;
 
 impl Sessions {
     /// Returns the inputs of a terminal, with secrets redacted.
@@ -16,8 +16,8 @@ impl Sessions {
         let session_id = verb.session_id.clone();
         match self.try_inputs(verb).await {
             Ok(reply) => reply,
-            Err(trouble) => {
-                let error = Some(self.describe_trouble(&session_id, trouble).await);
+            Err(error) => {
+                let error = Some(self.describe_error(&session_id, error).await);
                 ReadInputsReply { session_id, error, ..ReadInputsReply::default() }
             }
         }
@@ -237,7 +237,7 @@ mod tests {
         LoggedAction::Typed { text: LoggedText { text: text.to_owned(), cut: false }, keys }
     }
 
-    /// The texts of the entries, without secrets.
+    /// Returns the text of the entries, with secrets masked.
     fn shown_texts(mut inputs: Vec<LoggedInput>, secrets: &Redactor) -> Vec<String> {
         mask_typed(&mut inputs, secrets);
         inputs.into_iter().map(|input| to_input_record(input, secrets).text.unwrap_or_default()).collect()
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn rest_of_a_divided_secret_is_hidden() {
+    fn remainder_of_a_cut_secret_is_hidden() {
         let secrets = secrets();
         let cut = LoggedAction::Command {
             command: LoggedText { text: "login hunter2-is".to_owned(), cut: true },
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn position_of_divisions_does_not_matter() {
+    fn secret_is_hidden_wherever_it_is_split() {
         let whole = "x hunter2-is-long y";
         for at in 0..whole.len() {
             for to in at..whole.len() {

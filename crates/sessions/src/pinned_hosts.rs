@@ -1,4 +1,4 @@
-//! Checks that the machines of a run are the same as at its start.
+//! Checks that the remote hosts of a run are the same as at its start.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use steplatch_access::{Caller, HostPin, PinError, Pins};
 use steplatch_host::{ConnectFailure, HostTarget, RemoteError, RemoteHostConfig};
 use tokio::time::{Instant, sleep};
 
+use crate::error::SessionError;
 use crate::sessions::{Sessions, THIS_MACHINE, connect_timeout};
-use crate::trouble::SessionError;
 
 /// Maximum time for which the start of a run waits until `ssh` reports the target of a host.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,10 +19,10 @@ const MIN_RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Maximum pause before the next query of `ssh`.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Reason for sending nothing to a machine for a run.
+/// Reason for sending nothing to a remote host for a run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PinnedHostError {
-    /// The host is another machine than at the start of the run.
+    /// The host is a different machine than at the start of the run.
     #[error(transparent)]
     Differs(#[from] PinError),
     /// The host is unreachable, or its target was not reported.
@@ -36,21 +36,21 @@ impl From<PinnedHostError> for SessionError {
     }
 }
 
-/// Returns whether a host name refers to this machine.
+/// Returns whether a host name refers to this computer.
 #[must_use]
 pub fn is_this_machine(host: &str) -> bool {
     host == THIS_MACHINE
 }
 
 impl Sessions {
-    /// Returns the names of the machines that the user has configured.
+    /// Returns the names of the hosts that the user has configured.
     #[must_use]
     pub fn host_names(&self) -> Vec<String> {
         self.hosts.remote_status().into_iter().map(|status| status.config.name).collect()
     }
 
-    /// Returns the current target of connections to a machine, if the report arrives in time; `None` if there is no
-    /// such machine.
+    /// Returns the current target of connections to a remote host, if the report arrives in time; `None` if there is no
+    /// such host.
     #[boxed]
     pub async fn host_pin(&self, host: &str) -> Option<HostPin> {
         match self.target_within(host, TARGET_TIMEOUT).await {
@@ -67,8 +67,8 @@ impl Sessions {
         self.hosts.remote_status().into_iter().map(|status| status.config).find(|config| config.name == host)
     }
 
-    /// Queries `ssh` for the target of a machine, and retries if it does not answer. Returns `None` without such a
-    /// machine.
+    /// Queries `ssh` for the target of a remote host, and retries if it does not answer. Returns `None` without such a
+    /// host.
     async fn target_within(&self, host: &str, timeout: Duration) -> Result<Option<HostTarget>, RemoteError> {
         let (began, mut pause) = (Instant::now(), MIN_RETRY_PAUSE);
         loop {
@@ -86,17 +86,17 @@ impl Sessions {
         }
     }
 
-    /// Returns the machine of a terminal, unless it is this one.
+    /// Returns the host of a terminal, unless it is this one.
     #[must_use]
     pub fn machine_of(&self, session: &str) -> Option<String> {
         self.hosts.machine_of(session)
     }
 
-    /// Checks that a machine is the same as at the start of a run, before the daemon sends requests there. Checks its
+    /// Checks that a host is the same machine as at the start of a run, before the daemon sends requests there. Checks its
     /// configuration and the current connection. Connects if there is no connection.
     ///
     /// # Errors
-    /// If it is another machine, or unreachable.
+    /// If it is a different machine, or unreachable.
     pub(crate) async fn check_pinned(&self, caller: &Caller, host: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = caller.pins.as_ref().filter(|pins| pins.hosts.is_some()) else { return Ok(()) };
         let began = Instant::now();
@@ -107,15 +107,15 @@ impl Sessions {
         Ok(self.check_connection(pins, host)?)
     }
 
-    /// Checks the machine of a terminal before an input. Checks only the connection that the terminal uses, not the
+    /// Checks the host of a terminal before an input. Checks only the connection that the terminal uses, not the
     /// configuration.
     ///
     /// # Errors
-    /// If the connection leads to another machine than at the start of the run.
+    /// If the connection leads to a different machine than at the start of the run.
     pub(crate) fn check_pinned_terminal(&self, caller: &Caller, session: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = &caller.pins else { return Ok(()) };
         let Some(host) = self.machine_of(session) else { return Ok(()) };
-        // A definition that names only a terminal does not pin its machine.
+        // A definition that names only a terminal does not pin its host.
         match pins.hosts.iter().flatten().any(|(known, _)| *known == host) {
             true => Ok(self.check_connection(pins, &host)?),
             false => Ok(()),

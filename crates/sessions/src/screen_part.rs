@@ -10,11 +10,11 @@ use steplatch_host::HostedTerminal;
 use steplatch_protocol::{CursorPosition, HighlightInfo, OmittedOutput, ScreenMode, ScreenPart};
 use steplatch_terminal::{Limit, Part, ScreenLine, View};
 
+use crate::error::SessionError;
 use crate::readers::Reading;
 use crate::sessions::{
     MAX_VALUE_BYTES, READ_IN_PARTS_ADVICE, Sessions, highlighted, incomplete_text, mask_divided_secrets, masked_excerpt,
 };
-use crate::trouble::SessionError;
 
 /// Maximum number of characters of new output in a reply; a read by offset returns the omitted middle.
 const MAX_NEW_CHARS: usize = 3000;
@@ -63,8 +63,8 @@ impl Sessions {
             }
             ScreenMode::Auto | ScreenMode::New => {
                 let is_value = caller.run.is_some();
-                let seen = reading.offset.map(|offset| (offset, reading.version)).or(since);
-                match new_content(terminal, &secrets, seen, view, is_value).await {
+                let last_read = reading.offset.map(|offset| (offset, reading.version)).or(since);
+                match new_content(terminal, &secrets, last_read, view, is_value).await {
                     Ok(Some(share)) if is_value && mode == ScreenMode::Auto && share.incomplete.is_some() => {
                         ScreenShare { content: screen.clone(), ..ScreenShare::default() }
                     }
@@ -234,7 +234,7 @@ fn changed_rows(seen: &Reading, screen: &str) -> ScreenShare {
 /// Returns the rows of a full screen that have text, or the screen if that is shorter.
 fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
     let is_drawn = |character: char| character.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&character);
-    // vi marks the rows after the end of a text with a tilde.
+    // vi marks the rows after the end of the text with a tilde.
     let has_text = |row: &str| row != "~" && !row.chars().all(is_drawn);
     let with_text = rows.iter().cloned().enumerate().filter(|(_, row)| has_text(row));
     let content = number_rows(with_text);
@@ -257,15 +257,15 @@ mod tests {
 
     #[test]
     fn changed_rows_are_numbered_unless_the_screen_is_shorter() {
-        let seen = |screen: &str| Reading { rows: Some(to_rows(screen)), ..Reading::default() };
-        let share = changed_rows(&seen("title\none\ntwo\nthree"), "title\none\nTWO");
+        let reading = |screen: &str| Reading { rows: Some(to_rows(screen)), ..Reading::default() };
+        let share = changed_rows(&reading("title\none\ntwo\nthree"), "title\none\nTWO");
         assert_eq!((share.content.as_str(), share.part), ("2| TWO\n3|", Some(ScreenPart::Changed)));
-        let share = changed_rows(&seen("a\nb"), "c\nd");
+        let share = changed_rows(&reading("a\nb"), "c\nd");
         assert_eq!((share.content.as_str(), share.part), ("c\nd", None));
         let share = changed_rows(&Reading::default(), "┌────┐\n│ ok │\n│    │\n└────┘\n\n");
         assert_eq!((share.content.as_str(), share.part), ("1| │ ok │", Some(ScreenPart::Text)));
         assert_eq!(shorten_frames("┌──────────┐ ----------"), "┌──…──┐ ----------");
-        assert_eq!(changed_rows(&Reading::default(), "a").part, None, "the first look");
-        assert_eq!(changed_rows(&seen("a\nb"), "a\nb").content, "", "nothing changed");
+        assert_eq!(changed_rows(&Reading::default(), "a").part, None, "the first read returns the whole screen");
+        assert_eq!(changed_rows(&reading("a\nb"), "a\nb").content, "", "an unchanged screen has no new rows");
     }
 }

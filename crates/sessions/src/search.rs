@@ -1,4 +1,4 @@
-//! Search in the output of a terminal by line.
+//! Line-by-line search in the output of a terminal.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use steplatch_terminal::{Excerpt, Limit, Part, settled};
 
 use steplatch_access::Redactor;
 
-use crate::trouble::SessionError;
+use crate::error::SessionError;
 
 /// Maximum number of characters of one read.
 const MAX_WINDOW_CHARS: usize = 1 << 20;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_positions_and_the_last_is_left_for_later() {
+    fn window_omits_an_unfinished_last_line() {
         let line = |begin: usize, text: &str| (begin, text.to_owned());
         assert_eq!(lines("a\nbc\n", 0), [line(0, "a"), line(2, "bc"), line(5, "")]);
         assert_eq!(lines("a\nbc", 9), [line(0, "a")]);

@@ -31,11 +31,11 @@ use tokio::sync::watch;
 
 use crate::command_policy::CommandPolicy;
 use crate::ending::ShutdownMode;
+use crate::error::{LookupError, PaintError, SessionError, describe_holder};
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::readers::Readers;
 use crate::search::{MAX_MATCHES, search};
 use crate::signals::signal_named;
-use crate::trouble::{LookupError, PaintError, SessionError, held_text};
 use crate::wait_request::{input_wait, wait_request};
 
 /// Terminals, as sessions. Cheap to clone.
@@ -60,7 +60,7 @@ pub(crate) const RAN_NOTHING: &str = "the shell ran nothing of the typed line: i
 /// Time between two requests to a host that does not answer to close a terminal, without a new connection.
 const EXIT_RETRY_PAUSE: Duration = Duration::from_secs(15);
 
-/// The name of this machine among the hosts.
+/// The name of this computer among the hosts.
 pub(crate) const THIS_MACHINE: &str = "local";
 
 /// Maximum time for which a run waits for a free terminal. The time limit of its state may end the wait earlier.
@@ -98,7 +98,7 @@ pub(crate) const MAX_VALUE_BYTES: usize = 1 << 20;
 const DEFAULT_TAIL_LINES: u32 = 50;
 
 impl Sessions {
-    /// Creates the sessions of these hosts. Adds texts typed as secrets to `secrets`. File requests do not access the
+    /// Creates the sessions of these hosts. Adds text typed as a secret to `secrets`. File requests do not access the
     /// directories `private`.
     pub fn new(
         hosts: Hosts,
@@ -203,8 +203,8 @@ impl Sessions {
     }
 
     /// Describes an error of `session` and its remedy in a whole sentence.
-    pub(super) async fn describe_trouble(&self, session: &str, trouble: SessionError) -> String {
-        match trouble {
+    pub(super) async fn describe_error(&self, session: &str, error: SessionError) -> String {
+        match error {
             SessionError::Message(words) | SessionError::NotAsked(words) | SessionError::InDoubt(words) => words,
             SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await.to_string(),
             SessionError::Ask(error) => error.to_string(),
@@ -252,9 +252,9 @@ impl Sessions {
         let is_repeated = self.is_repeated(step.as_deref());
         match self.try_open(caller, verb, step, place).await {
             Ok((_, reply)) => reply,
-            Err(trouble) => {
-                let outcome_unknown = trouble.outcome_unknown(is_repeated);
-                let error = Some(self.describe_trouble("", trouble).await);
+            Err(error) => {
+                let outcome_unknown = error.outcome_unknown(is_repeated);
+                let error = Some(self.describe_error("", error).await);
                 OpenTerminalReply { error, outcome_unknown, ..OpenTerminalReply::default() }
             }
         }
@@ -301,7 +301,7 @@ impl Sessions {
             self.check_pinned(caller, host).await?;
         }
         let folder = match (host.is_some(), verb.working_directory) {
-            // The remote machine resolves the path.
+            // The remote host resolves the path.
             (true, requested) => requested.unwrap_or_default().into(),
             (false, None) => caller.folder.clone(),
             (false, Some(requested)) => caller.folder.join(expand_home(&requested, caller)),
@@ -322,8 +322,8 @@ impl Sessions {
         let has_requested = || step.as_deref().is_some_and(|step| self.hosts.has_requested_opening(step));
         let (terminal, opened) = opened.map_err(|error| match SessionError::from(error) {
             // An earlier connection may have delivered the request.
-            trouble if has_requested() => trouble.in_doubt(),
-            trouble => trouble,
+            error if has_requested() => error.in_doubt(),
+            error => error,
         })?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
@@ -340,7 +340,7 @@ impl Sessions {
             // The step opened the terminal earlier, and it has closed since.
             Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
             Err(error) if error.is_outcome_unknown() => return Err(SessionError::Ask(error)),
-            // The terminal is open; its screen is available once its machine reconnects or reads again.
+            // The terminal is open; its screen is available once its host reconnects or reads again.
             Err(AskError::NotConnected { .. } | AskError::NotReading { .. }) => None,
             // The terminal may have just closed, which must not be reported as a missing session_id.
             Err(error) => return Err(SessionError::Message(error.to_string())),
@@ -440,9 +440,9 @@ impl Sessions {
         let is_repeated = self.is_repeated(step.as_deref());
         match self.try_send(caller, verb, step).await {
             Ok(reply) => reply,
-            Err(trouble) => {
-                let outcome_unknown = trouble.outcome_unknown(is_repeated);
-                let error = Some(self.describe_trouble(&session_id, trouble).await);
+            Err(error) => {
+                let outcome_unknown = error.outcome_unknown(is_repeated);
+                let error = Some(self.describe_error(&session_id, error).await);
                 let message = "Input not sent".to_owned();
                 SendInputReply { session_id, message, error, outcome_unknown, ..SendInputReply::default() }
             }
@@ -467,7 +467,7 @@ impl Sessions {
         }
         let wait = input_wait(&verb)?;
         let wait = wait.map(|wait| wait_request(caller, &wait)).transpose()?;
-        let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
+        let (terminal, key) = self.find_for_input_with_key(caller, &verb.session_id).await?;
         if verb.secret && caller.run.is_none() {
             refuse_at_shell_prompt(&terminal, &verb.input_text).await?;
         }
@@ -509,7 +509,7 @@ impl Sessions {
         self.record_typed(caller, &terminal, sent.offset);
         self.count_input(caller, key.as_ref(), bytes).await;
         let result = match (wait, sent.view) {
-            // The wait searches from the input on, so that it misses no output in between.
+            // The wait searches starting at the input, so that it misses no output in the meantime.
             (Some(wait), _) => {
                 let waited = self.wait_after_input(caller, &terminal, wait, (sent.offset, sent.line)).await;
                 waited.map(|(view, waited)| (view, Some(waited)))
@@ -520,8 +520,8 @@ impl Sessions {
         let (view, waited) = match result {
             Ok(result) => result,
             // The terminal has closed, or its host has ended. The input was typed nevertheless.
-            Err(trouble) => {
-                let reason = self.describe_trouble(terminal.id().as_str(), trouble).await;
+            Err(error) => {
+                let reason = self.describe_error(terminal.id().as_str(), error).await;
                 return Ok(SendInputReply {
                     session_id: terminal.id().to_string(),
                     message: "Input sent".to_owned(),
@@ -531,7 +531,7 @@ impl Sessions {
                 });
             }
         };
-        let handed_back = self.absence(caller, &terminal, &view).await;
+        let handed_back = self.take_absence_report(caller, &terminal, &view).await;
         let mode = verb.screen.unwrap_or_default();
         let since = Some((sent.offset, sent.version));
         let share = self.screen_share(caller, &terminal, &view, mode, since).await;
@@ -596,15 +596,15 @@ impl Sessions {
     ) -> (GetScreenContentReply, Option<String>) {
         let session_id = verb.session_id.clone();
         match self.try_read(caller, verb, with_output).await {
-            // Fail the step: a run would compute with an empty text.
+            // Fail the step: a run would compute with an empty string.
             Ok((GetScreenContentReply { screen_content: None, hint: hint @ Some(_), .. }, _))
                 if caller.run.is_some() && !with_output =>
             {
                 (GetScreenContentReply { session_id, error: hint, ..GetScreenContentReply::default() }, None)
             }
             Ok(parts) => parts,
-            Err(trouble) => {
-                let error = Some(self.describe_trouble(&session_id, trouble).await);
+            Err(error) => {
+                let error = Some(self.describe_error(&session_id, error).await);
                 (GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }, None)
             }
         }
@@ -637,7 +637,7 @@ impl Sessions {
         let terminal = self.find(&verb.session_id).await?;
         let view = terminal.view(verb.format == ScreenFormat::Ansi).await?;
         let secrets = self.secrets.within(terminal.id());
-        let handed_back = self.absence(caller, &terminal, &view).await;
+        let handed_back = self.take_absence_report(caller, &terminal, &view).await;
         let is_value = caller.run.is_some() && verb.limit.is_none();
         let default_chars = if is_value { MAX_VALUE_BYTES } else { DEFAULT_REPLY_CHARS };
         let max_chars = verb.limit.map_or(default_chars, |limit| limit as usize);
@@ -789,12 +789,12 @@ impl Sessions {
 
     /// Finds a session that accepts input from this caller. While a run holds it for a gate, it accepts input only from
     /// that run and from people.
-    pub(crate) async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
-        Ok(self.open_with_key(caller, session).await?.0)
+    pub(crate) async fn find_for_input(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
+        Ok(self.find_for_input_with_key(caller, session).await?.0)
     }
 
-    /// Finds a session like [`Self::open_for`], with its key for holds by runs, if any run holds a terminal.
-    pub(crate) async fn open_with_key(
+    /// Finds a session like [`Self::find_for_input`], with its key for holds by runs, if any run holds a terminal.
+    pub(crate) async fn find_for_input_with_key(
         &self,
         caller: &Caller,
         session: &str,
@@ -835,14 +835,14 @@ impl Sessions {
     }
 
     /// Finds a session that this caller may change. A program may not change it while a person holds it.
-    async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
-        let terminal = self.open_for(caller, session).await?;
+    async fn find_unheld(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
+        let terminal = self.find_for_input(caller, session).await?;
         if caller.person_refusal().await.is_none() {
             return Ok(terminal);
         }
         match terminal.describe().await?.holder {
             None => Ok(terminal),
-            Some(holder) => Err(SessionError::NotAsked(held_text(&holder))),
+            Some(holder) => Err(SessionError::NotAsked(describe_holder(&holder))),
         }
     }
 
@@ -859,12 +859,12 @@ impl Sessions {
         let is_repeated = self.is_repeated(step.as_deref());
         let unknown_outcome = |error: &SessionError| error.outcome_unknown(is_repeated);
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
-        let terminal = match self.free_for(caller, &verb.session_id).await {
+        let terminal = match self.find_unheld(caller, &verb.session_id).await {
             Ok(terminal) => terminal,
             Err(SessionError::Ask(AskError::Refused(_))) => return failed("Session not found".to_owned()),
-            Err(trouble) => {
-                let outcome_unknown = unknown_outcome(&trouble);
-                return ExitTerminalReply { outcome_unknown, ..failed(self.describe_trouble("", trouble).await) };
+            Err(error) => {
+                let outcome_unknown = unknown_outcome(&error);
+                return ExitTerminalReply { outcome_unknown, ..failed(self.describe_error("", error).await) };
             }
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
@@ -911,7 +911,7 @@ impl Sessions {
             let size = size.checked().ok_or_else(|| {
                 format!("a terminal has 2 to 1000 columns and rows, not {} by {}", verb.cols, verb.rows)
             })?;
-            Ok::<_, SessionError>(self.free_for(caller, &verb.session_id).await?.resize(size).await?)
+            Ok::<_, SessionError>(self.find_unheld(caller, &verb.session_id).await?.resize(size).await?)
         };
         let error = self.failure(&verb.session_id, resized.await).await;
         ResizeTerminalReply { success: error.is_none(), session_id: verb.session_id, error }
@@ -922,7 +922,7 @@ impl Sessions {
     pub async fn signal(&self, caller: &Caller, verb: SendSignal) -> SendSignalReply {
         let signalled = async {
             let signal = signal_named(&verb.signal)?;
-            Ok::<_, SessionError>(self.free_for(caller, &verb.session_id).await?.signal(signal).await?)
+            Ok::<_, SessionError>(self.find_unheld(caller, &verb.session_id).await?.signal(signal).await?)
         };
         let error = self.failure(&verb.session_id, signalled.await).await;
         let message = if error.is_none() { "Signal sent" } else { "Signal not sent" }.to_owned();
@@ -934,7 +934,7 @@ impl Sessions {
     pub async fn write(&self, caller: &Caller, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
         let written = async {
             let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not Base64: {error}"))?;
-            let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
+            let (terminal, key) = self.find_for_input_with_key(caller, &verb.session_id).await?;
             let pasted_text = match verb.paste {
                 Some(text) => encode_paste(&text, terminal.view(false).await?.modes.bracketed_paste),
                 None => String::new(),
@@ -966,12 +966,17 @@ impl Sessions {
     pub(crate) async fn failure(&self, session: &str, result: Result<(), SessionError>) -> Option<String> {
         match result {
             Ok(()) => None,
-            Err(trouble) => Some(self.describe_trouble(session, trouble).await),
+            Err(error) => Some(self.describe_error(session, error).await),
         }
     }
 
     /// Reports once to a program that a person held the terminal in the meantime, with the output of that time.
-    pub(crate) async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
+    pub(crate) async fn take_absence_report(
+        &self,
+        caller: &Caller,
+        terminal: &HostedTerminal,
+        view: &View,
+    ) -> Option<AbsenceInfo> {
         if caller.person || !view.handed_back {
             return None;
         }
@@ -1004,7 +1009,7 @@ async fn describe_opener(caller: &Caller) -> Option<String> {
     caller.label()
 }
 
-/// Returns the maximum time for which a request of this caller waits for an unconnected machine.
+/// Returns the maximum time for which a request of this caller waits for an unconnected host.
 pub(crate) fn connect_timeout(caller: &Caller) -> Duration {
     if caller.run.is_some() { RUN_CONNECT_TIMEOUT } else { CLIENT_CONNECT_TIMEOUT }
 }
@@ -1144,17 +1149,17 @@ async fn render_screen(picture: Picture, format: ScreenFormat) -> Result<Rendere
 pub(crate) const READ_IN_PARTS_ADVICE: &str = "read it in parts with offset and limit, or redirect it to a file";
 
 /// Returns the error of a step whose text exceeds the maximum size of a value.
-pub(crate) fn too_long_text(what: &str, way_out: &str) -> String {
-    format!("{what} is longer than a value of a run may be ({MAX_VALUE_BYTES} bytes); {way_out}")
+pub(crate) fn too_long_text(what: &str, advice: &str) -> String {
+    format!("{what} is longer than a value of a run may be ({MAX_VALUE_BYTES} bytes); {advice}")
 }
 
 /// Returns the error of a step whose text is too long, or whose beginning the terminal host has discarded.
-pub(crate) fn incomplete_text(what: &str, lost_before: Option<u64>, way_out: &str) -> String {
+pub(crate) fn incomplete_text(what: &str, lost_before: Option<u64>, advice: &str) -> String {
     match lost_before {
         Some(oldest_offset) => {
-            format!("{what} is incomplete: output before offset {oldest_offset} is no longer held; {way_out}")
+            format!("{what} is incomplete: output before offset {oldest_offset} is no longer held; {advice}")
         }
-        None => too_long_text(what, way_out),
+        None => too_long_text(what, advice),
     }
 }
 

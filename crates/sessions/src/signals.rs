@@ -17,7 +17,7 @@ const SIGNALS_BY_NAME: [(&str, Signal); 10] = [
 
 /// An unknown name of a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{name}' is not a signal; there are {}", SIGNALS_BY_NAME.map(|(known, _)| known).join(", "))]
+#[error("'{name}' is not a signal; use one of {}", SIGNALS_BY_NAME.map(|(known, _)| known).join(", "))]
 pub(super) struct UnknownSignal {
     /// The name, at most 40 characters.
     name: String,
@@ -44,7 +44,7 @@ mod tests {
             assert_eq!(signal_named(name), Ok(Signal::INT));
         }
         assert!(
-            signal_named("BOOM").unwrap_err().to_string().starts_with("'BOOM' is not a signal; there are HUP, INT")
+            signal_named("BOOM").unwrap_err().to_string().starts_with("'BOOM' is not a signal; use one of HUP, INT")
         );
     }
 }

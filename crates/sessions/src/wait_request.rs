@@ -8,7 +8,7 @@ use steplatch_pattern::Pattern;
 use steplatch_protocol::{AwaitOutput, AwaitTarget, AwaitUntil, InputReading as ProtocolReading, SendInput, Since};
 use steplatch_terminal::{InputReading, InputWait, Quiet, Target, Until};
 
-use crate::trouble::SessionError;
+use crate::error::SessionError;
 
 /// Time without output that ends a wait for quiet.
 const QUIET_TIME: Duration = Duration::from_millis(500);
@@ -48,14 +48,14 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
 }
 
 /// Returns the patterns of a wait.
-pub(crate) fn patterns_of(verb: &AwaitOutput) -> Vec<String> {
+pub(crate) fn wait_patterns(verb: &AwaitOutput) -> Vec<String> {
     let patterns = std::iter::once(&verb.pattern).chain(verb.patterns.iter().flatten());
     patterns.filter(|pattern| !pattern.is_empty()).cloned().collect()
 }
 
 /// Converts the wait of a client to one of the terminal. `since` is used if it is an offset.
 pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRequest, SessionError> {
-    let patterns = patterns_of(verb);
+    let patterns = wait_patterns(verb);
     if patterns.is_empty() && verb.until == AwaitUntil::Match {
         return Err("pattern is required, unless until is prompt, input, exit or quiet".to_owned().into());
     }

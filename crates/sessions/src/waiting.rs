@@ -14,9 +14,9 @@ use steplatch_terminal::{Limit, Part, Reason, Target, Until, View, Waited};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::trouble::SessionError;
+use super::error::SessionError;
 use crate::sessions::{RAN_NOTHING, Sessions, mask_divided_secrets};
-use crate::wait_request::{patterns_of, wait_request};
+use crate::wait_request::{wait_patterns, wait_request};
 
 /// Number of characters before and after a match that the lines around it are taken from.
 const MATCH_CONTEXT_CHARS: u64 = 300;
@@ -29,8 +29,8 @@ impl Sessions {
         let began = Instant::now();
         match self.try_wait(caller, verb).await {
             Ok(reply) => AwaitOutputReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply },
-            Err((session, trouble)) => AwaitOutputReply {
-                error: Some(self.describe_trouble(&session, trouble).await),
+            Err((session, error)) => AwaitOutputReply {
+                error: Some(self.describe_error(&session, error).await),
                 session_id,
                 timestamp: clock::now_iso8601(),
                 ..AwaitOutputReply::default()
@@ -40,7 +40,7 @@ impl Sessions {
 
     /// Waits, and returns an error together with its session.
     async fn try_wait(&self, caller: &Caller, verb: AwaitOutput) -> Result<AwaitOutputReply, (String, SessionError)> {
-        let wait = wait_request(caller, &verb).map_err(|trouble| (verb.session_id.clone(), trouble))?;
+        let wait = wait_request(caller, &verb).map_err(|error| (verb.session_id.clone(), error))?;
         if verb.run_ids.as_ref().is_some_and(|runs| !runs.is_empty()) {
             let error = "run_ids is for clients; a run waits for runs with the action run_workflow".to_owned();
             return Err((verb.session_id, error.into()));
@@ -51,7 +51,7 @@ impl Sessions {
         }
         let mut watched = Vec::with_capacity(names.len());
         for name in names {
-            let terminal = self.find(&name).await.map_err(|trouble| (name.clone(), trouble))?;
+            let terminal = self.find(&name).await.map_err(|error| (name.clone(), error))?;
             let since = match verb.since {
                 Some(Since::Last) => self.last_match_offset(caller, &terminal),
                 Some(Since::Offset(_) | Since::Input) => wait.since,
@@ -59,19 +59,19 @@ impl Sessions {
             };
             watched.push(WatchedTerminal { name, terminal, wait: WaitRequest { since, ..wait.clone() } });
         }
-        let mut ended = wait_for(watched, verb.mode).await?;
-        let Some(last) = ended.pop() else {
+        let mut finished_waits = wait_for(watched, verb.mode).await?;
+        let Some(last) = finished_waits.pop() else {
             return Err((verb.session_id, SessionError::Message("no terminal was named".to_owned())));
         };
-        for end in ended.iter().chain([&last]) {
+        for end in finished_waits.iter().chain([&last]) {
             self.record_match(caller, end);
         }
         let session = last.terminal.id().to_string();
-        let reply = self.await_reply(caller, &verb, last).await.map_err(|trouble| (session, trouble))?;
+        let reply = self.await_reply(caller, &verb, last).await.map_err(|error| (session, error))?;
         if verb.mode == AwaitMode::Any {
             return Ok(reply);
         }
-        let mut terminals: Vec<TerminalWait> = ended.into_iter().map(|end| self.terminal_wait(end)).collect();
+        let mut terminals: Vec<TerminalWait> = finished_waits.into_iter().map(|end| self.terminal_wait(end)).collect();
         terminals.push(TerminalWait {
             session_id: reply.session_id.clone(),
             name: reply.name.clone(),
@@ -106,7 +106,7 @@ impl Sessions {
         let secrets = self.secrets.within(terminal.id());
         let (match_text, groups) = masked_match(&secrets, &end.waited);
         let info = WaitInfo {
-            reason: reason_of(&end.waited),
+            reason: await_reason(&end.waited),
             match_text,
             groups,
             elapsed_time: (began.elapsed().as_secs_f64() * 1e3).round() / 1e3,
@@ -141,7 +141,7 @@ impl Sessions {
     ) -> Option<Range<u64>> {
         let matched = self.readers.reading(caller.reader()?, terminal.id()).matched;
         let is_behind_match = verb.since.is_none() && verb.target == AwaitTarget::Output && matched == from;
-        let (patterns, from) = (patterns_of(verb), from.filter(|_| is_behind_match)?);
+        let (patterns, from) = (wait_patterns(verb), from.filter(|_| is_behind_match)?);
         let request = WaitRequest {
             patterns,
             target: Target::Output,
@@ -172,12 +172,12 @@ impl Sessions {
 
     fn terminal_wait(&self, end: EndedWait) -> TerminalWait {
         let secrets = self.secrets.within(end.terminal.id());
-        let reason = reason_of(&end.waited);
+        let reason = await_reason(&end.waited);
         TerminalWait {
             session_id: end.terminal.id().to_string(),
             reason,
             match_text: masked_match(&secrets, &end.waited).0,
-            exit_code: exit_code_of(reason, &end),
+            exit_code: exit_code(reason, &end),
             offset: end.waited.offset,
             ran_nothing: end.waited.ran_nothing,
             name: end.view.name,
@@ -190,11 +190,11 @@ impl Sessions {
         verb: &AwaitOutput,
         end: EndedWait,
     ) -> Result<AwaitOutputReply, SessionError> {
-        let handed_back = self.absence(caller, &end.terminal, &end.view).await;
+        let handed_back = self.take_absence_report(caller, &end.terminal, &end.view).await;
         let mode = verb.screen.unwrap_or_default();
         let share = self.screen_share(caller, &end.terminal, &end.view, mode, None).await;
-        let reason = reason_of(&end.waited);
-        let exit_code = exit_code_of(reason, &end);
+        let reason = await_reason(&end.waited);
+        let exit_code = exit_code(reason, &end);
         let EndedWait { terminal, waited, view, from } = end;
         let earlier_match = match reason {
             AwaitReason::Timeout => self.matched_before(caller, &terminal, verb, from).await,
@@ -231,7 +231,7 @@ impl Sessions {
             }
             _ => None,
         };
-        let sources = patterns_of(verb);
+        let sources = wait_patterns(verb);
         let error = error.or_else(|| waited.ran_nothing.then(|| RAN_NOTHING.to_owned()));
         let success = waited.gave_up.is_none() && share.incomplete.is_none() && !waited.ran_nothing;
         Ok(AwaitOutputReply {
@@ -280,11 +280,11 @@ struct EndedWait {
     terminal: HostedTerminal,
     waited: Waited,
     view: View,
-    /// Start offset of its search; `None` for the last input.
+    /// Start offset of the search; `None` for the last input.
     from: Option<u64>,
 }
 
-pub(crate) fn reason_of(waited: &Waited) -> AwaitReason {
+pub(crate) fn await_reason(waited: &Waited) -> AwaitReason {
     let is_in_echo = waited.found.as_ref().is_some_and(|found| found.in_echo);
     match waited.reason {
         // A host of an older version reports the echo as a match at the end of the wait.
@@ -301,7 +301,7 @@ pub(crate) fn reason_of(waited: &Waited) -> AwaitReason {
 }
 
 /// Returns the exit code after a wait: the exit code of the last command at a prompt, or of the program.
-fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
+fn exit_code(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
     match reason {
         AwaitReason::Exit | AwaitReason::Prompt => end.view.exit_code,
         _ => end.waited.exit.map(|exit| exit.code),
@@ -344,27 +344,27 @@ async fn wait_for(watched: Vec<WatchedTerminal>, mode: AwaitMode) -> Result<Vec<
             (name, terminal, until, from, waited)
         });
     }
-    let mut ended = Vec::new();
-    let mut failed = None;
-    while let Some(end) = waits.join_next().await {
-        let Ok((name, terminal, until, from, waited)) = end else { continue };
+    let mut finished_waits = Vec::new();
+    let mut last_error = None;
+    while let Some(result) = waits.join_next().await {
+        let Ok((name, terminal, until, from, waited)) = result else { continue };
         match waited {
             Ok((waited, view)) => {
                 let is_satisfied =
                     matches!(waited.reason, Reason::Match | Reason::Prompt | Reason::Quiet | Reason::Input)
                         || until == Until::Exit && waited.reason == Reason::Exit;
-                ended.push(EndedWait { terminal, waited, view, from });
+                finished_waits.push(EndedWait { terminal, waited, view, from });
                 if is_satisfied && mode == AwaitMode::Any {
                     break;
                 }
             }
             // A pattern that is invalid for one terminal is invalid for all.
             Err(error @ TerminalError::Refused(_)) => return Err((name, error.into())),
-            Err(TerminalError::Ask(error)) => failed = Some((name, error)),
+            Err(TerminalError::Ask(error)) => last_error = Some((name, error)),
         }
     }
-    match failed {
-        Some((name, error)) if ended.is_empty() || mode == AwaitMode::All => Err((name, error.into())),
-        _ => Ok(ended),
+    match last_error {
+        Some((name, error)) if finished_waits.is_empty() || mode == AwaitMode::All => Err((name, error.into())),
+        _ => Ok(finished_waits),
     }
 }

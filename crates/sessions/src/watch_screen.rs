@@ -19,10 +19,10 @@ use steplatch_terminal::{Colour, CursorShape, Modes, MouseReports, Picture, Run,
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::attach::Seat;
+use crate::error::SessionError;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::screen_follower::ScreenFollower;
 use crate::sessions::Sessions;
-use crate::trouble::SessionError;
 
 /// Minimum time between two events, about 60 frames a second.
 const MIN_INTERVAL: Duration = Duration::from_millis(15);
@@ -81,9 +81,9 @@ impl ActivityEvents {
     /// Sends an event whenever a state may have changed, until the client disconnects.
     #[boxed]
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
-        let mut seen = SeenActivity::default();
+        let mut last_activity = SeenActivity::default();
         loop {
-            self.hosts.watch_activity(&mut seen).await;
+            self.hosts.watch_activity(&mut last_activity).await;
             sleep(ACTIVITY_DELAY).await;
             sink.event(request_id, &TerminalsEvent::TerminalsChanged).await?;
             sleep(ACTIVITY_INTERVAL - ACTIVITY_DELAY).await;
@@ -111,8 +111,8 @@ impl Sessions {
                 palette: picture.palette.iter().map(|(index, rgb)| (*index, rgb.to_string())).collect(),
                 error: None,
             },
-            Err(trouble) => {
-                let error = Some(self.describe_trouble(&verb.session_id, trouble).await);
+            Err(error) => {
+                let error = Some(self.describe_error(&verb.session_id, error).await);
                 ReadScrollbackReply { error, ..ReadScrollbackReply::default() }
             }
         }
@@ -133,8 +133,8 @@ impl Sessions {
                 let reply = WatchScreenReply { success: true, session_id: terminal.id().to_string(), error: None };
                 (reply, Some(ScreenEvents { terminal, secrets, interval }))
             }
-            Err(trouble) => {
-                let error = Some(self.describe_trouble(&verb.session_id, trouble).await);
+            Err(error) => {
+                let error = Some(self.describe_error(&verb.session_id, error).await);
                 (WatchScreenReply { success: false, session_id: verb.session_id, error }, None)
             }
         }
@@ -153,8 +153,8 @@ impl Sessions {
                 let reply = HoldTerminalReply { success: true, session_id: terminal.id().to_string(), error: None };
                 (reply, Some(HeldTerminal { _seat: seat }))
             }
-            Err(trouble) => {
-                let error = Some(self.describe_trouble(&verb.session_id, trouble).await);
+            Err(error) => {
+                let error = Some(self.describe_error(&verb.session_id, error).await);
                 (HoldTerminalReply { success: false, session_id: verb.session_id, error }, None)
             }
         }
@@ -189,7 +189,7 @@ impl ScreenEvents {
 }
 
 /// Time between two samples of a screen. Sampling slows down during a flood of output, which is unreadable. A flood is
-/// recognised by the amount of output and not by the clock, so that it does not depend on the load of the machine.
+/// recognised by the amount of output and not by the clock, so that it does not depend on the load of the computer.
 #[derive(Debug)]
 struct FramePace {
     interval: Duration,
@@ -343,7 +343,10 @@ mod tests {
             [interval; 2],
             "the next change is shown at once"
         );
-        assert!((0..100).all(|_| pace.next_interval(MIN_FLOOD_CHUNKS - 1) == interval), "a film is not a flood");
+        assert!(
+            (0..100).all(|_| pace.next_interval(MIN_FLOOD_CHUNKS - 1) == interval),
+            "a steady animation is not a flood"
+        );
         let mut slow = FramePace::new(Duration::from_millis(500));
         assert!((0..100).all(|_| slow.next_interval(1000) == Duration::from_millis(500)));
     }
@@ -372,7 +375,7 @@ mod tests {
         let rows: Vec<u16> = change.changed.iter().map(|row| row.row).collect();
         assert_eq!((change.whole, rows), (false, vec![1, 2]));
         let larger = shown_rows(&["one", "2", "three", ""]);
-        assert!(larger.change_from(Some(&second)).unwrap().whole, "another size is another screen");
+        assert!(larger.change_from(Some(&second)).unwrap().whole, "a resized screen is sent whole");
         let mut moved = second.clone();
         moved.state.title = "vim".to_owned();
         let change = moved.change_from(Some(&second)).unwrap();

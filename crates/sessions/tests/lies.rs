@@ -1,4 +1,4 @@
-//! Files of a remote machine that lies about their names.
+//! Files of a remote host that lies about their names.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl CommandPolicy for Plain {
     }
 }
 
-/// A directory with an inbox, and a machine `box` that lies about its files.
+/// A directory with an inbox, and a remote host `box` that lies about its files.
 struct Scene {
     sessions: Sessions,
     caller: Arc<Caller>,
@@ -73,7 +73,7 @@ impl Scene {
         Self { sessions, caller, folder }
     }
 
-    /// Copies from the machine. Returns the report or the error.
+    /// Copies from the host. Returns the report or the error.
     async fn copy(&self, from: &str, to: &str) -> Result<String, String> {
         let verb = CopyFile {
             from_host: Some("box".to_owned()),
@@ -145,7 +145,7 @@ async fn remote_directory_writes_nothing_outside_its_copy() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn copy_has_the_requested_name() {
-    // The machine claims that each file is /etc/passwd, and the directory /etc.
+    // The remote host claims that each file is /etc/passwd, and the directory /etc.
     let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     let reply = move |ask: &FileAsk| match ask {
         FileAsk::Describe(path) if path.ends_with("site") => {
@@ -164,7 +164,7 @@ async fn copy_has_the_requested_name() {
     scene.copy("site", "inbox").await.unwrap();
     let files: Vec<_> = scene.files().into_keys().collect();
     assert_eq!(files, [Path::new("inbox/report.txt"), Path::new("inbox/site/a")]);
-    // Without a requested name, the machine does not choose one either.
+    // Without a requested name, the host does not choose one either.
     for from in ["~", "..", "/", "a/.."] {
         let error = scene.copy(from, "inbox").await.unwrap_err();
         assert!(error.contains("has no name for the copy"), "{from}: {error}");
@@ -172,7 +172,7 @@ async fn copy_has_the_requested_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn remote_directory_passes_no_link_or_private_directory() {
+async fn remote_copy_follows_no_link_and_enters_no_private_directory() {
     let scene = Scene::new(site(json!([entry("a", "File"), entry("link", "File")]))).await;
     let outside = scene.folder.path().join("outside");
     std::fs::write(&outside, "mine").unwrap();
@@ -197,7 +197,7 @@ async fn remote_directory_passes_no_link_or_private_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_directories_are_bounded() {
+async fn copy_of_endless_directories_is_refused() {
     let (deep, wide) = (json!([entry(&"d".repeat(255), "Directory")]), 3000);
     let scene = Scene::new(move |ask| match ask {
         FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
@@ -220,7 +220,7 @@ async fn endless_directories_are_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_read_by_a_tool_is_bounded() {
+async fn overlong_file_content_is_refused() {
     let scene = Scene::new(|ask| match ask {
         FileAsk::Read { .. } => Some(json!({"Ok": {"bytes": vec![120; 100_000]}})),
         _ => None,
@@ -239,7 +239,7 @@ async fn file_read_by_a_tool_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_read_by_a_tool_matches_its_size_and_digest() {
+async fn file_content_must_match_its_size_and_digest() {
     let digest = |text: &str| json!(steplatch_files::FileDigest::from_content(text.as_bytes()));
     // The content and the digest of a file of three bytes, and the content returned.
     let cases = [

@@ -44,7 +44,7 @@ pub(crate) async fn read(
     if let Err(error) = at_prompt(sessions, caller, &session_id, names.clone()).await {
         return failed(error);
     }
-    match sessions.variables_as_they_are(&GetVariables { session_id, names }).await {
+    match sessions.unmasked_variables(&GetVariables { session_id, names }).await {
         Ok(values) => ShellAnswer::Told { values },
         Err(error) => failed(error),
     }
@@ -68,7 +68,7 @@ async fn at_prompt(
     names: Vec<String>,
 ) -> Result<(), ShellQueryError> {
     let verb = GetVariables { session_id: session_id.to_owned(), names };
-    if let Err(error @ ShellQueryError::Otherwise(_)) = sessions.variables_as_they_are(&verb).await {
+    if let Err(error @ ShellQueryError::Otherwise(_)) = sessions.unmasked_variables(&verb).await {
         return Err(error);
     }
     // Wait even if the shell answered: the last input may not have started yet.

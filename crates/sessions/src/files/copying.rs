@@ -1,4 +1,4 @@
-//! Copies of files and directories from one machine to another, with their progress.
+//! Copies of files and directories from one host to another, with their progress.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use steplatch_host::CopyOptions;
 use steplatch_protocol::{CopyEvent, CopyFile, CopyFileReply};
 use tokio::sync::watch;
 
-use super::{FilePlace, FileTrouble};
+use super::{FilePlace, FileRequestError};
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
@@ -22,7 +22,7 @@ const MAX_FILES: usize = 100_000;
 /// Maximum length of a path (`PATH_MAX`).
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Maximum length of all paths of a copy. A remote machine may list directories without end.
+/// Maximum length of all paths of a copy. A remote host may list directories without end.
 const MAX_PLAN_BYTES: usize = 64 << 20;
 
 /// Time between two reports of progress.
@@ -57,11 +57,11 @@ impl Sessions {
                 let reply = CopyFileReply { success: true, files, size, error: None };
                 (reply, Some(CopyEvents { steps, replace, secrets: self.secrets.clone() }))
             }
-            Err(trouble) => (CopyFileReply { error: Some(trouble.to_string()), ..CopyFileReply::default() }, None),
+            Err(error) => (CopyFileReply { error: Some(error.to_string()), ..CopyFileReply::default() }, None),
         }
     }
 
-    async fn plan(&self, caller: &Arc<Caller>, verb: CopyFile) -> Result<(Vec<CopyStep>, u64, u64), FileTrouble> {
+    async fn plan(&self, caller: &Arc<Caller>, verb: CopyFile) -> Result<(Vec<CopyStep>, u64, u64), FileRequestError> {
         let source = self.place(caller, verb.from_host, &verb.from, None).await?;
         let mut target = self.place(caller, verb.to_host, &verb.to, None).await?;
         let facts = source.describe().await?;
@@ -75,7 +75,7 @@ impl Sessions {
         match (facts.kind, verb.recursive) {
             (FileKind::Directory, false) => {
                 let message = format!("'{}' is a directory; a directory is copied with -r", facts.path);
-                Err(FileTrouble::Invalid(message))
+                Err(FileRequestError::Invalid(message))
             }
             (FileKind::Directory, true) => self.walk(source, target, facts.identity).await,
             (FileKind::File | FileKind::Other, _) => {
@@ -86,8 +86,8 @@ impl Sessions {
     }
 }
 
-/// Returns the name of a copy in a directory: the requested name, never a name from another machine.
-fn copy_name(source: &FilePlace, requested: &str, facts: &FileFacts) -> Result<String, FileTrouble> {
+/// Returns the name of a copy in a directory: the requested name, never a name from a remote host.
+fn copy_name(source: &FilePlace, requested: &str, facts: &FileFacts) -> Result<String, FileRequestError> {
     let path = match (&source.host, requested) {
         (Some(_), "~") => "",
         (Some(_), requested) => requested,
@@ -95,7 +95,7 @@ fn copy_name(source: &FilePlace, requested: &str, facts: &FileFacts) -> Result<S
     };
     let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
     name.ok_or_else(|| {
-        FileTrouble::Invalid(format!("'{requested}' has no name for the copy; give the name in the target"))
+        FileRequestError::Invalid(format!("'{requested}' has no name for the copy; give the name in the target"))
     })
 }
 
@@ -106,13 +106,13 @@ impl Sessions {
         source: FilePlace,
         target: FilePlace,
         identity: FileIdentity,
-    ) -> Result<(Vec<CopyStep>, u64, u64), FileTrouble> {
+    ) -> Result<(Vec<CopyStep>, u64, u64), FileRequestError> {
         // The copy of a directory into itself would grow without end.
         let mut ancestor = Some(target.path.as_path());
         while let Some(folder) = ancestor.filter(|_| source.host == target.host) {
             let outer = FilePlace { path: folder.to_owned(), ..target.clone() };
             if outer.describe_if_there().await?.is_some_and(|facts| facts.identity == identity) {
-                return Err(FileTrouble::Invalid("a directory is not copied into itself".to_owned()));
+                return Err(FileRequestError::Invalid("a directory is not copied into itself".to_owned()));
             }
             ancestor = folder.parent();
         }
@@ -134,11 +134,13 @@ impl Sessions {
                 let length = source_entry.path.as_os_str().len().max(target_entry.path.as_os_str().len());
                 plan_bytes += 2 * length;
                 if length > MAX_PATH_BYTES || plan_bytes > MAX_PLAN_BYTES {
-                    return Err(FileTrouble::Invalid("the directory has paths that are too long to copy".to_owned()));
+                    return Err(FileRequestError::Invalid(
+                        "the directory has paths that are too long to copy".to_owned(),
+                    ));
                 }
                 if is_foreign && entry.kind.is_some() && target_entry.path.is_symlink() {
-                    // The other machine chose the name, and the link would let it write elsewhere.
-                    return Err(FileTrouble::Invalid(format!(
+                    // The remote host chose the name, and the link would let it write elsewhere.
+                    return Err(FileRequestError::Invalid(format!(
                         "'{}' is a symbolic link, which a copy does not follow",
                         target_entry.path.display()
                     )));
@@ -154,7 +156,7 @@ impl Sessions {
                 }
             }
             if steps.len() + pending.len() > MAX_FILES {
-                return Err(FileTrouble::Invalid(format!(
+                return Err(FileRequestError::Invalid(format!(
                     "the directory has more than {MAX_FILES} files; pack it first, as with tar"
                 )));
             }
@@ -198,7 +200,7 @@ impl CopyEvents {
                             copied += file.size;
                             CopyEvent::FileCopied { file }
                         }
-                        Err(trouble) => return fail(&self.secrets, &trouble, request_id, sink).await,
+                        Err(error) => return fail(&self.secrets, &error, request_id, sink).await,
                     }
                 }
             };
@@ -215,7 +217,7 @@ async fn copy(
     replace: bool,
     copied_before: u64,
     progress: &watch::Sender<u64>,
-) -> Result<steplatch_protocol::WrittenFile, FileTrouble> {
+) -> Result<steplatch_protocol::WrittenFile, FileRequestError> {
     let facts = match facts {
         Some(facts) => facts,
         None => source.describe().await?,
@@ -247,9 +249,9 @@ async fn report(
 
 async fn fail(
     secrets: &Redactor,
-    trouble: &FileTrouble,
+    error: &FileRequestError,
     request_id: &Value,
     sink: &EventSink,
 ) -> Result<(), Disconnected> {
-    sink.event(request_id, &CopyEvent::CopyFailed { error: secrets.masked(trouble.to_string()) }).await
+    sink.event(request_id, &CopyEvent::CopyFailed { error: secrets.masked(error.to_string()) }).await
 }

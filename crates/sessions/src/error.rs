@@ -82,7 +82,7 @@ pub enum LookupError {
         session: String,
         /// The process id of the host.
         pid: u32,
-        /// The machine of the host, unless it is this one.
+        /// The remote host, unless the terminal was on this computer.
         machine: Option<String>,
     },
     /// There is no such session.
@@ -108,7 +108,7 @@ impl LookupError {
         }
     }
 
-    /// Returns whether the machine of the session is disconnected.
+    /// Returns whether the host of the session is disconnected.
     #[must_use]
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Host(AskError::NotConnected { .. }))
@@ -159,7 +159,7 @@ impl From<SendError> for SessionError {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Ask(error) => Self::Ask(error),
-            SendError::Input(InputError::Held(holder)) => Self::Message(held_text(&holder)),
+            SendError::Input(InputError::Held(holder)) => Self::Message(describe_holder(&holder)),
             SendError::Input(InputError::InDoubt) => Self::InDoubt(
                 "this input was begun earlier and its program has ended since, so it is unknown how much of it arrived"
                     .to_owned(),
@@ -182,7 +182,7 @@ impl From<TerminalError<VariablesError>> for SessionError {
     fn from(error: TerminalError<VariablesError>) -> Self {
         match error {
             TerminalError::Ask(error) => Self::Ask(error),
-            TerminalError::Refused(VariablesError::Held(holder)) => Self::Message(held_text(&holder)),
+            TerminalError::Refused(VariablesError::Held(holder)) => Self::Message(describe_holder(&holder)),
             TerminalError::Refused(error) => Self::Message(error.to_string()),
         }
     }
@@ -192,7 +192,7 @@ impl From<TerminalError<LockHolder>> for SessionError {
     fn from(error: TerminalError<LockHolder>) -> Self {
         match error {
             TerminalError::Ask(error) => Self::Ask(error),
-            TerminalError::Refused(holder) => Self::Message(held_text(&holder)),
+            TerminalError::Refused(holder) => Self::Message(describe_holder(&holder)),
         }
     }
 }
@@ -207,7 +207,7 @@ impl From<TerminalError<InvalidPattern>> for SessionError {
 }
 
 /// Describes the holder of a terminal and the operations that remain possible.
-pub(super) fn held_text(holder: &LockHolder) -> String {
+pub(super) fn describe_holder(holder: &LockHolder) -> String {
     format!(
         "{} has held this terminal since {}; it can be read and waited for, but accepts input only after they hand it \
          back",
@@ -216,7 +216,7 @@ pub(super) fn held_text(holder: &LockHolder) -> String {
     )
 }
 
-fn open_error_text(refused: OpenRefused) -> String {
+fn describe_open_error(refused: OpenRefused) -> String {
     match refused {
         OpenRefused::TooMany { most } => format!(
             "{most} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions \
@@ -268,9 +268,9 @@ mod tests {
             (HostsError::Refused(before).into(), true, true),
             (SessionError::Message("a name has 1 to 64 characters".to_owned()), false, false),
         ];
-        for (trouble, first, repeated) in cases {
-            let reported = (trouble.outcome_unknown(false), trouble.outcome_unknown(true));
-            assert_eq!(reported, (first.then_some(true), repeated.then_some(true)), "{trouble:?}");
+        for (error, first, repeated) in cases {
+            let reported = (error.outcome_unknown(false), error.outcome_unknown(true));
+            assert_eq!(reported, (first.then_some(true), repeated.then_some(true)), "{error:?}");
         }
     }
 }

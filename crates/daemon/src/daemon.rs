@@ -150,7 +150,7 @@ impl Daemon {
         let mut starter = options.host;
         let program = match &starter {
             Starter::Program { program, .. } => Some(program.clone()),
-            Starter::InProcess(_) | Starter::Given(_) => None,
+            Starter::InProcess(_) | Starter::Custom(_) => None,
         };
         if let Starter::InProcess(terminals) = &mut starter {
             terminals.integration = Some(Integration::install(&place.shell())?);
@@ -178,7 +178,7 @@ impl Daemon {
             environment: ssh.clone(),
             dialed: DialedTargets::default(),
         };
-        hosts.reach(RemoteSetup {
+        hosts.enable_remote(RemoteSetup {
             notes: place.hosts(),
             transport: transport.unwrap_or_else(|| Arc::new(open_ssh())),
             questions: questions.clone(),

@@ -20,7 +20,7 @@ async fn main() -> ExitCode {
         eprintln!("usage: conformance FOLDER PROGRAM [ARGUMENT]…");
         return ExitCode::FAILURE;
     };
-    let sockets = tempfile::tempdir().expect("a folder for a socket");
+    let sockets = tempfile::tempdir().expect("a directory for the sockets");
     let hosts = Hosts::find(
         Role::Visitor,
         sockets.path(),
@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
         drop,
     )
     .await
-    .expect("a readable directory");
+    .expect("the directory is readable");
     let spec = Spec {
         arguments: arguments.collect(),
         command: "test suite".to_owned(),
@@ -60,7 +60,7 @@ async fn main() -> ExitCode {
         ..WaitRequest::default()
     };
     let waited = terminal.wait(wait).await;
-    let ended = match waited {
+    let has_succeeded = match waited {
         Ok((_, view)) => match view.exit {
             Some(exit) if exit.code == 0 => true,
             Some(exit) => {
@@ -76,5 +76,5 @@ async fn main() -> ExitCode {
     };
     // Ignore the error: the terminal is no longer needed, and may have closed already.
     let _ = terminal.close(Closing::default()).await;
-    if ended { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if has_succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -77,7 +77,7 @@ pub enum AskError {
         /// The name of the machine.
         host: String,
     },
-    /// The host on another machine has ended, and its terminals with it.
+    /// The remote terminal host has ended, and its terminals with it.
     #[error(
         "the terminal host on '{host}' (pid {pid}) has ended, and its terminals with it; the next opening there starts another one"
     )]
@@ -87,13 +87,13 @@ pub enum AskError {
         /// The host's process id on that machine.
         pid: u32,
     },
-    /// The host on another machine does not answer in time over a working connection.
+    /// The remote terminal host does not answer in time over a working connection.
     #[error("the terminal host on '{host}' does not answer; 'steplatch hosts check {host}' shows the connection")]
     RemoteHostSilent {
         /// The name of the machine.
         host: String,
     },
-    /// The host on another machine does not read, and too many requests wait. This request was not sent.
+    /// The remote terminal host does not read, and too many requests wait. This request was not sent.
     #[error(
         "host '{host}' does not read what is sent to it: {waiting} messages wait, and this one was not sent; 'steplatch hosts check {host}' shows the connection"
     )]
@@ -103,7 +103,7 @@ pub enum AskError {
         /// Number of waiting messages.
         waiting: usize,
     },
-    /// The host on another machine has sent an impossible answer.
+    /// The remote terminal host has sent an impossible answer.
     #[error("host '{host}' sent an answer that cannot be: {what}")]
     Implausible {
         /// The name of the machine.
@@ -209,9 +209,9 @@ impl Drop for Shared {
 /// Machine of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// This machine. The host runs this program and is trusted.
+    /// This computer. The host runs this program and is trusted.
     Here,
-    /// Another machine, whose messages are not trusted.
+    /// A remote host, whose messages are not trusted.
     Elsewhere {
         /// The name of the machine.
         host: String,
@@ -243,10 +243,10 @@ struct AnswerSlot {
     limit: usize,
 }
 
-/// Maximum length of a text to hide that another machine may send.
+/// Maximum length of a text to hide that a remote host may send.
 const MAX_SECRET_BYTES: usize = 1 << 20;
 
-/// Maximum length of an event that another machine may send.
+/// Maximum length of an event that a remote host may send.
 const MAX_EVENT_BYTES: usize = 8 << 20;
 
 /// Maximum length of an answer that is decoded at once. Longer ones are decoded in a separate thread, so that other
@@ -462,10 +462,10 @@ impl Host {
         E: DeserializeOwned,
     {
         let number = next_number();
-        let (sender, received) = mpsc::channel(MAX_QUEUED_EVENTS);
+        let (sender, receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
         let bytes = Arc::<AtomicUsize>::default();
         self.shared.waiting.lock().events.insert(number, EventQueue { sender, bytes: bytes.clone() });
-        let mut events = Events { received, bytes, number, host: self.clone(), is_refused: false, event: PhantomData };
+        let mut events = Events { receiver, bytes, number, host: self.clone(), is_refused: false, event: PhantomData };
         let answer = request(&self.shared, number, ask).await;
         events.is_refused = matches!(answer, Err(AskError::NotReading { .. } | AskError::HostSilent { .. }));
         // An error drops `events`, which removes its entry from the table.
@@ -476,7 +476,7 @@ impl Host {
 /// The events that follow an answer, in order. Dropping this cancels the request.
 #[derive(Debug)]
 pub(crate) struct Events<E> {
-    received: mpsc::Receiver<Vec<u8>>,
+    receiver: mpsc::Receiver<Vec<u8>>,
     bytes: Arc<AtomicUsize>,
     number: u64,
     host: Host,
@@ -489,7 +489,7 @@ impl<E: DeserializeOwned> Events<E> {
     /// Returns the next event; `None` if the connection has ended, or the receiver has fallen too far behind.
     pub(crate) async fn next(&mut self) -> Option<E> {
         loop {
-            let body = self.received.recv().await?;
+            let body = self.receiver.recv().await?;
             self.bytes.fetch_sub(body.len(), Ordering::Relaxed);
             match read_body(&body) {
                 Ok(event) => return Some(event),
@@ -514,12 +514,12 @@ async fn ask_over<T: DeserializeOwned + Send + 'static>(shared: &Shared, ask: &A
 }
 
 async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: u64, ask: &Ask) -> Result<T, AskError> {
-    let lost = || AskError::HostLost { pid: shared.greeting.pid };
+    let host_lost_error = || AskError::HostLost { pid: shared.greeting.pid };
     let (sender, receiver) = oneshot::channel();
     {
         let mut table = shared.waiting.lock();
         if table.is_closed {
-            return Err(lost());
+            return Err(host_lost_error());
         }
         table.answers.insert(number, AnswerSlot { sender, limit: ask.max_answer_bytes() });
     }
@@ -530,7 +530,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
     let mut cancel = CancelOnDrop { shared, number, is_effect: effect.is_some(), has_answer: false };
     match shared.outbox.send_request(number, ask) {
         Ok(()) => {}
-        Err(RequestRefused::Closed) => return Err(lost()),
+        Err(RequestRefused::Closed) => return Err(host_lost_error()),
         Err(RequestRefused::Full(waiting)) => {
             cancel.has_answer = true;
             shared.waiting.lock().answers.remove(&number);
@@ -544,7 +544,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
             });
         }
     }
-    let body = receiver.await.map_err(|_| lost())?;
+    let body = receiver.await.map_err(|_| host_lost_error())?;
     cancel.has_answer = true;
     let Some(body) = body else {
         return Err(AskError::Garbled("it is longer than the answer to such a request".to_owned()));

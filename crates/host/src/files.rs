@@ -1,4 +1,4 @@
-//! Files of this and other machines: requests about them ([`MachineFiles`]) and copies from one machine to another
+//! Files of this and remote hosts: requests about them ([`MachineFiles`]) and copies from one machine to another
 //! ([`MachineFiles::copy`]).
 //!
 //! A copy is sent in pieces, each with a repeatable request. So it survives a lost connection and holds only one piece
@@ -74,7 +74,7 @@ impl MachineFiles {
         Self { access: Access::ThroughHost(Keeper::Remote(host), timeout), step, is_first }
     }
 
-    /// Returns the files of this machine for a step. Its terminal host writes the step's file, at most once.
+    /// Returns the files of this computer for a step. Its terminal host writes the step's file, at most once.
     pub(crate) fn written_once(host: Keeper, timeout: Duration, step: String) -> Self {
         Self { access: Access::ThroughHost(host, timeout), step: Some(step), is_first: false }
     }

@@ -38,11 +38,11 @@ fn check_round_trip<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
     let Ok(value) = read_body::<T>(body) else { return false };
     let (mut first, mut second) = (Vec::new(), Vec::new());
     write_frame(&mut first, 7, &value);
-    let read: T = read_body(&first[HEAD_BYTES..]).expect("an encoded value can be read");
+    let read: T = read_body(&first[HEAD_BYTES..]).expect("an encoded value can be decoded");
     write_frame(&mut second, 7, &read);
     assert_eq!(first.escape_ascii().to_string(), second.escape_ascii().to_string());
-    let (taken, number, range) = first_frame(&first).expect("a frame").expect("a complete frame");
-    assert_eq!((taken, number, range), (first.len(), 7, HEAD_BYTES..first.len()));
+    let (length, number, range) = first_frame(&first).expect("a frame").expect("the frame is complete");
+    assert_eq!((length, number, range), (first.len(), 7, HEAD_BYTES..first.len()));
     true
 }
 
@@ -83,7 +83,7 @@ fn frames() {
     };
     target.run(|input| {
         let (frames, error) = read_frames(&[input]);
-        assert_eq!((frames.clone(), error), read_frames(&portions(input)), "portions change the frames");
+        assert_eq!((frames.clone(), error), read_frames(&portions(input)), "portions do not change the frames");
         let bodies: usize = frames.iter().map(|(_, body)| HEAD_BYTES + body.len()).sum();
         assert!(bodies <= input.len());
         // Read the input itself as a body too: a mutated length would hide the bodies of all frames.

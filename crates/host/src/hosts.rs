@@ -50,7 +50,7 @@ pub enum Starter {
         arguments: Vec<OsString>,
         /// Fallback program and its arguments, used if the first program fails to start a host;
         /// not if it is only slow.
-        otherwise: Option<(PathBuf, Vec<OsString>)>,
+        fallback: Option<(PathBuf, Vec<OsString>)>,
         /// Path of its log.
         log: PathBuf,
         /// Time limit for its first answer.
@@ -59,7 +59,7 @@ pub enum Starter {
     /// As a task of this process, for tests. Its terminals end with the process.
     InProcess(Box<Options>),
     /// By this starter, for simulations.
-    Given(Arc<dyn HostStarter>),
+    Custom(Arc<dyn HostStarter>),
 }
 
 /// Custom starter of hosts.
@@ -73,16 +73,16 @@ pub trait HostStarter: fmt::Debug + Send + Sync {
 
 impl Starter {
     /// Returns the starter with the fallback program, if there is one.
-    fn otherwise(&self) -> Option<Self> {
+    fn fallback(&self) -> Option<Self> {
         match self {
-            Self::Program { otherwise: Some((program, arguments)), log, start_time, .. } => Some(Self::Program {
+            Self::Program { fallback: Some((program, arguments)), log, start_time, .. } => Some(Self::Program {
                 program: program.clone(),
                 arguments: arguments.clone(),
-                otherwise: None,
+                fallback: None,
                 log: log.clone(),
                 start_time: *start_time,
             }),
-            Self::Program { otherwise: None, .. } | Self::InProcess(_) | Self::Given(_) => None,
+            Self::Program { fallback: None, .. } | Self::InProcess(_) | Self::Custom(_) => None,
         }
     }
 }
@@ -158,16 +158,16 @@ pub struct Hosts {
 
 impl fmt::Debug for Hosts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Hosts").field("folder", &self.shared.folder).finish_non_exhaustive()
+        formatter.debug_struct("Hosts").field("socket_dir", &self.shared.socket_dir).finish_non_exhaustive()
     }
 }
 
 struct Shared {
     role: Role,
     /// Directory of the sockets of new hosts.
-    folder: PathBuf,
-    /// Directory with a record of each host. Unlike `folder`, it is persistent.
-    notes: PathBuf,
+    socket_dir: PathBuf,
+    /// Directory with a record of each host. Unlike `socket_dir`, it is persistent.
+    records_dir: PathBuf,
     starter: Starter,
     version: String,
     on_secret: OnSecret,
@@ -175,21 +175,21 @@ struct Shared {
     /// True if an ended host may have performed any step of the last daemon.
     has_missed_steps: AtomicBool,
     /// Steps with an unknown outcome because a host has ended.
-    doubts: Mutex<Doubts>,
+    uncertain_steps: Mutex<UncertainSteps>,
     /// Unsettled steps that an earlier daemon may have begun.
     repeated_steps: Mutex<BTreeSet<String>>,
     /// Locked while a host starts, so that only one starts at a time.
     starting: tokio::sync::Mutex<()>,
-    /// Number of changes of the table's hosts.
+    /// Number of changes to the hosts of the table.
     changed: watch::Sender<u64>,
-    /// Terminal hosts on other machines.
+    /// Remote terminal hosts.
     remote: OnceLock<RemoteHosts>,
 }
 
 /// Steps of runs whose effects an ended host may have performed. The records of such hosts stay until the journal has
 /// the outcome of each step, so that the next daemon does not perform a begun step again.
 #[derive(Debug, Default)]
-struct Doubts {
+struct UncertainSteps {
     /// Records of the hosts that had ended when this daemon started.
     records: Vec<HostRecord>,
     /// Sockets of hosts that have ended since.
@@ -213,13 +213,13 @@ struct Table {
 #[derive(Debug, Clone)]
 struct SilentHost {
     socket: PathBuf,
-    note: Option<HostRecord>,
+    record: Option<HostRecord>,
 }
 
 impl SilentHost {
     /// Returns its process id; 0 if it is unknown.
     fn pid(&self) -> u32 {
-        self.note.as_ref().map_or(0, |note| note.pid)
+        self.record.as_ref().map_or(0, |record| record.pid)
     }
 }
 
@@ -231,13 +231,13 @@ struct KnownHost {
     socket: String,
 }
 
-/// Time limit for the end of a host.
+/// Time limit for the exit of a host.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of remembered lost terminals.
 const MAX_LOST_TERMINALS: usize = 1000;
 
-/// Interval of checks of a host that sends no events: an older or a silent one.
+/// Poll interval for a host that sends no events: an older or a silent one.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time limit for an answer that does not concern one terminal. Every client of the daemon may wait for the answer, and
@@ -245,7 +245,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a request, and waits at most [`ANSWER_TIMEOUT`] for the answer.
-pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, ask: &Ask) -> Result<T, AskError> {
+pub(crate) async fn ask_with_timeout<T: DeserializeOwned + Send + 'static>(
+    host: &Host,
+    ask: &Ask,
+) -> Result<T, AskError> {
     let pid = host.greeting().pid;
     tokio::time::timeout(ANSWER_TIMEOUT, host.ask(ask)).await.unwrap_or_else(|_| {
         tracing::warn!(pid, "a terminal host does not answer");
@@ -257,34 +260,34 @@ pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, as
 /// distant machine.
 const SILENT_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests the terminals of a remote host, see [`answer`]. Waits for a silent host at most [`SILENT_LIST_TIMEOUT`]. A
+/// Requests the terminals of a remote host, see [`ask_with_timeout`]. Waits for a silent host at most [`SILENT_LIST_TIMEOUT`]. A
 /// later answer still ends the silence, so that the next list waits longer for a slow host.
-pub(crate) async fn list<T: DeserializeOwned + Send + 'static>(host: &Host) -> Result<T, AskError> {
-    let silent = || AskError::HostSilent { pid: host.greeting().pid };
+pub(crate) async fn list_with_timeout<T: DeserializeOwned + Send + 'static>(host: &Host) -> Result<T, AskError> {
+    let silent_error = || AskError::HostSilent { pid: host.greeting().pid };
     let was_silent = host.is_silent();
     let listing = tokio::spawn({
         let host = host.clone();
         async move {
-            let listed = answer(&host, &Ask::List).await;
-            host.record_silence(matches!(listed, Err(AskError::HostSilent { .. })));
-            listed
+            let reply = ask_with_timeout(&host, &Ask::List).await;
+            host.record_silence(matches!(reply, Err(AskError::HostSilent { .. })));
+            reply
         }
     });
-    let listed = match was_silent {
-        true => tokio::time::timeout(SILENT_LIST_TIMEOUT, listing).await.map_err(|_| silent())?,
+    let reply = match was_silent {
+        true => tokio::time::timeout(SILENT_LIST_TIMEOUT, listing).await.map_err(|_| silent_error())?,
         false => listing.await,
     };
-    listed.map_err(|_| silent())?
+    reply.map_err(|_| silent_error())?
 }
 
-/// Returns the first terminal that one of the hosts of this machine finds.
+/// Returns the first terminal that one of the hosts of this computer finds.
 async fn find_terminal(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
     let ask = Arc::new(ask);
     let mut requests = JoinSet::new();
     for host in hosts {
         let ask = ask.clone();
         requests.spawn(async move {
-            let id = answer::<Option<TerminalId>>(&host, &ask).await;
+            let id = ask_with_timeout::<Option<TerminalId>>(&host, &ask).await;
             id.map(|id| id.map(|id| HostedTerminal::new(host, id)))
         });
     }
@@ -305,7 +308,7 @@ async fn find_terminal(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTermin
 pub struct SeenActivity {
     /// Activity count of each host, by the number of its connection.
     counts: HashMap<u64, u64>,
-    /// Number of changes of the table's hosts, and of the connections to other machines.
+    /// Number of changes of the table's hosts, and of the connections to remote hosts.
     table: Option<(u64, u64)>,
 }
 
@@ -313,7 +316,7 @@ pub struct SeenActivity {
 const HOST_MARK: &str = "host";
 
 impl Hosts {
-    /// Finds the hosts that listen in `folder`, and those with a record in `notes`. Starts no host. `on_secret`
+    /// Finds the hosts that listen in `socket_dir`, and those with a record in `records_dir`. Starts no host. `on_secret`
     /// receives every text that users have hidden in the hosts' terminals.
     ///
     /// # Errors
@@ -321,8 +324,8 @@ impl Hosts {
     #[boxed]
     pub async fn find(
         role: Role,
-        folder: &Path,
-        notes: &Path,
+        socket_dir: &Path,
+        records_dir: &Path,
         starter: Starter,
         version: &str,
         on_secret: impl Fn(SecretText) + Send + Sync + 'static,
@@ -330,51 +333,51 @@ impl Hosts {
         let hosts = Self {
             shared: Arc::new(Shared {
                 role,
-                folder: folder.to_owned(),
-                notes: notes.to_owned(),
+                socket_dir: socket_dir.to_owned(),
+                records_dir: records_dir.to_owned(),
                 starter,
                 version: version.to_owned(),
                 on_secret: Arc::new(on_secret),
                 table: Mutex::default(),
                 has_missed_steps: AtomicBool::new(false),
-                doubts: Mutex::default(),
+                uncertain_steps: Mutex::default(),
                 repeated_steps: Mutex::default(),
                 starting: tokio::sync::Mutex::default(),
                 changed: watch::Sender::default(),
                 remote: OnceLock::new(),
             }),
         };
-        let mut sockets: Vec<PathBuf> = std::fs::read_dir(folder)?
+        let mut sockets: Vec<PathBuf> = std::fs::read_dir(socket_dir)?
             .flatten()
             .map(|entry| entry.path())
             .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_socket))
             .collect();
-        let noted = records::all(notes)?;
-        sockets.extend(noted.iter().map(|note| note.socket.clone()));
+        let known_records = records::all(records_dir)?;
+        sockets.extend(known_records.iter().map(|record| record.socket.clone()));
         sockets.sort();
         sockets.dedup();
         for socket in sockets {
-            let noted = noted.iter().find(|note| note.socket == socket);
-            if let Some(note) = noted.filter(|note| !note.socket.exists() && note.lives()) {
+            let record = known_records.iter().find(|record| record.socket == socket);
+            if let Some(record) = record.filter(|record| !record.socket.exists() && record.is_alive()) {
                 // The directory of its socket was removed, as by a logout.
                 note.listen_again().await;
             }
             let mut connected = Host::connect(&socket, role, &hosts.shared.on_secret).await;
             // The socket exists shortly before the host listens.
             for _ in 0..records::MAX_POLLS {
-                let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-                match (&connected, noted.filter(|note| note.lives())) {
-                    (Err(error), Some(note)) if refused(error) => note.wait_poll_interval().await,
+                let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+                match (&connected, record.filter(|record| record.is_alive())) {
+                    (Err(error), Some(record)) if is_refused(error) => record.wait_poll_interval().await,
                     _ => break,
                 }
                 connected = Host::connect(&socket, role, &hosts.shared.on_secret).await;
             }
             match connected {
                 Ok(host) => hosts.adopt(host, None, socket).await,
-                Err(error) if has_ended(&error) => hosts.shared.record_ended(&socket, noted),
+                Err(error) if has_ended(&error) => hosts.shared.record_ended(&socket, record),
                 Err(error) => {
                     tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
-                    let silent = SilentHost { socket, note: noted.cloned() };
+                    let silent = SilentHost { socket, record: record.cloned() };
                     hosts.lock().silent.push(silent.clone());
                     tokio::spawn(Shared::follow_silent(Arc::downgrade(&hosts.shared), silent));
                 }
@@ -392,8 +395,8 @@ impl Hosts {
         self.current().await.map(drop)
     }
 
-    /// Enables connections to other machines. Called once.
-    pub fn reach(&self, setup: RemoteSetup) {
+    /// Enables connections to remote hosts. Called once.
+    pub fn enable_remote(&self, setup: RemoteSetup) {
         // Ignore a second setup: the connections of the first one would lose their owner.
         let _ = self.shared.remote.set(RemoteHosts::new(setup));
     }
@@ -405,7 +408,7 @@ impl Hosts {
         }
     }
 
-    /// Waits until the configuration contains this machine.
+    /// Waits until the configuration contains this remote host.
     #[boxed]
     pub async fn await_remote(&self, config: &RemoteHostConfig) {
         let Some(remote) = self.shared.remote.get() else { return };
@@ -425,19 +428,19 @@ impl Hosts {
     /// Connects to a machine, unless it is connected, and starts a terminal host there if there is none.
     ///
     /// # Errors
-    /// If there is no such machine, it cannot be reached within that time, or a person has to act first.
+    /// If there is no such machine, it cannot be reached within `timeout`, or a person has to act first.
     #[boxed]
-    pub async fn reach_remote(&self, name: &str, patience: Duration) -> Result<(), RemoteError> {
-        self.remote(name)?.find_machine(name)?.current(patience).await.map(drop)
+    pub async fn reach_remote(&self, name: &str, timeout: Duration) -> Result<(), RemoteError> {
+        self.remote(name)?.find_machine(name)?.current(timeout).await.map(drop)
     }
 
     /// Connects to a machine at once, for a person, and reports any failure.
     ///
     /// # Errors
-    /// If there is no such machine, or the first attempt does not reach it within that time.
+    /// If there is no such machine, or the first attempt does not reach it within `timeout`.
     #[boxed]
-    pub async fn check_remote(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
-        self.remote(name)?.check(name, patience).await
+    pub async fn check_remote(&self, name: &str, timeout: Duration) -> Result<RemoteHostStatus, RemoteError> {
+        self.remote(name)?.check(name, timeout).await
     }
 
     /// Returns the current target of a connection to a machine.
@@ -457,7 +460,7 @@ impl Hosts {
         self.remote(name)?.dialed(name)
     }
 
-    /// Returns the machine of a terminal on another machine, if this machine has a record of the terminal.
+    /// Returns the remote host of a terminal, if this computer has a record of the terminal.
     #[must_use]
     pub fn machine_of(&self, id_or_name: &str) -> Option<String> {
         self.shared.remote.get()?.find_noted_terminal(id_or_name)?.machine().map(str::to_owned)
@@ -468,7 +471,7 @@ impl Hosts {
         self.shared.remote.get().ok_or_else(unknown)
     }
 
-    /// Opens a terminal on this machine.
+    /// Opens a terminal on this computer.
     ///
     /// # Errors
     /// If no host starts, or the host does not open the terminal.
@@ -477,7 +480,7 @@ impl Hosts {
         self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await
     }
 
-    /// Opens a terminal, on another machine if `machine` names one. `patience` is the time to wait for a machine
+    /// Opens a terminal, on a remote host if `machine` names one. `timeout` is the time to wait for a machine
     /// without a connection.
     ///
     /// # Errors
@@ -487,7 +490,7 @@ impl Hosts {
         &self,
         spec: Spec,
         machine: Option<&str>,
-        patience: Duration,
+        timeout: Duration,
         place: PlacePolicy,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         // If the step was begun before, its own terminal may have the name already.
@@ -496,23 +499,23 @@ impl Hosts {
             .as_deref()
             .is_some_and(|step| self.has_requested_opening(step) || self.host_with_step(step).is_some());
         if let Some(name) = spec.name.as_ref().filter(|_| !is_known) {
-            let (mut others, noted) =
+            let (mut others, remote_terminal) =
                 (self.older(), self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(name)));
             if machine.is_some() {
                 others.extend(self.find_current());
             }
-            let taken = match noted {
+            let name_holder = match remote_terminal {
                 Some(terminal) => Some(terminal.id().clone()),
                 None => find_terminal(others, Ask::Find(name.clone())).await?.map(|terminal| terminal.id().clone()),
             };
-            if let Some(by) = taken {
+            if let Some(by) = name_holder {
                 return Err(OpenRefused::NameTaken { name: name.clone(), by }.into());
             }
         }
         let Some(machine) = machine else {
             let step = spec.step.clone();
             let request = Ask::Open(Box::new(OpenRequest::from(spec).at(place)));
-            let (host, opened) = loop {
+            let (host, terminal) = loop {
                 let host = self.host_for(step.as_deref()).await?;
                 match host.ask::<Result<OpenedTerminal, OpenRefused>>(&request).await {
                     // An earlier daemon has retired this host.
@@ -520,38 +523,38 @@ impl Hosts {
                         self.set_older(&host);
                         step.iter().for_each(|step| host.forget_step(step));
                     }
-                    opened => break (host, opened??),
+                    result => break (host, result??),
                 }
             };
-            self.lock().host_by_terminal.insert(opened.id.clone(), host.clone());
-            return Ok((HostedTerminal::new(host, opened.id.clone()), opened));
+            self.lock().host_by_terminal.insert(terminal.id.clone(), host.clone());
+            return Ok((HostedTerminal::new(host, terminal.id.clone()), terminal));
         };
-        self.open_remote(spec, machine, patience, place).await
+        self.open_remote(spec, machine, timeout, place).await
     }
 
-    /// Opens a terminal on another machine. Records the opening before the request, because only recorded terminals are
+    /// Opens a terminal on a remote host. Records the opening before the request, because only recorded terminals are
     /// accepted from that machine.
     async fn open_remote(
         &self,
         spec: Spec,
         machine: &str,
-        patience: Duration,
+        timeout: Duration,
         place: PlacePolicy,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         let remote = self.remote(machine)?;
         let machine = remote.find_machine(machine)?;
         let step = spec.step.clone().unwrap_or_else(random_name);
-        let host = machine.host_for(&step, patience).await?;
+        let host = machine.host_for(&step, timeout).await?;
         let opening = machine.begin_opening(&step, &host, &spec).await;
         let spec = Spec { step: Some(step.clone()), ..spec };
-        let request = OpenRequest::on_another_machine(spec.clone()).at(place);
+        let request = OpenRequest::for_remote_host(spec.clone()).at(place);
         let request = Ask::Open(Box::new(request));
         let keeper = Keeper::Remote(host.clone());
-        let opened = match keeper.ask::<Result<OpenedTerminal, OpenRefused>>(&request, patience).await {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(refused)) => {
+        let terminal = match keeper.ask::<Result<OpenedTerminal, OpenRefused>>(&request, timeout).await {
+            Ok(Ok(terminal)) => terminal,
+            Ok(Err(refusal)) => {
                 machine.abandon_opening(&step).await;
-                return Err(refused.into());
+                return Err(refusal.into());
             }
             Err(error) => {
                 // Only the host's refusal proves that it has executed no earlier request.
@@ -560,30 +563,30 @@ impl Hosts {
                 }
                 // The host retires and has not received the request of an earlier daemon: try another host.
                 if matches!(error, AskError::Refused(Refusal::Retiring)) && !host.opens_new() {
-                    return Box::pin(self.open_remote(spec, machine.config().name.as_str(), patience, place)).await;
+                    return Box::pin(self.open_remote(spec, machine.config().name.as_str(), timeout, place)).await;
                 }
                 return Err(error.into());
             }
         };
         let name = machine.config().name.as_str();
         // `is_here` also covers known terminals of silent hosts.
-        let is_here = self.is_here(&opened.id)
-            || find_terminal(self.reachable(), Ask::Find(opened.id.to_string()))
+        let is_here = self.is_here(&terminal.id)
+            || find_terminal(self.reachable(), Ask::Find(terminal.id.to_string()))
                 .await
                 .is_ok_and(|found| found.is_some());
         let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
-        machine.record_opened(&step, &opened, is_taken).await.map_err(|what| keeper.implausible(what))?;
-        let requested = Opening::new(host.socket(), &spec).description(opened.id.clone(), opened.pid);
-        Ok((HostedTerminal::on(host, requested), opened))
+        machine.record_opened(&step, &terminal, is_taken).await.map_err(|what| keeper.implausible(what))?;
+        let requested = Opening::new(host.socket(), &spec).description(terminal.id.clone(), terminal.pid);
+        Ok((HostedTerminal::on(host, requested), terminal))
     }
 
-    /// Returns whether this machine has a terminal with this id, open or lost.
+    /// Returns whether this computer has a terminal with this id, open or lost.
     fn is_here(&self, id: &TerminalId) -> bool {
         let table = self.lock();
         table.host_by_terminal.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)
     }
 
-    /// Returns the files of this or another machine. `patience` is the time that a request waits for a machine without
+    /// Returns the files of this or a remote host. `timeout` is the time that a request waits for a machine without
     /// a connection. `step` is the step that writes one of the files; the terminal host of the machine ensures that it
     /// does so only once.
     ///
@@ -593,28 +596,28 @@ impl Hosts {
     pub async fn files(
         &self,
         machine: Option<&str>,
-        patience: Duration,
+        timeout: Duration,
         step: Option<String>,
     ) -> Result<MachineFiles, HostsError> {
         let Some(machine) = machine else {
             return Ok(match step {
                 Some(step) => {
                     let host = self.host_for(Some(&step)).await?;
-                    MachineFiles::written_once(Keeper::Local(host), patience, step)
+                    MachineFiles::written_once(Keeper::Local(host), timeout, step)
                 }
                 None => MachineFiles::local(),
             });
         };
         let machine = self.remote(machine)?.find_machine(machine)?;
         let host = match &step {
-            Some(step) => machine.host_for(step, patience).await?,
-            None => machine.current(patience).await?,
+            Some(step) => machine.host_for(step, timeout).await?,
+            None => machine.current(timeout).await?,
         };
         let is_first = match &step {
             Some(step) => machine.begin_write(step, &host).await,
             None => true,
         };
-        Ok(MachineFiles::remote(host, patience, step, is_first))
+        Ok(MachineFiles::remote(host, timeout, step, is_first))
     }
 
     /// Returns the steps of runs whose results the connected hosts keep, and the steps of ended remote hosts. `queried`
@@ -641,29 +644,29 @@ impl Hosts {
             remote.settle(steps);
         }
         self.shared.repeated_steps.lock().retain(|step| !names_step(steps, step));
-        let mut doubts = self.shared.doubts.lock();
-        if let Some(doubted) = &mut doubts.steps {
+        let mut uncertain_steps = self.shared.uncertain_steps.lock();
+        if let Some(doubted) = &mut uncertain_steps.steps {
             doubted.retain(|step| !names_step(steps, step));
         }
-        self.shared.end_doubts(&mut doubts);
+        self.shared.remove_settled_records(&mut uncertain_steps);
     }
 
     /// Records the steps that the runs of the last daemon wait for; they are in doubt if a host has ended since. With
-    /// `are_all`, later daemons doubt no other steps because of the hosts that have ended so far.
-    pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
-        let mut doubts = self.shared.doubts.lock();
-        for record in doubts.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
+    /// `are_all`, later daemons consider no other steps uncertain because of the hosts that have ended so far.
+    pub fn mark_uncertain(&self, pending: BTreeSet<String>, are_all: bool) {
+        let mut uncertain_steps = self.shared.uncertain_steps.lock();
+        for record in uncertain_steps.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
             record.doubted = Some(pending.clone());
-            if let Err(error) = records::doubt(&self.shared.notes, record) {
-                tracing::warn!(%error, "failed to note the steps of an ended terminal host");
+            if let Err(error) = records::record_uncertain_steps(&self.shared.records_dir, record) {
+                tracing::warn!(%error, "failed to record the steps of an ended terminal host");
             }
         }
-        doubts.steps.get_or_insert_default().extend(pending);
-        self.shared.end_doubts(&mut doubts);
+        uncertain_steps.steps.get_or_insert_default().extend(pending);
+        self.shared.remove_settled_records(&mut uncertain_steps);
     }
 
     /// Abandons a step: cancels its effects in progress if possible, and closes the shells of its single commands. Does
-    /// not wait for the hosts. Sends the step of a run to another machine only if it was requested there, because a
+    /// not wait for the hosts. Sends the step of a run to a remote host only if it was requested there, because a
     /// third machine may have claimed its name.
     pub fn give_up(&self, step: &str) {
         let hosts = match self.shared.remote.get() {
@@ -693,13 +696,13 @@ impl Hosts {
         self.shared.repeated_steps.lock().contains(step)
     }
 
-    /// Returns whether a step has requested a terminal on another machine, which has not refused the request.
+    /// Returns whether a step has requested a terminal on a remote host, which has not refused the request.
     #[must_use]
     pub fn has_requested_opening(&self, step: &str) -> bool {
         self.shared.remote.get().is_some_and(|remote| remote.opening(step).is_some())
     }
 
-    /// Returns the host on this machine that has an unsettled effect of this step.
+    /// Returns the host on this computer that has an unsettled effect of this step.
     fn host_with_step(&self, step: &str) -> Option<Host> {
         self.reachable().into_iter().find(|host| host.knows(step))
     }
@@ -735,7 +738,7 @@ impl Hosts {
     /// If an older host does not answer, or does not know the request.
     async fn find_older_with_step(&self, step: &str) -> Result<Option<Host>, AskError> {
         for host in self.older() {
-            if answer(&host, &Ask::HasStep(step.to_owned())).await? {
+            if ask_with_timeout(&host, &Ask::HasStep(step.to_owned())).await? {
                 return Ok(Some(host));
             }
         }
@@ -771,15 +774,18 @@ impl Hosts {
     /// Returns whether the result of a step of the last daemon may be lost with its host.
     #[must_use]
     pub fn is_in_doubt(&self, step: &str) -> bool {
-        let is_noted = || {
-            let doubts = self.shared.doubts.lock();
-            doubts.records.iter().any(|record| record.doubted.as_ref().is_some_and(|steps| steps.contains(step)))
+        let is_recorded = || {
+            let uncertain_steps = self.shared.uncertain_steps.lock();
+            uncertain_steps
+                .records
+                .iter()
+                .any(|record| record.doubted.as_ref().is_some_and(|steps| steps.contains(step)))
         };
-        // Only hosts on this machine count, not the claims of other machines.
-        (self.shared.has_missed_steps.load(Ordering::Relaxed) || is_noted()) && self.host_with_step(step).is_none()
+        // Only hosts on this computer count, not the claims of remote hosts.
+        (self.shared.has_missed_steps.load(Ordering::Relaxed) || is_recorded()) && self.host_with_step(step).is_none()
     }
 
-    /// Returns the reachable hosts on this machine, and the hosts on connected machines.
+    /// Returns the reachable hosts on this computer, and the hosts on connected machines.
     fn connected(&self) -> Vec<Host> {
         let mut hosts = self.reachable();
         hosts.extend(
@@ -788,8 +794,8 @@ impl Hosts {
         hosts
     }
 
-    /// Returns the terminal with this id or name; a terminal found by its id may have closed. Terminals of this machine
-    /// take precedence. Other machines receive no request: their terminals are found in the records of this machine.
+    /// Returns the terminal with this id or name; a terminal found by its id may have closed. Terminals of this computer
+    /// take precedence. Other machines receive no request: their terminals are found in the records of this computer.
     ///
     /// # Errors
     /// If no host has such a terminal, and a host that may have it does not answer.
@@ -822,7 +828,7 @@ impl Hosts {
         }
     }
 
-    /// Returns the terminal that a step opened, even if it has closed since on this machine. Waits for an opening in
+    /// Returns the terminal that a step opened, even if it has closed since on this computer. Waits for an opening in
     /// progress. An older host that does not know the request counts as having opened none.
     ///
     /// # Errors
@@ -837,7 +843,7 @@ impl Hosts {
         self.find_with_silent(Ask::OpenedBy(step.to_owned())).await
     }
 
-    /// Returns the first terminal that a host of this machine finds. If none does, waits briefly for silent hosts and
+    /// Returns the first terminal that a host of this computer finds. If none does, waits briefly for silent hosts and
     /// tries again.
     async fn find_with_silent(&self, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
         let found = find_terminal(self.reachable(), ask.clone()).await?;
@@ -873,13 +879,13 @@ impl Hosts {
         let mut all = Vec::new();
         for host in self.reachable() {
             // Skip a host that has just ended, or is stopped.
-            let Ok(listed) = answer::<Vec<Description>>(&host, &Ask::List).await else { continue };
+            let Ok(descriptions) = ask_with_timeout::<Vec<Description>>(&host, &Ask::List).await else { continue };
             // A terminal that its host no longer lists has closed; it will not count as lost with the host.
             let pid = host.greeting().pid;
-            self.lock()
-                .host_by_terminal
-                .retain(|id, keeper| keeper.greeting().pid != pid || listed.iter().any(|terminal| terminal.id == *id));
-            all.extend(listed.into_iter().map(|description| ListedTerminal { description, place: None }));
+            self.lock().host_by_terminal.retain(|id, keeper| {
+                keeper.greeting().pid != pid || descriptions.iter().any(|terminal| terminal.id == *id)
+            });
+            all.extend(descriptions.into_iter().map(|description| ListedTerminal { description, place: None }));
         }
         if let Some(remote) = self.shared.remote.get() {
             let remote_terminals = remote.list(&|id| self.is_here(id)).await.into_iter();
@@ -941,7 +947,7 @@ impl Hosts {
         }
     }
 
-    /// Returns a future that ends at the first change of the hosts, here or on other machines, after this call.
+    /// Returns a future that ends at the first change of the hosts, here or on remote hosts, after this call.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut changed = self.shared.changed.subscribe();
         let mut remote_changed = self.shared.remote.get().map(RemoteHosts::follow);
@@ -1033,12 +1039,15 @@ impl Hosts {
                     end_process(host.greeting().pid);
                 }
                 if tokio::time::timeout(SHUTDOWN_TIMEOUT, host.lost()).await.is_err() {
-                    tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals stay open");
+                    tracing::error!(
+                        pid = host.greeting().pid,
+                        "a terminal host does not exit; its terminals stay open"
+                    );
                 }
             })
         });
-        for ended in ending.collect::<Vec<_>>() {
-            let _ = ended.await;
+        for request in ending.collect::<Vec<_>>() {
+            let _ = request.await;
         }
     }
 
@@ -1078,10 +1087,10 @@ impl Hosts {
             return Ok(host);
         }
         let starter = &self.shared.starter;
-        match (self.start_and_connect(starter).await, starter.otherwise()) {
-            (Err(error), Some(otherwise)) if error.kind() != io::ErrorKind::TimedOut => {
-                tracing::warn!(%error, "the first program does not become a terminal host; another one is started");
-                self.start_and_connect(&otherwise).await
+        match (self.start_and_connect(starter).await, starter.fallback()) {
+            (Err(error), Some(fallback)) if error.kind() != io::ErrorKind::TimedOut => {
+                tracing::warn!(%error, "the first program did not start a terminal host; starting the fallback");
+                self.start_and_connect(&fallback).await
             }
             (started, _) => started,
         }
@@ -1091,13 +1100,13 @@ impl Hosts {
     /// Starts a host and connects to it. Removes the files of a failed host, but not of a slow one, which a later
     /// search finds.
     async fn start_and_connect(&self, starter: &Starter) -> io::Result<Host> {
-        let socket = self.shared.folder.join(socket_name());
+        let socket = self.shared.socket_dir.join(socket_name());
         let mut child = self.start(starter, &socket)?;
         let pid = child.as_ref().map_or_else(std::process::id, Child::id);
-        records::add(&self.shared.notes, &socket, pid)?;
+        records::add(&self.shared.records_dir, &socket, pid)?;
         let start_time = match starter {
             Starter::Program { start_time, .. } => *start_time,
-            Starter::InProcess(_) | Starter::Given(_) => START_TIME,
+            Starter::InProcess(_) | Starter::Custom(_) => START_TIME,
         };
         match Host::connect_within(start_time, &socket, self.shared.role, &self.shared.on_secret).await {
             Ok(host) => {
@@ -1108,7 +1117,7 @@ impl Hosts {
             Err(error) => {
                 // The host has failed, so no process listens on the socket.
                 let _ = std::fs::remove_file(&socket);
-                records::remove(&self.shared.notes, &socket);
+                records::remove(&self.shared.records_dir, &socket);
                 if let Some(mut child) = child.take() {
                     // Ignore the error: the process may have ended already.
                     let _ = child.kill();
@@ -1150,7 +1159,7 @@ impl Hosts {
                 tokio::spawn(serve(listener, terminals, identity, Arc::default()));
                 Ok(None)
             }
-            Starter::Given(starter) => starter.start(listener).map(|()| None),
+            Starter::Custom(starter) => starter.start(listener).map(|()| None),
         }
     }
 
@@ -1173,7 +1182,7 @@ impl Hosts {
                     "a terminal host of an older version runs until its last terminal ends"
                 );
                 // Ignore the error: the host has ended, or executes the request once it continues.
-                let _ = answer::<()>(&host, &Ask::Retire).await;
+                let _ = ask_with_timeout::<()>(&host, &Ask::Retire).await;
             }
             HostState::Foreign => tracing::warn!(
                 pid = greeting.pid,
@@ -1184,7 +1193,7 @@ impl Hosts {
             ),
         }
         if state != HostState::Foreign {
-            let terminals: Vec<Description> = answer(&host, &Ask::List).await.unwrap_or_default();
+            let terminals: Vec<Description> = ask_with_timeout(&host, &Ask::List).await.unwrap_or_default();
             self.lock().host_by_terminal.extend(terminals.into_iter().map(|terminal| (terminal.id, host.clone())));
         }
         let name = socket.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -1209,13 +1218,13 @@ impl Hosts {
                 // Without an end mark, the host may have performed any step of a client.
                 let has_lost_steps = is_daemon && std::fs::remove_file(records::end_mark(&socket)).is_err();
                 shared.has_missed_steps.fetch_or(has_lost_steps || !steps.is_empty(), Ordering::Relaxed);
-                let mut doubts = shared.doubts.lock();
-                doubts.sockets.push(socket);
+                let mut uncertain_steps = shared.uncertain_steps.lock();
+                uncertain_steps.sockets.push(socket);
                 if !steps.is_empty() {
-                    doubts.steps.get_or_insert_default().extend(steps);
+                    uncertain_steps.steps.get_or_insert_default().extend(steps);
                 }
-                shared.end_doubts(&mut doubts);
-                drop(doubts);
+                shared.remove_settled_records(&mut uncertain_steps);
+                drop(uncertain_steps);
                 Self { shared }.forget(pid);
             }
         });
@@ -1252,7 +1261,7 @@ impl Hosts {
 impl Shared {
     /// Waits until a silent host answers or ends.
     async fn follow_silent(shared: Weak<Self>, silent: SilentHost) {
-        let SilentHost { socket, note } = silent;
+        let SilentHost { socket, record } = silent;
         loop {
             let Some((role, on_secret)) = shared.upgrade().map(|shared| (shared.role, shared.on_secret.clone())) else {
                 return;
@@ -1269,7 +1278,7 @@ impl Shared {
             let Some(shared) = shared.upgrade() else { return };
             match connected {
                 Ok(host) => Hosts { shared: shared.clone() }.adopt(host, None, socket.clone()).await,
-                Err(error) if has_ended(&error) => shared.record_ended(&socket, note.as_ref()),
+                Err(error) if has_ended(&error) => shared.record_ended(&socket, record.as_ref()),
                 Err(error) => {
                     tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
                     drop(shared);
@@ -1283,22 +1292,23 @@ impl Shared {
     }
 
     /// Records that the host at `socket` has ended. Its results are lost unless it left an end mark.
-    fn record_ended(&self, socket: &Path, note: Option<&HostRecord>) {
+    fn record_ended(&self, socket: &Path, record: Option<&HostRecord>) {
         let _ = std::fs::remove_file(socket);
         if std::fs::remove_file(records::end_mark(socket)).is_ok() {
-            records::remove(&self.notes, socket);
-        } else if let Some(note) = note {
+            records::remove(&self.records_dir, socket);
+        } else if let Some(record) = record {
             // Without recorded steps, the host may have performed any step.
-            self.has_missed_steps.fetch_or(note.doubted.is_none(), Ordering::Relaxed);
-            self.doubts.lock().records.push(note.clone());
+            self.has_missed_steps.fetch_or(record.doubted.is_none(), Ordering::Relaxed);
+            self.uncertain_steps.lock().records.push(record.clone());
         }
     }
 
     /// Removes the records of ended hosts if no step is in doubt.
-    fn end_doubts(&self, doubts: &mut Doubts) {
-        if doubts.steps.as_ref().is_some_and(BTreeSet::is_empty) {
-            let sockets = doubts.records.drain(..).map(|record| record.socket).chain(doubts.sockets.drain(..));
-            sockets.for_each(|socket| records::remove(&self.notes, &socket));
+    fn remove_settled_records(&self, uncertain_steps: &mut UncertainSteps) {
+        if uncertain_steps.steps.as_ref().is_some_and(BTreeSet::is_empty) {
+            let sockets =
+                uncertain_steps.records.drain(..).map(|record| record.socket).chain(uncertain_steps.sockets.drain(..));
+            sockets.for_each(|socket| records::remove(&self.records_dir, &socket));
         }
     }
 }
@@ -1308,7 +1318,7 @@ fn has_ended(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-/// Maximum length of the name of a socket, in bytes.
+/// Maximum socket name length, in bytes.
 const MAX_SOCKET_NAME_BYTES: usize = 64;
 
 /// Returns whether this is the name of a host's socket.

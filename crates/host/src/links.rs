@@ -1,4 +1,4 @@
-//! The host's side of links: connections from other machines, whose sessions outlive a connection.
+//! The host's side of links: connections from remote hosts, whose sessions outlive a connection.
 //!
 //! A relay ([`crate::relay`]) connects and sends [`crate::Ask::Link`]; then the connection belongs to a link. Each
 //! session has its own local connection to the server, so that only this module deals with links.
@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 /// session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Time limit of the greeting of a connection.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
+/// Handshake timeout.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection that now carries a session.
 struct Arrival {
@@ -44,19 +44,19 @@ impl Links {
     /// Serves a connection of a link. `serve` receives the local stream of a new session, like that of a client.
     pub(crate) async fn join(&self, mut stream: UnixStream, serve: impl FnOnce(UnixStream)) {
         let mut unread = BytesMut::new();
-        let hello = match tokio::time::timeout(GREETING_TIMEOUT, read_hello(&mut stream, &mut unread)).await {
+        let hello = match tokio::time::timeout(HANDSHAKE_TIMEOUT, read_hello(&mut stream, &mut unread)).await {
             Ok(Ok(hello)) => hello,
-            Ok(Err(error)) => return tracing::warn!(%error, "a connection from another machine did not greet"),
-            Err(_) => return tracing::warn!("a connection from another machine does not greet"),
+            Ok(Err(error)) => return tracing::warn!(%error, "a connection from a remote host failed its handshake"),
+            Err(_) => return tracing::warn!("a connection from a remote host sent no handshake"),
         };
         let arrivals = if hello.is_new { self.begin(&hello, serve) } else { self.find_running(&hello.session) };
         let arrival = Arrival { stream, hello, unread };
-        let refused = match arrivals {
+        let refusal = match arrivals {
             // Sending fails if the session has just ended.
             Some(arrivals) => arrivals.send(arrival).await.err().map(|mpsc::error::SendError(arrival)| arrival),
             None => Some(arrival),
         };
-        if let Some(mut arrival) = refused {
+        if let Some(mut arrival) = refusal {
             // A disconnected client does not need the reason.
             let _ = refuse(Refusal::Unknown, &mut arrival.stream).await;
         }
@@ -69,7 +69,7 @@ impl Links {
     /// Begins a session, and ends the earlier sessions of its client, whose process has ended.
     fn begin(&self, hello: &Hello, serve: impl FnOnce(UnixStream)) -> Option<mpsc::Sender<Arrival>> {
         let (local, peer) = UnixStream::pair()
-            .inspect_err(|error| tracing::warn!(%error, "a session of another machine cannot begin"))
+            .inspect_err(|error| tracing::warn!(%error, "a session of a remote host cannot begin"))
             .ok()?;
         let (arrivals, arrival_receiver) = mpsc::channel(1);
         {
@@ -106,13 +106,13 @@ async fn carry(mut local: UnixStream, mut arrival_receiver: mpsc::Receiver<Arriv
         };
         let Arrival { mut stream, hello, mut unread } = arrival;
         if let Err(error) = welcome(&mut session, &hello, &mut stream).await {
-            tracing::info!(%error, "a connection from another machine ended at its greeting");
+            tracing::info!(%error, "a connection from a remote host ended in its handshake");
             continue;
         }
         let (mut reader, mut writer) = stream.split();
         tokio::select! {
             ended = pump(&mut session, &mut local, &mut reader, &mut writer, &mut unread) => {
-                tracing::info!(%ended, "a connection from another machine ended");
+                tracing::info!(%ended, "a connection from a remote host ended");
                 if !ended.is_resumable() {
                     return;
                 }

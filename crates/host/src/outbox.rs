@@ -273,26 +273,26 @@ mod tests {
 
     #[tokio::test]
     async fn frame_without_room_is_written_later() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let outbox = Outbox::new(Arc::new(ours));
+        let (stream, mut peer_stream) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(Arc::new(stream));
         let writer = outbox.clone();
         tokio::spawn(async move { writer.write_queued().await });
         let long = "x".repeat(700_000);
         outbox.send_message(1, &long).unwrap();
         outbox.send_message(2, &long).unwrap();
-        let late = outbox.clone();
+        let paced_outbox = outbox.clone();
         // This message has no room until the other side reads.
-        let reported = tokio::spawn(async move { late.send_paced(3, &"last").await });
+        let reported = tokio::spawn(async move { paced_outbox.send_paced(3, &"last").await });
         let mut read = vec![0; 2 * (700_000 + 5 + 12) + 12 + 5];
-        theirs.read_exact(&mut read).await.unwrap();
+        peer_stream.read_exact(&mut read).await.unwrap();
         assert!(read.ends_with(b"last"));
         assert_eq!(reported.await.unwrap(), Ok(()));
     }
 
     #[tokio::test]
     async fn request_to_a_stalled_peer_is_refused_and_can_be_withdrawn() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let outbox = Outbox::new(Arc::new(ours));
+        let (stream, mut peer_stream) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(Arc::new(stream));
         let long = "x".repeat(1 << 20);
         let sent = (1..).take_while(|number| outbox.send_request(*number, &long).is_ok()).count() as u64;
         assert_eq!(outbox.send_request(100, &long), Err(RequestRefused::Full(sent as usize)));
@@ -310,14 +310,14 @@ mod tests {
         assert_eq!((notes, outbox.send_note(0, &"x")), (MAX_WAITING_REQUESTS, Err(OutboxClosed)));
         let mut read = Vec::new();
         drop(outbox);
-        theirs.read_to_end(&mut read).await.unwrap();
+        peer_stream.read_to_end(&mut read).await.unwrap();
         assert!(read.len() < 1 << 20, "only the beginning of the first request was sent");
     }
 
     #[tokio::test]
     async fn withdrawn_frames_leave_the_others_intact() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let outbox = Outbox::new(Arc::new(ours));
+        let (stream, mut peer_stream) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(Arc::new(stream));
         let text = |number: u64| format!("{number}").repeat(100_000);
         (1..=9).for_each(|number| outbox.send_request(number, &text(number)).unwrap());
         assert!([4, 9, 6].into_iter().all(|number| outbox.withdraw(number)));
@@ -326,16 +326,16 @@ mod tests {
         let mut expected = Vec::new();
         [1, 2, 3, 5, 7, 8].into_iter().for_each(|number| write_frame(&mut expected, number, &text(number)));
         let mut read = vec![0; expected.len()];
-        theirs.read_exact(&mut read).await.unwrap();
+        peer_stream.read_exact(&mut read).await.unwrap();
         assert!(read == expected);
         assert!(outbox.lock().frames.is_empty());
     }
 
     #[tokio::test]
     async fn sender_to_a_disconnected_peer_is_not_kept() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let outbox = Outbox::new(Arc::new(ours));
-        drop(theirs);
+        let (stream, peer_stream) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(Arc::new(stream));
+        drop(peer_stream);
         assert_eq!(outbox.send_message(1, &"x"), Err(OutboxClosed));
         assert_eq!(outbox.send_paced(1, &"x").await, Err(OutboxClosed));
     }

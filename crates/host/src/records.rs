@@ -22,15 +22,15 @@ pub(crate) struct HostRecord {
     pub(crate) doubted: Option<BTreeSet<String>>,
 }
 
-/// Interval of checks for a change that no event announces.
+/// Poll interval for a change that no event announces.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum number of checks that a host listens; enough for a busy machine.
+/// Maximum number of checks whether a host listens; enough for a busy computer.
 pub(crate) const MAX_POLLS: usize = 500;
 
 impl HostRecord {
     /// Returns whether the process is running and is a host.
-    pub(crate) fn lives(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         // Another program may have the process id now.
         fs::read(format!("/proc/{}/cmdline", self.pid)).is_ok_and(|line| {
             let mut words = line.split(|&byte| byte == 0).skip(1);
@@ -67,22 +67,22 @@ pub(crate) fn end_mark(socket: &Path) -> PathBuf {
 
 /// Records a host.
 pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
-    let note = HostRecord { socket: socket.to_owned(), pid, doubted: None };
-    let text = rmp_serde::to_vec_named(&note).map_err(io::Error::other)?;
+    let record = HostRecord { socket: socket.to_owned(), pid, doubted: None };
+    let text = rmp_serde::to_vec_named(&record).map_err(io::Error::other)?;
     fs::write(record_file(folder, socket), text)
 }
 
 /// Adds to a record the steps that are in doubt because the host has ended. Keeps the old record if the write fails.
-pub(crate) fn doubt(folder: &Path, record: &HostRecord) -> io::Result<()> {
+pub(crate) fn record_uncertain_steps(folder: &Path, record: &HostRecord) -> io::Result<()> {
     replace(&record_file(folder, &record.socket), record)
 }
 
 /// Writes a record atomically.
-pub(crate) fn replace(target: &Path, note: &impl Serialize) -> io::Result<()> {
-    let bytes = rmp_serde::to_vec_named(note).map_err(io::Error::other)?;
-    let mut written = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(Path::new(".")))?;
-    written.write_all(&bytes)?;
-    written.persist(target)?;
+pub(crate) fn replace(target: &Path, record: &impl Serialize) -> io::Result<()> {
+    let bytes = rmp_serde::to_vec_named(record).map_err(io::Error::other)?;
+    let mut file = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(Path::new(".")))?;
+    file.write_all(&bytes)?;
+    file.persist(target)?;
     Ok(())
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn remove(folder: &Path, socket: &Path) {
 /// Returns all readable records.
 pub(crate) fn all(folder: &Path) -> io::Result<Vec<HostRecord>> {
     let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let notes = entries.filter(|path| path.extension().is_some_and(|extension| extension == "note"));
-    Ok(notes.filter_map(|path| rmp_serde::from_slice(&fs::read(path).ok()?).ok()).collect())
+    let record_files = entries.filter(|path| path.extension().is_some_and(|extension| extension == "note"));
+    Ok(record_files.filter_map(|path| rmp_serde::from_slice(&fs::read(path).ok()?).ok()).collect())
 }
 
 #[cfg(test)]
@@ -104,17 +104,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn note_exists_until_removed_and_other_files_are_ignored() {
+    fn record_exists_until_removed_and_other_files_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let socket = Path::new("/somewhere/host-1.sock");
         add(folder.path(), socket, 7).unwrap();
         fs::write(folder.path().join("other.note"), "not a note").unwrap();
-        let noted = all(folder.path()).unwrap();
-        assert_eq!(noted, [HostRecord { socket: socket.to_owned(), pid: 7, doubted: None }]);
-        assert!(!noted[0].lives());
-        let doubted = HostRecord { doubted: Some(["run/a/1".to_owned()].into()), ..noted[0].clone() };
-        doubt(folder.path(), &doubted).unwrap();
-        assert_eq!(all(folder.path()).unwrap(), [doubted]);
+        let records = all(folder.path()).unwrap();
+        assert_eq!(records, [HostRecord { socket: socket.to_owned(), pid: 7, doubted: None }]);
+        assert!(!records[0].is_alive());
+        let uncertain = HostRecord { doubted: Some(["run/a/1".to_owned()].into()), ..records[0].clone() };
+        record_uncertain_steps(folder.path(), &uncertain).unwrap();
+        assert_eq!(all(folder.path()).unwrap(), [uncertain]);
         remove(folder.path(), socket);
         assert_eq!(all(folder.path()).unwrap(), []);
     }

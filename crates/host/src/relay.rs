@@ -1,4 +1,4 @@
-//! The remote end of a connection to another machine. Finds or starts the terminal host there, and copies bytes to and
+//! The remote end of a connection. Finds or starts the terminal host there, and copies bytes to and
 //! from it.
 //!
 //! The client starts a relay through OpenSSH and uses its standard input and output. First they exchange lines of JSON:

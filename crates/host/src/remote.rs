@@ -1,4 +1,4 @@
-//! Terminals on other machines: the configured machines, and the connections to their terminal hosts.
+//! Terminals on remote hosts: the configured hosts, and the connections to their terminal hosts.
 //!
 //! A machine has a terminal host that only this installation uses. A relay ([`crate::relay`]) starts or finds it, in
 //! the version installed on the machine. Without a connection, the daemon lists the terminals in their last known state
@@ -62,7 +62,7 @@ pub trait QuestionWatch: fmt::Debug + Send + Sync {
     fn is_open(&self, host: &str) -> bool;
 }
 
-/// Receives the texts to hide from other machines. They are hidden only in the terminals of their machine.
+/// Receives the texts to hide from remote hosts. They are hidden only in the terminals of their machine.
 pub trait MachineSecretSink: fmt::Debug + Send + Sync {
     /// Records that a terminal is on a machine.
     fn place(&self, terminal: &TerminalId, machine: &str);
@@ -154,7 +154,7 @@ fn describe_known_hosts(hosts: &[String]) -> String {
     }
 }
 
-/// Settings of the connections to other machines.
+/// Settings of the connections to remote hosts.
 #[derive(Debug, Clone)]
 pub struct RemoteSetup {
     /// The directory of the notes.
@@ -261,7 +261,7 @@ impl RemoteHosts {
         self.all().iter().for_each(|machine| machine.settle(steps));
     }
 
-    /// Returns the unsettled steps of runs whose hosts on other machines have ended.
+    /// Returns the unsettled steps of runs whose remote terminal hosts have ended.
     pub(crate) fn lost_steps(&self) -> Vec<String> {
         self.all().iter().flat_map(|machine| machine.lost_steps()).collect()
     }
@@ -276,7 +276,7 @@ impl RemoteHosts {
         self.all().iter().any(|other| other.config().name != machine && other.has_terminal(id))
     }
 
-    /// Describes the terminals of all machines. `is_here` recognises terminals of this machine.
+    /// Describes the terminals of all machines. `is_here` recognises terminals of this computer.
     pub(crate) async fn list(&self, is_here: &(dyn Fn(&TerminalId) -> bool + Sync)) -> Vec<(Description, RemotePlace)> {
         // List all machines at once, so that a silent machine does not delay the others.
         let machines = self.all();

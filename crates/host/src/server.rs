@@ -48,7 +48,7 @@ pub struct Identity {
     pub version: String,
 }
 
-/// Time after which a host without terminals and clients ends.
+/// Time after which a host without terminals and clients exits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for which a person keeps the writer's seat after the loss of their connection.
@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     ending: watch::Sender<bool>,
     /// Held writer's seats, each with the connection that took it last.
     seats: Mutex<HashMap<HoldKey, u64>>,
-    /// Sessions of clients on other machines.
+    /// Sessions of clients on remote hosts.
     links: Links,
     /// Number of the last connection.
     last_number: AtomicU64,
@@ -86,7 +86,7 @@ pub(crate) struct Shared {
 /// the owner waits for these effects.
 #[derive(Debug, Default)]
 struct Service {
-    /// The number of the connection from this machine's daemon; 0 before the first one.
+    /// The number of the connection from this computer's daemon; 0 before the first one.
     owner: u64,
     /// True if the host is ending and serves no client.
     is_over: bool,
@@ -246,7 +246,7 @@ struct Connection {
     tasks: Arc<Mutex<HashMap<u64, AbortHandle>>>,
     /// Number of the request that turns the connection into a link.
     link_request: watch::Sender<Option<u64>>,
-    /// True if the client is, or was, the daemon of this machine.
+    /// True if the client is, or was, the daemon of this computer.
     is_owner: AtomicBool,
 }
 
@@ -300,11 +300,11 @@ impl Connection {
                     links.join(stream, serve).await;
                 });
             }
-            Err(error) => tracing::warn!(%error, "a connection from another machine cannot be served"),
+            Err(error) => tracing::warn!(%error, "a connection from a remote host cannot be served"),
         }
     }
 
-    /// Returns whether a later daemon of this machine has connected.
+    /// Returns whether a later daemon of this computer has connected.
     fn is_superseded(&self, service: &Service) -> bool {
         self.is_owner.load(Ordering::Relaxed) && service.owner > self.number
     }

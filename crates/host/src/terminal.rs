@@ -17,17 +17,17 @@ use crate::remote::{
 };
 use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage, TerminalAsk, WaitRequest};
 
-/// A terminal that a host keeps, here or on another machine. Cheap to clone.
+/// A terminal that a host keeps, here or on a remote host. Cheap to clone.
 ///
 /// Every method returns an [`AskError`] if the terminal has closed or its host has ended. For a terminal on another
-/// machine, a method also fails if the connection is missing for longer than `patience`. The handle sends repeatable
+/// machine, a method also fails if the connection is missing for longer than `connect_timeout`. The handle sends repeatable
 /// requests again over the next connection.
 #[derive(Debug, Clone)]
 pub struct HostedTerminal {
     keeper: Keeper,
     id: TerminalId,
-    patience: Duration,
-    /// Description of a terminal on another machine, as recorded by this machine.
+    connect_timeout: Duration,
+    /// Description of a terminal on a remote host, as recorded by this computer.
     recorded: Option<Arc<Description>>,
 }
 
@@ -52,20 +52,20 @@ const MAX_REPEATS: usize = 3;
 /// The host of a terminal.
 #[derive(Debug, Clone)]
 pub(crate) enum Keeper {
-    /// A host on this machine.
+    /// A host on this computer.
     Local(Host),
-    /// A host on another machine.
+    /// A remote terminal host.
     Remote(RemoteHost),
 }
 
 impl Keeper {
     /// Sends a request and returns the answer.
-    pub(crate) async fn ask<T: Reply>(&self, ask: &Ask, patience: Duration) -> Result<T, AskError> {
+    pub(crate) async fn ask<T: Reply>(&self, ask: &Ask, connect_timeout: Duration) -> Result<T, AskError> {
         match self {
             Self::Local(host) => host.ask(ask).await,
             // Box the larger future of a remote request, which would enlarge the futures of all requests.
             Self::Remote(remote) => {
-                let reply: T = Box::pin(Self::ask_remote(remote, ask, patience)).await?;
+                let reply: T = Box::pin(Self::ask_remote(remote, ask, connect_timeout)).await?;
                 if ask.max_chars().is_some_and(|max_chars| !reply.is_within(max_chars)) {
                     return Err(remote.implausible("more text than was requested"));
                 }
@@ -82,15 +82,15 @@ impl Keeper {
         }
     }
 
-    async fn ask_remote<T: Reply>(remote: &RemoteHost, ask: &Ask, patience: Duration) -> Result<T, AskError> {
+    async fn ask_remote<T: Reply>(remote: &RemoteHost, ask: &Ask, connect_timeout: Duration) -> Result<T, AskError> {
         let mut repeated_ask;
         let mut ask = ask;
         let mut quick_repeats = None;
         loop {
             let began = Instant::now();
             // A wait lasts its full time, even while there is no connection.
-            let patience = patience.max(ask.waits());
-            let host = match remote.wait_until_connected(patience).await {
+            let connect_timeout = connect_timeout.max(ask.wait_time());
+            let host = match remote.wait_until_connected(connect_timeout).await {
                 // The host may have executed an earlier attempt.
                 Err(AskError::NotConnected { .. }) if quick_repeats.is_some() && ask.acts() => {
                     return Err(remote.unanswered_error());
@@ -98,7 +98,7 @@ impl Keeper {
                 reached => reached?,
             };
             // Wait for a request with an effect until the session ends; its outcome is unknown only then.
-            let limit = if ask.is_repeatable() { patience } else { UNLIMITED };
+            let limit = if ask.is_repeatable() { connect_timeout } else { UNLIMITED };
             let answer = tokio::select! {
                 answer = host.ask(ask) => answer,
                 trouble = remote.wait_until_stalled(limit) => Err(trouble.unwrap_or(AskError::HostLost { pid: host.greeting().pid })),
@@ -129,7 +129,7 @@ impl Keeper {
 
 /// Waits for the time limit of an answer, or forever if the request has none.
 async fn wait_for_silence(remote: &RemoteHost, host: &Host, ask: &Ask) {
-    let Some(duration) = ask.lasts() else { return std::future::pending().await };
+    let Some(duration) = ask.max_duration() else { return std::future::pending().await };
     let max_silence = match ask {
         Ask::File(_) => BUSY_ANSWER_TIMEOUT,
         ask if ask.acts() => SILENT_ACTION_TIMEOUT,
@@ -176,13 +176,18 @@ pub enum SignalError {
 
 impl HostedTerminal {
     pub(crate) fn new(host: Host, id: TerminalId) -> Self {
-        Self { keeper: Keeper::Local(host), id, patience: CLIENT_CONNECT_TIMEOUT, recorded: None }
+        Self { keeper: Keeper::Local(host), id, connect_timeout: CLIENT_CONNECT_TIMEOUT, recorded: None }
     }
 
-    /// Returns a terminal on another machine, with its recorded description.
+    /// Returns a terminal on a remote host, with its recorded description.
     pub(crate) fn on(host: RemoteHost, recorded: Description) -> Self {
         let id = recorded.id.clone();
-        Self { keeper: Keeper::Remote(host), id, patience: CLIENT_CONNECT_TIMEOUT, recorded: Some(Arc::new(recorded)) }
+        Self {
+            keeper: Keeper::Remote(host),
+            id,
+            connect_timeout: CLIENT_CONNECT_TIMEOUT,
+            recorded: Some(Arc::new(recorded)),
+        }
     }
 
     /// Returns the name of its machine, unless it is this one.
@@ -201,10 +206,10 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns a handle that waits up to `patience` for a machine without a connection.
+    /// Returns a handle that waits up to `connect_timeout` for a machine without a connection.
     #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self { connect_timeout, ..self }
     }
 
     /// Returns its id.
@@ -213,20 +218,20 @@ impl HostedTerminal {
         &self.id
     }
 
-    /// Makes the host of a terminal on another machine hide a text, also for later daemons. Does nothing for a terminal
-    /// on this machine. A host without a connection within [`CLIENT_CONNECT_TIMEOUT`] does not learn the text.
+    /// Makes the host of a remote terminal hide a secret, also for later daemons. Does nothing for a terminal
+    /// on this computer. A host without a connection within [`CLIENT_CONNECT_TIMEOUT`] does not receive the secret.
     #[boxed]
     pub async fn remember_elsewhere(&self, secret: &SecretText) {
         if matches!(self.keeper, Keeper::Remote(_)) {
             let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
             if let Err(error) = remembered {
-                tracing::warn!(%error, terminal = %self.id, "a secret was not sent to a host on another machine");
+                tracing::warn!(%error, terminal = %self.id, "a secret was not sent to a remote host");
             }
         }
     }
 
     async fn ask<T: Reply>(&self, ask: TerminalAsk) -> Result<T, AskError> {
-        self.keeper.ask(&Ask::Terminal(self.id.clone(), ask), self.patience).await
+        self.keeper.ask(&Ask::Terminal(self.id.clone(), ask), self.connect_timeout).await
     }
 
     /// Sends a request that the terminal itself may refuse.
@@ -349,7 +354,7 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns the entries of the log of inputs from this number on, oldest first.
+    /// Returns the entries of the log of inputs starting at this number, oldest first.
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
@@ -442,7 +447,7 @@ impl HostedTerminal {
         let ask = Ask::Terminal(self.id.clone(), TerminalAsk::Attach);
         let host = match &self.keeper {
             Keeper::Local(host) => host.clone(),
-            Keeper::Remote(remote) => remote.wait_until_connected(self.patience).await?,
+            Keeper::Remote(remote) => remote.wait_until_connected(self.connect_timeout).await?,
         };
         let (reply, events) = match &self.keeper {
             Keeper::Local(_) => host.subscribe::<AttachReply, _>(&ask).await?,
@@ -582,7 +587,7 @@ impl Attached {
                 }
                 (AttachEvent::Resized(size), Some(_)) if size.checked().is_none() => {
                     // Not a warning: the remote machine could fill the log.
-                    tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports an impossible size");
+                    tracing::debug!(terminal = %self.terminal.id, ?size, "a remote host reports an impossible size");
                 }
                 (event, _) => return Some(event),
             }

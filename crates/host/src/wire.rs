@@ -41,7 +41,7 @@ pub enum Ask {
     Hello {
         /// The version that the client speaks.
         wire: u32,
-        /// True if the client is the daemon of this machine. The host drops unread requests of earlier daemons, so that
+        /// True if the client is the daemon of this computer. The host drops unread requests of earlier daemons, so that
         /// this daemon learns of all their effects.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_owner: bool,
@@ -58,7 +58,7 @@ pub enum Ask {
     HasStep(String),
     /// A request to one terminal.
     Terminal(TerminalId, TerminalAsk),
-    /// Hide this text from now on, also for later daemons. → `()`
+    /// Hide this secret starting now, also for later daemons. → `()`
     Remember(SecretText),
     /// Open no new terminals, and end with the last one. → `()`
     Retire,
@@ -68,9 +68,9 @@ pub enum Ask {
     Cancel(u64),
     /// Return the count of terminal activity once it differs from this count; at once for `None`. → `u64`
     WatchActivity(Option<u64>),
-    /// Use this connection for a link of another machine (`steplatch-link`) after the answer. → `()`
+    /// Use this connection for a link of a remote host (`steplatch-link`) after the answer. → `()`
     Link,
-    /// Execute a request about a file of this machine; [`FileAsk`] documents the answers.
+    /// Execute a request about a file of this computer; [`FileAsk`] documents the answers.
     File(FileAsk),
     /// Drop the results of these steps: the client has stored them, or has abandoned the steps. A text that ends with
     /// `/` names all steps that begin with it. Closes the terminals of their single commands. → `()`
@@ -176,7 +176,7 @@ impl Ask {
     }
 
     /// Returns the requested time of a wait, or zero.
-    pub(crate) fn waits(&self) -> Duration {
+    pub(crate) fn wait_time(&self) -> Duration {
         match self {
             Self::Terminal(_, TerminalAsk::Wait(wait)) => wait.timeout,
             _ => Duration::ZERO,
@@ -184,9 +184,9 @@ impl Ask {
     }
 
     /// Returns the maximum duration of the request itself; `None` if it is unlimited.
-    pub(crate) fn lasts(&self) -> Option<Duration> {
+    pub(crate) fn max_duration(&self) -> Option<Duration> {
         match self {
-            Self::Terminal(_, ask) => ask.lasts(),
+            Self::Terminal(_, ask) => ask.max_duration(),
             // `OpenedBy` waits for an opening in progress.
             Self::OpenedBy(_) | Self::WatchActivity(_) | Self::Link | Self::Cancel(_) => None,
             // Reading a large file may take minutes.
@@ -222,7 +222,7 @@ impl Ask {
 const MIN_DIGEST_BYTES_PER_SECOND: u64 = 1 << 20;
 
 impl TerminalAsk {
-    fn lasts(&self) -> Option<Duration> {
+    fn max_duration(&self) -> Option<Duration> {
         match self {
             Self::Wait(wait) => Some(wait.timeout),
             Self::Run(request) => Some(request.timeout),
@@ -304,7 +304,7 @@ pub enum TerminalAsk {
     Picture,
     /// Return the cells of the screen, and of at most this number of rows of the scrollback. → `Picture`
     Scrollback(usize),
-    /// Return the log of inputs from this number on. → `Vec<LoggedInput>`
+    /// Return the log of inputs starting at this number. → `Vec<LoggedInput>`
     Inputs(u64),
     /// Read the texts between offsets, each of at most this number of characters. → `Vec<String>`
     Pieces(Vec<(u64, u64)>, usize),
@@ -371,7 +371,7 @@ pub struct OpenRequest {
     name: Option<String>,
     opened_by: Option<String>,
     pub(crate) step: Option<String>,
-    /// True if the request comes from another machine: the terminal gets the environment of the host, and a relative
+    /// True if the request comes from a remote host: the terminal gets the environment of the host, and a relative
     /// directory begins at the home directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     from_elsewhere: bool,
@@ -417,8 +417,8 @@ impl From<Spec> for OpenRequest {
 }
 
 impl OpenRequest {
-    /// Returns the request for a host on another machine, without inherited variables of this machine.
-    pub(crate) fn on_another_machine(spec: Spec) -> Self {
+    /// Returns the request for a remote terminal host, without inherited variables of this computer.
+    pub(crate) fn for_remote_host(spec: Spec) -> Self {
         Self { inherited: Vec::new(), from_elsewhere: true, ..Self::from(spec) }
     }
 
@@ -437,7 +437,7 @@ impl OpenRequest {
         self.single_command.or(self.place_timeout)
     }
 
-    /// Returns the terminal to open. A request from another machine gets the environment of this process.
+    /// Returns the terminal to open. A request from a remote host gets the environment of this process.
     pub(crate) fn into_spec(self) -> Spec {
         let Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, .. } = self;
         let spec = Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step };
@@ -522,7 +522,7 @@ pub struct WaitRequest {
     pub patterns: Vec<String>,
     /// The part of the terminal to search.
     pub target: Target,
-    /// Offset to look from.
+    /// Offset at which the search starts.
     pub since: Option<u64>,
     /// Other conditions that end the wait.
     pub until: Until,
@@ -590,14 +590,14 @@ pub enum Refusal {
 /// Returns the body of a frame.
 pub(crate) fn body_of(body: &impl Serialize) -> Vec<u8> {
     // Every type of the protocol can be encoded.
-    rmp_serde::to_vec_named(body).expect("a message can be encoded")
+    rmp_serde::to_vec_named(body).expect("every message can be encoded")
 }
 
 /// Appends a frame to `out`.
 pub(crate) fn write_frame(out: &mut Vec<u8>, number: u64, body: &impl Serialize) {
     append_frame(out, number, |out| {
         // Writing to memory does not fail, and every type of the protocol can be encoded.
-        rmp_serde::encode::write_named(out, body).expect("a message can be encoded");
+        rmp_serde::encode::write_named(out, body).expect("every message can be encoded");
     });
 }
 
@@ -826,20 +826,20 @@ mod tests {
         use super::AttachReply as AttachedNow;
         use crate::client::HostHello as Greeting;
 
-        let (mut seen, mut frames) = (std::collections::BTreeSet::new(), Vec::new());
+        let (mut checked_types, mut frames) = (std::collections::BTreeSet::new(), Vec::new());
         let golden = include_str!("../golden/wire.txt");
         let mut lines_of = |name: &'static str| -> String {
-            seen.insert(name);
+            checked_types.insert(name);
             let lines = golden.lines().filter_map(|line| line.split_once(' ')).filter(|(of, _)| *of == name);
             lines.map(|(_, json)| format!("{json}\n")).collect()
         };
         fn frame<T: Serialize + DeserializeOwned>(lines: &str, frames: &mut Vec<u8>) {
             for (number, line) in (1_u64..).zip(lines.lines()) {
-                let begins = frames.len();
+                let start = frames.len();
                 let body: T = serde_json::from_str(line).unwrap();
                 write_frame(frames, number, &body);
                 // A frame holds the same value as the line.
-                let read: T = read_body(&frames[begins + HEAD_BYTES..]).unwrap();
+                let read: T = read_body(&frames[start + HEAD_BYTES..]).unwrap();
                 assert_eq!(serde_json::to_string(&read).unwrap(), line);
             }
         }
@@ -861,7 +861,7 @@ mod tests {
         check!(outside; FileAsk, FileError);
         check!(check_struct; FileFacts, FilePiece, FileWritten, DirectoryEntry);
         for (name, _) in golden.lines().filter_map(|line| line.split_once(' ')) {
-            assert!(seen.contains(name), "{name}");
+            assert!(checked_types.contains(name), "{name}");
         }
         let hex: Vec<String> =
             frames.chunks(32).map(|row| row.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
@@ -870,9 +870,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn random_bytes_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
-            if let Ok(Some((taken, _, body))) = first_frame(&bytes) {
-                assert!(taken <= bytes.len() && body.end <= taken);
+        fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+            if let Ok(Some((length, _, body))) = first_frame(&bytes) {
+                assert!(length <= bytes.len() && body.end <= length);
             }
             // Any result is fine: a request or an error.
             let _ = read_body::<Ask>(&bytes);
@@ -888,16 +888,16 @@ mod tests {
                 write_frame(&mut bytes, number as u64, &Ask::Find(text.clone()));
             }
             let cut = cut % (bytes.len() + 1);
-            let (mut read, mut pending) = (Vec::new(), Vec::new());
+            let (mut texts_read, mut pending) = (Vec::new(), Vec::new());
             for portion in [&bytes[..cut], &bytes[cut..]] {
                 pending.extend_from_slice(portion);
-                while let Some((taken, _, body)) = first_frame(&pending).unwrap() {
-                    let Ok(Ask::Find(text)) = read_body(&pending[body]) else { panic!("another question") };
-                    read.push(text);
-                    pending.drain(..taken);
+                while let Some((length, _, body)) = first_frame(&pending).unwrap() {
+                    let Ok(Ask::Find(text)) = read_body(&pending[body]) else { panic!("the request is not Find") };
+                    texts_read.push(text);
+                    pending.drain(..length);
                 }
             }
-            assert_eq!(read, texts);
+            assert_eq!(texts_read, texts);
             assert!(pending.is_empty());
         }
     }
@@ -940,13 +940,13 @@ mod tests {
     }
 
     #[test]
-    fn list_is_kept_up_to_its_limit() {
+    fn received_list_is_cut_at_its_limit() {
         let list = |length: usize| body_of(&vec!["a"; length]);
         for (length, kept, is_cut) in [(0, 0, false), (3, 3, false), (4, 3, true), (5000, 3, true)] {
             let read: BoundedList<String, 3> = read_body(&list(length)).unwrap();
             assert_eq!((read.entries.len(), read.is_cut), (kept, is_cut));
         }
-        assert!(read_body::<BoundedList<String, 3>>(&body_of(&"no list")).is_err());
+        assert!(read_body::<BoundedList<String, 3>>(&body_of(&"not a list")).is_err());
     }
 
     #[test]

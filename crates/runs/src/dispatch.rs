@@ -195,7 +195,8 @@ impl Engine {
         let pending: HashMap<RunId, Option<Vec<StepId>>> =
             recovered.iter().map(|found| (found.run().id.clone(), found.pending_steps())).collect();
         let are_all_known = pending.values().all(Option::is_some);
-        self.sessions.doubt(pending.values().flatten().flatten().map(StepId::to_string).collect(), are_all_known);
+        self.sessions
+            .mark_uncertain(pending.values().flatten().flatten().map(StepId::to_string).collect(), are_all_known);
         for run in recovered {
             self.drivers.spawn(run.resume());
         }

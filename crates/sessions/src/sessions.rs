@@ -166,8 +166,8 @@ impl Sessions {
 
     /// Records the pending steps of the runs of the last daemon. They are in doubt if a terminal host has ended since.
     /// `are_all` is true if there are no other pending steps.
-    pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
-        self.hosts.doubt(pending, are_all);
+    pub fn mark_uncertain(&self, pending: BTreeSet<String>, are_all: bool) {
+        self.hosts.mark_uncertain(pending, are_all);
     }
 
     /// Closes every terminal, and ends the hosts.
@@ -800,7 +800,7 @@ impl Sessions {
         session: &str,
     ) -> Result<(HostedTerminal, Option<TerminalKey>), SessionError> {
         self.check_pinned_terminal(caller, session)?;
-        let terminal = self.find(session).await?.with_patience(connect_timeout(caller));
+        let terminal = self.find(session).await?.with_connect_timeout(connect_timeout(caller));
         if self.held.is_empty() {
             return Ok((terminal, None));
         }

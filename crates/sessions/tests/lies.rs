@@ -51,7 +51,7 @@ impl Scene {
             _ => None,
         }));
         let secrets = Arc::new(Redactor::default());
-        hosts.reach(liar.setup(sockets.join("machines"), secrets.clone()));
+        hosts.enable_remote(liar.setup(sockets.join("machines"), secrets.clone()));
         hosts.configure_remotes(&[RemoteHostConfig { name: "box".to_owned(), ssh: "ana@box".to_owned() }]);
         let (_, ending) = tokio::sync::watch::channel(None);
         let private = [folder.path().join("home/state")];

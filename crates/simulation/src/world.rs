@@ -546,7 +546,7 @@ impl World {
             let hosts = vec![RemoteHostConfig { name: REMOTE.to_owned(), ssh: REMOTE.to_owned() }];
             let options = Options {
                 place: DaemonPaths::new(folder.join("state"), folder.join("run")),
-                host: Starter::Given(Arc::new(Hosts(requests.clone()))),
+                host: Starter::Custom(Arc::new(Hosts(requests.clone()))),
                 workers: WorkerStarter::Given(Arc::new(Workers(requests.clone()))),
                 runs: RetentionPolicy::default(),
                 configuration: watch::channel(Configuration { hosts, ..Configuration::default() }).1,

@@ -1,6 +1,6 @@
 //! Heuristic for a row of the screen that looks like a request for input.
 //!
-//! Used only for programs that forward input to another machine or terminal, whose state the kernel does not show.
+//! Used only for programs that forward input to a remote host or terminal, whose state the kernel does not show.
 
 /// Maximum number of characters to inspect, counted from the end of a row.
 const MAX_ROW_CHARS: usize = 200;

@@ -105,7 +105,7 @@ impl Spec {
         Description { name: self.name.clone(), opened_by: self.opened_by.clone(), ..description }
     }
 
-    /// Adapts a request from another machine to this machine: sets the inherited environment, and resolves a relative
+    /// Adapts a request from a remote host to this computer: sets the inherited environment, and resolves a relative
     /// directory, or a directory with `~`, from the home directory.
     #[must_use]
     pub fn at_home(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {

@@ -87,7 +87,7 @@ impl Drop for Writing<'_> {
 }
 
 impl MachineFiles {
-    /// Copies a file of this machine to a path on another machine, or on the same. `progress` receives the number of
+    /// Copies a file of this computer to a path on a remote host, or on the same. `progress` receives the number of
     /// copied bytes. If the source grows meanwhile, the copy has its initial length.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The connection to one terminal host on another machine, which is restored after a loss until the host ends.
+//! The connection to one remote terminal host, which is restored after a loss until the host ends.
 //!
 //! A session (`steplatch-link`) continues over the next connection within [`RECONNECT_TIMEOUT`], so that answers and
 //! output still arrive after a short loss. Later the session ends, and its requests get no answer.
@@ -24,7 +24,7 @@ use crate::hosts::is_socket;
 use crate::relay::{MARK, MAX_LINE_BYTES, RelayHello, RelayReply, RelayRequest};
 use crate::wire::{Role, WIRE_VERSION};
 
-/// Maximum time for which a session waits for its next connection. Includes the time that this machine is asleep, so
+/// Maximum time for which a session waits for its next connection. Includes the time that this computer is asleep, so
 /// that old input does not arrive hours later.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -34,8 +34,8 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit of a connection that waits for a person's answer. The remote server ends it earlier (`LoginGraceTime`).
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time limit of each greeting of a host: the greeting of the link, and the greeting of the session.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for each handshake with a host: of the link and of the session.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for the exit code of an ended connection.
 const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -143,7 +143,7 @@ impl Route {
     /// Connects, and requests a host from the relay.
     pub(crate) async fn dial(&self, request: &RelayRequest) -> Result<Dialed, ConnectFailure> {
         let connection_failure = |error: std::io::Error| ConnectFailure::Connection(error.to_string());
-        let asked_before = self.questions.question_count(&self.config.name);
+        let questions_before = self.questions.question_count(&self.config.name);
         let mut channel = self.transport.dial(&self.config, &self.client).await?;
         let mut unread = BytesMut::new();
         let reply = async {
@@ -172,7 +172,9 @@ impl Route {
                     RelayRequest::OpenCurrent | RelayRequest::OpenExisting => is_socket(&socket),
                 };
                 if !is_requested {
-                    return Err(ConnectFailure::Host("it names another host than was requested, or none".to_owned()));
+                    return Err(ConnectFailure::Host(
+                        "the relay names a host other than the requested one, or none".to_owned(),
+                    ));
                 }
                 let version = version_label(&hello.version);
                 Ok(Dialed::Reached(Box::new(Reached { channel, unread, version, socket, is_current })))
@@ -187,8 +189,8 @@ impl Route {
                 let errors = errors.into_text().await;
                 let exit = timeout(EXIT_CODE_TIMEOUT, guard.exit_code()).await.ok().flatten();
                 drop(guard);
-                let asked = self.questions.question_count(&self.config.name) != asked_before;
-                Err(explain(&self.config.name, &self.config.ssh, &errors, asked, exit))
+                let has_asked = self.questions.question_count(&self.config.name) != questions_before;
+                Err(explain(&self.config.name, &self.config.ssh, &errors, has_asked, exit))
             }
         }
     }
@@ -222,7 +224,7 @@ async fn read_marked_line<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// A terminal host on another machine. Cheap to clone.
+/// A remote terminal host. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteHost {
     shared: Arc<Shared>,
@@ -316,14 +318,14 @@ impl RemoteHost {
     /// Returns the session once it has a connection.
     ///
     /// # Errors
-    /// If the host has ended, no connection is made within `patience`, or an attempt fails for a reason that needs a
+    /// If the host has ended, no connection is made within `connect_timeout`, or an attempt fails for a reason that needs a
     /// person.
-    pub(crate) async fn wait_until_connected(&self, patience: Duration) -> Result<Host, AskError> {
-        self.wait_for(patience, Awaited::Connection).await
+    pub(crate) async fn wait_until_connected(&self, connect_timeout: Duration) -> Result<Host, AskError> {
+        self.wait_for(connect_timeout, Awaited::Connection).await
     }
 
     /// Like [`Self::wait_until_connected`]; with [`Awaited::FirstFailure`], any failure ends the wait.
-    pub(crate) async fn wait_for(&self, patience: Duration, until: Awaited) -> Result<Host, AskError> {
+    pub(crate) async fn wait_for(&self, connect_timeout: Duration, until: Awaited) -> Result<Host, AskError> {
         if let Some(host) = self.connected_session() {
             return Ok(host);
         }
@@ -351,7 +353,7 @@ impl RemoteHost {
                 }
             }
         };
-        match timeout(patience, wait).await {
+        match timeout(connect_timeout, wait).await {
             Ok(reached) => reached,
             Err(_) => Err(self.connection_error()),
         }
@@ -482,7 +484,7 @@ impl OpenSession {
     }
 }
 
-/// Returns the time since the start of this machine, including the time that it was asleep.
+/// Returns the time since the start of this computer, including the time that it was asleep.
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -591,7 +593,7 @@ impl Supervisor {
             is_new: !open.is_known,
         };
         let greeted =
-            timeout(GREETING_TIMEOUT, greet(&mut open.session, hello, &mut reader, &mut writer, &mut unread)).await;
+            timeout(HANDSHAKE_TIMEOUT, greet(&mut open.session, hello, &mut reader, &mut writer, &mut unread)).await;
         match greeted {
             Ok(Ok(())) => {}
             Ok(Err(GreetError::Io(error))) => return Err(connection_failure(&error)),
@@ -676,7 +678,7 @@ impl Supervisor {
         async move {
             let connection_failure = |text: String| ConnectFailure::Connection(text);
             let peer = Peer::Elsewhere { host: name.clone() };
-            let host = timeout(GREETING_TIMEOUT, Host::from_stream(stream, peer, Role::Visitor, &on_secret)).await;
+            let host = timeout(HANDSHAKE_TIMEOUT, Host::from_stream(stream, peer, Role::Visitor, &on_secret)).await;
             let host = host.map_err(|_| connection_failure("the terminal host there does not answer".to_owned()))?;
             let host =
                 host.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<AskError>()) {

@@ -23,7 +23,7 @@ use super::{
     RemotePlace, RemoteSetup,
 };
 use crate::client::{AskError, Host, OnSecret};
-use crate::hosts::{HostsError, answer, list};
+use crate::hosts::{HostsError, ask_with_timeout, list_with_timeout};
 use crate::relay::RelayRequest;
 use crate::terminal::HostedTerminal;
 use crate::wire::is_of_run;
@@ -105,7 +105,7 @@ impl Machine {
         let folder = setup.notes.clone();
         let mut notes = MachineNotes::read(&folder, &config.name);
         if notes.ssh != config.ssh {
-            // The name now denotes another machine, which must not repeat a step begun on the former one.
+            // The name now denotes a different machine, which must not repeat a step begun on the former one.
             notes.terminals.clear();
             notes.openings.retain(|step, opening| is_of_run(step) && !opening.is_settled);
             notes.ssh.clone_from(&config.ssh);
@@ -183,10 +183,10 @@ impl Machine {
         let ended = self.notes.lock().forget_host(socket);
         ended.iter().for_each(|terminal| self.secrets.forget(terminal));
         {
-            let mut lost = self.lost_terminals.lock();
-            lost.extend(ended.into_iter().map(|terminal| (terminal, pid)));
-            let surplus = lost.len().saturating_sub(MAX_LOST_TERMINALS);
-            lost.drain(..surplus);
+            let mut lost_terminals = self.lost_terminals.lock();
+            lost_terminals.extend(ended.into_iter().map(|terminal| (terminal, pid)));
+            let surplus = lost_terminals.len().saturating_sub(MAX_LOST_TERMINALS);
+            lost_terminals.drain(..surplus);
         }
         self.write_notes().await;
     }
@@ -334,7 +334,7 @@ impl Machine {
     pub(crate) fn status(&self) -> RemoteHostStatus {
         let contact = self.contact.lock();
         let connections: Vec<Connection> = self.hosts().iter().map(RemoteHost::connection).collect();
-        let lost = connections.iter().find_map(|connection| match connection {
+        let interruption = connections.iter().find_map(|connection| match connection {
             Connection::Up { interrupted: Some(interruption), .. } | Connection::Down(interruption) => {
                 Some(RemoteHostState::Lost { since: interruption.since, why: interruption.why.clone() })
             }
@@ -344,8 +344,8 @@ impl Machine {
         let is_up = connections.iter().any(|connection| matches!(connection, Connection::Up { interrupted: None, .. }));
         let is_connecting =
             contact.is_connecting || connections.iter().any(|connection| matches!(connection, Connection::Connecting));
-        let state = match (lost, is_up, is_connecting, failure) {
-            (Some(lost), ..) => lost,
+        let state = match (interruption, is_up, is_connecting, failure) {
+            (Some(interruption), ..) => interruption,
             (None, true, ..) => RemoteHostState::Connected,
             (None, false, true, _) => RemoteHostState::Connecting,
             (None, false, false, Some(failure)) => failure,
@@ -367,7 +367,7 @@ impl Machine {
         Some(HostedTerminal::on(host, noted))
     }
 
-    /// Returns whether this machine has opened a terminal.
+    /// Returns whether a terminal was opened on this remote host.
     pub(crate) fn has_terminal(&self, id: &TerminalId) -> bool {
         self.notes.lock().has(id)
     }
@@ -437,18 +437,18 @@ impl Machine {
     /// Records the terminal that a step has opened. `is_taken` returns whether an id is already in use on any machine.
     ///
     /// # Errors
-    /// If the id does not belong to a new terminal of this machine.
+    /// If the id does not belong to a new terminal of this remote host.
     pub(crate) async fn record_opened(
         &self,
         step: &str,
-        opened: &OpenedTerminal,
+        terminal: &OpenedTerminal,
         is_taken: impl Fn(&TerminalId) -> bool,
     ) -> Result<(), &'static str> {
-        if is_taken(&opened.id) {
+        if is_taken(&terminal.id) {
             return Err("the id of a terminal of another machine");
         }
-        self.notes.lock().opened(step, &opened.id, opened.pid)?;
-        self.secrets.place(&opened.id, &self.config().name);
+        self.notes.lock().opened(step, &terminal.id, terminal.pid)?;
+        self.secrets.place(&terminal.id, &self.config().name);
         self.write_notes().await;
         Ok(())
     }
@@ -493,13 +493,13 @@ impl Machine {
         step: &str,
         is_taken: &impl Fn(&TerminalId) -> bool,
     ) -> Result<Option<TerminalId>, AskError> {
-        let Some(id) = answer::<Option<TerminalId>>(session, &Ask::OpenedBy(step.to_owned())).await? else {
+        let Some(id) = ask_with_timeout::<Option<TerminalId>>(session, &Ask::OpenedBy(step.to_owned())).await? else {
             self.abandon_opening(step).await;
             return Ok(None);
         };
-        let opened = OpenedTerminal { id, pid: 0, integrated: false };
-        self.record_opened(step, &opened, is_taken).await.map_err(|what| host.implausible(what))?;
-        Ok(Some(opened.id))
+        let terminal = OpenedTerminal { id, pid: 0, integrated: false };
+        self.record_opened(step, &terminal, is_taken).await.map_err(|what| host.implausible(what))?;
+        Ok(Some(terminal.id))
     }
 
     /// Describes the terminals: in their current state if the host is connected, otherwise in their last known state.
@@ -518,24 +518,26 @@ impl Machine {
         let ids_of = |terminals: Option<&Vec<Description>>| -> Vec<TerminalId> {
             terminals.into_iter().flatten().map(|terminal| terminal.id.clone()).collect()
         };
-        let noted_before = ids_of(self.notes.lock().terminals.get(host.socket()));
+        let known_before = ids_of(self.notes.lock().terminals.get(host.socket()));
         let session = host.connected_session();
-        let listed = match &session {
-            Some(session) => list::<BoundedList<Description, MAX_LISTED>>(session).await.ok(),
+        let descriptions = match &session {
+            Some(session) => list_with_timeout::<BoundedList<Description, MAX_LISTED>>(session).await.ok(),
             None => None,
         };
-        let check_list = |listed: BoundedList<Description, MAX_LISTED>| match listed.is_cut {
-            false => listed.entries.checked(),
+        let check_list = |descriptions: BoundedList<Description, MAX_LISTED>| match descriptions.is_cut {
+            false => descriptions.entries.checked(),
             true => Err("a list that is too long"),
         };
-        let listed = listed.and_then(|listed| match check_list(listed) {
-            Ok(listed) => Some(listed.into_iter().map(|terminal| (terminal.id.clone(), terminal)).collect()),
+        let descriptions = descriptions.and_then(|descriptions| match check_list(descriptions) {
+            Ok(descriptions) => {
+                Some(descriptions.into_iter().map(|terminal| (terminal.id.clone(), terminal)).collect())
+            }
             Err(what) => {
                 tracing::warn!(host = self.config().name, what, "a machine sent an invalid list of terminals");
                 None
             }
         });
-        let lost_since = match (&listed, host.connection()) {
+        let lost_since = match (&descriptions, host.connection()) {
             (Some(_), _) => None,
             (None, Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. }) => {
                 Some(interruption.since)
@@ -543,9 +545,9 @@ impl Machine {
             // The host had no connection since the start of the daemon, or does not answer.
             (None, _) => Some(SystemTime::now()),
         };
-        if let (Some(listed), Some(session)) = (listed, &session) {
-            self.look_up_missing(host, session, &listed, is_taken).await;
-            self.update(host.socket(), &noted_before, listed).await;
+        if let (Some(descriptions), Some(session)) = (descriptions, &session) {
+            self.look_up_missing(host, session, &descriptions, is_taken).await;
+            self.update(host.socket(), &known_before, descriptions).await;
         }
         let place = RemotePlace { host: self.config().name.clone(), lost_since };
         let terminals = self.notes.lock().terminals.get(host.socket()).cloned().unwrap_or_default();
@@ -557,18 +559,18 @@ impl Machine {
         &self,
         host: &RemoteHost,
         session: &Host,
-        listed: &HashMap<TerminalId, Description>,
+        descriptions: &HashMap<TerminalId, Description>,
         is_taken: &impl Fn(&TerminalId) -> bool,
     ) {
         let unanswered: Vec<String> = {
             let (notes, opening) = (self.notes.lock(), self.opening.lock());
-            if listed.keys().all(|id| notes.has(id)) {
+            if descriptions.keys().all(|id| notes.has(id)) {
                 return;
             }
-            let of_host = notes.openings.iter().filter(|(step, known)| {
+            let openings = notes.openings.iter().filter(|(step, known)| {
                 known.socket == host.socket() && known.terminal.is_none() && !opening.contains(*step)
             });
-            of_host.map(|(step, _)| step.clone()).take(MAX_LOOKED_UP).collect()
+            openings.map(|(step, _)| step.clone()).take(MAX_LOOKED_UP).collect()
         };
         // Look up all at once: each answer may take the whole time limit.
         let looking_up = unanswered.iter().map(|step| async move {
@@ -582,8 +584,8 @@ impl Machine {
     }
 
     /// Updates the notes about a host's terminals from its list.
-    async fn update(&self, socket: &str, before: &[TerminalId], listed: HashMap<TerminalId, Description>) {
-        let closed = self.notes.lock().update(socket, before, listed);
+    async fn update(&self, socket: &str, before: &[TerminalId], descriptions: HashMap<TerminalId, Description>) {
+        let closed = self.notes.lock().update(socket, before, descriptions);
         if !closed.is_empty() {
             closed.iter().for_each(|terminal| self.secrets.forget(terminal));
             self.write_notes().await;

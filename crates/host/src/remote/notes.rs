@@ -1,4 +1,4 @@
-//! Notes about terminals on other machines for the next daemon: a file per machine in the state directory.
+//! Notes about terminals on remote hosts for the next daemon: a file per machine in the state directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;

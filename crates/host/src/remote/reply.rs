@@ -1,6 +1,6 @@
-//! Checks of the replies of other machines.
+//! Checks of the replies of remote hosts.
 //!
-//! A terminal host on this machine runs this program. On another machine it may be any program, and its replies may
+//! A terminal host on this computer runs this program. On a remote host it may be any program, and its replies may
 //! contain impossible values: a screen of 65,535 columns, a match that ends before it begins, a name that contains a
 //! path. Other components rely on valid values. This module replaces control characters in texts; any other invalid
 //! value is an error of the request.
@@ -51,7 +51,7 @@ const MAX_CELL_BYTES: usize = 256;
 /// Maximum number of entries of a list.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Maximum number of entries of a directory, the same as on this machine.
+/// Maximum number of entries of a directory, the same as on this computer.
 const MAX_DIRECTORY_ENTRIES: usize = steplatch_files::MAX_DIRECTORY_ENTRIES;
 
 /// Maximum number of groups of a match.
@@ -409,8 +409,8 @@ impl Reply for Waited {
         if let Some(found) = &mut self.found {
             found.range.as_ref().map_or(Ok(()), |found| check_range(found.start, found.end))?;
             ensure(found.groups.len() <= MAX_GROUPS, "a match with too many groups")?;
-            let longest = found.groups.iter().flatten().chain([&found.text]).map(String::len).max();
-            ensure(longest.is_none_or(|longest| longest <= MAX_MATCH_BYTES), "a match that is too long")?;
+            let max_length = found.groups.iter().flatten().chain([&found.text]).map(String::len).max();
+            ensure(max_length.is_none_or(|max_length| max_length <= MAX_MATCH_BYTES), "a match that is too long")?;
             clean(&mut found.text);
             found.groups.iter_mut().flatten().for_each(clean);
         }

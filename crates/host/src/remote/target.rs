@@ -81,7 +81,7 @@ impl HostTarget {
             return Ok(Self { ssh: host.ssh.clone(), unknown, ..Self::default() });
         }
         let mut target = Self { ssh: host.ssh.clone(), ..Self::parse(&report) };
-        let mut known = String::new();
+        let mut known_keys = String::new();
         for file in known_hosts_files(&report) {
             let name = known_name(&report);
             let arguments = ["ssh-keygen", "-F", &name, "-f", file].map(OsString::from);
@@ -89,18 +89,18 @@ impl HostTarget {
                 Err(NoReport::Start(SpawnError::NotFound(_))) => String::new(),
                 found => found.map_err(|error| no_report_error("ssh-keygen -F", &error.to_string()))?,
             };
-            known.push_str(&key_lines(&found));
+            known_keys.push_str(&key_lines(&found));
         }
         // List the fingerprints of the keys that the connection will use.
-        if let Some(file) = write_key_file(&known) {
+        if let Some(file) = write_key_file(&known_keys) {
             let arguments = ["ssh-keygen", "-l", "-F", &known_name(&report), "-f"].map(OsString::from);
             let arguments = arguments.into_iter().chain([file.as_os_str().to_owned()]).collect();
-            let listed = run_for_output(arguments)
+            let key_report = run_for_output(arguments)
                 .await
                 .map_err(|error| no_report_error("ssh-keygen -l", &error.to_string()))?;
-            target.keys.extend(fingerprints(&listed));
+            target.keys.extend(fingerprints(&key_report));
         }
-        target.fixed = FixedConnection { options: fixed_options(&report), known_keys: known };
+        target.fixed = FixedConnection { options: fixed_options(&report), known_keys };
         if !target.checks_keys(&report) {
             target.fixed.known_keys.clear();
         }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_starts_as_reported() {
+    fn connection_uses_the_reported_options() {
         let options = fixed_options(REPORT);
         let address = ["HostName=build.example.com", "Port=2222", "User=ana", "ProxyCommand=none", "ControlPath=none"];
         assert_eq!(options[..5], address);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn killed_program_has_reported_nothing() {
+    async fn output_of_a_killed_program_is_ignored() {
         for (script, expected) in [
             ("kill -KILL $$", None),
             ("echo user ana; kill -TERM $$", None),
@@ -345,12 +345,12 @@ mod tests {
         assert_eq!((target.keys.len(), target.unknown.len()), (1, 0), "{target:?}");
         // The settings of a connection, as read by the real program.
         let (fixed, _file) = target.fixed.arguments().unwrap();
-        let begun = |fixed: Vec<OsString>| async {
+        let connection_report = |fixed: Vec<OsString>| async {
             // The preceding argument hides -G from the condition.
-            let asked = ["ssh".into(), "-TG".into()].into_iter().chain(fixed).chain(options());
-            run_for_output(asked.chain(["box".into()]).collect()).await.expect("ssh answers")
+            let arguments = ["ssh".into(), "-TG".into()].into_iter().chain(fixed).chain(options());
+            run_for_output(arguments.chain(["box".into()]).collect()).await.expect("ssh reports its options")
         };
-        let (free, fixed) = (begun(Vec::new()).await, begun(fixed).await);
+        let (free, fixed) = (connection_report(Vec::new()).await, connection_report(fixed).await);
         assert_eq!((option(&free, "hostname"), option(&free, "port")), (Some("evil.example.com"), Some("2292")));
         assert_eq!((option(&fixed, "hostname"), option(&fixed, "port")), (Some("build.example.com"), Some("2222")));
         assert!(!known_hosts_files(&fixed).any(|file| file.contains("evil_keys")), "{fixed}");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ssh_of_the_user_is_queried() {
+    async fn target_uses_the_ssh_configuration_of_the_user() {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config");
         std::fs::write(&config, "Host box\n  HostName build.example.com\n  User ana\n  Port 2222\n").unwrap();
@@ -377,7 +377,7 @@ mod tests {
         assert!(missing.is_temporary() && missing.to_string().contains("where 'box' leads"), "{missing}");
     }
 
-    /// A missing answer differs from the answer that nothing is known.
+    /// A missing report differs from a report that nothing is known.
     #[tokio::test]
     async fn unresponsive_ssh_is_an_error() {
         let folder = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ const MAX_ERROR_BYTES: usize = 4 << 10;
 /// Time limit for the last error output of an ended connection.
 const LAST_ERRORS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Transport to a relay on another machine.
+/// Transport to a relay on a remote host.
 pub trait Transport: fmt::Debug + Send + Sync {
     /// Starts a relay on the machine for this client.
     ///
@@ -230,13 +230,13 @@ fn options() -> impl Iterator<Item = &'static str> {
         "EscapeChar=none",
         "PermitLocalCommand=no",
         "RemoteCommand=none",
-        // New keys of the machine would look like another machine to a run that has recorded the old keys.
+        // New keys of the machine would look like a different machine to a run that has recorded the old keys.
         "UpdateHostKeys=no",
     ];
     std::iter::once("-T").chain(OPTIONS.into_iter().flat_map(|option| ["-o", option]))
 }
 
-/// Directory of installed versions on another machine, which its shell expands.
+/// Directory of installed versions on a remote host, which its shell expands.
 pub const INSTALLED: &str = "${XDG_DATA_HOME:-$HOME/.local/share}/steplatch/bin";
 
 /// Returns the script that starts the relay: the same version if it is installed, else the program in the `PATH`, else
@@ -258,9 +258,9 @@ mod tests {
             let mut shell = std::process::Command::new("sh");
             let command = ssh_arguments("box", &relay_script("1.2.3", "c0ffee")).pop().unwrap();
             shell.arg("-c").arg(command).env_clear().env("HOME", home.path());
-            let said =
+            let output =
                 shell.env("PATH", format!("{}:/usr/bin:/bin", home.path().join("path").display())).output().unwrap();
-            (said.status.code(), String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap())
+            (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
         };
         assert_eq!(run(), (Some(127), String::new(), format!("{NOT_INSTALLED_TEXT}\n")));
         let installed = |folder: &str, word: &str| {

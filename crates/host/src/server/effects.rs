@@ -246,8 +246,8 @@ fn decode_result<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
 }
 
 fn decode_opened_id(body: &[u8]) -> Option<TerminalId> {
-    let opened = decode_result::<Result<OpenedTerminal, OpenRefused>>(body)?.ok()?;
-    Some(opened.id)
+    let terminal = decode_result::<Result<OpenedTerminal, OpenRefused>>(body)?.ok()?;
+    Some(terminal.id)
 }
 
 /// Performs an effect.
@@ -301,7 +301,7 @@ pub(crate) async fn open(
     let (is_for_command, step) = (new.single_command.is_some(), new.step.clone());
     let wait = new.place_wait();
     let spec = new.into_spec();
-    let opened = match (wait, &abandoned) {
+    let result = match (wait, &abandoned) {
         (None, _) => shared.terminals.open(spec).await,
         (Some(wait), abandoned) => {
             let name = spec.name.clone();
@@ -323,7 +323,7 @@ pub(crate) async fn open(
             }
         }
     };
-    let opened = match opened {
+    let opened = match result {
         Ok(opened) => opened,
         Err(error) => return Performed::new(Err::<OpenedTerminal, _>(OpenRefused::from(error)), false),
     };

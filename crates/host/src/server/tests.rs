@@ -92,9 +92,9 @@ fn run(terminal: &TerminalId, step: &str, command: &str) -> Ask {
     Ask::Terminal(terminal.clone(), TerminalAsk::Run(request))
 }
 
-async fn opened(client: &Host, ask: &Ask) -> TerminalId {
-    let opened: Result<OpenedTerminal, OpenRefused> = client.ask(ask).await.unwrap();
-    let id = opened.unwrap().id;
+async fn open_terminal(client: &Host, ask: &Ask) -> TerminalId {
+    let result: Result<OpenedTerminal, OpenRefused> = client.ask(ask).await.unwrap();
+    let id = result.unwrap().id;
     let ready = TerminalAsk::Ready(
         steplatch_terminal::Quiet::for_duration(Duration::from_millis(300)),
         Duration::from_secs(60),
@@ -113,18 +113,18 @@ async fn list(client: &Host) -> Vec<Description> {
 async fn new_daemon_supersedes_only_its_predecessor() {
     let host = TestHost::new(Options::default());
     let (other, first) = (host.client().await, host.connect(Role::Daemon).await);
-    let before = opened(&first, &open("run/open/1", &["cat"])).await;
+    let before = open_terminal(&first, &open("run/open/1", &["cat"])).await;
     let second = host.connect(Role::Daemon).await;
-    let (late, next) = (open("run/open/2", &["cat"]), open("run/open/3", &["cat"]));
+    let (superseded_request, current_request) = (open("run/open/2", &["cat"]), open("run/open/3", &["cat"]));
     let third = tokio::select! {
-        answered = first.ask::<Result<OpenedTerminal, OpenRefused>>(&late) => panic!("{answered:?}"),
-        third = opened(&second, &next) => third,
+        reply = first.ask::<Result<OpenedTerminal, OpenRefused>>(&superseded_request) => panic!("{reply:?}"),
+        third = open_terminal(&second, &current_request) => third,
     };
-    let mut listed: Vec<TerminalId> = list(&other).await.into_iter().map(|terminal| terminal.id).collect();
-    listed.sort();
+    let mut terminal_ids: Vec<TerminalId> = list(&other).await.into_iter().map(|terminal| terminal.id).collect();
+    terminal_ids.sort();
     let mut expected = [before, third];
     expected.sort();
-    assert_eq!(listed, expected);
+    assert_eq!(terminal_ids, expected);
     assert!(!first.is_lost());
 }
 
@@ -138,8 +138,8 @@ async fn abandoned_opening_completes_once_for_later_clients() {
     }
     for _ in 0..3 {
         let client = host.client().await;
-        let opened: Result<OpenedTerminal, OpenRefused> = client.ask(&ask).await.unwrap();
-        ids.push(opened.unwrap().id);
+        let result: Result<OpenedTerminal, OpenRefused> = client.ask(&ask).await.unwrap();
+        ids.push(result.unwrap().id);
     }
     ids.dedup();
     assert_eq!(ids.len(), 1, "{ids:?}");
@@ -152,7 +152,7 @@ const STEP: &str = "run_p4vawdxx5897paed/build/1";
 async fn abandoned_command_runs_once_and_keeps_its_result() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
-    let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
+    let id = open_terminal(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
     let file = host.folder.path().join("ran");
     let ask = run(&id, STEP, &format!("echo x >> {} && echo done", file.display()));
     for _ in 0..20 {
@@ -162,23 +162,23 @@ async fn abandoned_command_runs_once_and_keeps_its_result() {
     let closed: steplatch_terminal::Closed =
         client.ask(&Ask::Terminal(id.clone(), TerminalAsk::Close(None))).await.unwrap();
     assert!(closed.survivors.is_empty());
-    let again: CommandReply = host.client().await.ask(&ask).await.unwrap();
-    assert_eq!(again, result);
+    let repeated_result: CommandReply = host.client().await.ask(&ask).await.unwrap();
+    assert_eq!(repeated_result, result);
     assert!(result.unwrap().output.contains("done"));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n");
     assert_eq!(client.unsettled().await.unwrap(), [STEP]);
     client.settle(STEP);
     assert!(client.unsettled().await.unwrap().is_empty());
     // A late request runs nothing and does not report a success.
-    let late = client.ask::<CommandReply>(&ask).await;
-    assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::OutcomeUnknown));
+    let late_reply = client.ask::<CommandReply>(&ask).await;
+    assert_eq!(late_reply.unwrap_err(), crate::AskError::Refused(Refusal::OutcomeUnknown));
 }
 
 #[tokio::test]
 async fn single_command_shell_closes_only_after_its_step_is_settled() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
-    let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
+    let id = open_terminal(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
     let result: CommandReply = client.ask(&run(&id, STEP, "echo done")).await.unwrap();
     result.unwrap();
     drop(client);
@@ -186,7 +186,7 @@ async fn single_command_shell_closes_only_after_its_step_is_settled() {
     assert_eq!(list(&client).await.len(), 1);
     assert_eq!(client.unsettled().await.unwrap(), [STEP]);
     client.settle("run_p4vawdxx5897paed/");
-    eventually("its shell is closed", async || list(&client).await.is_empty()).await;
+    eventually("the shell of the command is closed", async || list(&client).await.is_empty()).await;
 }
 
 #[tokio::test]
@@ -199,10 +199,10 @@ async fn abandoned_opening_leaves_no_terminal() {
             let ask = open_for_command(&step, Duration::from_secs(60));
             async move { other.ask::<Result<OpenedTerminal, OpenRefused>>(&ask).await }
         });
-        eventually("it has begun", async || client.unsettled().await.unwrap() == [step.clone()]).await;
+        eventually("the opening has begun", async || client.unsettled().await.unwrap() == [step.clone()]).await;
         client.settle(&step);
         asking.await.unwrap().unwrap().unwrap();
-        eventually("it is closed", async || list(&client).await.is_empty()).await;
+        eventually("the terminal is closed", async || list(&client).await.is_empty()).await;
     }
 }
 
@@ -210,18 +210,22 @@ async fn abandoned_opening_leaves_no_terminal() {
 async fn single_command_shell_waits_for_a_place() {
     let host = TestHost::new(Options { most: 1, ..Options::default() });
     let client = host.client().await;
-    let first = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
-    let refused: Result<OpenedTerminal, OpenRefused> =
+    let first = open_terminal(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
+    let refusal: Result<OpenedTerminal, OpenRefused> =
         client.ask(&open_for_command(STEP, Duration::from_millis(100))).await.unwrap();
-    let refused = refused.unwrap_err();
-    assert_eq!(refused.to_string(), "1 terminals are open, which is the limit, and none was closed within 0.1 s");
+    let refusal = refusal.unwrap_err();
+    assert_eq!(refusal.to_string(), "1 terminals are open, which is the limit, and none was closed within 0.1 s");
     let waiting = tokio::spawn({
         let client = host.client().await;
-        async move { opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await }
+        async move { open_terminal(&client, &open_for_command(STEP, Duration::from_secs(60))).await }
     });
-    eventually("it waits", async || client.unsettled().await.unwrap().contains(&STEP.to_owned())).await;
-    let plain: Result<OpenedTerminal, OpenRefused> = client.ask(&open("other", &["cat"])).await.unwrap();
-    assert_eq!(plain.unwrap_err(), OpenRefused::TooMany { most: 1 }, "a terminal of a person is refused at once");
+    eventually("the opening waits", async || client.unsettled().await.unwrap().contains(&STEP.to_owned())).await;
+    let other_opening: Result<OpenedTerminal, OpenRefused> = client.ask(&open("other", &["cat"])).await.unwrap();
+    assert_eq!(
+        other_opening.unwrap_err(),
+        OpenRefused::TooMany { most: 1 },
+        "an opening without a wait is refused at once"
+    );
     let _: steplatch_terminal::Closed = client.ask(&Ask::Terminal(first, TerminalAsk::Close(None))).await.unwrap();
     waiting.await.unwrap();
 }
@@ -230,16 +234,16 @@ async fn single_command_shell_waits_for_a_place() {
 async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
-    let terminal = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
+    let terminal = open_terminal(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
     let step = "run_p4vawdxx5897paed/close/1";
     let close = Ask::Terminal(terminal.clone(), TerminalAsk::CloseOnce(None, step.to_owned()));
     // The requesting client is killed before the answer, and later clients repeat the request.
     host.request_and_disconnect(&close).await;
-    eventually("it is closed", async || list(&client).await.is_empty()).await;
+    eventually("the terminal is closed", async || list(&client).await.is_empty()).await;
     let mut replies = Vec::new();
     for _ in 0..3 {
         let closed: steplatch_terminal::Closed = host.client().await.ask(&close).await.unwrap();
-        assert!(closed.exit.is_some(), "the exit of the program that the first request has ended: {closed:?}");
+        assert!(closed.exit.is_some(), "the reply has the exit of the program: {closed:?}");
         replies.push(serde_json::to_value(closed).unwrap());
     }
     assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
@@ -247,8 +251,8 @@ async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     let _: () = client.ask(&Ask::Settle(vec![step.to_owned()])).await.unwrap();
     // A close by another step finds no terminal, and reports that.
     let other = Ask::Terminal(terminal, TerminalAsk::CloseOnce(None, "run_p4vawdxx5897paed/close/2".to_owned()));
-    let late: Result<steplatch_terminal::Closed, _> = client.ask(&other).await;
-    assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::NoTerminal));
+    let late_reply: Result<steplatch_terminal::Closed, _> = client.ask(&other).await;
+    assert_eq!(late_reply.unwrap_err(), crate::AskError::Refused(Refusal::NoTerminal));
 }
 
 #[tokio::test]
@@ -270,22 +274,22 @@ async fn file_is_put_in_place_once_for_its_step() {
     assert_eq!(put("t2").await, written);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "changed by others");
     let client = host.client().await;
-    let known: Result<Option<FileWritten>, FileError> =
+    let recorded: Result<Option<FileWritten>, FileError> =
         client.ask(&Ask::File(FileAsk::Written(STEP.to_owned()))).await.unwrap();
-    assert_eq!(known.unwrap(), Some(written));
-    let left = || std::fs::read_dir(host.folder.path()).unwrap().count();
-    eventually("the second copy is removed", async || left() == 2).await;
+    assert_eq!(recorded.unwrap(), Some(written));
+    let file_count = || std::fs::read_dir(host.folder.path()).unwrap().count();
+    eventually("the second copy is removed", async || file_count() == 2).await;
 }
 
 /// Returns the greeting of a new session.
 async fn greeting() -> Vec<u8> {
     let hello = Hello { client: SessionId::random(), session: SessionId::random(), received: 0, is_new: true };
-    let (near, mut far) = tokio::io::duplex(1 << 10);
-    let (mut reader, mut writer) = tokio::io::split(near);
+    let (client_stream, mut server_stream) = tokio::io::duplex(1 << 10);
+    let (mut reader, mut writer) = tokio::io::split(client_stream);
     let (mut session, mut rest, mut bytes) = (Session::new(), BytesMut::new(), Vec::new());
     tokio::select! {
-        read = far.read_buf(&mut bytes) => read.unwrap(),
-        greeted = greet(&mut session, hello, &mut reader, &mut writer, &mut rest) => panic!("{greeted:?}"),
+        read = server_stream.read_buf(&mut bytes) => read.unwrap(),
+        result = greet(&mut session, hello, &mut reader, &mut writer, &mut rest) => panic!("{result:?}"),
     };
     bytes
 }
@@ -301,6 +305,10 @@ async fn relay_output_after_the_answer_belongs_to_the_link() {
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             stream.read(&mut [0; 1]).unwrap()
         };
-        assert_eq!(tokio::task::spawn_blocking(answer).await.unwrap(), 1, "the connection was closed");
+        assert_eq!(
+            tokio::task::spawn_blocking(answer).await.unwrap(),
+            1,
+            "the link receives the byte after the answer"
+        );
     }
 }

@@ -23,10 +23,14 @@ async fn hosts(folder: &Path, version: &str) -> Hosts {
     hosts_with_sink(folder, version, |_| {}).await
 }
 
-async fn hosts_with_sink(folder: &Path, version: &str, told: impl Fn(SecretText) + Send + Sync + 'static) -> Hosts {
+async fn hosts_with_sink(
+    folder: &Path,
+    version: &str,
+    on_secret: impl Fn(SecretText) + Send + Sync + 'static,
+) -> Hosts {
     let notes = folder.join("notes");
     std::fs::create_dir_all(&notes).unwrap();
-    Hosts::find(Role::Visitor, folder, &notes, Starter::InProcess(Box::default()), version, told).await.unwrap()
+    Hosts::find(Role::Visitor, folder, &notes, Starter::InProcess(Box::default()), version, on_secret).await.unwrap()
 }
 
 pub(crate) fn spec(command: &[&str]) -> Spec {
@@ -72,7 +76,7 @@ fn text_input(text: &str) -> Input {
 }
 
 #[tokio::test]
-async fn later_client_finds_everything_unchanged() {
+async fn later_client_finds_terminals_unchanged() {
     let folder = folder();
     let first = hosts(folder.path(), "1").await;
     let terminal = open_terminal(&first, &["sh", "-c", "echo here; read x; echo got $x; exit 7"]).await;
@@ -119,11 +123,11 @@ async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
         wait_for_output(&found, word).await;
     }
     assert_eq!(after.get("old").await.unwrap().unwrap().id(), old.id());
-    let taken = after.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await;
-    assert!(matches!(taken, Err(HostsError::Refused(OpenRefused::NameTaken { .. }))), "{taken:?}");
+    let result = after.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await;
+    assert!(matches!(result, Err(HostsError::Refused(OpenRefused::NameTaken { .. }))), "{result:?}");
     // The host ends with its last terminal, and removes its socket.
     old.close(Closing::default()).await.unwrap();
-    eventually("the older host ends", async || {
+    eventually("the older host has exited", async || {
         let files = std::fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path());
         let sockets = files.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).count();
         if sockets > 1 { Err(sockets) } else { Ok(()) }
@@ -134,7 +138,7 @@ async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
 }
 
 #[tokio::test]
-async fn host_of_another_version_is_named_and_left_alone() {
+async fn host_of_another_protocol_version_is_only_listed() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let folder = folder();
@@ -210,8 +214,12 @@ async fn stopped_host_does_not_delay_requests_to_all_hosts() {
     assert_eq!(hosts.status().await.len(), 1);
     assert!(hosts.list().await.is_empty());
     let silent = AskError::HostSilent { pid };
-    assert_eq!(hosts.get("db").await.unwrap_err(), silent, "it may have a terminal of this name");
-    assert_eq!(hosts.opened_by("run/open/1").await.unwrap_err(), silent, "it may have opened it");
+    assert_eq!(hosts.get("db").await.unwrap_err(), silent, "the stopped host may have a terminal with this name");
+    assert_eq!(
+        hosts.opened_by("run/open/1").await.unwrap_err(),
+        silent,
+        "the stopped host may have opened the terminal"
+    );
     let secret = |text: &str| SecretText { terminal: None, text: text.into() };
     hosts.remember(&[secret("one"), secret("two")]).await;
 }
@@ -226,13 +234,13 @@ async fn terminal_is_found_while_another_host_is_stopped() {
     tokio::time::pause();
     let hosts = hosts(folder.path(), "2").await;
     tokio::time::resume();
-    let named = hosts.open(Spec { name: None, step: Some("run/open/1".into()), ..spec(&["cat"]) }).await.unwrap().0;
+    let terminal = hosts.open(Spec { name: None, step: Some("run/open/1".into()), ..spec(&["cat"]) }).await.unwrap().0;
     let found = hosts.opened_by("run/open/1").await.unwrap().unwrap();
-    assert_eq!(found.id(), named.id());
+    assert_eq!(found.id(), terminal.id());
     tokio::time::pause();
-    let taken = hosts.open(Spec { name: Some("db".into()), ..spec(&["cat"]) }).await;
-    let Err(HostsError::Ask(AskError::HostSilent { pid: told })) = taken else { panic!("{taken:?}") };
-    assert_eq!(told, pid, "it may have a terminal of this name");
+    let result = hosts.open(Spec { name: Some("db".into()), ..spec(&["cat"]) }).await;
+    let Err(HostsError::Ask(AskError::HostSilent { pid: silent_pid })) = result else { panic!("{result:?}") };
+    assert_eq!(silent_pid, pid, "the stopped host may have a terminal with this name");
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,12 +279,12 @@ async fn input_with_a_step_is_typed_once_for_any_client() {
     wait_for_output(&terminal, "<word>").await;
     drop(first);
     let second = hosts(folder.path(), "1").await;
-    let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
-    let reported = again.send(input).await.unwrap();
+    let repeated = second.get(terminal.id().as_str()).await.unwrap().unwrap();
+    let reported = repeated.send(input).await.unwrap();
     assert_eq!(reported.offset, sent.offset);
-    assert_eq!(again.stage("run/say/1").await.unwrap(), Some(Stage::Done));
-    again.send(text_input("end\n")).await.unwrap();
-    let (_, view) = wait_for_output(&again, "<end>").await;
+    assert_eq!(repeated.stage("run/say/1").await.unwrap(), Some(Stage::Done));
+    repeated.send(text_input("end\n")).await.unwrap();
+    let (_, view) = wait_for_output(&repeated, "<end>").await;
     assert_eq!(view.screen.matches("<word>").count(), 1, "{}", view.screen);
     second.shut_down().await;
 }
@@ -364,14 +372,14 @@ async fn person_holding_a_terminal_types_alone_across_daemons() {
     drop(first);
     let second = hosts(folder.path(), "1").await;
     let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
-    let refused = again.send(text_input("x")).await;
-    assert_eq!(refused.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
-    assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "she returns");
+    let result = again.send(text_input("x")).await;
+    assert_eq!(result.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
+    assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "the holder may take the terminal again");
     again.send(Input { holder: Some(key.clone()), ..text_input("hers\n") }).await.unwrap();
     wait_for_output(&again, "^hers$").await;
     again.give_back(key).await.unwrap();
     assert_eq!(again.handed_back().await.unwrap().unwrap().holder, ann);
-    assert!(again.handed_back().await.unwrap().is_none(), "told once");
+    assert!(again.handed_back().await.unwrap().is_none(), "the handover is reported once");
     again.send(text_input("mine\n")).await.unwrap();
     second.shut_down().await;
 }
@@ -419,14 +427,14 @@ async fn attached_client_sees_screen_output_and_end() {
     assert!(String::from_utf8_lossy(&bytes).contains("after\r\n"));
     assert_eq!(exit.code, 3);
     terminal.close(Closing::default()).await.unwrap();
-    let gone = terminal.view(false).await.unwrap_err();
-    assert_eq!(gone, AskError::Refused(Refusal::NoTerminal));
+    let error = terminal.view(false).await.unwrap_err();
+    assert_eq!(error, AskError::Refused(Refusal::NoTerminal));
     hosts.shut_down().await;
     assert!(matches!(terminal.view(false).await, Err(AskError::HostLost { .. })));
 }
 
 #[tokio::test]
-async fn slow_listener_gets_a_fresh_screen_at_low_cost() {
+async fn slow_viewer_receives_a_redrawn_screen() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
     let terminal = open_terminal(&hosts, &["sh", "-c", "read x; seq 1 200000; echo the end; read x"]).await;
@@ -443,9 +451,9 @@ async fn slow_listener_gets_a_fresh_screen_at_low_cost() {
     hosts.shut_down().await;
 }
 
-/// The note of an ended host stays until its steps are settled, but makes no later step doubtful.
+/// The record of an ended host stays until its steps are settled, but makes no later step uncertain.
 #[tokio::test]
-async fn ended_host_makes_no_later_step_doubtful() {
+async fn ended_host_makes_no_later_step_uncertain() {
     let folder = folder();
     let (before, since) = ("run_p4vawdxx5897paed/a/1", "run_p4vawdxx5897paed/b/1");
     let note = serde_json::json!({"socket": folder.path().join("host-1.sock"), "pid": 1});
@@ -454,7 +462,7 @@ async fn ended_host_makes_no_later_step_doubtful() {
     std::fs::write(notes.join("host-1.note"), steplatch_liar::to_msgpack(&note)).unwrap();
     let next = async |pending: &str, are_all: bool| {
         let next = hosts(folder.path(), "1").await;
-        next.doubt([pending.to_owned()].into(), are_all);
+        next.mark_uncertain([pending.to_owned()].into(), are_all);
         next
     };
     // While some steps are unknown, the host may have performed any step.
@@ -467,5 +475,5 @@ async fn ended_host_makes_no_later_step_doubtful() {
     assert!(daemon.is_in_doubt(before) && !daemon.is_in_doubt(since));
     daemon.settle(since);
     let daemon = next(before, true).await;
-    assert!(!daemon.is_in_doubt(before), "the note is removed with the last awaited step");
+    assert!(!daemon.is_in_doubt(before), "the record is removed with the last awaited step");
 }

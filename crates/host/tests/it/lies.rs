@@ -1,4 +1,4 @@
-//! Lies of remote machines at each layer: the relay, the link, the frames, and the answers of the terminal host. A row
+//! Lies of remote hosts at each layer: the relay, the link, the frames, and the answers of the terminal host. Each row
 //! of a table is one lie, with its required consequence.
 
 use std::ffi::OsString;
@@ -28,9 +28,9 @@ use super::remote::folder;
 
 /// All secrets reported by the machine.
 #[derive(Debug, Default)]
-struct Heard(Mutex<Vec<(String, SecretText)>>);
+struct SecretLog(Mutex<Vec<(String, SecretText)>>);
 
-impl MachineSecretSink for Heard {
+impl MachineSecretSink for SecretLog {
     fn place(&self, _: &TerminalId, _: &str) {}
 
     fn hide_on(&self, machine: &str, secret: SecretText) {
@@ -44,7 +44,7 @@ impl MachineSecretSink for Heard {
 struct Scene {
     liar: Liar,
     hosts: Hosts,
-    heard: Arc<Heard>,
+    secret_log: Arc<SecretLog>,
     folder: TempDir,
 }
 
@@ -52,22 +52,22 @@ fn config(name: &str) -> RemoteHostConfig {
     RemoteHostConfig { name: name.to_owned(), ssh: "ana@box".to_owned() }
 }
 
-async fn here(folder: &Path) -> Hosts {
+async fn local_hosts(folder: &Path) -> Hosts {
     let on_secret = |secret| panic!("a machine hides {secret:?} everywhere");
     Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", on_secret).await.unwrap()
 }
 
 impl Scene {
     async fn new(lies: Lies) -> Self {
-        Self::of(Liar::new(lies)).await
+        Self::with_liar(Liar::new(lies)).await
     }
 
-    async fn of(liar: Liar) -> Self {
-        let (folder, heard) = (folder(), Arc::<Heard>::default());
-        let hosts = here(folder.path()).await;
-        hosts.reach(liar.setup(folder.path().join("machines"), heard.clone()));
+    async fn with_liar(liar: Liar) -> Self {
+        let (folder, secret_log) = (folder(), Arc::<SecretLog>::default());
+        let hosts = local_hosts(folder.path()).await;
+        hosts.enable_remote(liar.setup(folder.path().join("machines"), secret_log.clone()));
         hosts.configure_remotes(&[config("box")]);
-        Self { liar, hosts, heard, folder }
+        Self { liar, hosts, secret_log, folder }
     }
 
     async fn open_as(&self, spec: Spec) -> Result<HostedTerminal, HostsError> {
@@ -111,7 +111,7 @@ fn is_view(ask: &TerminalAsk) -> bool {
 
 /// Lies about answers to requests to a terminal.
 #[tokio::test(flavor = "multi_thread")]
-async fn impossible_answer_is_an_error_of_its_request() {
+async fn impossible_answer_fails_only_its_request() {
     enum Request {
         View,
         Picture,
@@ -146,7 +146,7 @@ async fn impossible_answer_is_an_error_of_its_request() {
     let lies: Vec<(&str, Request, Value, &str)> = vec![
         ("a view without columns", View, with(view(), "/size/cols", 0), size),
         ("a view of 65,535 rows", View, with(view(), "/size/rows", 65_535), size),
-        ("a view that ends where no output ends", View, with(view(), "/end", HUGE), offset),
+        ("a view with an impossible end offset", View, with(view(), "/end", HUGE), offset),
         (
             "a screen that its size cannot hold",
             View,
@@ -167,7 +167,7 @@ async fn impossible_answer_is_an_error_of_its_request() {
         ("cells on top of each other", Picture, run("/col", json!(1)), "cells on top of each other"),
         ("cells without columns", Picture, run("/cols", json!(0)), "cells on top of each other"),
         (
-            "a cell with a book in it",
+            "a cell with too much text",
             Picture,
             run("/text", json!("x".repeat(10_000))),
             "more text than fits in its cells",
@@ -183,14 +183,14 @@ async fn impossible_answer_is_an_error_of_its_request() {
         ("rows in disorder", Rows, rows(json!([3, 2])), "rows that are not in order"),
         ("rows below the screen", Rows, rows(json!([2, 24])), "rows below the screen"),
         ("rows without numbers", Rows, rows(json!([2])), "rows without their numbers"),
-        ("output that goes on at the end of all numbers", Read, with(answer::excerpt(), "/next", HUGE), offset),
+        ("output that continues at the maximum offset", Read, with(answer::excerpt(), "/next", HUGE), offset),
         (
             "output that was dropped before it was printed",
             Read,
             with(answer::excerpt(), "/dropped_before", HUGE),
             offset,
         ),
-        ("input at the end of all numbers", Send, json!({"Ok": {"offset": HUGE, "view": view()}}), offset),
+        ("input at the maximum offset", Send, json!({"Ok": {"offset": HUGE, "view": view()}}), offset),
         (
             "an input with an impossible view",
             Send,
@@ -199,7 +199,7 @@ async fn impossible_answer_is_an_error_of_its_request() {
         ),
         ("a match that ends before it begins", Wait, waited("/Ok/0/found/range", json!({"start": 9, "end": 2})), range),
         (
-            "a match of a pattern that nobody gave",
+            "a match of an unrequested pattern",
             Wait,
             waited("/Ok/0/found/pattern", json!(7)),
             "a match of a pattern that was not given",
@@ -212,22 +212,22 @@ async fn impossible_answer_is_an_error_of_its_request() {
             "a screen that is larger than its size",
         ),
         (
-            "a text at the prompt without end",
+            "endless text at the prompt",
             View,
             with_field(view(), "typed", json!("x".repeat(400_000))),
             "a text that is too long",
         ),
         (
-            "lines without end that were not entered",
+            "endless lines that were not entered",
             Run,
             json!({"Ok": with_field(answer::command(), "not_entered", json!("x\n".repeat(200_000)))}),
             "a text that is too long",
         ),
-        ("an input at the end of all times", Inputs, json!([with(answer::input(), "/at", end_of_times())]), time),
+        ("an input at an impossible time", Inputs, json!([with(answer::input(), "/at", impossible_time())]), time),
         (
-            "a holder since the end of all times",
+            "a holder since an impossible time",
             Run,
-            json!({"Err": {"Held": {"name": "ana", "since": end_of_times()}}}),
+            json!({"Err": {"Held": {"name": "ana", "since": impossible_time()}}}),
             time,
         ),
         (
@@ -237,7 +237,7 @@ async fn impossible_answer_is_an_error_of_its_request() {
             "a match with too many groups",
         ),
         ("a command that ended before it began", Run, ran("/offset", 9), range),
-        ("a command that ends at the end of all numbers", Run, ran("/end", HUGE), offset),
+        ("a command that ends at the maximum offset", Run, ran("/end", HUGE), offset),
         ("a size in the log that no terminal has", Inputs, logged(json!({"Resized": {"cols": 0, "rows": 9}})), size),
         (
             "a logged command that ended before it began",
@@ -261,7 +261,7 @@ async fn impossible_answer_is_an_error_of_its_request() {
             json!({"Ok": [["W", {"value": "1", "exported": true}], ["W", null]]}),
             "more variables than were requested",
         ),
-        ("a change of state without end", State, json!({"Err": "x".repeat(900_000)}), "a reason that is too long"),
+        ("an endless change of state", State, json!({"Err": "x".repeat(900_000)}), "a reason that is too long"),
         (
             "more rows above the screen than were requested",
             FewRows,
@@ -282,7 +282,7 @@ async fn impossible_answer_is_an_error_of_its_request() {
             Read => refusal(terminal.read(Part::From(0), Limit::Head(100)).await, name),
             Send => match terminal.send(Input { text: "x".to_owned(), ..Input::default() }).await {
                 Err(steplatch_host::SendError::Ask(error)) => {
-                    assert!(error.is_outcome_unknown(), "{name}: it may have been typed");
+                    assert!(error.is_outcome_unknown(), "{name}: the input may have been typed");
                     refusal(Err::<(), _>(error), name)
                 }
                 other => panic!("{name}: {other:?}"),
@@ -300,7 +300,7 @@ async fn impossible_answer_is_an_error_of_its_request() {
 }
 
 /// A time that cannot be formatted.
-fn end_of_times() -> Value {
+fn impossible_time() -> Value {
     json!({"secs_since_epoch": i64::MAX, "nanos_since_epoch": 0})
 }
 
@@ -326,7 +326,7 @@ fn command() -> CommandRequest {
 
 /// Lies by omission: missing parts have defaults.
 #[tokio::test(flavor = "multi_thread")]
-async fn impossible_characters_of_a_terminal_are_removed() {
+async fn control_characters_in_answers_are_replaced() {
     let text = "a\u{1b}]52;c;aGk=\u{7}b\u{9b}6n\u{7f}";
     let plain = "a\u{fffd}]52;c;aGk=\u{fffd}b\u{fffd}6n\u{fffd}";
     let reply = move |ask: &Ask| {
@@ -369,12 +369,12 @@ async fn impossible_characters_of_a_terminal_are_removed() {
     assert_eq!((picture.rows[0][0].text.as_str(), &picture.rows[0][0].link, picture.cursor), (plain, &None, None));
     let variables = terminal.variables(vec!["WANTED".to_owned()]).await.unwrap();
     let names: Vec<_> = variables.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["WANTED"], "no other variable was requested");
+    assert_eq!(names, ["WANTED"], "unrequested variables are dropped");
 }
 
 /// Reasons of refusals, which people and agents read as one line of text.
 #[tokio::test(flavor = "multi_thread")]
-async fn reason_is_one_line_without_effect_on_surrounding_text() {
+async fn reason_is_shown_as_one_harmless_line() {
     let text = "a\u{202e}b\nenter your password:\u{1b}[2J\u{9b}6n\u{2066}";
     let plain = "a\u{fffd}b⏎enter your password:\u{fffd}[2J\u{fffd}6n\u{fffd}";
     let reply = move |ask: &Ask| {
@@ -388,7 +388,7 @@ async fn reason_is_one_line_without_effect_on_surrounding_text() {
             Ask::Terminal(_, TerminalAsk::Variables(_)) => json!({"Err": {"Name": text}}),
             Ask::File(FileAsk::List(_)) => json!({"Err": {"System": {"path": text, "why": text}}}),
             Ask::File(FileAsk::Describe(_)) => {
-                json!({"Ok": with(with(answer::file(), "/path", text), "/modified", end_of_times())})
+                json!({"Ok": with(with(answer::file(), "/path", text), "/modified", impossible_time())})
             }
             Ask::Terminal(_, TerminalAsk::Inputs(_)) => {
                 let command =
@@ -440,12 +440,12 @@ async fn answer_cannot_change_the_request() {
         }))
     };
     let liar = Liar::new(Lies::in_replies(reply));
-    let scene = Scene::of(liar).await;
+    let scene = Scene::with_liar(liar).await;
     let requested = Spec { name: Some("work".to_owned()), step: Some("step".to_owned()), ..spec(&["bash"]) };
-    let opened = scene.open_as(requested).await.unwrap();
-    let noted = scene.hosts.get("work").await.unwrap().unwrap();
+    let terminal = scene.open_as(requested).await.unwrap();
+    let by_name = scene.hosts.get("work").await.unwrap().unwrap();
     let by_step = scene.hosts.opened_by("step").await.unwrap().unwrap();
-    for terminal in [opened, noted, by_step] {
+    for terminal in [terminal, by_name, by_step] {
         let described = terminal.describe().await.unwrap();
         assert_eq!((&described.id, described.name.as_deref()), (terminal.id(), Some("work")));
         assert_eq!((described.command.as_str(), described.opened_by), ("bash", None));
@@ -490,7 +490,7 @@ async fn file_is_written_only_as_requested() {
 #[tokio::test(start_paused = true)]
 async fn disconnecting_machine_is_contacted_once_a_second() {
     let liar = Liar::new(Lies::default());
-    let scene = Scene::of(liar.clone()).await;
+    let scene = Scene::with_liar(liar.clone()).await;
     scene.open().await;
     let (began, before) = (Instant::now(), liar.dial_count());
     while began.elapsed() < Duration::from_secs(600) {
@@ -501,9 +501,9 @@ async fn disconnecting_machine_is_contacted_once_a_second() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let dialed = liar.dial_count() - before;
+    let dial_count = liar.dial_count() - before;
     // Two for each pause: one for the unknown session, and one for a new session.
-    assert!((100..1300).contains(&dialed), "{dialed} in ten minutes");
+    assert!((100..1300).contains(&dial_count), "{dial_count} in ten minutes");
 }
 
 /// Lists that cause unanswered look-ups.
@@ -542,12 +542,12 @@ async fn unreadable_answer_leaves_the_outcome_unknown() {
         ("another type", Lie::Value(of_another_type)),
         ("a number", Lie::Value(json!(7))),
         ("nothing", Lie::Body(Vec::new())),
-        ("the half of it", Lie::Body(view[..view.len() / 2].to_vec())),
-        ("bytes of no message", Lie::Body(vec![0xc1; 100])),
+        ("half of an answer", Lie::Body(view[..view.len() / 2].to_vec())),
+        ("bytes that are not a message", Lie::Body(vec![0xc1; 100])),
         // An array of four billion elements and a text of four gigabytes, without any content.
         ("an array without its elements", Lie::Body(vec![0x81, 0xa2, b'O', b'k', 0xdd, 0xff, 0xff, 0xff, 0xff])),
         ("a text without its bytes", Lie::Body(vec![0x81, 0xa2, b'O', b'k', 0xdb, 0xff, 0xff, 0xff, 0xff])),
-        ("a million arrays in each other", Lie::Body(vec![0x91; 1_000_000])),
+        ("a million nested arrays", Lie::Body(vec![0x91; 1_000_000])),
     ];
     for (name, lie) in lies {
         let scene = Scene::new(Lies::in_terminal_replies(is_view, lie)).await;
@@ -564,7 +564,7 @@ async fn unreadable_answer_leaves_the_outcome_unknown() {
 
 /// Lies about the requested amount.
 #[tokio::test(flavor = "multi_thread")]
-async fn too_long_answer_is_an_error_of_its_request() {
+async fn overlong_answer_fails_only_its_request() {
     let (long, more) = ("x".repeat(101), "more text than was requested");
     let of = |ask: fn(&TerminalAsk) -> bool, value: Value| Lies::in_terminal_replies(ask, Lie::Value(value));
     let is_run = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Run(_));
@@ -604,7 +604,7 @@ async fn too_long_answer_is_an_error_of_its_request() {
 
 /// Lists of millions of entries, each of a few bytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_list_takes_no_memory_and_blocks_nothing() {
+async fn endless_list_is_refused_without_using_memory() {
     let list = |entry: &[u8], count: u32| {
         let mut body = vec![0x81, 0xa2, b'O', b'k', 0xdd];
         body.extend(count.to_be_bytes());
@@ -635,10 +635,10 @@ async fn endless_list_takes_no_memory_and_blocks_nothing() {
     assert_eq!(scene.hosts.unsettled(&mut std::collections::BTreeSet::new()).await, [""; 0]);
     is_endless.store(true, Ordering::Relaxed);
     assert_eq!(scene.hosts.unsettled(&mut std::collections::BTreeSet::new()).await, [""; 0]);
-    let listed: Vec<_> = scene.hosts.list().await.into_iter().map(|listed| listed.description.id).collect();
-    assert_eq!(listed, [terminal.id().clone()], "in its last known state");
+    let terminal_ids: Vec<_> = scene.hosts.list().await.into_iter().map(|listed| listed.description.id).collect();
+    assert_eq!(terminal_ids, [terminal.id().clone()], "the list has the last known state");
     terminal.view(false).await.unwrap();
-    assert_eq!(scene.liar.dial_count(), 1, "the connection continues");
+    assert_eq!(scene.liar.dial_count(), 1, "the connection is kept");
 }
 
 /// Lies about the end of a frame, and answers that end the session.
@@ -651,7 +651,7 @@ async fn host_with_repeated_disconnects_is_abandoned() {
     ];
     for (name, lie) in lies {
         let scene = Scene::new(Lies::in_terminal_replies(is_view, lie)).await;
-        let terminal = scene.open().await.with_patience(Duration::from_secs(60));
+        let terminal = scene.open().await.with_connect_timeout(Duration::from_secs(60));
         let error = terminal.view(false).await.unwrap_err();
         assert!(matches!(error, AskError::ConnectionLost { .. }), "{name}: {error:?}");
         let views =
@@ -666,7 +666,7 @@ async fn host_with_repeated_disconnects_is_abandoned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unanswered_request_ends() {
+async fn unanswered_request_times_out() {
     let silent = |ask: &Ask| match ask {
         Ask::Terminal(..) | Ask::List => Some(Lie::Silence),
         _ => None,
@@ -753,7 +753,7 @@ async fn queue_for_a_stalled_machine_is_bounded() {
 
 /// Lies in a host's greeting, and the error of each.
 #[tokio::test(start_paused = true)]
-async fn silent_host_is_named_within_half_a_minute() {
+async fn silent_host_is_reported_within_half_a_minute() {
     let greeting = |lie: fn() -> Lie| move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(lie);
     let silent = Scene::new(Lies::in_replies(greeting(|| Lie::Silence))).await.check().await.unwrap_err();
     assert!(silent.to_string().contains("does not answer"), "{silent}");
@@ -772,7 +772,7 @@ async fn silent_host_is_named_within_half_a_minute() {
 
 /// Lies about the owner of an id.
 #[tokio::test(flavor = "multi_thread")]
-async fn machine_never_answers_for_foreign_terminals() {
+async fn remote_host_cannot_claim_other_terminals() {
     let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let claimed = victim.clone();
     // The liar knows every name, step and list.
@@ -786,32 +786,32 @@ async fn machine_never_answers_for_foreign_terminals() {
         }))
     };
     let liar = Liar::new(Lies::in_replies(reply));
-    let scene = Scene::of(liar.clone()).await;
+    let scene = Scene::with_liar(liar.clone()).await;
     let _there = scene.open_as(Spec { name: Some("there".to_owned()), ..spec(&["bash"]) }).await.unwrap();
-    let (mine, _) = scene.hosts.open(Spec { name: Some("mine".to_owned()), ..spec(&["cat"]) }).await.unwrap();
-    *victim.lock().unwrap() = Some(mine.id().clone());
+    let (local_terminal, _) = scene.hosts.open(Spec { name: Some("mine".to_owned()), ..spec(&["cat"]) }).await.unwrap();
+    *victim.lock().unwrap() = Some(local_terminal.id().clone());
     // The machine is not even contacted.
-    for name in ["mine", mine.id().as_str()] {
+    for name in ["mine", local_terminal.id().as_str()] {
         let found = scene.hosts.get(name).await.unwrap().unwrap();
         found.send(Input { text: "secret\n".to_owned(), ..Input::default() }).await.unwrap();
     }
     assert_eq!(scene.hosts.get("no such name").await.unwrap().map(|found| found.id().clone()), None);
     assert!(scene.hosts.opened_by("no such step").await.unwrap().is_none());
     // The liar cannot open a terminal with the id of a local one.
-    let opened = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await;
-    let Err(HostsError::Ask(error)) = opened else { panic!("{opened:?}") };
-    assert_eq!(refusal(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
+    let result = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await;
+    let Err(HostsError::Ask(error)) = result else { panic!("{result:?}") };
+    assert_eq!(refusal(Err::<(), _>(error), "the id of a local terminal"), "the id of a terminal of another machine");
     // The liar's list is empty, so the terminal opened there counts as closed.
-    let listed = scene.hosts.list().await;
-    let ids: Vec<_> = listed.iter().map(|listed| (&listed.description.id, listed.place.is_some())).collect();
-    assert_eq!(ids, [(mine.id(), false)]);
+    let terminals = scene.hosts.list().await;
+    let ids: Vec<_> = terminals.iter().map(|listed| (&listed.description.id, listed.place.is_some())).collect();
+    assert_eq!(ids, [(local_terminal.id(), false)]);
     assert!(scene.hosts.get("there").await.unwrap().is_none());
     // The request may have opened a terminal; only the machine knows which one, and does not report it.
     let error = scene.hosts.opened_by("step").await.unwrap_err();
-    assert_eq!(refusal(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
-    let asked = scene.liar.received_asks();
-    assert!(!asked.iter().any(|ask| matches!(ask, Ask::Find(_))), "{asked:?}");
-    let typed = asked.iter().filter(|ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Send(_))));
+    assert_eq!(refusal(Err::<(), _>(error), "the id of a local terminal"), "the id of a terminal of another machine");
+    let requests = scene.liar.received_asks();
+    assert!(!requests.iter().any(|ask| matches!(ask, Ask::Find(_))), "{requests:?}");
+    let typed = requests.iter().filter(|ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Send(_))));
     assert_eq!(typed.count(), 0);
 }
 
@@ -831,11 +831,11 @@ async fn terminals_of_two_machines_are_distinct() {
     *victim.lock().unwrap() = Some(first.id().clone());
     let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
     assert!(matches!(second, Err(HostsError::Ask(AskError::Implausible { .. }))), "{second:?}");
-    let again = scene.open_as(spec(&["bash"])).await;
-    let Err(HostsError::Ask(error)) = again else { panic!("{again:?}") };
+    let result = scene.open_as(spec(&["bash"])).await;
+    let Err(HostsError::Ask(error)) = result else { panic!("{result:?}") };
     assert_eq!(refusal(Err::<(), _>(error), "the same id twice"), "the id of a terminal that was opened before");
-    let listed = scene.hosts.list().await;
-    let places: Vec<_> = listed.iter().map(|listed| listed.place.as_ref().unwrap().host.as_str()).collect();
+    let terminals = scene.hosts.list().await;
+    let places: Vec<_> = terminals.iter().map(|listed| listed.place.as_ref().unwrap().host.as_str()).collect();
     assert_eq!(places, ["box"]);
 }
 
@@ -871,14 +871,14 @@ async fn terminal_of_an_unanswered_opening_is_found_by_its_step() {
         _ => None,
     };
     let liar = Liar::new(Lies::in_replies(reply));
-    let scene = Scene::of(liar.clone()).await;
+    let scene = Scene::with_liar(liar.clone()).await;
     let opening = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) });
-    let asked = eventually("it was requested", async || {
+    let request_received = eventually("the terminal was requested", async || {
         liar.received_asks().iter().any(|ask| matches!(ask, Ask::Open(_))).then_some(()).ok_or("not yet")
     });
     tokio::select! {
         opened = opening => panic!("{opened:?}"),
-        () = asked => {}
+        () = request_received => {}
     }
     is_deaf.store(false, Ordering::Relaxed);
     // The honest answer of the terminal's host.
@@ -887,8 +887,8 @@ async fn terminal_of_an_unanswered_opening_is_found_by_its_step() {
     assert_eq!(found.id(), again.id());
     // The next daemon finds it, too.
     let notes = scene.folder.path().join("machines");
-    let next = here(folder().path()).await;
-    next.reach(liar.setup(notes, Arc::<Heard>::default()));
+    let next = local_hosts(folder().path()).await;
+    next.enable_remote(liar.setup(notes, Arc::<SecretLog>::default()));
     next.configure_remotes(&[config("box")]);
     let found = next.opened_by("step").await.unwrap().unwrap();
     assert_eq!(found.id(), again.id());
@@ -901,7 +901,7 @@ async fn remote_sequences_do_not_affect_a_persons_terminal() {
         ("the clipboard", "\u{1b}]52;c;aGk=\u{7}"),
         ("a question for the clipboard", "\u{1b}]52;c;?\u{1b}\\"),
         ("a title", "\u{1b}]0;a title\u{7}"),
-        ("a title of tmux", "\u{1b}ka title\u{1b}\\"),
+        ("a tmux title", "\u{1b}ka title\u{1b}\\"),
         ("DA", "\u{1b}[c"),
         ("DA2", "\u{1b}[>c"),
         ("DA3", "\u{1b}[=0c"),
@@ -915,14 +915,14 @@ async fn remote_sequences_do_not_affect_a_persons_terminal() {
         ("XTGETTCAP", "\u{1b}P+q544e\u{1b}\\"),
         ("XTVERSION", "\u{1b}[>q"),
         ("DECRQM", "\u{1b}[?2026$p"),
-        ("a picture of kitty", "\u{1b}_Gi=1,a=q;AAAA\u{1b}\\"),
-        ("a file of iTerm2", "\u{1b}]1337;File=name=eA==;size=1:eA==\u{7}"),
+        ("a kitty picture", "\u{1b}_Gi=1,a=q;AAAA\u{1b}\\"),
+        ("an iTerm2 file", "\u{1b}]1337;File=name=eA==;size=1:eA==\u{7}"),
         ("a notification", "\u{1b}]777;notify;a;b\u{7}"),
-        ("the size of the window", "\u{1b}[14t"),
+        ("the window size", "\u{1b}[14t"),
         ("a C1 control", "\u{9b}6n"),
-        ("a title of dtterm", "\u{1b}]l a title\u{1b}\\"),
+        ("a dtterm title", "\u{1b}]l a title\u{1b}\\"),
         ("a title without a number", "\u{1b}];a title\u{7}"),
-        ("a title of Konsole", "\u{1b}]30;a title\u{7}"),
+        ("a Konsole title", "\u{1b}]30;a title\u{7}"),
         ("typing by kitty", "\u{1b}P@kitty-echo|bHMK\u{1b}\\"),
         ("a report of each change of colours", "\u{1b}[?2031h"),
         ("a locked keyboard", "\u{1b}[2h"),
@@ -945,17 +945,17 @@ async fn remote_sequences_do_not_affect_a_persons_terminal() {
         let scene = Scene::new(lies).await;
         let mut attached = scene.open().await.attach().await.unwrap();
         assert_eq!(attached.snapshot, "ab", "{name}");
-        let (mut shown, mut screens) = (Vec::new(), Vec::new());
+        let (mut output, mut screens) = (Vec::new(), Vec::new());
         loop {
             match attached.next().await.unwrap() {
-                AttachEvent::Bytes(bytes) => shown.extend(bytes),
+                AttachEvent::Bytes(bytes) => output.extend(bytes),
                 AttachEvent::Redrawn(screen) => screens.push(screen),
                 AttachEvent::Closed => break,
                 other => panic!("{name}: {other:?}"),
             }
         }
         assert_eq!(
-            (String::from_utf8_lossy(&shown).as_ref(), screens.as_slice()),
+            (String::from_utf8_lossy(&output).as_ref(), screens.as_slice()),
             ("abababc", &["ab".to_owned()][..]),
             "{name}"
         );
@@ -974,18 +974,18 @@ async fn impossible_screen_size_prevents_attaching() {
 #[tokio::test(flavor = "multi_thread")]
 async fn listed_name_is_one_path_component() {
     let entry = |name: &str| json!({"name": name, "kind": "File", "size": 3});
-    let wrong = "a directory with an entry whose name is not a name of a file";
+    let expected_error = "a directory with an entry whose name is not a name of a file";
     let mut lies: Vec<(String, Value, &str)> = Vec::new();
     for name in ["", ".", "..", "/", "/etc/passwd", "../../evil", "a/b", "a/", "./a", "a\0b", &"x".repeat(1000)] {
-        lies.push((format!("{name:.20?}"), json!([entry("fine"), entry(name)]), wrong));
+        lies.push((format!("{name:.20?}"), json!([entry("fine"), entry(name)]), expected_error));
     }
     lies.push(("a name twice".to_owned(), json!([entry("a"), entry("a")]), "a directory with two entries of one name"));
-    let both = json!([{"name": "a", "kind": "Directory", "size": 0}, entry("a")]);
-    lies.push(("a file and a directory".to_owned(), both, "a directory with two entries of one name"));
+    let duplicate = json!([{"name": "a", "kind": "Directory", "size": 0}, entry("a")]);
+    lies.push(("a file and a directory".to_owned(), duplicate, "a directory with two entries of one name"));
     let huge = json!([{"name": "a", "kind": "File", "size": u64::MAX}]);
     lies.push(("a huge file".to_owned(), huge, "a file that is larger than any file system"));
-    let many: Value = (0..=100_000).map(|number| entry(&number.to_string())).collect();
-    lies.push(("a hundred thousand and one".to_owned(), many, "a list that is too long"));
+    let overlong_list: Value = (0..=100_000).map(|number| entry(&number.to_string())).collect();
+    lies.push(("a hundred thousand and one".to_owned(), overlong_list, "a list that is too long"));
     for (name, lie, expected) in lies {
         let reply = move |ask: &Ask| match ask {
             Ask::File(FileAsk::List(_)) => Some(Lie::Value(json!({"Ok": lie}))),
@@ -993,14 +993,14 @@ async fn listed_name_is_one_path_component() {
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
         let files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
-        let listed = files.list("site".into()).await.map_err(transfer_error);
-        assert_eq!(refusal(listed, &name), expected, "{name}");
+        let result = files.list("site".into()).await.map_err(transfer_error);
+        assert_eq!(refusal(result, &name), expected, "{name}");
     }
     // Unusual names are valid names, and names that are not UTF-8 may look alike.
-    let odd = json!([entry("…"), entry("a\nb\u{1b}[31m"), entry("-rf"), entry("..."),
+    let unusual_names = json!([entry("…"), entry("a\nb\u{1b}[31m"), entry("-rf"), entry("..."),
         {"name": "\u{fffd}", "kind": null, "size": 1}, {"name": "\u{fffd}", "kind": null, "size": 2}]);
     let reply = move |ask: &Ask| match ask {
-        Ask::File(FileAsk::List(_)) => Some(Lie::Value(json!({"Ok": odd}))),
+        Ask::File(FileAsk::List(_)) => Some(Lie::Value(json!({"Ok": unusual_names}))),
         _ => None,
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
@@ -1010,7 +1010,7 @@ async fn listed_name_is_one_path_component() {
 
 /// Lies about the content of a file.
 #[tokio::test(flavor = "multi_thread")]
-async fn copy_is_bounded_by_its_announced_size_and_leaves_nothing() {
+async fn copy_is_bounded_by_its_announced_size() {
     let piece = |length: usize| json!({"Ok": {"bytes": vec![7; length]}});
     let more = "'/srv/a' changed while it was read";
     let lies: Vec<(&str, Value, Value, &str)> = vec![
@@ -1023,10 +1023,10 @@ async fn copy_is_bounded_by_its_announced_size_and_leaves_nothing() {
             "at most",
         ),
         ("nothing of a file of three bytes", answer::file(), piece(0), more),
-        ("a size of no file system", with(answer::file(), "/size", u64::MAX), piece(3), "larger than any file system"),
+        ("an impossible file size", with(answer::file(), "/size", u64::MAX), piece(3), "larger than any file system"),
         ("a directory", with(answer::file(), "/kind", "Directory"), piece(3), "is a directory"),
         ("a device", with(answer::file(), "/kind", "Other"), piece(3), "is not a regular file"),
-        ("bytes that are none", answer::file(), json!({"Ok": {"bytes": [999]}}), "cannot be read"),
+        ("invalid bytes", answer::file(), json!({"Ok": {"bytes": [999]}}), "cannot be read"),
     ];
     for (name, facts, piece, expected) in lies {
         let reply = move |ask: &Ask| match ask {
@@ -1038,20 +1038,20 @@ async fn copy_is_bounded_by_its_announced_size_and_leaves_nothing() {
             _ => None,
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
-        let there = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
-        let here = scene.hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
+        let remote_files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
+        let local_files = scene.hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
         let inbox = scene.folder.path().join("inbox");
         std::fs::create_dir(&inbox).unwrap();
         let copied = async {
-            let facts = there.describe("a".into()).await?;
+            let facts = remote_files.describe("a".into()).await?;
             let options = CopyOptions { mode: None, replace: true, limit: 1 << 20 };
-            there.copy((Path::new("a"), &facts), (&here, &inbox.join("a")), options, |_| {}).await
+            remote_files.copy((Path::new("a"), &facts), (&local_files, &inbox.join("a")), options, |_| {}).await
         };
         let error = copied.await.unwrap_err().to_string();
         assert!(error.contains(expected), "{name}: {error}");
-        eventually("nothing is left", async || match std::fs::read_dir(&inbox).unwrap().count() {
+        eventually("the unfinished copy is removed", async || match std::fs::read_dir(&inbox).unwrap().count() {
             0 => Ok(()),
-            left => Err(left),
+            file_count => Err(file_count),
         })
         .await;
     }
@@ -1061,7 +1061,7 @@ async fn copy_is_bounded_by_its_announced_size_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lying_relay_is_not_connected() {
     let open = |socket: &str| format!("{}\n", json!({"open": {"socket": socket, "is_current": true}}));
-    let other = "it names another host than was requested, or none";
+    let other = "the relay names a host other than the requested one, or none";
     let none = "the connection ended without a word";
     let lies: Vec<(&str, String, &str)> = vec![
         ("a path", open("../../etc/host-1.sock"), other),
@@ -1087,7 +1087,7 @@ async fn lying_relay_is_not_connected() {
     for (name, greeting) in [
         ("no greeting", String::from("Welcome to box!\n")),
         ("a greeting without end", "x".repeat(200_000)),
-        ("a greeting that is none", String::from("steplatch-relay {\n")),
+        ("an invalid greeting", String::from("steplatch-relay {\n")),
     ] {
         let scene = Scene::new(Lies { greeting: Some(greeting), ..Lies::default() }).await;
         // The first connection still waits for a greeting, and has received no request.
@@ -1111,12 +1111,12 @@ async fn lying_relay_is_not_connected() {
 async fn failure_that_needs_a_person_is_reported_while_waiting() {
     let is_settled = Arc::new(AtomicBool::new(true));
     let settled = is_settled.clone();
-    let failed = format!("{}\n", json!({"failed": "the key is another one"}));
+    let failed = format!("{}\n", json!({"failed": "the host key has changed"}));
     let relay = move |_, _: &str| (!settled.load(Ordering::Relaxed)).then(|| failed.clone());
     let waiting = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Wait(_));
     let scene =
         Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::in_terminal_replies(waiting, Lie::Silence) }).await;
-    let terminal = scene.open().await.with_patience(Duration::from_secs(600));
+    let terminal = scene.open().await.with_connect_timeout(Duration::from_secs(600));
     let wait = tokio::spawn({
         let terminal = terminal.clone();
         async move { terminal.wait(wait("never")).await }
@@ -1137,7 +1137,7 @@ async fn failure_that_needs_a_person_is_reported_while_waiting() {
     let before_it_ends = Duration::from_secs(60);
     let checked = tokio::time::timeout(before_it_ends, scene.hosts.check_remote("box", Duration::from_secs(600))).await;
     let Err(RemoteError::Failed { why: ConnectFailure::Host(why), .. }) = checked.unwrap() else { panic!("a failure") };
-    assert_eq!(why, "the key is another one");
+    assert_eq!(why, "the host key has changed");
     let waited = tokio::time::timeout(before_it_ends, wait).await.unwrap().unwrap().map_err(ask_error);
     assert!(matches!(waited, Err(AskError::NotConnected { .. })), "{waited:?}");
     // An earlier problem does not count once resolved; the first check notices that.
@@ -1187,7 +1187,7 @@ impl SshEnvironment for NoVariables {
 
 /// An `ssh` that does not end by itself, nor do its children.
 #[tokio::test(flavor = "multi_thread")]
-async fn abandoned_ssh_is_ended_with_its_children() {
+async fn abandoned_ssh_is_killed_with_its_children() {
     let folder = folder();
     let program = folder.path().join("ssh");
     let text = format!(
@@ -1211,16 +1211,16 @@ async fn abandoned_ssh_is_ended_with_its_children() {
         eventually("ssh has started", async || if pids().len() == 2 * round { Ok(()) } else { Err(pids()) }).await;
         drop(connection);
     }
-    eventually("no process is left, not even as a zombie", async || {
-        let left: Vec<_> = pids().into_iter().filter(|pid| Path::new("/proc").join(pid).exists()).collect();
-        if left.is_empty() { Ok(()) } else { Err(left) }
+    eventually("every process was reaped", async || {
+        let remaining_pids: Vec<_> = pids().into_iter().filter(|pid| Path::new("/proc").join(pid).exists()).collect();
+        if remaining_pids.is_empty() { Ok(()) } else { Err(remaining_pids) }
     })
     .await;
 }
 
 /// Lies of the link.
 #[tokio::test(flavor = "multi_thread")]
-async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
+async fn lying_link_is_refused_and_affects_no_other_host() {
     let number = |number: u64| number.to_be_bytes();
     let welcome = record(b'W', &number(0));
     let after = |record: Vec<u8>| [welcome.clone(), record].concat();
@@ -1231,15 +1231,15 @@ async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
         ("a record of four gigabytes", vec![b'D', 0xff, 0xff, 0xff, 0xff]),
         ("a welcome without a number", record(b'W', b"")),
         ("a welcome to bytes that were never sent", record(b'W', &number(5))),
-        ("a welcome at the end of all numbers", record(b'W', &number(u64::MAX))),
+        ("a welcome at the maximum number", record(b'W', &number(u64::MAX))),
         ("the greeting of a client", record(b'H', &[0; 49])),
         ("a refusal", record(b'R', &[1])),
         ("a refusal of an unknown kind", record(b'R', &[200])),
         ("the end instead of a welcome", record(b'X', b"")),
         ("data instead of a welcome", record(b'D', b"x")),
         ("a second welcome", after(welcome.clone())),
-        ("a refusal behind the welcome", after(record(b'R', &[0]))),
-        ("the end at once", after(record(b'X', b""))),
+        ("a refusal after the welcome", after(record(b'R', &[0]))),
+        ("an immediate end", after(record(b'X', b""))),
         ("bytes that were consumed and never sent", after(record(b'C', &number(1 << 40)))),
         ("all numbers consumed", after(record(b'C', &number(u64::MAX)))),
         ("data without bytes", after(record(b'D', b""))),
@@ -1250,12 +1250,12 @@ async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
     for (name, bytes) in lies {
         let scene = Scene::new(Lies { link: Some(bytes), ..Lies::default() }).await;
         // An ended session is followed by a new one, but a protocol violation would recur.
-        let may_pass = matches!(name, "a refusal" | "the end at once");
-        let patience = if may_pass { Duration::from_millis(300) } else { Duration::from_secs(600) };
-        let opening = scene.hosts.open_on(spec(&["cat"]), Some("box"), patience, PlacePolicy::AtOnce);
-        let opened = tokio::time::timeout(Duration::from_secs(60), opening).await;
-        let opened = opened.unwrap_or_else(|_| panic!("{name}: not reported at once"));
-        let Err(HostsError::Remote(RemoteError::Failed { why, .. })) = opened else { panic!("{name}: {opened:?}") };
+        let may_pass = matches!(name, "a refusal" | "an immediate end");
+        let timeout = if may_pass { Duration::from_millis(300) } else { Duration::from_secs(600) };
+        let opening = scene.hosts.open_on(spec(&["cat"]), Some("box"), timeout, PlacePolicy::AtOnce);
+        let result = tokio::time::timeout(Duration::from_secs(60), opening).await;
+        let result = result.unwrap_or_else(|_| panic!("{name}: not reported at once"));
+        let Err(HostsError::Remote(RemoteError::Failed { why, .. })) = result else { panic!("{name}: {result:?}") };
         assert_eq!(may_pass, !matches!(why, ConnectFailure::Protocol(_)), "{name}: {why}");
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
         assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");
@@ -1267,7 +1267,7 @@ async fn lying_link_carries_nothing_and_disturbs_no_other_machine() {
 
 /// Lies of a host's greeting.
 #[tokio::test(flavor = "multi_thread")]
-async fn host_greeting_as_another_one_is_named() {
+async fn greeting_of_an_unsupported_host_is_reported() {
     let hello = |pointer: &'static str, value: Value| {
         Lies::in_replies(move |ask| match ask {
             Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), pointer, value.clone()))),
@@ -1301,16 +1301,16 @@ async fn remote_secrets_affect_only_that_machine() {
             _ => None,
         })
     };
-    // The sink for this machine's secrets panics.
+    // The sink for this computer's secrets panics.
     let scene = Scene::new(lies).await;
     scene.open().await;
-    let received = scene.heard.0.lock().unwrap();
+    let received = scene.secret_log.0.lock().unwrap();
     assert_eq!(received.len(), 51_001);
     assert!(received.iter().all(|(machine, _)| machine == "box"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reported_process_number_touches_no_local_process() {
+async fn remote_process_id_signals_no_local_process() {
     let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let pid = victim.id();
     let reply = move |ask: &Ask| match ask {
@@ -1328,7 +1328,7 @@ async fn reported_process_number_touches_no_local_process() {
     let closed = terminal.close(steplatch_terminal::Closing { signal: Some(Signal::KILL) }).await.unwrap();
     assert_eq!(closed.survivors[0].name, "sleep\u{fffd}[31m");
     scene.hosts.closed(terminal.id()).await;
-    assert!(!scene.hosts.processes().contains(&pid), "a local process would count as a terminal host");
+    assert!(!scene.hosts.processes().contains(&pid), "a remote process ID is not a local terminal host");
     scene.hosts.shut_down().await;
     assert_eq!(victim.try_wait().unwrap(), None);
     victim.kill().unwrap();

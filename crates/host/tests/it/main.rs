@@ -1,4 +1,4 @@
-//! Terminal hosts on this machine and on others.
+//! Terminal hosts on this computer and on others.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod hosts;

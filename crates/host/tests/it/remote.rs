@@ -1,4 +1,4 @@
-//! Terminals on another machine, over relays in this process whose connections are cut.
+//! Terminals on a remote host, over relays in this process whose connections are cut.
 
 use std::collections::BTreeSet;
 use std::io::BufReader;
@@ -20,11 +20,11 @@ use tempfile::TempDir;
 
 use super::hosts::wait;
 
-/// A machine in this process: its terminal host lives as long as this value.
+/// A remote machine in this process. Its terminal host runs as long as this value.
 #[derive(Debug)]
-pub(super) struct FarMachine {
+pub(super) struct RemoteMachine {
     folder: PathBuf,
-    /// The near ends of all connections so far.
+    /// The local ends of all connections so far.
     connections: Mutex<Vec<std::os::unix::net::UnixStream>>,
     pub(super) dialed: AtomicUsize,
     is_away: AtomicBool,
@@ -32,7 +32,7 @@ pub(super) struct FarMachine {
     pub(super) failures: AtomicUsize,
 }
 
-impl FarMachine {
+impl RemoteMachine {
     /// Cuts every connection.
     pub(super) fn cut(&self) {
         for connection in self.connections.lock().unwrap().drain(..) {
@@ -41,7 +41,7 @@ impl FarMachine {
         }
     }
 
-    fn go_away(&self, is_away: bool) {
+    fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::Relaxed);
         if is_away {
             self.cut();
@@ -50,19 +50,19 @@ impl FarMachine {
 }
 
 #[derive(Debug)]
-struct ToFarMachine(Arc<FarMachine>);
+struct RemoteTransport(Arc<RemoteMachine>);
 
-impl Transport for ToFarMachine {
+impl Transport for RemoteTransport {
     fn dial<'a>(&'a self, _: &'a RemoteHostConfig, _: &'a str) -> DialFuture<'a> {
         Box::pin(async move {
             self.0.dialed.fetch_add(1, Ordering::Relaxed);
             let one_less = |left: usize| left.checked_sub(1);
             let fails = self.0.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
             if fails || self.0.is_away.load(Ordering::Relaxed) {
-                return Err(ConnectFailure::Connection("no route to it".to_owned()));
+                return Err(ConnectFailure::Connection("no route to host".to_owned()));
             }
-            let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
-            self.0.connections.lock().unwrap().push(near.try_clone().unwrap());
+            let (local_end, remote_end) = std::os::unix::net::UnixStream::pair().unwrap();
+            self.0.connections.lock().unwrap().push(local_end.try_clone().unwrap());
             let relay = Relay {
                 folder: self.0.folder.clone(),
                 starter: Starter::InProcess(Box::default()),
@@ -70,12 +70,12 @@ impl Transport for ToFarMachine {
             };
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                let input = BufReader::new(far.try_clone().unwrap());
+                let input = BufReader::new(remote_end.try_clone().unwrap());
                 // The connection may be cut at any moment.
-                let _ = runtime.block_on(relay.serve(input, far.try_clone().unwrap()));
-                let _ = far.shutdown(Shutdown::Both);
+                let _ = runtime.block_on(relay.serve(input, remote_end.try_clone().unwrap()));
+                let _ = remote_end.shutdown(Shutdown::Both);
             });
-            Ok(Channel::from_stream(near, ()).unwrap())
+            Ok(Channel::from_stream(local_end, ()).unwrap())
         })
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn folder() -> TempDir {
 }
 
 /// A terminal host in this process.
-async fn far_host(folder: &Path) -> Hosts {
+async fn start_host(folder: &Path) -> Hosts {
     let host =
         Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
     host.prepare().await.unwrap();
@@ -93,10 +93,10 @@ async fn far_host(folder: &Path) -> Hosts {
 }
 
 /// A remote machine with a terminal host, which the second value keeps alive.
-pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
+pub(super) async fn start_remote() -> (Arc<RemoteMachine>, Hosts, TempDir) {
     let folder = folder();
-    let host = far_host(folder.path()).await;
-    let machine = FarMachine {
+    let host = start_host(folder.path()).await;
+    let machine = RemoteMachine {
         folder: folder.path().to_owned(),
         connections: Mutex::default(),
         dialed: AtomicUsize::default(),
@@ -106,11 +106,11 @@ pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
     (Arc::new(machine), host, folder)
 }
 
-/// For machines without secrets.
+/// A sink for machines without secrets.
 #[derive(Debug)]
-struct Unheard;
+struct IgnoredSecrets;
 
-impl MachineSecretSink for Unheard {
+impl MachineSecretSink for IgnoredSecrets {
     fn place(&self, _: &TerminalId, _: &str) {}
 
     fn hide_on(&self, _: &str, _: SecretText) {}
@@ -119,22 +119,22 @@ impl MachineSecretSink for Unheard {
 }
 
 /// A daemon's hosts, with the remote machine as `box`.
-pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
+pub(super) async fn local_hosts(folder: &Path, machine: &Arc<RemoteMachine>) -> Hosts {
     let hosts =
         Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
-    let transport = Arc::new(ToFarMachine(far.clone()));
-    hosts.reach(RemoteSetup {
+    let transport = Arc::new(RemoteTransport(machine.clone()));
+    hosts.enable_remote(RemoteSetup {
         notes: folder.join("machines"),
         transport,
         questions: Arc::new(NoQuestions),
-        secrets: Arc::new(Unheard),
+        secrets: Arc::new(IgnoredSecrets),
     });
     hosts.configure_remotes(&[RemoteHostConfig { name: "box".to_owned(), ssh: "ana@box".to_owned() }]);
     hosts
 }
 
 /// Cuts each connection shortly after it is made, until the task is aborted.
-pub(super) fn cut_repeatedly(machine: &Arc<FarMachine>) -> tokio::task::JoinHandle<()> {
+pub(super) fn cut_repeatedly(machine: &Arc<RemoteMachine>) -> tokio::task::JoinHandle<()> {
     let machine = machine.clone();
     tokio::spawn(async move {
         // A busy machine occasionally needs a longer pause for a connection to make progress.
@@ -177,9 +177,9 @@ async fn output(terminal: &HostedTerminal) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn remote_terminal_works_like_a_local_one() {
-    let (machine, _host, _far_folder) = far().await;
+    let (machine, _host, _remote_folder) = start_remote().await;
     let folder = folder();
-    let hosts = near(folder.path(), &machine).await;
+    let hosts = local_hosts(folder.path(), &machine).await;
     assert_eq!(hosts.remote_status()[0].state, RemoteHostState::Idle);
     let terminal = open_terminal(&hosts, &["sh", "-c", "echo here:$HERE_ONLY; read x; echo got $x; sleep 1000"]).await;
     wait_for_output(&terminal, "here:\n").await;
@@ -198,9 +198,9 @@ async fn remote_terminal_works_like_a_local_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_connections_lose_no_output_and_type_nothing_twice() {
-    let (machine, _host, _far_folder) = far().await;
+    let (machine, _host, _remote_folder) = start_remote().await;
     let folder = folder();
-    let hosts = near(folder.path(), &machine).await;
+    let hosts = local_hosts(folder.path(), &machine).await;
     // An echo would appear within the output of cat.
     let terminal = open_terminal(&hosts, &["sh", "-c", "stty -echo; echo begins; exec cat"]).await;
     wait_for_output(&terminal, "begins\n").await;
@@ -218,7 +218,7 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     cutter.abort();
     let lines: String = (0..200).map(|number| format!("line {number}\n")).collect();
     let expected = format!("begins\n{lines}");
-    eventually("all lines have arrived once and in order", async || {
+    eventually("every line arrived once and in order", async || {
         let output = output(&terminal).await;
         if output == expected { Ok(()) } else { Err(output) }
     })
@@ -228,15 +228,15 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn next_daemon_finds_terminals_and_types_a_step_once() {
-    let (machine, _host, _far_folder) = far().await;
+    let (machine, _host, _remote_folder) = start_remote().await;
     let folder = folder();
-    let first = near(folder.path(), &machine).await;
+    let first = local_hosts(folder.path(), &machine).await;
     let terminal = open_terminal(&first, ANSWERS).await;
     terminal.send(text_input("once\n", "step-1")).await.unwrap();
     wait_for_output(&terminal, "got once").await;
     let id = terminal.id().clone();
     drop((terminal, first));
-    let second = near(folder.path(), &machine).await;
+    let second = local_hosts(folder.path(), &machine).await;
     let terminal = second.get(id.as_str()).await.unwrap().unwrap();
     terminal.send(text_input("once\n", "step-1")).await.unwrap();
     terminal.send(text_input("twice\n", "step-2")).await.unwrap();
@@ -246,12 +246,12 @@ async fn next_daemon_finds_terminals_and_types_a_step_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_machine_is_reported_with_its_terminals() {
-    let (machine, _host, _far_folder) = far().await;
+    let (machine, _host, _remote_folder) = start_remote().await;
     let folder = folder();
-    let hosts = near(folder.path(), &machine).await;
-    let terminal = open_terminal(&hosts, ANSWERS).await.with_patience(Duration::from_millis(50));
-    machine.go_away(true);
-    eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
+    let hosts = local_hosts(folder.path(), &machine).await;
+    let terminal = open_terminal(&hosts, ANSWERS).await.with_connect_timeout(Duration::from_millis(50));
+    machine.set_away(true);
+    eventually("the lost connection is noticed", async || match &hosts.remote_status()[0].state {
         RemoteHostState::Lost { .. } => Ok(()),
         other => Err(format!("{other:?}")),
     })
@@ -261,31 +261,31 @@ async fn unreachable_machine_is_reported_with_its_terminals() {
     assert!(error.to_string().contains("host 'box' is not connected since"), "{error}");
     let [listed] = &hosts.list().await[..] else { panic!("one terminal") };
     assert!(listed.place.as_ref().unwrap().lost_since.is_some());
-    let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
-    assert!(matches!(refused, Err(HostsError::Remote(_))));
+    let result = hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
+    assert!(matches!(result, Err(HostsError::Remote(_))));
     // A run is patient and continues once the machine is back.
-    let patient = terminal.clone().with_patience(Duration::from_secs(60));
-    let typing = tokio::spawn(async move { patient.send(text_input("back\n", "step")).await });
-    machine.go_away(false);
+    let waiting_terminal = terminal.clone().with_connect_timeout(Duration::from_secs(60));
+    let typing = tokio::spawn(async move { waiting_terminal.send(text_input("back\n", "step")).await });
+    machine.set_away(false);
     typing.await.unwrap().unwrap();
-    wait_for_output(&terminal.with_patience(Duration::from_secs(60)), "got back").await;
+    wait_for_output(&terminal.with_connect_timeout(Duration::from_secs(60)), "got back").await;
     assert_eq!(hosts.check_remote("box", Duration::from_secs(60)).await.unwrap().state, RemoteHostState::Connected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
-    let (machine, host, _far_folder) = far().await;
+    let (machine, host, _remote_folder) = start_remote().await;
     let folder = folder();
-    let hosts = near(folder.path(), &machine).await;
-    let terminal = open_terminal(&hosts, &["cat"]).await.with_patience(Duration::from_secs(60));
+    let hosts = local_hosts(folder.path(), &machine).await;
+    let terminal = open_terminal(&hosts, &["cat"]).await.with_connect_timeout(Duration::from_secs(60));
     host.shut_down().await;
     // A terminal that is ending may still answer that it is closed.
-    eventually("the host is known as lost", async || match terminal.describe().await {
+    eventually("the host is reported as lost", async || match terminal.describe().await {
         Err(AskError::RemoteHostLost { host, .. }) if host == "box" => Ok(()),
         other => Err(format!("{other:?}")),
     })
     .await;
-    eventually("the terminal is known as lost", async || {
+    eventually("the terminal is reported as lost", async || {
         hosts.lost(terminal.id().as_str()).map(drop).ok_or("not lost")
     })
     .await;
@@ -294,91 +294,91 @@ async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn step_of_an_ended_host_is_not_repeated_by_another() {
-    let (machine, host, far_folder) = far().await;
+    let (machine, host, remote_folder) = start_remote().await;
     let folder = folder();
     let run = RunId::random().to_string();
     let [open, write] = ["a/1", "b/1"].map(|step| format!("{run}/{step}"));
     let opening = Spec { step: Some(open.clone()), ..spec(ANSWERS) };
-    let first = near(folder.path(), &machine).await;
+    let first = local_hosts(folder.path(), &machine).await;
     first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap();
     let written = folder.path().join("written");
-    let patience = Duration::from_secs(60);
-    let files = first.files(Some("box"), patience, Some(write.clone())).await.unwrap();
+    let timeout = Duration::from_secs(60);
+    let files = first.files(Some("box"), timeout, Some(write.clone())).await.unwrap();
     files.put(&written, b"once", None, true).await.unwrap();
     drop((files, first));
     std::fs::remove_file(&written).unwrap();
     host.shut_down().await;
-    let _other = far_host(far_folder.path()).await;
+    let _other = start_host(remote_folder.path()).await;
 
-    let second = near(folder.path(), &machine).await;
+    let second = local_hosts(folder.path(), &machine).await;
     eventually("the end of the host is noticed", async || {
         let unsettled = second.unsettled(&mut BTreeSet::new()).await;
         (unsettled == [open.clone(), write.clone()]).then_some(()).ok_or(unsettled)
     })
     .await;
-    let refused = second.open_on(opening, Some("box"), patience, PlacePolicy::AtOnce).await;
+    let result = second.open_on(opening, Some("box"), timeout, PlacePolicy::AtOnce).await;
     let is_unknown = |error: &HostsError| matches!(error, HostsError::Ask(error) if error.is_outcome_unknown());
-    assert!(refused.as_ref().is_err_and(is_unknown), "{refused:?}");
-    let refused = second.files(Some("box"), patience, Some(write)).await;
-    assert!(refused.as_ref().is_err_and(is_unknown), "{refused:?}");
+    assert!(result.as_ref().is_err_and(is_unknown), "{result:?}");
+    let result = second.files(Some("box"), timeout, Some(write)).await;
+    assert!(result.as_ref().is_err_and(is_unknown), "{result:?}");
     assert!(!written.exists());
     // Once the outcome is stored, their notes are removed.
     second.settle(&format!("{run}/"));
     assert_eq!(second.unsettled(&mut BTreeSet::new()).await, [""; 0]);
-    second.open_on(spec(ANSWERS), Some("box"), patience, PlacePolicy::AtOnce).await.unwrap();
+    second.open_on(spec(ANSWERS), Some("box"), timeout, PlacePolicy::AtOnce).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patient_request_survives_temporary_failures() {
-    let (machine, _host, _far_folder) = far().await;
+async fn waiting_request_survives_temporary_failures() {
+    let (machine, _host, _remote_folder) = start_remote().await;
     let folder = folder();
-    let hosts = near(folder.path(), &machine).await;
+    let hosts = local_hosts(folder.path(), &machine).await;
     let failing = |count: usize| machine.failures.store(count, Ordering::Relaxed);
     failing(1);
-    let refused =
+    let error =
         hosts.open_on(spec(ANSWERS), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap_err();
-    assert_eq!(refused.to_string(), "host 'box' was not reached: no route to it");
+    assert_eq!(error.to_string(), "host 'box' was not reached: no route to host");
     failing(1);
     let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
-    assert_eq!(checked.to_string(), refused.to_string(), "a person learns the first failure");
+    assert_eq!(checked.to_string(), error.to_string(), "a check reports the first failure");
     failing(2);
     hosts.open_on(spec(ANSWERS), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
     // A request waits for a lost session, but a person does not.
-    machine.go_away(true);
-    eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
+    machine.set_away(true);
+    eventually("the lost connection is noticed", async || match &hosts.remote_status()[0].state {
         RemoteHostState::Lost { .. } => Ok(()),
         other => Err(format!("{other:?}")),
     })
     .await;
     let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
-    assert!(checked.to_string().contains("no route to it"), "{checked}");
+    assert!(checked.to_string().contains("no route to host"), "{checked}");
 }
 
 /// An earlier daemon requested the terminal, and this daemon cannot reach its host.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_machine_does_not_lose_a_request() {
-    let (machine, _host, _far_folder) = far().await;
+    let (machine, _host, _remote_folder) = start_remote().await;
     let folder = folder();
     let step = format!("{}/a/1", RunId::random());
     let opening = Spec { step: Some(step.clone()), name: Some("work".to_owned()), ..spec(ANSWERS) };
-    let first = near(folder.path(), &machine).await;
+    let first = local_hosts(folder.path(), &machine).await;
     let terminal =
         first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0;
     let id = terminal.id().clone();
     drop((terminal, first));
     // The answer was lost: only the request is noted.
     forget_answers(folder.path());
-    machine.go_away(true);
-    let second = near(folder.path(), &machine).await;
-    let refused = second.open_on(opening.clone(), Some("box"), Duration::from_millis(300), PlacePolicy::AtOnce).await;
-    assert!(matches!(&refused, Err(HostsError::Ask(AskError::NotConnected { .. }))), "{refused:?}");
+    machine.set_away(true);
+    let second = local_hosts(folder.path(), &machine).await;
+    let result = second.open_on(opening.clone(), Some("box"), Duration::from_millis(300), PlacePolicy::AtOnce).await;
+    assert!(matches!(&result, Err(HostsError::Ask(AskError::NotConnected { .. }))), "{result:?}");
     assert!(second.has_requested_opening(&step));
-    machine.go_away(false);
+    machine.set_away(false);
     for _ in 0..2 {
         // The name belongs to the step's own terminal.
         let again =
             second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
-        assert_eq!(again.0.id(), &id, "the opened terminal");
+        assert_eq!(again.0.id(), &id, "the repeated step finds its terminal");
     }
     second.record_repeated(&step);
     assert!(second.is_repeated(&step));

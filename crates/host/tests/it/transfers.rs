@@ -1,4 +1,4 @@
-//! Copies of files to another machine and back, over relays in this process whose connections are cut.
+//! Copies of files to a remote host and back, over relays in this process whose connections are cut.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use steplatch_files::FileError;
 use steplatch_host::{CLIENT_CONNECT_TIMEOUT, Copied, CopyOptions, MachineFiles, TransferError};
 use steplatch_patience::eventually;
 
-use super::remote::{cut_repeatedly, far, folder, near};
+use super::remote::{cut_repeatedly, folder, local_hosts, start_remote};
 
 const OPTIONS: CopyOptions = CopyOptions { mode: None, replace: true, limit: u64::MAX };
 
@@ -25,36 +25,36 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn copy_continues_over_a_new_connection_in_both_directions() {
-    let (machine, _host, _far_folder) = far().await;
+    let (machine, _host, _remote_folder) = start_remote().await;
     let folder = folder();
-    let hosts = near(folder.path(), &machine).await;
-    let here = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
-    let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
+    let hosts = local_hosts(folder.path(), &machine).await;
+    let local_files = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
+    let remote_files = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let content: Vec<u8> =
         (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let (source, target, back) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
     std::fs::write(&source, &content).unwrap();
     let cutter = cut_repeatedly(&machine);
-    let sent = copy(&here, &source, &there, &target).await.unwrap();
-    let fetched = copy(&there, &target, &here, &back).await.unwrap();
+    let sent = copy(&local_files, &source, &remote_files, &target).await.unwrap();
+    let fetched = copy(&remote_files, &target, &local_files, &back).await.unwrap();
     cutter.abort();
     assert!(std::fs::read(&back).unwrap() == content);
     assert_eq!((sent.length, sent.digest), (content.len() as u64, fetched.digest));
-    assert!(machine.dialed.load(Ordering::Relaxed) > 3, "the connection was cut");
+    assert!(machine.dialed.load(Ordering::Relaxed) > 3, "the copy used several connections");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_or_changed_copy_leaves_nothing_behind() {
-    let (machine, _host, far_folder) = far().await;
+    let (machine, _host, remote_folder) = start_remote().await;
     let folder = folder();
-    let hosts = near(folder.path(), &machine).await;
-    let here = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
-    let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
-    let inbox = far_folder.path().join("inbox");
-    there.make_directory(inbox.clone()).await.unwrap();
+    let hosts = local_hosts(folder.path(), &machine).await;
+    let local_files = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
+    let remote_files = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
+    let inbox = remote_folder.path().join("inbox");
+    remote_files.make_directory(inbox.clone()).await.unwrap();
     let source = folder.path().join("a");
     std::fs::write(&source, vec![7; 8 << 20]).unwrap();
-    let facts = here.describe(source.clone()).await.unwrap();
+    let facts = local_files.describe(source.clone()).await.unwrap();
 
     // Dropped after the first piece.
     let (first, begun) = tokio::sync::oneshot::channel();
@@ -65,9 +65,9 @@ async fn abandoned_or_changed_copy_leaves_nothing_behind() {
             first.send(()).unwrap();
         }
     };
-    let copying = here.copy((&source, &facts), (&there, &target), OPTIONS, progress);
+    let copying = local_files.copy((&source, &facts), (&remote_files, &target), OPTIONS, progress);
     tokio::select! {
-        copied = copying => panic!("it ended before it was dropped: {copied:?}"),
+        copied = copying => panic!("the copy ended before it was dropped: {copied:?}"),
         begun = begun => begun.unwrap(),
     }
     eventually("the unfinished copy is removed", async || match names(&inbox).as_slice() {
@@ -83,7 +83,7 @@ async fn abandoned_or_changed_copy_leaves_nothing_behind() {
             std::fs::write(&source, vec![8; 8 << 20]).unwrap();
         }
     };
-    let changed = here.copy((&source, &facts), (&there, &target), OPTIONS, change).await;
+    let changed = local_files.copy((&source, &facts), (&remote_files, &target), OPTIONS, change).await;
     assert_eq!(changed, Err(TransferError::File(FileError::Changed(facts.path.clone()))));
     eventually("the unfinished copy is removed", async || match names(&inbox).as_slice() {
         [] => Ok(()),
@@ -91,24 +91,24 @@ async fn abandoned_or_changed_copy_leaves_nothing_behind() {
     })
     .await;
     let short = CopyOptions { limit: 100, ..OPTIONS };
-    let refused = here.copy((&source, &facts), (&there, &target), short, |_| {}).await.unwrap_err();
-    assert!(refused.to_string().contains("at most 100 are copied"), "{refused}");
+    let error = local_files.copy((&source, &facts), (&remote_files, &target), short, |_| {}).await.unwrap_err();
+    assert!(error.to_string().contains("at most 100 are copied"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_without_a_length_is_read_to_its_end() {
-    let (machine, _host, far_folder) = far().await;
+    let (machine, _host, remote_folder) = start_remote().await;
     let folder = folder();
-    let hosts = near(folder.path(), &machine).await;
-    let here = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
-    let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
+    let hosts = local_hosts(folder.path(), &machine).await;
+    let local_files = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
+    let remote_files = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let source = Path::new("/proc/sys/kernel/ostype");
-    let target = far_folder.path().join("type");
-    copy(&there, source, &here, &target).await.unwrap();
+    let target = remote_folder.path().join("type");
+    copy(&remote_files, source, &local_files, &target).await.unwrap();
     assert_eq!(std::fs::read(&target).unwrap(), b"Linux\n");
     // An empty file is a file too.
     let empty = folder.path().join("empty");
     std::fs::write(&empty, "").unwrap();
-    assert_eq!(copy(&here, &empty, &there, &target).await.unwrap().length, 0);
+    assert_eq!(copy(&local_files, &empty, &remote_files, &target).await.unwrap().length, 0);
     assert_eq!(std::fs::read(&target).unwrap(), b"");
 }

@@ -86,7 +86,7 @@ pub(crate) enum InputState {
     Awaits,
     /// The process is busy.
     Works,
-    /// The process forwards input to another machine or terminal, whose state is not visible.
+    /// The process forwards input to a remote host or terminal, whose state is not visible.
     Relays,
     /// Unknown: a process waits for events that may include terminal input.
     Unknown,
@@ -103,7 +103,7 @@ impl InputState {
     }
 }
 
-/// Programs that forward typed input to a program on another machine or terminal.
+/// Programs that forward typed input to a program on a remote host or terminal.
 const RELAYS: &[&str] = &[
     "abduco",
     "apt",
@@ -151,7 +151,7 @@ pub(crate) fn is_multiplexer(name: &str) -> bool {
     MULTIPLEXERS.contains(&name)
 }
 
-/// Returns whether a program relays typed input to another machine or another terminal.
+/// Returns whether a program relays typed input to a remote host or another terminal.
 pub(crate) fn is_relay(name: &str) -> bool {
     RELAYS.contains(&name)
 }

@@ -10,7 +10,7 @@
 //! before and after a removed sequence must not form a new sequence: the filter drops an interrupted
 //! sequence, and ends a string that the removed sequence would have ended.
 //!
-//! For output from another machine ([`QueryFilter::drawing_only`]), the filter passes only permitted sequences:
+//! For output from a remote host ([`QueryFilter::drawing_only`]), the filter passes only permitted sequences:
 //! sequences that draw, and modes that end when the viewer leaves. The effect of other sequences on a terminal is
 //! unknown.
 

@@ -1,4 +1,4 @@
-//! Remote shells behind a real `sshd` on this machine's loopback.
+//! Remote shells behind a real `sshd` on this computer's loopback.
 
 use std::path::Path;
 use std::process::Command;

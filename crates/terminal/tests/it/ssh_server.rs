@@ -1,4 +1,4 @@
-//! A real `sshd` on this machine's loopback, and a user with a password. Tests of other crates include this file.
+//! A real `sshd` on this computer's loopback, and a user with a password. Tests of other crates include this file.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ pub(crate) struct Server {
     port: u16,
 }
 
-/// A user of this machine with a password, for the duration of the test. Only root can create one.
+/// A user of this computer with a password, for the duration of the test. Only root can create one.
 pub(crate) struct Guest(pub(crate) String);
 
 /// The password of [`Guest`].
